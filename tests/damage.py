@@ -37,6 +37,16 @@ def change(conversation: ConversationRef, at: int, /, **columns: Any) -> None:
         assert Event.objects.of(conversation).filter(seq=at).update(**columns)
 
 
+def flip(conversation: ConversationRef, at: int, column: str = "payload") -> None:
+    """Put a byte that is no UTF-8 into a column of an event, as a damaged disk does to a file of SQLite."""
+    bad = f"CAST(substr(CAST({column} AS BLOB), 1, 3) || X'FF' || substr(CAST({column} AS BLOB), 5) AS TEXT)"
+    with unguarded("event_refuse_update"), connection.cursor() as cursor:
+        cursor.execute(
+            f"UPDATE conversations_event SET {column} = {bad} WHERE conversation_id = %s AND seq = %s",
+            [conversation.pk, at],
+        )
+
+
 def set_counter(conversation: ConversationRef, value: int) -> None:
     """Set the counter of a log, also to less than it is."""
     with unguarded("conversation_refuse_fall"):

@@ -1,8 +1,8 @@
 """Signed checkpoints: what every log was at a time, so that even a chain that was written anew is noticed.
 
-A checkpoint is a file of JSON lines: a head, then for each log, in stretches, the digest at its end, the
-digest of what the chain does not cover, and for each event three bytes of either, which say where a
-difference begins; at last the totals, and the signature of all lines before.
+A checkpoint is a file of JSON lines: a head, then for each log, in stretches of a page, the digest at its
+end, the digest of what the chain does not cover, and for each event three bytes of either, which say where
+a difference begins; at last the totals, and the signature of all lines before.
 """
 
 from __future__ import annotations
@@ -20,20 +20,17 @@ from conversations.models import DamageKind
 from conversations.verification import facts
 from conversations.verification.damage import Damage, DamageList
 from conversations.verification.rows import (
-    PAGE_EVENTS,
     Batch,
     Head,
-    Row,
     all_conversations,
+    between,
     heads_of,
-    of_one,
+    stretches,
 )
 from conversations.verification.signatures import Key
 from conversations.verification.store import Step
 
 FORMAT, VERSION = "convserver-checkpoint", 1
-STRETCH = PAGE_EVENTS
-"""At most this many events are in one line."""
 TAG = 3
 """Bytes of either digest that a line has of each event."""
 LINES_AT_ONCE = 200
@@ -60,12 +57,13 @@ class Stretch(NamedTuple):
     @classmethod
     def of(cls, head: Head, first: int, end: int) -> Stretch:
         """Read a stretch of a log, from a place to another, that one excluded."""
-        rows, whole, tags = _rows(head, first, end), sha256(), bytearray()
-        for row in rows:
-            own = facts.digest_of(row)
-            whole.update(own)
-            tags += bytes.fromhex(row[3][: 2 * TAG]) + own[:TAG]
-        return cls(first, end, len(rows), rows[-1][3] if rows else "", whole.hexdigest(), bytes(tags))
+        events, digest, whole, tags = 0, "", sha256(), bytearray()
+        for page in between(head.pk, first, end, facts.columns()):
+            for row in page:
+                events, digest, own = events + 1, facts.chained(row), facts.digest_of(row)
+                whole.update(own)
+                tags += _tag(digest) + own[:TAG]
+        return cls(first, end, events, digest, whole.hexdigest(), bytes(tags))
 
 
 def write(target: BinaryIO, key: Key) -> Iterator[Step]:
@@ -117,15 +115,10 @@ def _write(target: BinaryIO, signed: Any, line: dict[str, Any]) -> None:
 
 
 def _stretches(head: Head) -> Iterator[Stretch]:
-    for first in range(0, max(head.next_seq, 1), STRETCH):
-        yield Stretch.of(head, first, min(first + STRETCH, head.next_seq))
-
-
-def _rows(head: Head, first: int, end: int) -> list[Row]:
-    """Return the rows at these places, with the columns of `facts.columns`."""
-    bounded = head._replace(next_seq=end)
-    pages = of_one(bounded, facts.columns(), first=first) if first < end else iter(())
-    return [row for page in pages for row in page if first <= row[1] < end]
+    if head.next_seq <= 0:
+        yield Stretch.of(head, 0, 0)
+    for first, end in stretches(head):
+        yield Stretch.of(head, first, end)
 
 
 def require_signed(path: Path, key: Key) -> str:
@@ -200,6 +193,14 @@ def _first_difference(now: bytes, then: bytes) -> int:
 def _other_facts(now: bytes, then: bytes) -> list[int]:
     pairs = zip(_tags(now), _tags(then), strict=True)
     return [at for at, (one, other) in enumerate(pairs) if one[TAG:] != other[TAG:]]
+
+
+def _tag(digest: str) -> bytes:
+    """Return the first bytes of a digest, or, if somebody has written something else there, of its hash."""
+    try:
+        return bytes.fromhex(digest[: 2 * TAG]).rjust(TAG, b"\0")
+    except ValueError:
+        return sha256(digest.encode(errors="surrogateescape")).digest()[:TAG]
 
 
 def _tags(tags: bytes) -> Iterator[bytes]:

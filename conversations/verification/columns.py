@@ -11,20 +11,19 @@ from conversations.models import ConversationQuerySet, DamageKind
 from conversations.payloads import jsontext
 from conversations.verification.damage import DamageList
 from conversations.verification.rows import (
-    LARGE_BYTES,
     SMALL_PAYLOAD,
+    SMALL_TEXT,
     Batch,
     Row,
     all_conversations,
     pages,
     payload_of,
 )
-from conversations.verification.store import Step
+from conversations.verification.store import Step, confirmed
 
 DERIVED = ("dialect", "type", "kind", "source", "tool_call_id", "hidden", "text")
 EXAMINED = frozenset({DamageKind.COLUMN})
-_TEXT = f"CASE WHEN size <= {LARGE_BYTES} THEN text END"
-_COLUMNS = (*DERIVED[:-1], _TEXT, SMALL_PAYLOAD)
+_COLUMNS = (*DERIVED[:-1], SMALL_TEXT, SMALL_PAYLOAD)
 
 
 def steps(rows: ConversationQuerySet | None = None) -> Iterator[Step]:
@@ -39,7 +38,7 @@ def steps(rows: ConversationQuerySet | None = None) -> Iterator[Step]:
                     found[row[0]].add(DamageKind.COLUMN, row[1], detail)
             yield Step()
         above = batch.through
-        yield Step(found=[damage for each in found.values() for damage in each])
+        yield Step(found=confirmed([damage for each in found.values() for damage in each], batch.heads))
 
 
 def _wrong(row: Row) -> list[str]:
@@ -48,7 +47,7 @@ def _wrong(row: Row) -> list[str]:
     values = dict(zip(DERIVED, stored, strict=True))
     try:
         reading = dialects.read(jsontext.loads(payload_of(pk) if payload is None else payload))
-    except (ValueError, RecursionError, AttributeError, InvalidEvent):
+    except (ValueError, RecursionError, AttributeError, TypeError, InvalidEvent):
         return ["form"]
     read = _columns(reading)
     return [name for name, value in read.items() if not _agrees(name, values[name], value)]

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from django.db import connection
 
-from conversations.verification.rows import Row
+from conversations.verification.rows import SMALL_TEXT, Row, text_of
 
 _PLAIN = (
     "dialect",
@@ -22,7 +22,6 @@ _PLAIN = (
     "sender_id",
     "wire_id",
     "size",
-    "text",
 )
 _FLAGS = ("brings_envelope", "hidden", "is_input")
 _TIMES = ("timestamp", "received_at")
@@ -36,15 +35,28 @@ _SECONDS = len("2026-01-01 00:00:00")
 def columns() -> tuple[str, ...]:
     """Return the columns that `digest_of` takes after a row's place; the first is the digest of the chain."""
     times = (_TIME[connection.vendor].format(name, f"{name}_text") for name in _TIMES)
-    return ("digest", *_PLAIN, *_FLAGS, *times)
+    return ("digest", *_PLAIN, SMALL_TEXT, *_FLAGS, *times)
+
+
+def chained(row: Row) -> str:
+    """Return the digest of the chain, or what stands in its place."""
+    return _as_text(row[3])
 
 
 def digest_of(row: Row) -> bytes:
     """Return the SHA-256 of an event's facts."""
-    _, _, _, _, *values = row
-    plain, flags, times = values[: len(_PLAIN)], values[len(_PLAIN) : -len(_TIMES)], values[-len(_TIMES) :]
-    canonical = [*plain, *(bool(flag) for flag in flags), *map(_with_fraction, times)]
-    return sha256(json.dumps(canonical, ensure_ascii=True, separators=(",", ":")).encode()).digest()
+    _, _, pk, _, *values = row
+    plain, times = values[: len(_PLAIN)], values[-len(_TIMES) :]
+    text, *flags = values[len(_PLAIN) : -len(_TIMES)]
+    if text is None:  # it is a long one
+        text = text_of(pk)
+    canonical = [*plain, text, *(bool(flag) for flag in flags), *map(_with_fraction, times)]
+    written = json.dumps(canonical, ensure_ascii=True, separators=(",", ":"), default=_as_text)
+    return sha256(written.encode()).digest()
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else repr(value)
 
 
 def _with_fraction(time: str) -> str:

@@ -58,7 +58,8 @@ class LogCheck:
         self._found = DamageList(head.pk, head.public_id)
         self._is_whole_log = first == 0
         self._expected = first
-        self._digest = self._other_digest = digest or ""
+        self._digest: str | None = digest or ""
+        self._other_digest = self._digest
         """Of the last event: its digest as it is stored, and what it should have been."""
         self._ids: set[str] | None = None if head.is_long else set()
         """Those of a short log. The database groups those of a long one (`ids`)."""
@@ -75,6 +76,9 @@ class LogCheck:
     def take(self, row: Row) -> None:
         """Check the next event, whose columns are COLUMNS."""
         _, seq, pk, event_id, size, digest, kind, cause, turn, call, said, payload = row
+        if not isinstance(seq, int):
+            self._found.add(DamageKind.CHANGED, None, "The place of an event is no number.")
+            return
         if seq != self._expected and not self._is_placed(seq, event_id):
             return
         if seq >= self._head.next_seq:
@@ -84,24 +88,24 @@ class LogCheck:
         self._expected = seq + 1
         if payload is None:
             payload = payload_of(pk)
-        computed = chain(self._digest, seq=seq, event_id=event_id, payload=payload)
+        computed = _chained(self._digest, seq, event_id, payload)
         if computed != digest and self._has_chain:
-            other = chain(self._other_digest, seq=seq, event_id=event_id, payload=payload)
+            other = _chained(self._other_digest, seq, event_id, payload)
             if other != digest:
                 self._found.add(
                     DamageKind.CHANGED,
                     seq,
-                    f"Event {seq} ({event_id}) is not what was stored: its digest differs.",
+                    f"Event {seq} ({_shown(event_id)}) is not what was stored: its digest differs.",
                 )
         self._digest, self._other_digest, self._has_chain = digest, computed, True
-        if size != (len(payload) if payload.isascii() else len(payload.encode())):
-            self._found.add(DamageKind.SIZE, seq, f"Event {seq} says that its payload has {size:,} bytes.")
+        if size != _bytes_of(payload):
+            self._found.add(DamageKind.SIZE, seq, f"Event {seq} says that its payload has {size} bytes.")
         self._note_id(seq, event_id)
         if said is not None:
             self._said = said
-        if cause is not None and not 0 <= cause < seq:
+        if cause is not None and not (isinstance(cause, int) and 0 <= cause < seq):
             self._found.add(
-                DamageKind.CAUSE, seq, f"Event {seq} answers event {cause}, which is not before it."
+                DamageKind.CAUSE, seq, f"Event {seq} answers event {_shown(cause)}, which is not before it."
             )
         if turn is not None:
             self._pair(seq, kind, cause, turn, call)
@@ -133,7 +137,9 @@ class LogCheck:
         """Note a gap, or an event at a place that is taken; say whether the event counts all the same."""
         if seq < self._expected:
             self._found.add(
-                DamageKind.DOUBLED_SEQ, seq, f"Another event ({event_id}) stands at the place of event {seq}."
+                DamageKind.DOUBLED_SEQ,
+                seq,
+                f"Another event ({_shown(event_id)}) stands at the place of event {seq}.",
             )
             return False
         if self._expected < self._head.next_seq:
@@ -147,7 +153,9 @@ class LogCheck:
             return
         if event_id in self._ids:
             self._found.add(
-                DamageKind.DOUBLED_ID, seq, f"Event {seq} has the id {event_id}, which an earlier event has."
+                DamageKind.DOUBLED_ID,
+                seq,
+                f"Event {seq} has the id {_shown(event_id)}, which an earlier event has.",
             )
         self._ids.add(event_id)
 
@@ -189,6 +197,27 @@ class LogCheck:
         is_complete = not self._has_gap and self._expected >= head.next_seq
         if is_complete and (self._is_whole_log or self._said) and head.last_message != self._said:
             self._found.add(DamageKind.HEAD, None, "The newest message is not the one that lists show.")
+
+
+def _chained(before: object, seq: int, event_id: object, payload: object) -> str | None:
+    """Return the digest of an event; None if one of these is no text, or one that is not UTF-8."""
+    if not (isinstance(before, str) and isinstance(event_id, str) and isinstance(payload, str)):
+        return None
+    try:
+        return chain(before, seq=seq, event_id=event_id, payload=payload)
+    except UnicodeEncodeError:
+        return None
+
+
+def _bytes_of(payload: object) -> int:
+    if isinstance(payload, str):
+        return len(payload) if payload.isascii() else len(payload.encode(errors="surrogateescape"))
+    return len(payload) if isinstance(payload, bytes) else 0
+
+
+def _shown(value: object) -> str:
+    """Return an id or a number in such a way that it can be printed, whatever it is."""
+    return str(value).encode(errors="backslashreplace").decode()
 
 
 def _missing(first: int, last: int) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self
 
 from django.db import connection
 
+from conversations.engines.damaged_text import exact_text
 from conversations.models import Conversation, ConversationQuerySet, Purge
 
 PAGE_EVENTS = 2_000
@@ -19,8 +20,11 @@ PLACE = ("conversation_id", "seq", "id")
 """The first columns of every row, and its order."""
 SMALL_PAYLOAD = f"CASE WHEN size <= {LARGE_BYTES} THEN payload END"
 """The last column of a row whose payload is wanted."""
+SMALL_TEXT = f"CASE WHEN size <= {LARGE_BYTES} THEN text END"
+"""The same of a text, which is never longer than its payload."""
 
 Row = Sequence[Any]
+"""Nothing is certain of the types of its values: what is no text is bytes, or has lone surrogates."""
 
 _PAGE = (
     "SELECT {columns} FROM conversations_event WHERE {condition} "
@@ -30,6 +34,8 @@ _FURTHER = "(conversation_id, seq, id) > (%s, %s, %s)"
 _OF_ONE = "conversation_id = %s AND seq < %s"
 _FROM = f"{_OF_ONE} AND seq >= %s"
 _BEYOND = "conversation_id = %s AND seq >= %s"
+_NEXT = "SELECT MIN(seq) FROM conversations_event WHERE conversation_id = %s AND seq >= %s"
+_VALUE = "SELECT {column} FROM conversations_event WHERE id = %s"
 
 
 class Head(NamedTuple):
@@ -127,12 +133,28 @@ def _parts(batch: Batch) -> Iterator[Head | tuple[int, int]]:
 
 def of_one(head: Head, columns: Sequence[str], *, first: int = 0) -> Iterator[list[Row]]:
     """Yield the rows of one log from a place on, and some of those beyond its head."""
-    for at in range(first, head.next_seq, PAGE_EVENTS):
-        bounds = [head.pk, min(at + PAGE_EVENTS, head.next_seq), at]
+    for at, end in stretches(head, first):
         # The first page has no lower bound: a seq below 0 is damage, too.
-        yield from _all_at(_FROM, bounds, columns) if at else _all_at(_OF_ONE, bounds[:2], columns)
+        yield from between(head.pk, at, end, columns) if at else _all_at(_OF_ONE, [head.pk, end], columns)
     if beyond := _page(_BEYOND, [head.pk, head.next_seq], columns):
         yield beyond
+
+
+def stretches(head: Head, first: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of what is read together of a log, from a place on: the first, and the end, excluded.
+
+    A gap costs one query, however long the head says that the log is.
+    """
+    at: int | None = first
+    while at is not None and at < head.next_seq:
+        end = min(at + PAGE_EVENTS, head.next_seq)
+        yield at, end
+        at = _next_place(head.pk, end) if end < head.next_seq else None
+
+
+def between(pk: int, first: int, end: int, columns: Sequence[str]) -> Iterator[list[Row]]:
+    """Yield the rows of a log from a place to another, that one excluded."""
+    return _all_at(_FROM, [pk, end, first], columns)
 
 
 def beyond_all(pk: int, columns: Sequence[str]) -> list[Row]:
@@ -140,12 +162,27 @@ def beyond_all(pk: int, columns: Sequence[str]) -> list[Row]:
     return _page("conversation_id > %s", [pk], columns)
 
 
-def payload_of(event_pk: int) -> str:
-    """Read one payload."""
+def payload_of(event_pk: int) -> Any:
+    """Read one payload; it is empty if the event is gone."""
+    return _value_of("payload", event_pk)
+
+
+def text_of(event_pk: int) -> Any:
+    """Read one text; it is empty if the event is gone."""
+    return _value_of("text", event_pk)
+
+
+def _value_of(column: str, event_pk: int) -> Any:
+    found = _read(_VALUE.format(column=column), [event_pk])
+    return found[0][0] if found else ""
+
+
+def _next_place(pk: int, at: int) -> int | None:
+    """Return the first place of a log, from this one on, that has an event; None if there is none."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT payload FROM conversations_event WHERE id = %s", [event_pk])
-        row = cursor.fetchone()
-    return "" if row is None else row[0]
+        cursor.execute(_NEXT, [pk, at])
+        (seq,) = cursor.fetchone()
+    return None if seq is None else int(seq)
 
 
 def _of_some(above: int, through: int, columns: Sequence[str]) -> Iterator[list[Row]]:
@@ -167,7 +204,12 @@ _LIMIT = 2 * PAGE_EVENTS
 
 def _page(condition: str, values: Sequence[int], columns: Sequence[str]) -> list[Row]:
     listed = ", ".join([*PLACE, *columns])
-    with connection.cursor() as cursor:
-        cursor.execute(_PAGE.format(columns=listed, condition=condition, limit=_LIMIT), values)
+    return _read(_PAGE.format(columns=listed, condition=condition, limit=_LIMIT), values)
+
+
+def _read(statement: str, values: Sequence[int]) -> list[Row]:
+    """Return rows with the bytes that are stored: SQLite keeps any in a text, UTF-8 or not."""
+    with exact_text(), connection.cursor() as cursor:
+        cursor.execute(statement, values)
         found: list[Row] = cursor.fetchall()
     return found

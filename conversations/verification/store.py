@@ -22,6 +22,8 @@ class Step(NamedTuple):
     """Each is counted once, by the check that reads every log."""
     events: int = 0
     found: Sequence[Damage] = ()
+    is_cut_short: bool = False
+    """Whether its check ends before it has looked at everything."""
 
 
 class _Reading:

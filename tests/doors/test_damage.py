@@ -15,8 +15,8 @@ from conversations.log import writes
 from conversations.models import ConversationRef
 from conversations.store import creation
 from sessions_app import astore
-from tests.conftest import Join
-from tests.damage import change, other_text, verified
+from tests.conftest import Join, on_sqlite
+from tests.damage import change, flip, other_text, verified
 from tests.events import event, payload
 
 pytestmark = pytest.mark.one_engine
@@ -73,6 +73,31 @@ async def test_a_socket_is_told_when_damage_is_found_and_when_it_joins(
     assert (await client.until("conversation"))["changes"]["damage"] == PLACES
     later = await join(talk)
     assert (await later.until("hello"))["conversation"]["damage"] == PLACES
+
+
+@on_sqlite
+async def test_a_byte_that_is_no_text_leaves_the_rest_readable(
+    rest: httpx.AsyncClient, talk: ConversationRef, other: ConversationRef
+) -> None:
+    await astore.call(flip, talk, 1)
+    answer = await rest.get(f"{NATIVE}/talk/events")
+    assert answer.status_code == 200
+    assert [each["seq"] for each in answer.json()["events"]] == [0, 1, 2]
+    await astore.call(verified)
+    assert (await rest.get(f"{NATIVE}/talk")).json()["damage"] == PLACES
+    assert (await rest.get(f"{NATIVE}/other/events")).status_code == 200
+
+
+@on_sqlite
+@pytest.mark.parametrize("column", ["payload", "text", "event_id"])
+def test_the_page_shows_what_is_left_of_an_event_with_a_byte_that_is_no_text(
+    alice: User, talk: ConversationRef, column: str
+) -> None:
+    flip(talk, 1, column)
+    browser = Browser(headers={"host": "localhost"})
+    assert browser.get("/c/talk").status_code == 200
+    verified()
+    assert browser.get("/c/talk").status_code == 200
 
 
 @pytest.mark.parametrize("stored", [other_text(payload()), "{", "[]", ""])

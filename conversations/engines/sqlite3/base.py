@@ -14,6 +14,7 @@ from django.db.backends.sqlite3 import base
 from django.db.utils import DatabaseErrorWrapper
 from django.utils.functional import cached_property
 
+from conversations.engines.damaged_text import REPLACED
 from conversations.engines.lost_commits import LostCommit
 from conversations.engines.sqlite3 import files, turns
 from conversations.engines.sqlite3.turns import WriteTurns
@@ -202,7 +203,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         """Open the file. Raise FileGone if another one has replaced it, also while this waited for a lock."""
         path = str(conn_params["database"])
         if path.startswith(("file:", ":memory:")):  # tests: no file
-            return super().get_new_connection(conn_params)
+            return _lenient(super().get_new_connection(conn_params))
         if files.is_known(path):
             files.identity(path)
             files.require_opened(path)
@@ -219,7 +220,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         connection.turns = turns.of_file(path)
         connection.wait_ms = round(1000 * conn_params.get("timeout", WAIT_S))
         connection.is_read_only = not files.can_be_written(path)
-        return connection
+        return _lenient(connection)
 
     def _opened(self, conn_params: dict[str, Any]) -> Any:
         """Open the file with retries: SQLite does not wait for others while it switches to its write-ahead
@@ -279,6 +280,12 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def is_usable(self) -> bool:
         """Say whether the connection is still usable after an error."""
         return not getattr(self.connection, "is_spent", False)
+
+
+def _lenient(connection: Any) -> Any:
+    """Let the connection read damaged texts, too, so that what is whole beside them is served."""
+    connection.text_factory = REPLACED
+    return connection
 
 
 def _code(error: sqlite3.Error) -> int:
