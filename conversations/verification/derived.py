@@ -10,7 +10,7 @@ from django.db import Error, connection, transaction
 
 from conversations.engines import guards
 from conversations.engines.case_insensitive import IN_CAPITALS
-from conversations.models import DamageKind, SearchProgress
+from conversations.models import DamageKind, SearchProgress, VerificationFinding
 from conversations.search import titles
 from conversations.search.fulltext import indexing
 from conversations.search.fulltext.index import TABLE, Entry
@@ -43,8 +43,9 @@ def steps(*, everything: bool) -> Iterator[Step]:
     through = SearchProgress.through_now()
     found = 0
     for keys in _chosen(through, everything=everything):
-        damage = list(_wrong_entries(keys))[: PER_CONVERSATION_MAX - found]
+        damage = _wrong_entries(keys)[: PER_CONVERSATION_MAX - found]
         if SearchProgress.through_now() < through:  # it is being rebuilt meanwhile
+            yield Step(is_cut_short=True)
             return
         found += len(damage)
         yield Step(found=damage)
@@ -53,6 +54,11 @@ def steps(*, everything: bool) -> Iterator[Step]:
     if everything:
         yield Step(found=[*_left_over(), *_broken_index()])
     yield Step(found=list(_wrong_titles(None if everything else SAMPLES)))
+
+
+def is_damaged() -> bool:
+    """Say whether a verification found the indexes damaged, and none since has found them whole."""
+    return VerificationFinding.objects.filter(problem__in=EXAMINED).exists()
 
 
 def rebuild() -> int:
@@ -93,14 +99,34 @@ def _keys(above: int, through: int, limit: int) -> list[int]:
         return [key for (key,) in cursor.fetchall()]
 
 
-def _wrong_entries(keys: Sequence[int]) -> Iterator[Damage]:
+def _wrong_entries(keys: Sequence[int]) -> list[Damage]:
+    """Return the damage of those of these entries that are wrong, and are still when they are read again.
+
+    The entries and their events are read one after another, and an event may be purged in between.
+    """
+    again = _unlike(keys)
+    return [
+        Damage(
+            DamageKind.SEARCH,
+            None,
+            "",
+            None,
+            f"Event row {key} {state} in the search index: run `convserver verify --repair-derived`.",
+        )
+        for key, state in (_unlike(_existing(list(again))) if again else {}).items()
+    ]
+
+
+def _unlike(keys: Sequence[int]) -> dict[int, str]:
+    """Return how the entries of these events, by key, are not what the events say."""
     expected = {entry.event_pk: words for entry, words in _expected(keys)}
     stored = dict(_rows(_ENTRIES[connection.vendor], keys))
-    for key in keys:
-        if expected.get(key) != stored.get(key):
-            state = "is not" if key not in stored else "is wrongly"
-            detail = f"Event row {key} {state} in the search index: run `convserver verify --repair-derived`."
-            yield Damage(DamageKind.SEARCH, None, "", None, detail)
+    wrong = [key for key in keys if expected.get(key) != stored.get(key)]
+    return {key: "is not" if key not in stored else "is wrongly" for key in wrong}
+
+
+def _existing(keys: Sequence[int]) -> list[int]:
+    return [key for (key,) in _rows(f"SELECT id FROM {guards.EVENT} WHERE id IN ({{keys}})", keys)]
 
 
 def _expected(keys: Sequence[int]) -> list[tuple[Entry, str]]:
@@ -144,7 +170,9 @@ def _broken_index() -> Iterator[Damage]:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(f"INSERT INTO {TABLE} ({TABLE}) VALUES ('integrity-check')")
     except Error as error:
-        yield Damage(DamageKind.SEARCH, None, "", None, f"SQLite refuses the search index: {error}.")
+        yield Damage(
+            DamageKind.SEARCH, None, "", None, f"SQLite refuses the search index: {type(error).__name__}."
+        )
 
 
 def _wrong_titles(limit: int | None) -> Iterator[Damage]:

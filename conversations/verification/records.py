@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import traceback
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
+from django.db import Error as DatabaseProblem
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
 from conversations import live
+from conversations.engines import failures
 from conversations.models import (
     SHOWN_TO_READERS,
     Conversation,
@@ -32,6 +36,7 @@ FOUND_MAX = 1_000
 """At most this many damaged places are listed at the end of a run; all are stored."""
 MENDED_AT_ONCE = 500
 PROGRESS_EVERY = timedelta(seconds=1)
+INTERRUPTED = "It was interrupted."
 RUNS_KEPT = 1_000
 """Older runs are forgotten, their findings are not."""
 
@@ -43,6 +48,7 @@ class Record:
         self.run = run
         self.found: list[Damage] = []
         """What was found, at most FOUND_MAX; the run counts all."""
+        self._counts: Counter[DamageKind] = Counter()
 
     def take(self, step: Step) -> None:
         """Record what a step has read and found."""
@@ -50,6 +56,7 @@ class Record:
         run.conversations += step.conversations
         run.events += step.events
         run.problems += len(step.found)
+        self._counts.update(damage.problem for damage in step.found)
         self.found += step.found[: max(0, FOUND_MAX - len(self.found))]
         if step.found:
             _note(run, step.found)
@@ -76,7 +83,7 @@ class Record:
 
     def forget(self, problems: Collection[DamageKind]) -> None:
         """Forget what was found of these problems: it was mended since."""
-        self.run.problems -= sum(damage.problem in problems for damage in self.found)
+        self.run.problems -= sum(self._counts.pop(problem, 0) for problem in problems)
         self.found = [damage for damage in self.found if damage.problem not in problems]
         VerificationFinding.objects.filter(problem__in=problems).delete()
 
@@ -98,6 +105,32 @@ def begin(occasion: Occasion, covers: str, *, host: str, pid: int, expected: int
     )
     VerificationRun.objects.filter(pk__lte=run.pk - RUNS_KEPT).delete()
     return Record(run)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why a run failed, without any text that may quote what is stored.
+
+    The text of the driver's errors may, and that of whatever reads payloads.
+    """
+    if isinstance(error, DatabaseProblem):
+        return failures.sentence(error)
+    if isinstance(error, OSError):
+        return f"{type(error).__name__}: {error}"
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{place}"
+
+
+def unfinished() -> list[VerificationRun]:
+    """Return the runs of which no end is recorded: they go on, or their processes are gone."""
+    return list(VerificationRun.objects.filter(outcome=Outcome.RUNNING).order_by("pk"))
+
+
+def close(runs: Collection[VerificationRun]) -> None:
+    """Record that these runs will never end."""
+    VerificationRun.objects.filter(pk__in=[run.pk for run in runs], outcome=Outcome.RUNNING).update(
+        outcome=Outcome.FAILED, detail=INTERRUPTED, finished_at=timezone.now()
+    )
 
 
 def _note(run: VerificationRun, found: Sequence[Damage]) -> None:

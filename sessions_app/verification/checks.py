@@ -28,6 +28,8 @@ def checks(
     rows: ConversationQuerySet | None = None, *, with_columns: bool = False, whole_search: bool = False
 ) -> list[Check]:
     """Return the checks of these conversations; without any, of the whole store and what is derived of it."""
+    # What is known to be damaged is found mended only where all of it is looked at.
+    whole_search = whole_search or (rows is None and derived.is_damaged())
     found = [
         Check(
             steps=lambda: store.steps(rows),
@@ -50,9 +52,11 @@ def checks(
 def run(record: Record, made: list[Check], rows: ConversationQuerySet | None = None) -> Iterator[None]:
     """Make the checks, a step at a time, and record each."""
     for check in made:
+        is_whole = True
         for step in check.steps():
             record.take(step)
+            is_whole = is_whole and not step.is_cut_short
             yield
-        if check.examined:
+        if check.examined and is_whole:
             record.mend(check.examined, rows)
             yield

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from django.contrib.auth.models import User
 from django.db import connection
 from django.db.models import F
+from django.test.utils import CaptureQueriesContext
 
 from conversations.events import Kind, NewEvent
 from conversations.log import writes
@@ -40,7 +41,7 @@ from sessions_app.models import AgentLoop
 from sessions_app.processes import this_process
 from sessions_app.verification.checks import Check, checks, run
 from tests.conftest import on_postgresql, on_sqlite
-from tests.damage import change, damaged, other_text, places, rewrite, set_counter, unguarded, verified
+from tests.damage import change, damaged, flip, other_text, places, rewrite, set_counter, unguarded, verified
 from tests.events import delete_events, event, payload
 
 
@@ -153,6 +154,49 @@ def test_a_long_payload_is_read_whole(conversation: ConversationRef) -> None:
     assert verified().found == []
     change(conversation, 0, payload=other_text(payload("hello" + "x" * 2 * rows.LARGE_BYTES)))
     assert places(verified().found) == [("changed", "talk", 0)]
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("column", "problem"),
+    [("payload", "changed"), ("event_id", "changed"), ("digest", "changed"), ("text", "head")],
+)
+def test_a_byte_that_is_no_text_is_found(
+    log: ConversationRef, other: ConversationRef, column: str, problem: str
+) -> None:
+    delete_events(other, [1])
+    flip(log, 7, column)
+    record = verified()
+    assert {(problem, "talk"), ("missing", "other")} <= {each[:2] for each in places(record.found)}
+    assert "hello" not in "".join(VerificationFinding.objects.values_list("detail", flat=True))
+    verified(with_columns=True, whole_search=True)
+
+
+@on_sqlite
+def test_a_payload_that_is_stored_as_bytes_is_found(log: ConversationRef) -> None:
+    with unguarded("event_refuse_update"), connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE conversations_event SET payload = CAST(payload AS BLOB) "
+            "WHERE conversation_id = %s AND seq = 3",
+            [log.pk],
+        )
+    assert places(verified(with_columns=True).found) == [("changed", "talk", 3)]
+
+
+def test_a_counter_that_runs_far_ahead_costs_no_time(log: ConversationRef, key: Key, tmp_path: Path) -> None:
+    set_counter(log, 10**12)
+    assert places(verified(with_columns=True).found) == [("counter", "talk", 8)]
+    with (tmp_path / "checkpoint").open("wb") as target:
+        assert sum(step.events for step in checkpoints.write(target, key)) == 8
+
+
+@on_postgresql
+def test_events_behind_a_wide_gap_are_read(log: ConversationRef) -> None:
+    set_counter(log, 10**12)
+    change(log, 7, seq=10**11)
+    assert ("changed", "talk", 10**11) not in places(verified().found)
+    change(log, 10**11, payload=other_text(payload()))
+    assert ("missing", "talk", 7) in places(verified().found)
 
 
 @pytest.mark.parametrize("value", [5, 12])
@@ -389,20 +433,55 @@ def indexed(log: ConversationRef) -> None:
     assert SearchProgress.through_now() > 0
 
 
+def lose_entry(pk: int) -> None:
+    """Remove an event's entry of the search index."""
+    key = "rowid" if connection.vendor == "sqlite" else "event_id"
+    with connection.cursor() as cursor:
+        cursor.execute(f"DELETE FROM conversations_searchtext WHERE {key} = %s", [pk])
+
+
 @pytest.mark.parametrize("whole_search", [True, False])
 def test_a_lost_entry_of_the_search_index_is_found_and_rebuilt(
     log: ConversationRef, indexed: None, whole_search: bool
 ) -> None:
     assert verified(whole_search=whole_search).found == []
     pk = Event.objects.of(log).get(seq=2).pk
-    key = "rowid" if connection.vendor == "sqlite" else "event_id"
-    with connection.cursor() as cursor:
-        cursor.execute(f"DELETE FROM conversations_searchtext WHERE {key} = %s", [pk])
+    lose_entry(pk)
     (damage,) = verified(whole_search=whole_search).found
     assert damage.problem == DamageKind.SEARCH
     assert str(pk) in damage.detail
     derived.rebuild()
     assert verified(whole_search=True).found == []
+
+
+def test_a_damaged_index_is_looked_at_as_a_whole_until_it_is_mended(
+    log: ConversationRef, indexed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(derived, "SAMPLES", 0)
+    lose_entry(Event.objects.of(log).get(seq=2).pk)
+    assert verified().found == []  # no sample is of it
+    assert places(verified(whole_search=True).found) == [("search", "", None)]
+    assert places(verified().found) == [("search", "", None)]
+    derived.rebuild()
+    assert verified().found == []
+    assert not VerificationFinding.objects.exists()
+
+
+def test_an_event_that_is_purged_while_it_is_compared_is_no_damage(
+    log: ConversationRef, indexed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = derived._expected
+
+    def purged_meanwhile(keys: list[int]) -> list[tuple[derived.Entry, str]]:
+        found = read(keys)
+        if Event.objects.of(log).exists():
+            Purge.objects.create(conversation_id=log.pk, requested_by="alice", reason="asked for")
+            Event.objects.of(log).delete()
+        return found
+
+    monkeypatch.setattr(derived, "_expected", purged_meanwhile)
+    assert verified(whole_search=True).found == []
+    assert not Event.objects.of(log).exists()
 
 
 def test_a_wrong_title_in_its_index_is_found(log: ConversationRef) -> None:
@@ -479,6 +558,42 @@ def test_what_the_chain_does_not_cover_is_found_by_the_checkpoint(
 ) -> None:
     change(log, 3, **columns)
     assert against(checkpoint, key) == [("facts", "talk", 3)]
+
+
+@pytest.mark.parametrize("digest", ["no digest", "", "0"])
+def test_a_digest_that_is_none_is_found_by_the_checkpoint(
+    log: ConversationRef, checkpoint: Path, key: Key, digest: str
+) -> None:
+    change(log, 7, digest=digest)
+    assert against(checkpoint, key) == [("rewritten", "talk", 7)]
+
+
+@on_sqlite
+def test_a_byte_that_is_no_text_is_found_by_the_checkpoint(
+    log: ConversationRef, checkpoint: Path, key: Key, tmp_path: Path
+) -> None:
+    flip(log, 3, "text")
+    assert against(checkpoint, key) == [("facts", "talk", 3)]
+    flip(log, 5, "digest")
+    assert against(checkpoint, key)[0][0] in ("rewritten", "facts")
+    with (tmp_path / "other").open("wb") as target:
+        assert sum(step.events for step in checkpoints.write(target, key)) == 11
+
+
+def test_a_checkpoint_reads_each_event_once_and_long_texts_by_themselves(
+    log: ConversationRef, key: Key, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes.append(log, [event("hello" + "x" * 2 * rows.LARGE_BYTES)])
+    long_ones: list[int] = []
+    monkeypatch.setattr("conversations.verification.facts.text_of", lambda pk: long_ones.append(pk) or "")
+    with (
+        (tmp_path / "checkpoint").open("wb") as target,
+        CaptureQueriesContext(connection) as captured,
+    ):
+        list(checkpoints.write(target, key))
+    read = [each["sql"] for each in captured if "sender_id" in each["sql"]]
+    assert len(read) == -(-9 // rows.PAGE_EVENTS)
+    assert long_ones == [Event.objects.of(log).get(seq=8).pk]
 
 
 def test_a_rewritten_chain_is_found_by_the_checkpoint(

@@ -115,11 +115,19 @@ class Command(BaseCommand):
         except CommandError as error:
             error.returncode = COULD_NOT_RUN
             raise
+        except Exception as error:  # or Python would end with the status of a damaged store
+            reason = f"The verification could not go on: {records.reason_of(error)}."
+            raise CommandError(reason, returncode=COULD_NOT_RUN) from error
         if outcome == Outcome.DAMAGED:
             sys.exit(DAMAGED)
 
     def _verified(self, chosen: dict[str, Any]) -> str:
         rows = _rows(chosen["conversation"], chosen["since"])
+        if rows is not None and chosen["repair_derived"]:
+            raise CommandError(
+                "--repair-derived rebuilds the indexes of all conversations: leave out --conversation and "
+                "--since."
+            )
         made = checks(rows, with_columns=chosen["columns"], whole_search=chosen["search"])
         if chosen["against"]:
             key = read_key(key_path(chosen["key"]))
@@ -137,7 +145,7 @@ class Command(BaseCommand):
             if chosen["repair_derived"]:
                 self._repair(record, is_shown=not chosen["as_json"])
         except BaseException as error:
-            record.end(failure=f"{type(error).__name__}: {error}")
+            record.end(failure=records.reason_of(error))
             raise
         self._print(record, record.end(), as_json=chosen["as_json"])
         return record.run.outcome
@@ -163,7 +171,7 @@ class Command(BaseCommand):
 
     def _repair(self, record: Record, *, is_shown: bool) -> None:
         """Rebuild the indexes if they are damaged, and look at them again."""
-        if not any(damage.problem in derived.EXAMINED for damage in record.found):
+        if not derived.is_damaged():
             return
         events = derived.rebuild()
         if is_shown:
