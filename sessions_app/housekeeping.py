@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -19,3 +19,8 @@ def take_round(name: str, every_s: float) -> bool:
         return True
     _, is_first = HousekeepingRound.objects.get_or_create(name=name, defaults={"begun_at": Now()})
     return is_first
+
+
+def put_back_round(name: str, begun_at: datetime) -> None:
+    """Have the work count as begun at an earlier time: the round that was taken was not finished."""
+    HousekeepingRound.objects.filter(name=name, begun_at__gt=begun_at).update(begun_at=begun_at)

@@ -91,3 +91,8 @@ def is_gone(process: Process) -> bool:
     if found is None:
         return not psutil.pid_exists(process.pid)  # it may be there and not be shown to this one
     return found.is_zombie or abs(found.started - process.started) > _START_TIME_TOLERANCE
+
+
+def is_there(host: str, pid: int) -> bool:
+    """Say whether a process with this number may be running: of another host it may."""
+    return host != _host() or _find(pid) is not None or psutil.pid_exists(pid)

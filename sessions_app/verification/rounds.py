@@ -5,27 +5,33 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from datetime import timedelta
 
 from django.utils import timezone
 
+from conversations.exceptions import ConversationError
 from conversations.models import Occasion, Outcome, VerificationRun
 from conversations.outages import Outage
 from conversations.server_log import log_act
 from conversations.verification import recent, records, store
 from conversations.verification.records import Record
 from sessions_app import astore
-from sessions_app.housekeeping import take_round
-from sessions_app.processes import this_process
+from sessions_app.event_loops import uncancelled
+from sessions_app.housekeeping import put_back_round, take_round
+from sessions_app.processes import is_there, this_process
 from sessions_app.verification.checks import Check, checks, run
 
 START_AFTER_S = 2.0
 """Whoever starts with the server comes first."""
 LOOK_S = 300.0
+ROUND = "verification"
 NIGHT_HOURS = range(1, 5)
 """By UTC: when everything is verified, once in the installation."""
 NIGHT_EVERY_S = 20 * 3600.0
 LATE_AFTER_S = 48 * 3600.0
 """A server that never runs at night verifies everything once it is this late, at any hour."""
+SILENT_AFTER = timedelta(hours=1)
+"""A run that has said nothing for so long is not going on."""
 REST = 3.0
 """After a step it rests this many times as long as the step took."""
 NAMED_MAX = 5
@@ -54,6 +60,7 @@ def begin(occasion: Occasion) -> tuple[Record, list[Check]]:
     """Record that a verification of this sort begins, and return its checks."""
     process = this_process()
     if occasion is Occasion.START:
+        _close_interrupted()
         since = last_clean()
         made, covers, expected = [Check(steps=lambda: recent.steps(since))], "what changed lately", 0
     else:
@@ -68,10 +75,36 @@ def last_clean() -> int:
     return own.values_list("newest_event", flat=True).first() or 0
 
 
+def _close_interrupted() -> None:
+    """Record the end of verifications whose processes are gone; another process is to make their nights."""
+    gone = [run for run in records.unfinished() if _is_interrupted(run)]
+    records.close(gone)
+    if any(run.occasion == Occasion.NIGHT for run in gone):
+        _put_back_night()
+
+
+def _is_interrupted(run: VerificationRun) -> bool:
+    """Say whether a run's process is gone, or, if that is another host's, has long said nothing."""
+    if timezone.now() - run.updated_at > SILENT_AFTER:
+        return True
+    return not is_there(run.host, run.pid)
+
+
+def _put_back_night() -> None:
+    """Let the night count as not verified, so that the next look makes it, if it is still night."""
+    nights = VerificationRun.objects.filter(
+        occasion=Occasion.NIGHT, outcome__in=[Outcome.WHOLE, Outcome.DAMAGED]
+    )
+    last = nights.order_by("-pk").values_list("started_at", flat=True).first()
+    a_night_ago = timezone.now() - timedelta(seconds=NIGHT_EVERY_S)
+    put_back_round(ROUND, a_night_ago if last is None else min(last, a_night_ago))
+
+
 def _take_night() -> bool:
     """Say whether this process is to verify everything now."""
+    _close_interrupted()
     is_night = timezone.now().hour in NIGHT_HOURS
-    return take_round("verification", NIGHT_EVERY_S if is_night else LATE_AFTER_S)
+    return take_round(ROUND, NIGHT_EVERY_S if is_night else LATE_AFTER_S)
 
 
 async def _made(occasion: Occasion, *, rest: float) -> None:
@@ -84,9 +117,13 @@ async def _made(occasion: Occasion, *, rest: float) -> None:
     try:
         await _make(run(record, made), rest)
         await astore.change(record.end)
+    except asyncio.CancelledError:
+        await uncancelled(_end_failed(record, records.INTERRUPTED))
+        raise
     except Exception as error:
-        _failing.failed(error)
-        await _end_failed(record, error)
+        reason = records.reason_of(error)
+        _failing.failed(ConversationError(reason))
+        await _end_failed(record, reason)
         return
     _failing.worked()
     _log(record)
@@ -109,11 +146,17 @@ def _next(steps: Iterator[None]) -> bool:
 _END = object()
 
 
-async def _end_failed(record: Record, error: Exception) -> None:
+async def _end_failed(record: Record, reason: str) -> None:
     try:
-        await astore.change(record.end, failure=f"{type(error).__name__}: {error}")
-    except Exception as again:  # the database that failed may still do
-        _failing.failed(again)
+        await astore.change(_give_up, record, reason)
+    except Exception as error:  # the database that failed may still do
+        _failing.failed(error)
+
+
+def _give_up(record: Record, reason: str) -> None:
+    record.end(failure=reason)
+    if record.run.occasion == Occasion.NIGHT:
+        _put_back_night()
 
 
 def _log(record: Record) -> None:

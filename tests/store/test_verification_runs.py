@@ -5,22 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import subprocess
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from django.core.management import load_command_class
-from django.db import connection
+from django.db import OperationalError, connection
 from django.db.models import F
 
 from conversations.log import writes
-from conversations.models import ConversationRef, Occasion, VerificationRun
-from conversations.verification import derived
+from conversations.models import ConversationRef, Occasion, VerificationFinding, VerificationRun
+from conversations.verification import derived, records
 from sessions_app.models import HousekeepingRound
+from sessions_app.processes import this_process
 from sessions_app.verification import rounds
 from tests.damage import change, damaged, other_text, unguarded
 from tests.events import event, payload
@@ -99,6 +102,8 @@ def test_only_some_conversations_can_be_verified(log: ConversationRef, command: 
         (("--against", "nowhere.jsonl"), "Name the key: --key FILE"),
         (("--against", "nowhere.jsonl", "--key", "nowhere.pem"), "nowhere.pem cannot be read"),
         (("--no-such-option",), "unrecognized arguments"),
+        (("--repair-derived", "--conversation", "talk"), "leave out --conversation"),
+        (("--repair-derived", "--since", "2026-01-01"), "leave out --conversation"),
     ],
 )
 def test_what_cannot_be_verified_has_a_status_of_its_own(
@@ -161,6 +166,22 @@ def test_indexes_are_rebuilt_on_request_and_events_are_not_touched(
     assert command("verify", "--search")[0] == 0
 
 
+def test_what_an_earlier_run_found_in_the_indexes_is_rebuilt_whatever_this_one_samples(
+    log: ConversationRef, command: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(derived, "SAMPLES", 0)
+    monkeypatch.setattr(records, "FOUND_MAX", 1)
+    derived.rebuild()
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM conversations_searchtext")
+    assert command("verify", "--search")[0] == 1
+    change(log, 1, payload=other_text(payload()))  # more is found than a run lists
+    status, said, _ = command("verify", "--repair-derived")
+    assert (status, "The indexes were rebuilt from 3 events." in said) == (1, True)
+    assert "DAMAGED, 1 place:" in said
+    assert not VerificationFinding.objects.filter(problem="search").exists()
+
+
 # The server
 
 
@@ -198,6 +219,60 @@ async def test_a_night_verifies_everything_and_a_failure_is_recorded(
         ("night", "whole", ""),
         ("night", "failed", "OSError: the disk is gone"),
     ]
+
+
+async def test_a_failure_tells_nothing_of_what_is_stored(
+    live: None, log: ConversationRef, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*args: object, **options: object) -> object:
+        raise OperationalError("Could not decode to UTF-8 column 'payload' with text 'a secret'")
+
+    monkeypatch.setattr("sessions_app.verification.checks.store.steps", fails)
+    await rounds._made(Occasion.NIGHT, rest=0.0)
+    ended = await asyncio.to_thread(VerificationRun.objects.get)
+    assert (ended.outcome, "secret" in ended.detail) == ("failed", False)
+    assert "secret" not in caplog.text
+
+
+async def test_an_interrupted_night_is_made_again(
+    live: None, log: ConversationRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "NIGHT_HOURS", range(24))
+    assert await asyncio.to_thread(rounds._take_night)
+    begun, make = asyncio.Event(), rounds._make
+
+    async def noted(*arguments: Any) -> None:
+        begun.set()
+        await make(*arguments)
+
+    monkeypatch.setattr(rounds, "_make", noted)
+    going_on = asyncio.create_task(rounds._made(Occasion.NIGHT, rest=1e6))
+    await begun.wait()
+    going_on.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going_on
+    ended = await asyncio.to_thread(VerificationRun.objects.get)
+    assert (ended.outcome, ended.detail) == ("failed", "It was interrupted.")
+    assert await asyncio.to_thread(rounds._take_night)
+
+
+def test_the_night_of_a_process_that_was_killed_is_closed_and_made_again(
+    log: ConversationRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "NIGHT_HOURS", range(24))
+    here = this_process()
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    elsewhere = records.begin(Occasion.COMMAND, "all", host="elsewhere", pid=1).run
+    assert rounds._take_night()
+    killed = records.begin(Occasion.NIGHT, "all", host=here.host, pid=dead.pid).run
+    assert rounds._take_night()  # another process looks
+    assert not rounds._take_night()
+    again = records.begin(Occasion.NIGHT, "all", host=here.host, pid=dead.pid).run
+    own, _ = rounds.begin(Occasion.START)  # it starts anew
+    assert rounds._take_night()
+    outcomes = dict(VerificationRun.objects.values_list("pk", "outcome"))
+    assert outcomes == {killed.pk: "failed", again.pk: "failed", elsewhere.pk: "", own.run.pk: ""}
 
 
 def test_one_process_of_the_installation_verifies_each_night(database: None) -> None:
