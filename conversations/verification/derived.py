@@ -126,7 +126,7 @@ def _unlike(keys: Sequence[int]) -> dict[int, str]:
 
 
 def _existing(keys: Sequence[int]) -> list[int]:
-    return [key for (key,) in _rows(f"SELECT id FROM {guards.EVENT} WHERE id IN ({{keys}})", keys)]
+    return [row[0] for row in _rows(f"SELECT id FROM {guards.EVENT} WHERE id IN ({{keys}})", keys)]
 
 
 def _expected(keys: Sequence[int]) -> list[tuple[Entry, str]]:

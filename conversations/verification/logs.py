@@ -59,7 +59,7 @@ class LogCheck:
         self._is_whole_log = first == 0
         self._expected = first
         self._digest: str | None = digest or ""
-        self._other_digest = self._digest
+        self._other_digest: str | None = digest or ""
         """Of the last event: its digest as it is stored, and what it should have been."""
         self._ids: set[str] | None = None if head.is_long else set()
         """Those of a short log. The database groups those of a long one (`ids`)."""

@@ -31,6 +31,7 @@ from conversations.models import (
     VerificationRun,
 )
 from conversations.search.fulltext import indexing
+from conversations.search.fulltext.index import Entry
 from conversations.search.fulltext.indexing import Watermark
 from conversations.store import creation, forks
 from conversations.verification import checkpoints, derived, recent, records, rows
@@ -472,7 +473,7 @@ def test_an_event_that_is_purged_while_it_is_compared_is_no_damage(
 ) -> None:
     read = derived._expected
 
-    def purged_meanwhile(keys: list[int]) -> list[tuple[derived.Entry, str]]:
+    def purged_meanwhile(keys: list[int]) -> list[tuple[Entry, str]]:
         found = read(keys)
         if Event.objects.of(log).exists():
             Purge.objects.create(conversation_id=log.pk, requested_by="alice", reason="asked for")
@@ -585,7 +586,12 @@ def test_a_checkpoint_reads_each_event_once_and_long_texts_by_themselves(
 ) -> None:
     writes.append(log, [event("hello" + "x" * 2 * rows.LARGE_BYTES)])
     long_ones: list[int] = []
-    monkeypatch.setattr("conversations.verification.facts.text_of", lambda pk: long_ones.append(pk) or "")
+
+    def noted(pk: int) -> str:
+        long_ones.append(pk)
+        return ""
+
+    monkeypatch.setattr("conversations.verification.facts.text_of", noted)
     with (
         (tmp_path / "checkpoint").open("wb") as target,
         CaptureQueriesContext(connection) as captured,
