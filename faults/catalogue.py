@@ -75,8 +75,12 @@ ROWS = (
         id="FI-05",
         broken="power loss: all that was not synced is gone",
         holds="nothing acknowledged is lost",
-        tests=("tests/store/test_durability.py::test_the_settings_of_this_project_are_durable",),
-        elsewhere="the settings are tested; no run cuts the power yet: what kill -9 leaves in the page cache proves nothing "
+        tests=(
+            "tests/store/test_durability.py::test_the_settings_of_this_project_are_durable",
+            "tests/store/test_verification.py::test_a_missing_end_is_found",
+            "tests/store/test_verification_runs.py::test_a_start_verifies_what_changed_since_it_last_found_nothing",
+        ),
+        elsewhere="the settings are tested, and that a lost end is found; no run cuts the power yet: what kill -9 leaves in the page cache proves nothing "
         "about fsync",
     ),
     Row(
@@ -186,8 +190,10 @@ ROWS = (
         tests=(
             "tests/store/test_manager.py::test_a_working_loop_ends_when_its_conversation_is_deleted_and_does_not_bring_it_back",
             "tests/store/test_append.py::test_a_deleted_conversation_takes_no_events",
+            "tests/store/test_purge.py::test_what_goes_while_a_turn_runs_stays_gone",
+            "tests/store/test_purge.py::test_what_somebody_wrote_after_a_purge_is_swept_away",
+            "tests/store/test_retention.py::test_nothing_is_added_between_the_last_look_of_a_policy_and_its_deletion",
         ),
-        elsewhere="that nothing is left of it: the tests of purges",
     ),
     Row(
         id="FI-17",
@@ -196,8 +202,12 @@ ROWS = (
         tests=(
             "tests/doors/native/test_native_rest.py::test_a_deleted_conversation_is_gone_until_it_is_restored_whole",
             "tests/pure/test_hermes.py::test_a_deleted_conversation_stays_deleted",
+            "tests/store/test_search.py::test_a_deleted_conversation_is_not_found_until_it_is_restored",
+            "tests/store/test_purge.py::test_a_purge_that_was_begun_cannot_be_taken_back",
+            "tests/processes/test_backups.py::test_a_restore_in_place_keeps_what_it_replaces_and_readers_are_told",
+            "tests/processes/test_backups.py::test_after_a_restore_the_shared_caches_hold_nothing_of_the_time_before",
         ),
-        elsewhere="older backups: the tests of restoring",
+        elsewhere="to restore an older backup is an explicit act, which brings back all that was there then",
     ),
     Row(
         id="FI-18",
@@ -211,8 +221,14 @@ ROWS = (
         holds="it is not found",
         tests=(
             "tests/store/test_guards.py::test_a_running_purge_lets_the_events_of_its_conversation_go_and_no_others",
+            "tests/store/test_purge.py::test_after_a_purge_the_word_is_nowhere",
+            "tests/store/test_purge.py::test_no_row_of_a_purged_conversation_is_left",
+            "tests/store/test_purge.py::test_every_table_says_what_a_purge_does_to_it",
+            "tests/store/test_purge.py::test_a_purge_goes_on_where_it_was_interrupted",
+            "tests/store/test_search.py::test_a_purge_takes_the_words_along",
+            "tests/processes/test_purge_killed.py::test_a_purge_that_is_killed_goes_on_where_it_was",
         ),
-        elsewhere="files, indexes and attachments: the tests of purges",
+        elsewhere="forks, and backups that were made before, keep what they have until they are removed themselves",
     ),
     Row(
         id="FI-20",
@@ -253,6 +269,7 @@ ROWS = (
             "tests/doors/native/test_native_socket.py::test_a_cursor_of_another_history_is_told_so_and_goes_on_live",
             "tests/store/test_histories.py::test_any_text_is_a_place_in_a_log_or_refused",
             "tests/processes/test_replaced_databases.py::test_a_reader_of_a_log_that_was_put_back_is_told_so_however_long_it_has_become",
+            "tests/processes/test_backups.py::test_a_restore_in_place_keeps_what_it_replaces_and_readers_are_told",
         ),
         commands=(SUITE,),
     ),
@@ -334,9 +351,20 @@ ROWS = (
             "tests/processes/test_database_files.py::test_of_a_file_that_is_overwritten_everybody_is_told",
             "tests/store/test_imports.py::test_a_damaged_line_is_kept_byte_for_byte",
             "tests/store/test_guards.py::test_what_would_lose_history_is_refused_from_outside",
+            "tests/store/test_verification.py::test_a_changed_byte_of_a_payload_is_found",
+            "tests/store/test_verification.py::test_a_missing_event_is_found",
+            "tests/store/test_verification.py::test_an_event_at_a_taken_place_is_found",
+            "tests/store/test_verification.py::test_a_missing_guard_is_found_until_it_is_back",
+            "tests/store/test_verification.py::test_a_lost_entry_of_the_search_index_is_found_and_rebuilt",
+            "tests/store/test_verification.py::test_a_rewritten_chain_is_found_by_the_checkpoint",
+            "tests/store/test_verification_runs.py::test_indexes_are_rebuilt_on_request_and_events_are_not_touched",
+            "tests/doors/test_damage.py::test_the_conversation_and_its_events_say_where_they_are_damaged",
+            "tests/doors/test_damage.py::test_a_socket_is_told_when_damage_is_found_and_when_it_joins",
+            "tests/pure/test_backups.py::test_a_backup_of_which_any_byte_was_changed_is_refused",
+            "tests/processes/test_backups.py::test_a_backup_that_is_damaged_is_refused_and_nothing_is_touched",
+            "tests/processes/test_backups.py::test_a_backup_in_which_an_event_was_changed_is_refused_by_its_place",
         ),
         commands=(SUITE,),
-        elsewhere="damaged events: the tests of `verify`",
     ),
     Row(
         id="FI-32",
@@ -365,6 +393,8 @@ ROWS = (
         tests=(
             "tests/store/test_usage_recount.py::test_usage_by_user_model_and_day_equals_a_recount_after_any_sequence",
             "tests/store/test_title_index.py::test_the_index_finds_what_reading_every_title_finds",
+            "tests/store/test_verification.py::test_a_wrong_counter_is_found",
+            "tests/store/test_purge.py::test_two_purgers_at_once_count_everything_once",
         ),
     ),
     Row(
@@ -428,10 +458,12 @@ ROWS = (
     ),
     Row(
         id="FI-41",
-        broken="a new release on old data, kills during the upgrade, an empty database in place of a used one",
+        broken="a new release on old data, kills during the upgrade or a restore, an empty database in place of a used one",
         holds="nothing is lost, and the start says so",
         tests=(
             "tests/processes/test_upgrades.py::test_kills_at_any_moment_harm_no_later_start",
+            "tests/processes/test_backups.py::test_a_restore_that_is_killed_leaves_the_store_and_the_next_one_succeeds",
+            "tests/processes/test_backups.py::test_what_was_acknowledged_before_a_backup_under_load_is_served_elsewhere_afterwards",
             "tests/processes/test_replaced_databases.py::test_a_start_on_an_empty_database_where_one_was_used_says_so_and_tells_its_readers",
         ),
     ),

@@ -32,6 +32,8 @@ class Installation(ABC):
 
     engine: str
     count: int
+    triggers: str
+    """The statement that names the triggers which act."""
 
     def __init__(self, place: Path, *, planted: str | None = None) -> None:
         """Everything is kept in `place`; with `planted` the servers have that bug."""
@@ -100,6 +102,7 @@ class Installation(ABC):
             self.ask(stored.EVENTS, f"{talks}%"),
             self.ask(stored.HEADS, f"{talks}%"),
             self.ask(stored.MADE, f"{creations}-%"),
+            self.ask(self.triggers),
         )
 
 
@@ -108,6 +111,7 @@ class OnSQLite(Installation):
 
     engine = "SQLite"
     count = 1
+    triggers = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
 
     def __init__(self, place: Path, *, planted: str | None = None) -> None:
         super().__init__(place, planted=planted)
@@ -153,6 +157,7 @@ class OnPostgreSQL(Installation):
 
     engine = "PostgreSQL"
     count = 2
+    triggers = "SELECT tgname FROM pg_trigger WHERE tgenabled IN ('O', 'A') AND NOT tgisinternal"
 
     def __init__(self, place: Path, *, planted: str | None = None) -> None:
         """Raise Missing if PostgreSQL or Redis is not installed."""

@@ -12,7 +12,13 @@ from faults.suite.installations import Installation, OnSQLite
 from faults.suite.proxy import Way
 
 HOUR_S = 3600.0
-GUARD = "event_refuse_delete"
+GUARDS = ("event_refuse_delete", "event_refuse_update")
+NEWEST = "(SELECT max(id) FROM conversations_event)"
+OUTRAGES = (
+    f"DELETE FROM conversations_event WHERE id = {NEWEST}",
+    f"UPDATE conversations_event SET payload = '{{{{}}}}' WHERE id = {NEWEST}",
+)
+"""What the guards refuse."""
 
 
 async def kill(installation: Installation, rng: random.Random) -> None:
@@ -80,18 +86,17 @@ async def move_clock(installation: Installation, rng: random.Random) -> None:
         installation.clock.offset_s = 0.0
 
 
-async def drop_guard(installation: Installation, rng: random.Random) -> None:
-    """Drop a guard from outside, start a server anew, which puts it back, and try to delete events."""
+async def drop_guards(installation: Installation, rng: random.Random) -> None:
+    """Drop guards from outside, start a server anew, which puts them back, and try to change events."""
     on = "" if isinstance(installation, OnSQLite) else " ON conversations_event"
-    await asyncio.to_thread(installation.ask, f"DROP TRIGGER IF EXISTS {GUARD}{on}")
+    for guard in GUARDS:
+        await asyncio.to_thread(installation.ask, f"DROP TRIGGER IF EXISTS {guard}{on}")
     server = installation.servers[0]
     server.kill()
     await server.start()
-    with suppress(Exception):  # the database refuses it
-        await asyncio.to_thread(
-            installation.ask,
-            "DELETE FROM conversations_event WHERE id IN (SELECT max(id) FROM conversations_event)",
-        )
+    for outrage in OUTRAGES:
+        with suppress(Exception):  # the database refuses it
+            await asyncio.to_thread(installation.ask, outrage)
 
 
 FAULTS = [
@@ -103,5 +108,5 @@ FAULTS = [
     Fault(name="slow network of clients", rows=("FI-24", "FI-25"), inject=network_of_clients(Way.SLOW)),
     Fault(name="network of clients without a sound", rows=("FI-23",), inject=network_of_clients(Way.DEAF)),
     Fault(name="clock back an hour, ahead a day", rows=("FI-30",), inject=move_clock),
-    Fault(name="guard dropped from outside", rows=("FI-31",), inject=drop_guard, counts_from_begin=True),
+    Fault(name="guard dropped from outside", rows=("FI-31",), inject=drop_guards, counts_from_begin=True),
 ]

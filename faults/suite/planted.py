@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from faults.checker.judge import Rule
-from faults.suite import on_both, on_postgresql, on_sqlite, zombies
+from faults.suite import crowds, on_both, on_postgresql, on_sqlite, zombies
 from faults.suite.fault import Fault
 from faults.suite.installations import Installation, OnPostgreSQL, OnSQLite
 from faults.suite.rounds import Result, Rounds
@@ -37,7 +37,7 @@ PROOFS = (
     Proof("hint_trusted", OnPostgreSQL, "Redis killed and restarted", Rule.READ_GAP),
     Proof("retry_without_key", OnSQLite, "connections of clients reset", Rule.TWICE_CREATED),
     Proof("trigger_gone", OnSQLite, "guard dropped from outside", Rule.LOST),
-    Proof("lock_gone", OnPostgreSQL, "slow network to PostgreSQL", Rule.UNEXPECTED),
+    Proof("lock_gone", OnPostgreSQL, crowds.NAME, crowds.REFUSED),
     Proof("digest_not_chained", OnSQLite, "connections of clients reset", IN_STORE),
 )
 
@@ -89,6 +89,8 @@ async def _try(proof: Proof, rng: random.Random) -> Caught:
                 tries += 1
                 if isinstance(installation, OnPostgreSQL) and proof.fault == zombies.NAME:
                     result.add(await zombies.run(installation, rng))
+                elif proof.fault == crowds.NAME:
+                    result.add(await crowds.run(installation, rng))
                 else:
                     (fault,) = (each for each in all_faults(proof.engine) if each.name == proof.fault)
                     result.add(await rounds.run(fault, 2))

@@ -16,6 +16,8 @@ EVENTS = """
 """
 HEADS = "SELECT public_id, next_seq, head_digest FROM conversations_conversation WHERE public_id LIKE {0}"
 MADE = "SELECT public_id, title FROM conversations_conversation WHERE title LIKE {0}"
+GUARDS = ("event_refuse_update", "event_refuse_delete", "conversation_refuse_fall")
+"""Triggers without which history could be lost."""
 
 
 class Row(NamedTuple):
@@ -38,6 +40,8 @@ class Store(NamedTuple):
     """By conversation: the next number, and the digest of the last event."""
     made: list[tuple[str, str]]
     """Conversations that were created under a key, and the key."""
+    triggers: frozenset[str]
+    """Those of the database, by name."""
 
 
 def records(store: Store) -> Iterator[Record]:
@@ -49,7 +53,10 @@ def records(store: Store) -> Iterator[Record]:
 
 
 def faults_in(store: Store) -> Iterator[str]:
-    """Yield a sentence for each wrong digest, head, or event of a loop that was replaced."""
+    """Yield a sentence for each missing guard, wrong digest, head, or event of a loop that was replaced."""
+    for guard in GUARDS:
+        if guard not in store.triggers:
+            yield f"the guard {guard} is missing"
     logs: dict[str, list[Row]] = defaultdict(list)
     for row in store.events:
         logs[row.talk].append(row)
@@ -81,10 +88,13 @@ def _written_by_former_loops(talk: str, rows: Iterable[Row]) -> Iterator[str]:
             newest = max(newest, row.epoch)
 
 
-def of_rows(events: Iterable[Any], heads: Iterable[Any], made: Iterable[Any]) -> Store:
-    """Return what three queries have found."""
+def of_rows(
+    events: Iterable[Any], heads: Iterable[Any], made: Iterable[Any], triggers: Iterable[Any]
+) -> Store:
+    """Return what four queries have found."""
     return Store(
         [Row(*row) for row in events],
         {talk: (next_seq, digest) for talk, next_seq, digest in heads},
         [(talk, key) for talk, key in made],
+        frozenset(name for (name,) in triggers),
     )

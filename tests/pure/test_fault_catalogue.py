@@ -11,7 +11,7 @@ import pytest
 from faults import catalogue
 from faults.catalogue import ROWS, SUITE
 from faults.planted import BUGS
-from faults.suite import catalogue_tests, on_both, on_postgresql, on_sqlite, page, planted, zombies
+from faults.suite import catalogue_tests, crowds, on_both, on_postgresql, on_sqlite, page, planted, zombies
 from faults.suite.fault import Fault
 from faults.suite.results import Results
 
@@ -59,7 +59,7 @@ def test_kinds_of_fault_have_names_of_their_own() -> None:
 def test_every_bug_has_a_fault_that_must_show_it() -> None:
     assert tuple(proof.bug for proof in planted.PROOFS) == BUGS
     for proof in planted.PROOFS:
-        names = {fault.name for fault in planted.all_faults(proof.engine)} | {zombies.NAME}
+        names = {fault.name for fault in planted.all_faults(proof.engine)} | {crowds.NAME, zombies.NAME}
         assert proof.fault in names
 
 
