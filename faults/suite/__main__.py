@@ -39,7 +39,7 @@ class Size(NamedTuple):
     """Whether every kind of fault comes at least once, however long that takes."""
 
 
-QUICK = Size(seconds=17.0, faults=1_000_000, is_whole=False)
+QUICK = Size(seconds=15.0, faults=1_000_000, is_whole=False)
 NORMAL = Size(seconds=110.0, faults=1_000_000, is_whole=True)
 LONG = Size(seconds=3_400.0, faults=510, is_whole=True)
 

@@ -21,7 +21,7 @@ from faults.checker.history import Did, Record
 from faults.checker.judge import checked
 from tests.events import event
 
-RUNS = 100
+RUNS, FULL_RUNS = 40, 500
 STEPS = 25
 keys = st.sampled_from([f"k{number}" for number in range(6)])
 
@@ -126,5 +126,5 @@ class Machine(stateful.RuleBasedStateMachine):
 
 def test_every_history_of_appends_faults_and_reads_is_right(alice: User, is_full: bool) -> None:
     Machine.alice = alice
-    runs = settings(max_examples=5 * RUNS if is_full else RUNS, stateful_step_count=STEPS, deadline=None)
+    runs = settings(max_examples=FULL_RUNS if is_full else RUNS, stateful_step_count=STEPS, deadline=None)
     stateful.run_state_machine_as_test(Machine, settings=runs)
