@@ -28,7 +28,7 @@ what it was told. After each round a checker compares that with what the databas
 - readers got the log from its beginning on, without a gap, and nothing else;
 - what was answered with `unavailable` is not stored, unless it was sent again;
 - one `Idempotency-Key` has created one conversation;
-- digests are chained, heads are those of the last event, and no event is of a loop that was replaced before.
+- digests are chained, heads are those of the last event, no event is of a loop that was replaced before, and the guards stand.
 
 | command | what it does |
 |---|---|
@@ -95,7 +95,8 @@ def _made(part: dict[str, Any]) -> str:
 def _planted(planted: dict[str, Any]) -> Iterator[str]:
     yield (
         "Would the suite notice? Each bug replaces one named function of the servers of a run (`faults/planted/`); nothing "
-        "in the server itself can be switched off. Then one kind of fault must show it, by one broken rule.\n"
+        "in the server itself can be switched off. Then one kind of fault, a loop that was replaced, or many writers at once "
+        "must show it, by one broken rule.\n"
     )
     if not planted:
         yield "Not run yet."
