@@ -13,7 +13,14 @@ from conversations.server_log import log_act
 from conversations.store import purging
 from sessions_app.retention import places, purges
 
-_ALSO = ("sessions_app.Delivery", "sessions_app.ModelUse", "sessions_app.RecordedAnswer", "admin.LogEntry")
+_ALSO = (
+    "conversations.Label",
+    "sessions_app.ImportedConversation",
+    "sessions_app.Delivery",
+    "sessions_app.ModelUse",
+    "sessions_app.RecordedAnswer",
+    "admin.LogEntry",
+)
 
 
 def is_due() -> bool:
