@@ -381,6 +381,7 @@ def native_routes() -> Iterator[str]:
         "native-import": "/imports/{import_id}",
         "native-import-pieces": "/imports/{import_id}/pieces",
         "native-import-start": "/imports/{import_id}/start",
+        "native-import-cancel": "/imports/{import_id}/cancel",
         "native-import-conversations": "/imports/{import_id}/conversations",
         "native-search": "/search",
         "native-token-list": "/tokens",
