@@ -31,7 +31,7 @@ _ATTRIBUTES = {
         *("data-outcome", "dir", "tabindex", "role", "aria-label"),
     },
     "span": {"class", "title", "role", "aria-label"},
-    "a": {"class", "href", "target", "rel", "title", "download"},
+    "a": {"class", "href", "target", "rel", "title", "download", "data-again"},
     "time": {"datetime", "title"},
     "pre": {"class", "dir", "tabindex"},
     "details": {"class", "open"},
@@ -43,7 +43,9 @@ _ATTRIBUTES = {
     "ol": {"start"},
 }
 _HREF = re.compile(
-    r"#e\d+|/(ui/)?settings#model|/(ui/)?c/[^/]+/(events/\d+/output|branch\?after=\d+)|/api/native/conversations/[^/]+/events\?after=-?\d+&limit=1"
+    r"#e\d+|/(ui/)?settings#model"
+    r"|/(ui/)?c/[^/]+(/events/\d+/output|/branch\?after=\d+|/again\?(message|answer)=\d+|\?as_of=\d+)"
+    r"|/api/native/conversations/[^/]+/events\?after=-?\d+&limit=1"
     r"|https?://.+|mailto:.+",
     re.IGNORECASE | re.DOTALL,
 )
