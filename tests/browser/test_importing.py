@@ -60,7 +60,7 @@ def test_progress_is_shown_in_bytes_while_pieces_are_on_their_way(importing: Pag
     importing.route(re.compile(r"/pieces\?offset=(?!0$|400$)"), hold)
     importing.get_by_label("File", exact=True).set_input_files(file)
     importing.get_by_role("button", name="Upload and import").click()
-    expect(importing.locator("#upload-words")).to_contain_text(re.compile(r"800 bytes of [\d.]+ (bytes|kB)"))
+    expect(importing.locator("#upload-words")).to_contain_text(re.compile(r"800 bytes of [\d.]+ (bytes|KB)"))
     expect(importing.get_by_role("progressbar", name="Uploaded")).to_be_visible()
     held[0].continue_()  # it is the last one
     expect(importing.locator(".import-state")).to_contain_text("Finished")

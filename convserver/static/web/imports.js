@@ -6,14 +6,14 @@ const IMPORTS = "/api/native/imports";
 const NO_ID = "0".repeat(32); // in the address of an import's page
 const LOOK_MS = 1000;
 const AGAIN_MS = [500, 1000, 2000, 4000, 8000, 8000, 8000, 8000];
-const UNITS = ["bytes", "kB", "MB", "GB"];
+const UNITS = ["bytes", "KB", "MB", "GB"];
 
 const form = document.getElementById("import-form");
 const run = document.getElementById("import-run");
 
 const bytes = (count) => {
   let unit = 0;
-  for (; count >= 1000 && unit < UNITS.length - 1; unit++) count /= 1000;
+  for (; count >= 1024 && unit < UNITS.length - 1; unit++) count /= 1024;
   return `${unit ? count.toFixed(1) : count} ${UNITS[unit]}`;
 };
 
@@ -144,7 +144,7 @@ function prepare() {
       location.assign(form.dataset.run.replace(NO_ID, id));
     } catch (error) {
       complain(under.signal.aborted
-        ? "Cancelled. What is here is kept for a day: choose the file again to go on, or remove it from the list."
+        ? "Cancelled. What was uploaded is kept for 24 hours: choose the file again to continue, or remove it from the list."
         : error instanceof Refused ? error.message : "The server cannot be reached. Choose “Upload and import” to go on where it stopped.");
       document.getElementById("upload").hidden = true;
       form.querySelector("[type=submit]").disabled = false;

@@ -219,8 +219,8 @@ function* requests(fields) {
   }
 }
 
-const DOING = { archive: "Archiving", unarchive: "Unarchiving", delete: "Deleting", label: "Labelling", unlabel: "Removing the label of" };
-const DONE = { archive: "Archived", unarchive: "Unarchived", delete: "Deleted", label: "Labelled", unlabel: "Removed the label of" };
+const DOING = { archive: "Archiving", unarchive: "Unarchiving", delete: "Deleting", label: "Labelling", unlabel: "Removing the label from" };
+const DONE = { archive: "Archived", unarchive: "Unarchived", delete: "Deleted", label: "Labelled", unlabel: "Removed the label from" };
 
 async function run(action, label = "") {
   isBusy = true;
@@ -261,12 +261,12 @@ async function post(body) {
   try {
     answer = await fetch(batch, { method: "POST", body, headers: { "X-CSRFToken": csrf() }, signal: AbortSignal.timeout(ANSWER_MS) });
   } catch {
-    throw new Error("Can't reach the server. What is left was not changed.");
+    throw new Error("The connection was lost. Some conversations may already be changed: reload the list to check.");
   }
   if (answer.redirected) return location.reload();
   if (answer.ok) return answer.json();
   const words = await answer.text();
-  throw new Error(words && words.length < 300 && !words.includes("<") ? words : "That didn't work.");
+  throw new Error(words && words.length < 300 && !words.includes("<") ? words : "The server could not do this. Try again.");
 }
 
 const conversations = (count) => `${count.toLocaleString("en")} conversation${count === 1 ? "" : "s"}`;
@@ -299,7 +299,7 @@ function offerUndo(words, tokens) {
 
 /** Ask for all that were chosen by one form: a browser gives up a download for the next. */
 function download() {
-  if (!isAll && chosen.size > EXPORT_MAX) return toast(`At most ${EXPORT_MAX.toLocaleString("en")} chosen conversations can be exported at once. Select all, or fewer.`);
+  if (!isAll && chosen.size > EXPORT_MAX) return toast(`At most ${EXPORT_MAX.toLocaleString("en")} selected conversations can be exported at once. Select fewer, or all.`);
   const fields = isAll ? [...isAll.filters, ["all", "true"]] : [["id", [...chosen].join(" ")]];
   const sent = document.createElement("form");
   sent.method = "post";

@@ -19,7 +19,7 @@ from convserver.web.pages import person, takes_form
 
 EXPORT_MAX = 2_000
 """So many chosen conversations are in one export; all that the filters let through may be more."""
-TOO_MANY = f"At most {EXPORT_MAX:,} chosen conversations can be exported at once. Choose all, or fewer."
+TOO_MANY = f"At most {EXPORT_MAX:,} selected conversations can be exported at once. Select fewer, or all."
 
 
 @require_safe

@@ -105,7 +105,7 @@ def remove(request: HttpRequest, import_id: str) -> HttpResponse:
         runs.cancel(run)
     if ImportRun.objects.filter(pk=run.pk).exists():
         return redirect("settings-import-run", run.public_id)
-    messages.success(request, f"{run.file_name} is no longer listed.")
+    messages.success(request, f"{run.file_name} was removed from your imports.")
     return redirect("settings-import")
 
 
@@ -124,7 +124,7 @@ def follow(request: HttpRequest) -> HttpResponse:
 def state_words(run: ImportRun) -> str:
     """Return in a few words how far an import is."""
     if run.is_cancelled and run.state == ImportState.RUNNING:
-        return "Cancelling after the present conversation"
+        return "Cancelling after this conversation"
     if run.state == ImportState.DONE and run.failed:
         return "Finished, with problems"
     return {
@@ -157,7 +157,7 @@ def _take(request: HttpRequest) -> HttpResponse:
     if not isinstance(file, UploadedFile):
         return _show(request, "Choose a file.")
     if not form.is_valid():
-        return _show(request, "Choose a format from the list, and write labels of at most 50 characters.")
+        return _show(request, "Choose a format from the list, and shorten the labels or the time zone.")
     new = NewImport(
         file_name=file.name or "file",
         size=file.size or 0,
@@ -197,10 +197,10 @@ def counts_of(run: ImportRun) -> Iterator[Count]:
         for reason, count in sorted(records[what].items()):
             yield Count(f"{what.capitalize()}: {reason}", count, is_part=True)
     if records["shared"]:
-        yield Count("Records that branches share with where they leave", records["shared"])
+        yield Count("Records shared by branches, counted once", records["shared"])
     yield Count("Events imported", events["added"])
     if events["masked"]:
-        yield Count("With secrets of yours in them, which were masked", events["masked"], is_part=True)
+        yield Count("Containing your secrets, now masked", events["masked"], is_part=True)
     yield Count("Events that were here already", events["already_here"])
     for why, count in sorted(run.totals["kept_as_they_were"].items()):
         yield Count(f"Kept as they were: {why}", count)

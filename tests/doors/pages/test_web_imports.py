@@ -98,7 +98,7 @@ async def test_an_upload_that_was_cut_off_is_listed_with_how_much_is_here(
     alice: User, visitor: Browser
 ) -> None:
     await astore.call(ImportRun.objects.create, user=alice, file_name="mine.zip", size=200, received=50)
-    assert "Upload not finished, 25 % are here. Choose the same file again" in words(await visitor.get(PAGE))
+    assert "Upload not finished, 25 % uploaded. Choose the same file again" in words(await visitor.get(PAGE))
 
 
 # Keeping in step
