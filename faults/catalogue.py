@@ -172,7 +172,7 @@ ROWS = (
             "tests/doors/native/test_etags.py::test_a_conversation_with_another_etag_is_not_changed_and_answered_as_it_is",
             "tests/doors/native/test_drafts.py::test_a_draft_that_was_written_elsewhere_meanwhile_is_not_replaced",
         ),
-        elsewhere="events are never changed, truncated or cleared: \"Edit and send again\" begins a branch, which leaves its origin alone",
+        elsewhere='events are never changed, truncated or cleared: "Edit and send again" begins a branch, which leaves its origin alone',
     ),
     Row(
         id="FI-15",
@@ -213,7 +213,7 @@ ROWS = (
         id="FI-18",
         broken="undo, edit and clear; then a crash, a restart, and a new turn",
         holds="what was removed is nowhere but in the history",
-        elsewhere="not applicable: branches are conversations of their own; \"Undo\" concerns archiving, labels and deletion only",
+        elsewhere='not applicable: branches are conversations of their own; "Undo" concerns archiving, labels and deletion only',
     ),
     Row(
         id="FI-19",
