@@ -24,6 +24,8 @@ FULL_TEXTS = (guards.SEARCH_TEXT, guards.TITLE_TEXT)
 INDEXES = ("conversations_searchtext_words", "conversations_titletext_pieces")
 INCREMENTAL = 2
 """The value of `PRAGMA auto_vacuum` with which pages can be given back while others write."""
+CHECKPOINT_WAIT_MS = 100
+"""So long emptying the write-ahead log waits for readers."""
 COST_DELAY_MS = 2
 """The pause of a VACUUM after each piece of work, as PostgreSQL's own makes it."""
 
@@ -45,10 +47,19 @@ def clean(tables: Sequence[str], rest: Rest | None = None) -> bool:
         return _checkpoint()
     with _without_limits():
         for table in tables:
-            _rested(rest, partial(_execute, f"VACUUM (ANALYZE) {table}"))
+            rested(rest, partial(_execute, f"VACUUM (ANALYZE) {table}"))
         for index in INDEXES:
-            _rested(rest, partial(_rebuild, index))
+            rested(rest, partial(_rebuild, index))
     return True
+
+
+def rested(rest: Rest | None, step: Callable[[], T]) -> T:
+    """Take a step, and rest after it."""
+    began = time.monotonic()
+    result = step()
+    if rest is not None:
+        rest(time.monotonic() - began)
+    return result
 
 
 def rewrite(tables: Sequence[str]) -> bool:
@@ -72,9 +83,9 @@ def _merge(table: str, rest: Rest | None) -> None:
     A negative number begins the merge of all segments, a positive one continues; it changes nothing once the
     merge is done.
     """
-    has_more = _rested(rest, partial(_merge_some, table, -MERGE_PAGES))
+    has_more = rested(rest, partial(_merge_some, table, -MERGE_PAGES))
     while has_more:
-        has_more = _rested(rest, partial(_merge_some, table, MERGE_PAGES))
+        has_more = rested(rest, partial(_merge_some, table, MERGE_PAGES))
 
 
 def _merge_some(table: str, pages: int) -> bool:
@@ -93,15 +104,6 @@ def _changes(cursor: CursorWrapper) -> int:
     return int(changes)
 
 
-def _rested(rest: Rest | None, step: Callable[[], T]) -> T:
-    """Take a step, and rest after it."""
-    began = time.monotonic()
-    result = step()
-    if rest is not None:
-        rest(time.monotonic() - began)
-    return result
-
-
 def _give_back() -> None:
     """Give free pages back to the file system, where the database was created for it."""
     with connection.cursor() as cursor:
@@ -114,8 +116,15 @@ def _give_back() -> None:
 def _checkpoint() -> bool:
     """Write the write-ahead log into the file and empty it; return False if somebody still reads from it."""
     with connection.cursor() as cursor:
-        cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        is_busy, _, _ = cursor.fetchone()
+        cursor.execute("PRAGMA busy_timeout")
+        (before_ms,) = cursor.fetchone()
+        # It keeps others from writing while it waits for readers.
+        cursor.execute(f"PRAGMA busy_timeout = {CHECKPOINT_WAIT_MS}")
+        try:
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            is_busy, _, _ = cursor.fetchone()
+        finally:
+            cursor.execute(f"PRAGMA busy_timeout = {before_ms}")
     return not is_busy
 
 
@@ -136,6 +145,8 @@ def _without_limits() -> Iterator[None]:
 
 def _rebuild(index: str) -> None:
     """Build an index anew beside the old one, and drop what an interrupted build has left."""
+    if not _is_there(index):  # without its extension, there is none for titles
+        return
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid"
@@ -146,6 +157,12 @@ def _rebuild(index: str) -> None:
     for name in left:
         _execute(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"')
     _execute(f"REINDEX INDEX CONCURRENTLY {index}")
+
+
+def _is_there(index: str) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT to_regclass(%s) IS NOT NULL", [index])
+        return bool(cursor.fetchone()[0])
 
 
 def _execute(statement: str) -> None:
