@@ -88,6 +88,8 @@ def insert(*, public_id: str, owner_id: int, **columns: Any) -> Conversation:
 
 def _why_taken(row: Conversation, user_pk: int) -> str:
     """Return why the user cannot have the id of this row, without telling of what others have done."""
+    if row.owner_id == user_pk and row.purged_at is not None:
+        return f"The conversation {row.public_id} was removed for good. Choose another id."
     if row.owner_id == user_pk and row.deleted_at is not None:
         return f"You have deleted the conversation {row.public_id}. Restore it, or choose another id."
     if row.owner_id == user_pk:

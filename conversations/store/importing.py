@@ -72,6 +72,10 @@ def standing(user: Visitor, conversation_id: str, version: Version) -> Conversat
         return None
     if row.owner_id != user.pk:
         raise ImportRefused(f"The conversation {row.public_id} exists here and belongs to another user.")
+    if row.purged_at is not None:
+        raise ImportRefused(
+            f"The conversation {row.public_id} was removed here for good, and its id cannot be used again."
+        )
     if row.deleted_at is not None:
         raise ImportRefused(f"The conversation {row.public_id} was deleted here. Restore it first.")
     if row.version != version:
