@@ -83,6 +83,9 @@ def _let_it_be_due(database: Database, pk: int) -> None:
     """Let the conversation be deleted for long, and the next server look at once for what is due."""
     database.execute(
         "DELETE FROM sessions_app_housekeepinground RETURNING 1",
+        "INSERT INTO sessions_app_deletedlimit (id, days, since) "
+        f"VALUES (1, 30, {database.minutes_ago('60 * 24 * 90')}) "
+        "ON CONFLICT (id) DO UPDATE SET days = 30, since = excluded.since RETURNING 1",
         f"UPDATE conversations_conversation SET deleted_at = {database.minutes_ago('60 * 24 * 90')} "
         f"WHERE id = {pk} RETURNING 1",
     )

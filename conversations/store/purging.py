@@ -15,9 +15,15 @@ from django.db.models import DateTimeField, F, Value
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from conversations.exceptions import ConversationNotFound
 from conversations.log.locks import lock
-from conversations.models import Conversation, ConversationRef, CreationParameters, Event, Purge
+from conversations.models import (
+    Conversation,
+    ConversationQuerySet,
+    ConversationRef,
+    CreationParameters,
+    Event,
+    Purge,
+)
 from conversations.search import titles
 from conversations.server_log import ids_of, log_on_commit
 from conversations.storage import stored_bytes
@@ -87,17 +93,20 @@ class Step(NamedTuple):
     """No event is left."""
 
 
-def begin(conversation: ConversationRef, *, requested_by: str, reason: str) -> Purge | None:
-    """Delete a conversation if need be, empty its row, and record that the rest is to be removed.
+def begin(
+    conversation: ConversationRef, *, among: ConversationQuerySet, requested_by: str, reason: str
+) -> Purge | None:
+    """Empty the row of a conversation, and record that the rest is to be removed.
 
-    Return None if it is being purged already, or was. Raise ConversationNotFound if there is none, and
-    ConversationBusy if it stays locked elsewhere.
+    One that is not deleted is deleted first. `among`, which must not be a slice, are those that may be
+    purged: it is asked under the lock, so what was restored, used or pinned since it was listed stays. Return
+    None if the conversation is not one of them, or is being purged already, or was. Raise ConversationBusy if
+    it stays locked elsewhere.
     """
     with transaction.atomic():
-        row = lock(Conversation.objects.all(), conversation)
-        if row is None:
-            raise ConversationNotFound("Conversation not found.")
-        if row.purged_at is not None:
+        row = lock(Conversation.objects.unpurged(), conversation)
+        # A statement of its own: that which waits for a lock sees other tables as they were before it.
+        if row is None or not among.filter(pk=row.pk).exists():
             return None
         if row.deleted_at is None:
             chosen.delete(conversation)

@@ -77,11 +77,18 @@ def _purge(request: HttpRequest, rows: Sequence[Conversation]) -> None:
     begun = []
     for row in rows:
         try:
-            record = purging.begin(row.ref, requested_by=request.user.get_username(), reason="by staff")
+            record = purging.begin(
+                row.ref,
+                among=Conversation.objects.deleted(),
+                requested_by=request.user.get_username(),
+                reason="by staff",
+            )
         except ConversationError as error:
             messages.error(request, f"{row.public_id}: {error}")
             continue
-        if record is not None:
+        if record is None:
+            messages.warning(request, f"{row.public_id} was not purged: it was restored or purged meanwhile.")
+        else:
             begun.append(Conversation.objects.get(pk=row.pk))  # as it is now, without its title
     audit.record(request, begun, "Purged")
     if begun:

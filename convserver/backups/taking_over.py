@@ -6,8 +6,10 @@ import time
 
 from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils import timezone
 
 from conversations.change_order import TRANSACTION
+from sessions_app.models import DeletedLimit
 
 
 def void_leases(store: BaseDatabaseWrapper) -> None:
@@ -17,7 +19,8 @@ def void_leases(store: BaseDatabaseWrapper) -> None:
     go on from the present time in milliseconds: no loop can have claimed so often, and a second restore of
     the same backup comes later than the first. The turns that loops had begun are found as after a crash.
 
-    Every conversation counts as changed, so those who follow lists read all of them again.
+    Every conversation counts as changed, so those who follow lists read all of them again. Deleted ones can
+    be restored for the whole time again: whoever goes back may miss just these.
     """
     now_ms = time.time_ns() // 1_000_000
     with transaction.atomic(using=store.alias), store.cursor() as cursor:
@@ -30,6 +33,8 @@ def void_leases(store: BaseDatabaseWrapper) -> None:
         cursor.execute("UPDATE sessions_app_agentloop SET lease_expires_at = NULL")
         cursor.execute("UPDATE sessions_app_delivery SET claim = '', held_until = NULL")
         cursor.execute("DELETE FROM sessions_app_connection")
+        if DeletedLimit._meta.db_table in store.introspection.table_names(cursor):  # not in older backups
+            DeletedLimit.objects.using(store.alias).update(since=timezone.now())
 
 
 def _number(store: BaseDatabaseWrapper, now_ms: int) -> str:

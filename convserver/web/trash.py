@@ -23,7 +23,7 @@ from convserver.pagination import first_page
 from convserver.web.listing import normal_ids
 from convserver.web.pages import page, person
 from sessions_app.live.status import ListedConversation, listed
-from sessions_app.retention import policies
+from sessions_app.retention import limit
 
 PAGE_ROWS = 50
 
@@ -61,9 +61,16 @@ def purge(request: HttpRequest, conversation_id: str) -> HttpResponse:
     if row is None:
         raise ConversationNotFound("Conversation not found.")
     if request.method != "POST":
-        until = policies.kept_time().until(row.deleted_at)
+        until = limit.kept_time().until(row.deleted_at)
         return page(request, "web/purge.html", {"row": row, "until": until})
-    purging.begin(conversation, requested_by=request.user.get_username(), reason="by its owner")
+    begun = purging.begin(
+        conversation,
+        among=Conversation.objects.deleted(),
+        requested_by=request.user.get_username(),
+        reason="by its owner",
+    )
+    if begun is None:  # restored or purged just now
+        raise ConversationNotFound("Conversation not found.")
     return redirect(f"{reverse('deleted')}?purged")
 
 
@@ -75,7 +82,7 @@ def _page_of(user: Visitor, place: ListCursor | None) -> dict[str, Any]:
     shown = first_page(rows, PAGE_ROWS, column="deleted_at")
     found = Conversation.objects.with_pks(shown.pks)
     states, moments = listed(found, user_pk), dict(found.values_list("pk", "deleted_at"))
-    kept = policies.kept_time()
+    kept = limit.kept_time()
     return {
         "deleted": [
             Deleted(states[pk], moments[pk], kept.until(moments[pk])) for pk in shown.pks if pk in states

@@ -83,7 +83,7 @@ from sessions_app.models.remote_agents import (
     RemoteProgram,
     RemoteProgramQuerySet,
 )
-from sessions_app.models.retention import DAYS_MAX, RetentionPolicy
+from sessions_app.models.retention import DAYS_MAX, DeletedLimit, RetentionPolicy
 from sessions_app.models.run_meter import (
     Amounts,
     RunMeter,
@@ -163,6 +163,7 @@ __all__ = [
     "Connection",
     "ConnectionQuerySet",
     "ConversationKey",
+    "DeletedLimit",
     "Delivery",
     "Draft",
     "DraftQuerySet",

@@ -206,6 +206,10 @@ class ImportedConversation(models.Model):
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["run", "number"], name="imported_once")]
+        indexes: ClassVar = [
+            # For a purge, which looks for the lines of one conversation in the reports of all imports.
+            models.Index(fields=["conversation"], name="imported_as")
+        ]
 
     def __str__(self) -> str:
         return self.title or self.source_id

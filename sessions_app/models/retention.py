@@ -14,6 +14,18 @@ NAME_MAX_LENGTH = 100
 LABEL_MAX_LENGTH = 200
 
 
+class DeletedLimit(models.Model):
+    """How long deleted conversations can be restored, as it was last in force; one row."""
+
+    days = models.PositiveIntegerField(null=True, blank=True)
+    """None for ever."""
+    since = models.DateTimeField()
+    """When it began, was shortened or switched on last: what was deleted before has its time from then on."""
+
+    def __str__(self) -> str:
+        return f"{self.days} days"
+
+
 class RetentionPolicyQuerySet(models.QuerySet["RetentionPolicy"]):
     """Queries for many policies."""
 
@@ -29,7 +41,8 @@ class RetentionPolicy(models.Model):
     older_than_days = models.PositiveIntegerField(
         "days without activity",
         validators=[MinValueValidator(1), MaxValueValidator(DAYS_MAX)],
-        help_text="Conversations to which nothing was added for this many days are deleted.",
+        help_text="Conversations to which nothing was added for this many days are deleted, unless they "
+        "were restored, imported or renamed in that time.",
     )
     label = models.CharField(
         max_length=LABEL_MAX_LENGTH,

@@ -82,6 +82,7 @@ UNTOUCHED = {
     "conversations.VerificationRun": "about the installation",
     "sessions_app.AccessRemoval": "about a user",
     "sessions_app.HousekeepingRound": "about the installation",
+    "sessions_app.DeletedLimit": "about the installation",
     "sessions_app.UserSettings": "about a user",
     "sessions_app.FollowedProgram": "about a user",
     "sessions_app.ImportRun": "about a file of a user's; the name of the file stays with its report",

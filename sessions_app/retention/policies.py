@@ -1,12 +1,10 @@
-"""What is due: deleted conversations whose time is over, and conversations that a policy deletes."""
+"""Which conversations a policy deletes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from datetime import datetime, timedelta
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, F, Max, OuterRef, Q
 from django.utils import timezone
@@ -21,52 +19,20 @@ from sessions_app.models import (
     ApiToken,
     ConversationKey,
     ExecutionStatus,
-    HousekeepingRound,
     Mark,
     RetentionPolicy,
 )
+from sessions_app.retention.failures import Failures
 
-SINCE = "deleted conversations have an end"
-"""The round that notes when this installation began to purge."""
 AT_WORK = (ExecutionStatus.RUNNING, *SUSPENDED)
 WINDOW = 5_000
 """So many keys of conversations are looked at by one query."""
 
 
-class KeptTime(NamedTuple):
-    """How long deleted conversations can be restored."""
-
-    days: int | None
-    """None for ever."""
-    since: datetime
-    """When the installation began to purge: what was deleted before has its time from then on."""
-
-    def until(self, deleted_at: datetime | None) -> datetime | None:
-        """Return until when a conversation that was deleted then can be restored; None for ever."""
-        if self.days is None or deleted_at is None:
-            return None
-        return max(deleted_at, self.since) + timedelta(days=self.days)
-
-
-def kept_time() -> KeptTime:
-    """Return how long deleted conversations can be restored here; one query."""
-    rows = HousekeepingRound.objects.filter(name=SINCE).values_list("begun_at", flat=True)
-    return KeptTime(settings.CONFIGURATION.deleted_days, rows.first() or datetime(1, 1, 1, tzinfo=UTC))
-
-
-def overdue(now: datetime | None = None) -> ConversationQuerySet:
-    """Return the deleted conversations whose time is over, the longest deleted first."""
-    days, since = kept_time()
-    end = (now or timezone.now()) - timedelta(days=days or 0)
-    if days is None or since >= end:
-        return Conversation.objects.none()
-    return Conversation.objects.deleted_before(end)
-
-
 def matched(policy: RetentionPolicy, now: datetime | None = None) -> ConversationQuerySet:
     """Return the conversations that a policy deletes: quiet for so long, and spared by nothing."""
     moment = (now or timezone.now()) - timedelta(days=policy.older_than_days)
-    rows = unspared(Conversation.objects.active().quiet_since(moment), moment)
+    rows = unspared(Conversation.objects.all(), moment)
     if policy.owner_id is not None:
         rows = rows.owned_by(policy.owner_id)
     return labelled(rows, policy.label) if policy.label else rows
@@ -79,10 +45,12 @@ def labelled(rows: ConversationQuerySet, label: str) -> ConversationQuerySet:
 
 
 def unspared(rows: ConversationQuerySet, moment: datetime) -> ConversationQuerySet:
-    """Leave out what no rule deletes: pinned, shared or used conversations, and those at work.
+    """Return those that are not deleted and quiet since `moment`, but for what no rule deletes.
 
-    Shared is one for which there is a valid token; used one whose key was used since `moment`; at work one
-    whose agent plays or waits for its user, or owes an answer.
+    Quiet is one to which nothing was added, and which was not restored, imported or changed in a list. No
+    rule deletes pinned, shared or used ones, and those at work: shared is one for which there is a valid
+    token; used one whose key was used since `moment`; at work one whose agent plays or waits for its user, or
+    owes an answer.
     """
     here = OuterRef("pk")
     spared = [
@@ -92,6 +60,7 @@ def unspared(rows: ConversationQuerySet, moment: datetime) -> ConversationQueryS
         Q(loop__execution_status__in=AT_WORK),
         Q(asked_through__gt=F("answered_through")),
     ]
+    rows = rows.active().quiet_since(moment).filter(listed_at__lt=moment)
     for condition in spared:
         rows = rows.exclude(condition)
     return rows
@@ -104,12 +73,14 @@ def windows(rows: ConversationQuerySet) -> Iterator[ConversationQuerySet]:
         yield rows.filter(pk__gt=first, pk__lte=first + WINDOW).order_by("pk")
 
 
-def apply(policy: RetentionPolicy, *, limit: int) -> int:
+def apply(policy: RetentionPolicy, *, limit: int, failures: Failures | None = None) -> int:
     """Delete what a policy matches, at most `limit` conversations; return how many."""
+    failures = failures or Failures()
     count = 0
     for window in windows(matched(policy)):
         for row in window[: limit - count]:
-            count += _delete(row.ref, policy)
+            with failures.noted("conversation", row.public_id):
+                count += _delete(row.ref, policy)
         if count >= limit:
             break
     return count

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 
 from django.db import transaction
 from django.utils import timezone
 
+from conversations.engines.residues import Rest, rested
 from conversations.models import Conversation, ConversationRef, Purge
 from conversations.server_log import ids_of, log_on_commit
 from conversations.store import purging
 from sessions_app.retention import places
+from sessions_app.retention.failures import Failures
 
 LATE = timedelta(days=2)
 """For so long it is looked whether somebody who had begun before a purge has written after it."""
@@ -43,20 +46,21 @@ def step(purge_pk: int) -> bool:
     return not is_done
 
 
-def run(purge_pk: int) -> Removed:
-    """Take all steps of a purge, one after the other, and return what it has removed in all."""
-    while step(purge_pk):
+def run(purge_pk: int, rest: Rest | None = None) -> Removed:
+    """Take all steps of a purge, resting after each, and return what it has removed in all."""
+    while rested(rest, partial(step, purge_pk)):
         pass
     return Removed(*Purge.objects.values_list("events", "bytes").get(pk=purge_pk))
 
 
-def sweep_late(now: datetime | None = None) -> int:
+def sweep_late(now: datetime | None = None, failures: Failures | None = None) -> int:
     """Remove what was written into purged conversations after their purge; return for how many."""
+    failures = failures or Failures()
     recent = Purge.objects.finished_since((now or timezone.now()) - LATE)
     purged = recent.filter(conversation__purged_at__isnull=False).values("conversation_id")
     found = places.written_late(purged)
     for row in Conversation.objects.with_pks(found):
-        with transaction.atomic():
+        with failures.noted("conversation", row.public_id), transaction.atomic():
             _remove_rest(row.ref)
     return len(found)
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from datetime import timedelta
+from typing import NamedTuple
 
 from django.utils import timezone
 
-from conversations.exceptions import ConversationError
+from conversations.engines.residues import Rest
 from conversations.models import Purge
-from conversations.outages import Outage
 from conversations.store import purging
 from sessions_app import astore
 from sessions_app.housekeeping import take_round
 from sessions_app.models import RetentionPolicy
-from sessions_app.retention import erasing, policies, purges
+from sessions_app.retention import erasing, limit, policies, purges
+from sessions_app.retention.failures import Failures, outage
 
 POLL_S = 10.0
 """What somebody has purged in a page or the admin is begun within this time."""
@@ -28,7 +30,9 @@ ERASE_AGAIN_S = 900.0
 TURN_S = 30.0
 """One process carries purges out for so long, then whichever asks next."""
 BEGUN_AT_ONCE = 100
-"""At most this many purges are begun in one round."""
+"""At most this many purges are begun at once; once they are finished, the next ones."""
+LOOKED_AT = 1_000
+"""At most this many overdue conversations are tried in one round, where some fail."""
 DELETED_AT_ONCE = 500
 """At most this many conversations a policy deletes in one round."""
 REST = 2.0
@@ -36,12 +40,16 @@ REST = 2.0
 REST_MIN_S = 0.01
 REST_MAX_S = 10.0
 
-_failing = Outage(
-    __name__, "Deleted conversations could not be purged", "Deleted conversations are purged again"
-)
-
 BY = "retention"
 """Who is recorded for a purge that nobody asked for."""
+
+
+class Unfinished(NamedTuple):
+    """A purge that is begun."""
+
+    pk: int
+    public_id: str
+    """The conversation's."""
 
 
 class _Ending(Exception):
@@ -51,66 +59,124 @@ class _Ending(Exception):
 class Retention:
     """The purges of one process; of several processes, one works at a time."""
 
+    def __init__(self) -> None:
+        self._has_more = False
+        """Its last round began as many purges as it may, so there may be more."""
+        self._stuck: set[int] = set()
+        """Purges that have failed, which wait until all others are finished."""
+
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
-            try:
-                await self._round()
-                _failing.worked()
-            except Exception as error:  # the next round tries again
-                _failing.failed(error)
+            await self.round()
             await asyncio.sleep(POLL_S)
 
-    async def _round(self) -> None:
-        if await astore.change(take_round, "retention", DUE_EVERY_S):
-            await astore.change(begin_due)
-            await astore.change(purges.sweep_late)
-        if await astore.change(take_round, "purges", TURN_S):
-            await self._purge(until=time.monotonic() + TURN_S - POLL_S)
-        if await astore.change(_is_erasing_due):
-            await self._erase()
+    async def round(self) -> None:
+        """Do what is to be done now; what fails is logged, and tried again by a later round."""
+        failures = Failures()
+        for part in (self._begin_in_time, self._purge, self._erase_in_time):
+            try:
+                await part(failures)
+            except Exception as error:  # the other parts go on
+                failures.add(error, "work", part.__name__.strip("_"))
+        if not failures.found:
+            outage.worked()
 
-    async def _erase(self) -> None:
+    async def _begin_in_time(self, failures: Failures) -> None:
+        if await astore.change(take_round, "retention", DUE_EVERY_S):
+            await self._begin(failures)
+            await astore.change(purges.sweep_late, failures=failures)
+
+    async def _begin(self, failures: Failures) -> None:
+        self._has_more = await astore.change(begin_due, failures) >= BEGUN_AT_ONCE
+
+    async def _purge(self, failures: Failures) -> None:
+        if not await astore.change(take_round, "purges", TURN_S):
+            return
+        until = time.monotonic() + TURN_S - POLL_S
+        while await self._finish(until, failures) and self._has_more:
+            await self._begin(failures)
+
+    async def _finish(self, until: float, failures: Failures) -> bool:
+        """Finish all purges but those that fail; return False if the time is over before."""
+        while (unfinished := await astore.change(_next, self._stuck)) is not None:
+            has_more = True
+            while has_more:
+                began = time.monotonic()
+                if began > until:
+                    return False
+                has_more = await astore.change(self._step, unfinished, failures)
+                await asyncio.sleep(_rest_s(time.monotonic() - began))
+        self._stuck.clear()
+        return True
+
+    def _step(self, unfinished: Unfinished, failures: Failures) -> bool:
+        with failures.noted("conversation", unfinished.public_id):
+            return purges.step(unfinished.pk)
+        self._stuck.add(unfinished.pk)
+        return False
+
+    async def _erase_in_time(self, failures: Failures) -> None:
+        if not await astore.change(_is_erasing_due):
+            return
         is_ending = threading.Event()
         try:
             await astore.change(_erase, is_ending)
         finally:
             is_ending.set()
 
-    async def _purge(self, *, until: float) -> None:
-        while (pk := await astore.change(_next)) is not None:
-            has_more = True
-            while has_more:
-                began = time.monotonic()
-                if began > until:
-                    return
-                has_more = await astore.change(purges.step, pk)
-                await asyncio.sleep(max(REST_MIN_S, REST * (time.monotonic() - began)))
 
-
-def begin_due() -> int:
-    """Apply the policies, and begin to purge what is overdue; return how many purges were begun."""
+def begin_due(failures: Failures | None = None) -> int:
+    """Begin to purge what is overdue, and apply the policies; return how many purges were begun."""
+    failures = failures or Failures()
+    limit.note()
+    count = _begin_overdue(failures)
     for policy in RetentionPolicy.objects.in_force():
-        policies.apply(policy, limit=DELETED_AT_ONCE)
-    count = 0
-    for row in policies.overdue()[:BEGUN_AT_ONCE]:
-        days = (timezone.now() - row.deleted_at).days if row.deleted_at else 0
-        try:
-            begun = purging.begin(row.ref, requested_by=BY, reason=f"deleted {days} days ago")
-        except ConversationError:  # locked: the next round finds it again
-            continue
-        count += begun is not None
+        with failures.noted("policy", policy.name):
+            policies.apply(policy, limit=DELETED_AT_ONCE, failures=failures)
     return count
 
 
-def finish_all() -> None:
-    """Carry out every purge that is begun, without rests."""
-    while (pk := _next()) is not None:
-        purges.run(pk)
+def finish_all(failures: Failures | None = None, rest: Rest | None = None) -> None:
+    """Carry out every purge that is begun, one after the other, past those that fail."""
+    failures = failures or Failures()
+    stuck: set[int] = set()
+    while (unfinished := _next(stuck)) is not None:
+        with failures.noted("conversation", unfinished.public_id):
+            purges.run(unfinished.pk, rest)
+            continue
+        stuck.add(unfinished.pk)
 
 
-def _next() -> int | None:
-    return Purge.objects.unfinished().values_list("pk", flat=True).first()
+def rest(took_s: float) -> None:
+    """Let others write after a step that took so long."""
+    time.sleep(_rest_s(took_s))
+
+
+def _rest_s(took_s: float) -> float:
+    return max(REST_MIN_S, min(REST * took_s, REST_MAX_S))
+
+
+def _begin_overdue(failures: Failures) -> int:
+    """Begin at most BEGUN_AT_ONCE purges; those that fail take no place of others."""
+    count = 0
+    for row in limit.overdue()[:LOOKED_AT]:
+        days = (timezone.now() - row.deleted_at).days if row.deleted_at else 0
+        with failures.noted("conversation", row.public_id):
+            begun = purging.begin(
+                row.ref, among=limit.overdue(), requested_by=BY, reason=f"deleted {days} days ago"
+            )
+            count += begun is not None
+        if count >= BEGUN_AT_ONCE:
+            break
+    return count
+
+
+def _next(stuck: Collection[int]) -> Unfinished | None:
+    """Return the oldest purge that is not finished, but for those that are stuck."""
+    rows = Purge.objects.unfinished().exclude(pk__in=stuck)
+    found = rows.values_list("pk", "conversation__public_id").first()
+    return None if found is None else Unfinished(*found)
 
 
 def _is_erasing_due() -> bool:
@@ -124,7 +190,7 @@ def _erase(is_ending: threading.Event) -> None:
     """Clean the files, resting between the parts, until the process ends; a later round does what is left."""
 
     def rest(took_s: float) -> None:
-        if is_ending.wait(max(REST_MIN_S, min(REST * took_s, REST_MAX_S))):
+        if is_ending.wait(_rest_s(took_s)):
             raise _Ending
 
     with suppress(_Ending):

@@ -37,20 +37,39 @@ class Selection:
     conversation_id: str | None = None
 
     def rows(self, now: datetime | None = None) -> Iterator[ConversationQuerySet]:
-        """Yield the conversations in parts, deleted ones too.
+        """Yield the conversations in parts.
 
-        Those that are not deleted only if no rule spares them, unless one is named. Raise
-        InvalidConversationId.
+        Of those that are not deleted, only old ones that no rule spares, and only if an age is given; but
+        one that is named in any case. Raise InvalidConversationId.
         """
+        moment = now or timezone.now()
         if self.conversation_id is not None:
-            named = Conversation.objects.unpurged().with_public_ids([normal_id(self.conversation_id)])
-            yield self._narrowed(named, now or timezone.now())
+            yield self._named(moment)
             return
         for window in policies.windows(Conversation.objects.unpurged()):
-            rows = self._narrowed(window, now or timezone.now())
-            yield rows.deleted()
-            if self.deleted_for_days is None:
-                yield policies.unspared(rows.active(), self._moment(now or timezone.now()))
+            yield self._narrowed(window.deleted(), moment)
+            if self._takes_live_ones():
+                yield self._live(window, moment)
+
+    def like(self, row: Conversation) -> ConversationQuerySet:
+        """Return those that meet the conditions now and are deleted or not, as this one was when listed."""
+        moment = timezone.now()
+        if self.conversation_id is not None:
+            return self._named(moment)
+        if row.deleted_at is not None:
+            return self._narrowed(Conversation.objects.deleted(), moment)
+        return self._live(Conversation.objects.all(), moment)
+
+    def _named(self, now: datetime) -> ConversationQuerySet:
+        named = Conversation.objects.with_public_ids([normal_id(self.conversation_id or "")])
+        return self._narrowed(named.unpurged(), now)
+
+    def _takes_live_ones(self) -> bool:
+        return self.older_than_days is not None and self.deleted_for_days is None
+
+    def _live(self, rows: ConversationQuerySet, now: datetime) -> ConversationQuerySet:
+        moment = now - timedelta(days=self.older_than_days or 0)
+        return policies.unspared(self._narrowed(rows, now), moment)
 
     def _narrowed(self, rows: ConversationQuerySet, now: datetime) -> ConversationQuerySet:
         if self.older_than_days is not None:
@@ -60,9 +79,6 @@ class Selection:
         if self.owner_pk is not None:
             rows = rows.owned_by(self.owner_pk)
         return rows if self.label is None else policies.labelled(rows, self.label)
-
-    def _moment(self, now: datetime) -> datetime:
-        return now - timedelta(days=self.older_than_days or 0)
 
 
 def selected(selection: Selection) -> Iterator[Conversation]:

@@ -13,7 +13,7 @@ from django.apps import apps
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import User
 from django.contrib.contenttypes.models import ContentType
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 from django.utils import timezone
 
 from conversations import access
@@ -48,6 +48,7 @@ from sessions_app.models import (
     Draft,
     Feedback,
     Grant,
+    ImportedConversation,
     LoopEnd,
     ModelUse,
     Receiver,
@@ -57,11 +58,13 @@ from sessions_app.models import (
 )
 from sessions_app.processes import this_process
 from sessions_app.retention import erasing, places, purges, rounds
+from sessions_app.retention.failures import Failures
 from sessions_app.storage import usage
 from sessions_app.storage.attachments import NewFile, attach
 from tests.clients import WAIT_S
-from tests.conftest import on_postgresql
+from tests.conftest import on_postgresql, on_sqlite
 from tests.events import event
+from tests.refusing import refusing
 from tests.residues import columns_with, files_with
 from tests.threads import in_threads, is_somebody_waiting
 
@@ -71,7 +74,9 @@ WORD = "quibblezorp"
 
 def purge(conversation: ConversationRef) -> Purge:
     """Purge a conversation from beginning to end."""
-    begun = purging.begin(conversation, requested_by="tests", reason="asked for")
+    begun = purging.begin(
+        conversation, among=Conversation.objects.unpurged(), requested_by="tests", reason="asked for"
+    )
     assert begun is not None
     purges.run(begun.pk)
     begun.refresh_from_db()
@@ -233,11 +238,16 @@ def test_no_other_conversation_loses_anything(full: ConversationRef, alice: User
 
 
 def test_a_purge_that_was_begun_cannot_be_taken_back(conversation: ConversationRef, alice: User) -> None:
-    begun = purging.begin(conversation, requested_by="tests", reason="")
+    begun = purging.begin(
+        conversation, among=Conversation.objects.unpurged(), requested_by="tests", reason=""
+    )
     deletion.restore(conversation)
     assert begun is not None
     assert not Conversation.objects.active().exists()
-    assert purging.begin(conversation, requested_by="tests", reason="") is None
+    assert (
+        purging.begin(conversation, among=Conversation.objects.unpurged(), requested_by="tests", reason="")
+        is None
+    )
 
 
 def test_a_purge_goes_on_where_it_was_interrupted(
@@ -245,7 +255,9 @@ def test_a_purge_goes_on_where_it_was_interrupted(
 ) -> None:
     monkeypatch.setattr(purging, "STEP_EVENTS", 2)
     writes.append(conversation, [event() for _ in range(5)])
-    begun = purging.begin(conversation, requested_by="tests", reason="")
+    begun = purging.begin(
+        conversation, among=Conversation.objects.unpurged(), requested_by="tests", reason=""
+    )
     assert begun is not None
     assert purges.step(begun.pk)
     assert Event.objects.count() == 3
@@ -258,7 +270,9 @@ def test_a_purge_goes_on_where_it_was_interrupted(
 def test_a_step_is_bounded_by_bytes(conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(purging, "STEP_BYTES", 3_000)
     writes.append(conversation, [event("x" * 2_000) for _ in range(5)])
-    begun = purging.begin(conversation, requested_by="tests", reason="")
+    begun = purging.begin(
+        conversation, among=Conversation.objects.unpurged(), requested_by="tests", reason=""
+    )
     assert begun is not None
     purges.step(begun.pk)
     assert Event.objects.count() == 3
@@ -269,7 +283,9 @@ def test_two_purgers_at_once_count_everything_once(
 ) -> None:
     monkeypatch.setattr(purging, "STEP_EVENTS", 3)
     writes.append(conversation, [event() for _ in range(60)])
-    begun = purging.begin(conversation, requested_by="tests", reason="")
+    begun = purging.begin(
+        conversation, among=Conversation.objects.unpurged(), requested_by="tests", reason=""
+    )
     assert begun is not None
     pk = begun.pk
 
@@ -282,9 +298,41 @@ def test_two_purgers_at_once_count_everything_once(
     assert begun.finished_at is not None
 
 
+def test_what_was_restored_since_it_was_listed_is_not_purged(conversation: ConversationRef) -> None:
+    deletion.soft_delete(conversation)
+    among = Conversation.objects.deleted()
+    deletion.restore(conversation)
+    assert purging.begin(conversation, among=among, requested_by="tests", reason="") is None
+    assert Conversation.objects.active().exists()
+
+
+@on_postgresql
+def test_what_is_restored_while_a_purge_waits_for_its_lock_is_not_purged(
+    conversation: ConversationRef,
+) -> None:
+    deletion.soft_delete(conversation)
+    begun: list[Purge | None] = []
+
+    def begin() -> None:
+        among = Conversation.objects.deleted()
+        begun.append(purging.begin(conversation, among=among, requested_by="tests", reason=""))
+        connections.close_all()
+
+    beginning = threading.Thread(target=begin)
+    with transaction.atomic():
+        deletion.restore(conversation)
+        beginning.start()
+        deadline = time.monotonic() + WAIT_S
+        while not is_somebody_waiting():
+            assert time.monotonic() < deadline
+    beginning.join(WAIT_S)
+    assert begun == [None]
+    assert Conversation.objects.active().exists()
+
+
 def test_two_who_purge_at_once_begin_one_purge(conversation: ConversationRef) -> None:
     def begin(_: int) -> None:
-        purging.begin(conversation, requested_by="tests", reason="")
+        purging.begin(conversation, among=Conversation.objects.unpurged(), requested_by="tests", reason="")
 
     in_threads(4, begin)
     assert Purge.objects.count() == 1
@@ -334,6 +382,42 @@ def test_what_goes_while_a_turn_runs_stays_gone(
     assert not (is_purged and (Event.objects.exists() or UnfinishedAnswer.objects.exists()))
 
 
+def test_a_purge_that_fails_keeps_no_other_from_being_done(
+    conversation: ConversationRef, alice: User
+) -> None:
+    second = creation.create(alice, conversation_id="second")
+    for each in (conversation, second):
+        writes.append(each, [event()])
+        purging.begin(each, among=Conversation.objects.unpurged(), requested_by="tests", reason="")
+    failures = Failures()
+    with refusing("DELETE", "conversations_event", f"conversation_id = {conversation.pk}"):
+        rounds.finish_all(failures)
+    assert [name for name, _ in failures.found] == [conversation.public_id]
+    assert Purge.objects.get(conversation_id=second.pk).finished_at is not None
+    rounds.finish_all()
+    assert not Event.objects.exists()
+
+
+@on_postgresql
+def test_where_there_is_no_index_of_titles_the_files_are_cleaned_all_the_same(
+    conversation: ConversationRef,
+) -> None:
+    purge(conversation)
+    index = "conversations_titletext_pieces"
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER INDEX IF EXISTS {index} RENAME TO titles_elsewhere")
+        try:
+            assert erasing.erase()
+        finally:
+            cursor.execute(f"ALTER INDEX IF EXISTS titles_elsewhere RENAME TO {index}")
+    assert Purge.objects.get().erased_at is not None
+
+
+@on_sqlite
+def test_the_lines_of_reports_about_a_conversation_are_found_by_an_index(database: None) -> None:
+    assert "imported_as" in ImportedConversation.objects.filter(conversation="x").explain()
+
+
 def test_what_somebody_wrote_after_a_purge_is_swept_away(conversation: ConversationRef, alice: User) -> None:
     purge(conversation)
     drafts.write(alice.pk, conversation, Edit(text="late", images=[], version=0))
@@ -350,7 +434,9 @@ def test_bytes_that_are_just_being_counted_are_not_counted_after_their_purge(
     watermark = stored_bytes.Watermark()
     watermark.settled = max(Event.objects.values_list("pk", flat=True))
     StorageProgress.objects.get_or_create(pk=1)
-    begun = purging.begin(conversation, requested_by="tests", reason="")
+    begun = purging.begin(
+        conversation, among=Conversation.objects.unpurged(), requested_by="tests", reason=""
+    )
     is_removed, is_counted = threading.Event(), threading.Event()
 
     def remove_slowly() -> None:

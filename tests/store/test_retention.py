@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,26 +16,30 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from django.db import connections
+from django.db import connection, connections
 from django.utils import timezone
 
 from conversations.exceptions import ConversationNotFound
 from conversations.log import writes
-from conversations.models import Conversation, ConversationRef, Event, Purge
-from conversations.store import creation, delete, deletion, purging
+from conversations.models import Conversation, ConversationRef, Event, Purge, Version
+from conversations.store import creation, delete, deletion, importing, purging
+from convserver.backups.taking_over import void_leases
 from sessions_app.live import marks
 from sessions_app.models import (
     AgentLoop,
     ApiToken,
+    DeletedLimit,
     ExecutionStatus,
     Grant,
-    HousekeepingRound,
     RetentionPolicy,
 )
-from sessions_app.retention import policies, rounds
+from sessions_app.retention import limit, policies, rounds
+from sessions_app.retention.failures import Failures
+from sessions_app.retention.rounds import Retention
 from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
-from tests.events import event
+from tests.events import event, payload
+from tests.refusing import refusing
 from tests.threads import is_somebody_waiting
 
 DAY = timedelta(days=1)
@@ -41,14 +47,21 @@ DAY = timedelta(days=1)
 
 @pytest.fixture(autouse=True)
 def has_always_purged(database: None) -> None:
-    """Forget when this installation began to purge, which the migrations have noted."""
-    HousekeepingRound.objects.all().delete()
+    """Let the limit of 30 days have been in force for long."""
+    limited(since_days=10_000)
+
+
+def limited(*, since_days: int, days: int | None = 30) -> None:
+    """Let this limit have been in force for so many days."""
+    since = timezone.now() - since_days * DAY
+    DeletedLimit.objects.update_or_create(pk=limit.ONLY, defaults={"days": days, "since": since})
 
 
 def quiet(owner: User, public_id: str, days: int = 100, **columns: Any) -> ConversationRef:
     """Make a conversation to which nothing was added for so many days."""
     made = creation.create(owner, conversation_id=public_id, **columns)
-    Conversation.objects.filter(pk=made.pk).update(updated_at=timezone.now() - days * DAY)
+    moment = timezone.now() - days * DAY
+    Conversation.objects.filter(pk=made.pk).update(updated_at=moment, listed_at=moment)
     return made
 
 
@@ -97,13 +110,104 @@ def test_without_a_limit_nothing_is_purged(alice: User, configured: Callable[...
 
 def test_what_was_deleted_before_there_was_a_limit_has_its_time_from_then_on(alice: User) -> None:
     deleted(alice, "long", days=500)
-    HousekeepingRound.objects.create(name=policies.SINCE, begun_at=timezone.now() - 10 * DAY)
+    limited(since_days=10)
     assert rounds.begin_due() == 0
-    until = policies.kept_time().until(timezone.now() - 500 * DAY)
+    until = limit.kept_time().until(timezone.now() - 500 * DAY)
     assert until is not None
     assert abs(until - timezone.now() - 20 * DAY) < DAY
-    HousekeepingRound.objects.update(begun_at=timezone.now() - 31 * DAY)
+    limited(since_days=31)
     assert rounds.begin_due() == 1
+
+
+@pytest.mark.parametrize("before", [31, None])
+def test_a_limit_that_is_shortened_or_switched_on_counts_from_then_on(
+    alice: User, before: int | None
+) -> None:
+    deleted(alice, "long", days=500)
+    limited(since_days=400, days=before)
+    assert rounds.begin_due() == 0
+    assert rounds.begin_due() == 0
+    assert limit.kept_time().days == 30
+    assert timezone.now() - limit.kept_time().since < DAY
+
+
+def test_a_limit_that_is_lengthened_goes_on(alice: User) -> None:
+    deleted(alice, "long", days=500)
+    limited(since_days=400, days=7)
+    assert rounds.begin_due() == 1
+    assert DeletedLimit.objects.get().days == 30
+
+
+def test_where_no_limit_is_noted_it_begins_now(alice: User) -> None:
+    deleted(alice, "long", days=500)
+    DeletedLimit.objects.all().delete()
+    assert rounds.begin_due() == 0
+    assert timezone.now() - DeletedLimit.objects.get().since < DAY
+
+
+def test_after_a_restore_of_a_backup_deleted_conversations_have_their_full_time_again(alice: User) -> None:
+    deleted(alice, "long", days=500)
+    void_leases(connection)
+    assert rounds.begin_due() == 0
+
+
+def test_a_purge_that_cannot_begin_keeps_no_other_from_it(alice: User) -> None:
+    first = deleted(alice, "first", days=40)
+    deleted(alice, "second", days=35)
+    quiet(alice, "old")
+    policy(is_enabled=True)
+    failures = Failures()
+    with refusing("UPDATE", "conversations_conversation", f"id = {first.pk}"):
+        assert rounds.begin_due(failures) == 1
+    assert [name for name, _ in failures.found] == ["first"]
+    assert Conversation.objects.purged().get().public_id == "second"
+    assert set(Conversation.objects.deleted().values_list("public_id", flat=True)) == {"first", "old"}
+
+
+def test_when_as_many_are_purged_as_are_begun_at_once_the_next_follow(
+    live: None, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "BEGUN_AT_ONCE", 2)
+    for number in range(5):
+        deleted(alice, f"gone-{number}", days=40)
+    asyncio.run(Retention().round())
+    assert Purge.objects.filter(finished_at__isnull=False).count() == 5
+
+
+def test_a_round_cleans_the_files_though_a_purge_fails(live: None, alice: User) -> None:
+    stuck = deleted(alice, "stuck", days=41)
+    deleted(alice, "gone", days=40)
+    with refusing("DELETE", "conversations_event", f"conversation_id = {stuck.pk}"):
+        asyncio.run(Retention().round())
+    assert Purge.objects.get(conversation_id=stuck.pk).finished_at is None
+    assert Purge.objects.get(erased_at__isnull=False).conversation.public_id == "gone"
+
+
+def test_what_was_restored_is_not_deleted_again_by_the_same_policy(alice: User) -> None:
+    conversation = quiet(alice, "old")
+    policy(is_enabled=True)
+    rounds.begin_due()
+    deletion.restore(conversation)
+    rounds.begin_due()
+    assert Conversation.objects.active().exists()
+    assert purge_by_command("--older-than", "90")["count"] == 0
+
+
+def test_an_old_conversation_that_was_imported_just_now_is_not_deleted_by_a_policy(alice: User) -> None:
+    stamped = event(raw=payload("long ago", timestamp="2020-01-01T00:00:00.000000"))
+    importing.import_conversation(alice, [stamped], conversation_id="old", version=Version.V0)
+    row = Conversation.objects.get()
+    assert timezone.now() - row.updated_at > 400 * DAY
+    policy(is_enabled=True)
+    rounds.begin_due()
+    assert Conversation.objects.active().exists()
+
+
+def test_what_was_purged_is_not_imported_again_and_it_is_said_why(alice: User) -> None:
+    conversation = deleted(alice, "gone")
+    purging.begin(conversation, among=Conversation.objects.deleted(), requested_by="tests", reason="")
+    with pytest.raises(importing.ImportRefused, match="for good, and its id cannot be used again"):
+        importing.standing(alice, "gone", Version.V0)
 
 
 def test_a_policy_matches_by_age_label_and_owner(alice: User, bob: User) -> None:
@@ -188,11 +292,61 @@ def test_the_command_purges_what_it_is_told_to(alice: User, bob: User) -> None:
     marks.mark(alice.pk, standing, pinned=True)
     report = purge_by_command("--deleted-for", "3", "--owner", alice.username)
     assert (report["count"], report["events"], report["bytes"] > 100) == (1, 1, True)
-    assert purge_by_command("--label", "kind=test")["count"] == 1
+    assert purge_by_command("--label", "kind=test")["count"] == 0
+    assert purge_by_command("--label", "kind=test", "--older-than", "90")["count"] == 1
     assert set(Conversation.objects.unpurged().values_list("public_id", flat=True)) == {"his", "standing"}
     assert purge_by_command("--conversation", "standing")["count"] == 1
     assert Purge.objects.filter(erased_at=None).count() == 0
     assert Event.objects.count() == 1
+
+
+@pytest.mark.parametrize("selector", ["--owner", "--label"])
+def test_without_an_age_the_command_leaves_what_is_not_deleted(alice: User, selector: str) -> None:
+    quiet(alice, "standing", tags={"kind": "test"})
+    gone = quiet(alice, "gone", tags={"kind": "test"})
+    deletion.soft_delete(gone)
+    report = purge_by_command(selector, {"--owner": alice.username, "--label": "kind"}[selector])
+    assert [each["id"] for each in report["conversations"]] == ["gone"]
+    assert Conversation.objects.active().get().public_id == "standing"
+
+
+def test_what_changes_between_the_question_and_the_purge_is_skipped(
+    alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restored, used = deleted(alice, "restored", days=5), quiet(alice, "used")
+    quiet(alice, "old")
+
+    class Terminal:
+        """Somebody who answers after others have changed two of the conversations."""
+
+        def isatty(self) -> bool:
+            return True
+
+        def readline(self) -> str:
+            deletion.restore(restored)
+            writes.append(used, [event("back again")])
+            return "purge\n"
+
+    Conversation.objects.filter(pk=restored.pk).update(updated_at=timezone.now() - 100 * DAY)
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    out = io.StringIO()
+    call_command("purge_conversations", "--older-than", "90", stdout=out)
+    assert "To purge: 3 conversations" in out.getvalue()
+    assert "Purged: 1 conversation." in out.getvalue()
+    assert "Skipped, since they changed meanwhile: 2." in out.getvalue()
+    assert set(Conversation.objects.active().values_list("public_id", flat=True)) == {"restored", "used"}
+
+
+def test_the_command_goes_on_past_what_fails_and_says_so_at_the_end(alice: User) -> None:
+    first = deleted(alice, "first", days=5)
+    deleted(alice, "second", days=5)
+    with (
+        refusing("UPDATE", "conversations_conversation", f"id = {first.pk}"),
+        pytest.raises(CommandError, match=r"Not everything could be done\. first: "),
+    ):
+        purge_by_command("--deleted-for", "3")
+    assert Conversation.objects.purged().get().public_id == "second"
+    assert Purge.objects.get().erased_at is not None
 
 
 def test_without_a_selection_the_command_does_what_the_server_does(alice: User) -> None:
@@ -207,7 +361,7 @@ def test_without_a_selection_the_command_does_what_the_server_does(alice: User) 
 
 def test_the_command_finishes_purges_that_were_interrupted(conversation: ConversationRef) -> None:
     writes.append(conversation, [event()])
-    purging.begin(conversation, requested_by="tests", reason="")
+    purging.begin(conversation, among=Conversation.objects.unpurged(), requested_by="tests", reason="")
     purge_by_command()
     assert not Event.objects.exists()
 

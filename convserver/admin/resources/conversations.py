@@ -35,7 +35,7 @@ from sessions_app.identity.authentication import lets_everybody_in
 from sessions_app.live.state_words import WORDS, state_of_loop
 from sessions_app.live.status import shown_in
 from sessions_app.models import AgentLoop, Connection
-from sessions_app.retention import policies
+from sessions_app.retention import limit
 
 RELATED_SHOWN = 20
 DELETED = "deleted"
@@ -328,7 +328,7 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
             return None
         if row.purged_at is not None:
             return "Purged"
-        until = policies.kept_time().until(row.deleted_at)
+        until = limit.kept_time().until(row.deleted_at)
         return "For ever" if until is None else cells.moment(until)
 
     @admin.display(description="Agent loop")

@@ -6,19 +6,25 @@ import json
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from getpass import getuser
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError
+from django.db import Error as DatabaseProblem
+from django.db import connection
 
+from conversations.engines import failures as failures_of
+from conversations.engines.residues import Rest
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation
 from conversations.store import purging
 from sessions_app.imports import options
 from sessions_app.models import DAYS_MAX, RetentionPolicy
-from sessions_app.retention import erasing, policies, purges, rounds, selection
+from sessions_app.retention import erasing, limit, policies, rounds, selection
+from sessions_app.retention.failures import Failures
 from sessions_app.retention.selection import Selection, Size
 
 SELECTORS = ("older_than_days", "label", "owner", "deleted_for_days", "conversation_id")
@@ -26,13 +32,25 @@ SHOWN = 20
 """At most this many conversations are named before the question."""
 
 
+@dataclass
+class Outcome:
+    """What became of the conversations that were selected."""
+
+    purged: list[Conversation] = field(default_factory=list)
+    """Their purge is begun at least."""
+    skipped: list[str] = field(default_factory=list)
+    """Ids of those that were selected no more when it was their turn."""
+    failures: Failures = field(default_factory=Failures)
+
+
 class Command(BaseCommand):
     """Purge conversations."""
 
     help = (
         "Remove conversations for good: their events, files, drafts, words in the search index and all else; "
-        "only the id stays, which nobody can use again. Without a selection, do now what the server does by "
-        "itself: apply the retention policies, and purge what was deleted long enough ago."
+        "only the id stays, which nobody can use again. Only deleted ones go, unless --older-than or "
+        "--conversation is given. Without a selection, do now what the server does by itself: apply the "
+        "retention policies, and purge what was deleted long enough ago."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -43,10 +61,13 @@ class Command(BaseCommand):
             type=_days,
             dest="older_than_days",
             metavar="DAYS",
-            help="conversations to which nothing was added for so many days",
+            help="conversations to which nothing was added for so many days; without --deleted-for also ones "
+            "that nobody has deleted, unless a retention policy would spare them",
         )
-        parser.add_argument("--label", metavar="NAME", help="those with this label: NAME or NAME=VALUE")
-        parser.add_argument("--owner", metavar="USERNAME", help="those of this user")
+        parser.add_argument(
+            "--label", metavar="NAME", help="deleted ones with this label: NAME or NAME=VALUE"
+        )
+        parser.add_argument("--owner", metavar="USERNAME", help="deleted ones of this user")
         parser.add_argument(
             "--deleted-for",
             type=_days,
@@ -70,20 +91,36 @@ class Command(BaseCommand):
         self, *args: Any, dry_run: bool, yes: bool, as_json: bool, rewrite: bool, **wanted: Any
     ) -> None:
         """Show, ask, purge and clean the files."""
-        options.prepare_database(dry_run=dry_run)
+        try:
+            options.prepare_database(dry_run=dry_run)
+            outcome = self._handle(wanted, dry_run=dry_run, yes=yes, as_json=as_json, rewrite=rewrite)
+        except DatabaseProblem as error:
+            raise CommandError(failures_of.sentence(error, connection)) from error
+        if outcome.failures.found:
+            raise CommandError(f"Not everything could be done. {_sentences(outcome.failures)}")
+
+    def _handle(
+        self, wanted: dict[str, Any], *, dry_run: bool, yes: bool, as_json: bool, rewrite: bool
+    ) -> Outcome:
         is_chosen = any(wanted[name] is not None for name in SELECTORS)
-        rows = list(_chosen(wanted) if is_chosen else policies.overdue().select_related("owner"))
+        conditions = _conditions(wanted) if is_chosen else None
+        rows = list(_chosen(conditions) if conditions else limit.overdue().select_related("owner"))
         by_policy = [] if is_chosen else [row for policy in _in_force() for row in _matched(policy)]
         sizes = {row.pk: selection.size_of(row.ref) for row in rows}
         if not as_json or not (dry_run or yes):
             self._tell(rows, by_policy, sizes)
-        purged = not dry_run and (yes or self._is_wanted(rows, by_policy))
-        if purged:
-            self._purge(rows, is_chosen=is_chosen, rewrite=rewrite)
-            if not as_json and rows:
-                self.stdout.write(f"Purged: {_conversations(len(rows))}.")
+        is_wanted = not dry_run and (yes or self._is_wanted(rows, by_policy))
+        outcome = self._purge(rows, conditions, rewrite=rewrite) if is_wanted else Outcome()
+        if is_wanted and rows and not as_json:
+            self.stdout.write(f"Purged: {_conversations(len(outcome.purged))}.")
+        if outcome.skipped and not as_json:
+            self.stdout.write(f"Skipped, since they changed meanwhile: {len(outcome.skipped):,}.")
         if as_json:
-            self.stdout.write(json.dumps(_report(rows, by_policy, sizes, purged=purged)))
+            shown = outcome.purged if is_wanted else rows
+            report = _report(shown, by_policy, sizes, purged=is_wanted)
+            failed = [{"of": name, "problem": _problem(error)} for name, error in outcome.failures.found]
+            self.stdout.write(json.dumps({**report, "skipped": outcome.skipped, "failed": failed}))
+        return outcome
 
     def _tell(self, rows: list[Conversation], by_policy: list[Conversation], sizes: dict[int, Size]) -> None:
         for row in rows[:SHOWN]:
@@ -111,51 +148,59 @@ class Command(BaseCommand):
         self.stdout.write("Nothing was purged.")
         return False
 
-    def _purge(self, rows: list[Conversation], *, is_chosen: bool, rewrite: bool) -> None:
-        if not is_chosen:
-            for policy in _in_force():
-                policies.apply(policy, limit=sys.maxsize)
-        failed = []
+    def _purge(self, rows: list[Conversation], conditions: Selection | None, *, rewrite: bool) -> Outcome:
+        """Begin all purges, so that a server finishes them if this is interrupted, and carry them out."""
+        outcome = Outcome()
+        failures = outcome.failures
+        if conditions is None:
+            limit.note()
         for row in rows:
-            try:
-                _purge(row)
-            except ConversationError as error:
-                failed.append(f"{row.public_id}: {error}")
-        rounds.finish_all()
-        if not erasing.erase(rewrites=rewrite):
+            among = limit.overdue() if conditions is None else conditions.like(row)
+            with failures.noted("conversation", row.public_id):
+                begun = purging.begin(row.ref, among=among, requested_by=_who(), reason="by command")
+                outcome.purged.extend([row] if begun else [])
+                outcome.skipped.extend([] if begun else [row.public_id])
+        if conditions is None:
+            for policy in _in_force():
+                with failures.noted("policy", policy.name):
+                    policies.apply(policy, limit=sys.maxsize, failures=failures)
+        rest = rounds.rest if connection.vendor == "sqlite" else None  # where one alone can write
+        rounds.finish_all(failures, rest)
+        with failures.noted("work", "cleaning the files"):
+            self._erase(rest, rewrite=rewrite)
+        return outcome
+
+    def _erase(self, rest: Rest | None, *, rewrite: bool) -> None:
+        if not erasing.erase(rest=rest, rewrites=rewrite):
             self.stderr.write(
                 "Somebody is reading, so the write-ahead log was not emptied. Run this again to empty it."
             )
-        if failed:
-            raise CommandError(f"Some could not be purged. {' '.join(failed)}")
 
 
-def _purge(row: Conversation) -> None:
-    begun = purging.begin(row.ref, requested_by=_who(), reason="by command")
-    if begun is not None:
-        purges.run(begun.pk)
-
-
-def _chosen(wanted: dict[str, Any]) -> Iterator[Conversation]:
-    """Yield the conversations that the options name. Raise CommandError."""
+def _conditions(wanted: dict[str, Any]) -> Selection:
+    """Return what the options select. Raise CommandError."""
     name = wanted["owner"]
     user = User.objects.filter(username=name).first() if name is not None else None
     if name is not None and user is None:
         raise CommandError(f"There is no user {name!r}.")
-    conditions = Selection(
+    return Selection(
         older_than_days=wanted["older_than_days"],
         label=wanted["label"],
         owner_pk=user.pk if user else None,
         deleted_for_days=wanted["deleted_for_days"],
         conversation_id=wanted["conversation_id"],
     )
+
+
+def _chosen(conditions: Selection) -> list[Conversation]:
+    """Return the conversations that meet the conditions. Raise CommandError."""
     try:
         rows = list(selection.selected(conditions))
     except ConversationError as error:
         raise CommandError(str(error)) from error
     if conditions.conversation_id is not None and not rows:
         raise CommandError(f"There is no such conversation: {conditions.conversation_id}.")
-    yield from rows
+    return rows
 
 
 def _in_force() -> list[RetentionPolicy]:
@@ -190,6 +235,14 @@ def _report(
         "deleted_by_policies": [row.public_id for row in by_policy],
         "deleted_days": settings.CONFIGURATION.deleted_days,
     }
+
+
+def _sentences(failures: Failures) -> str:
+    return " ".join(f"{name}: {_problem(error)}" for name, error in failures.found)
+
+
+def _problem(error: Exception) -> str:
+    return failures_of.sentence(error, connection) if isinstance(error, DatabaseProblem) else str(error)
 
 
 def _conversations(count: int) -> str:

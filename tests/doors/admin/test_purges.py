@@ -81,7 +81,8 @@ def test_what_is_no_deleted_conversation_is_refused_in_words(
 def test_a_policy_shows_what_it_would_delete(staff: Staff, alice: User) -> None:  # noqa: F811
     browser = staff(*(f"sessions_app.{verb}_retentionpolicy" for verb in ("add", "change", "view")))
     conversation = creation.create(alice, conversation_id="quiet")
-    Conversation.objects.filter(pk=conversation.pk).update(updated_at=timezone.now() - timedelta(days=99))
+    moment = timezone.now() - timedelta(days=99)
+    Conversation.objects.filter(pk=conversation.pk).update(updated_at=moment, listed_at=moment)
     form = {"name": "old ones", "older_than_days": "90", "label": "", "owner": ""}
     assert browser.post(POLICIES + "add/", form).status_code == 302
     policy = RetentionPolicy.objects.get()
