@@ -46,7 +46,7 @@ def zipped(files: Mapping[str, bytes]) -> bytes:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, text in files.items():
-            packed.writestr(name, text)
+            packed.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
     return content.getvalue()
 
 

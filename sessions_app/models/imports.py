@@ -115,9 +115,9 @@ class ImportRun(models.Model):
     """Which of the RUNS_MAX places it has while it runs."""
     attempt = models.BigIntegerField(default=0)
     """How often a process has taken it."""
-    crashes = models.SmallIntegerField(default=0)
+    crashes = models.SmallIntegerField(default=0, db_default=0)
     """How often in a row it was taken over from a process that had ended or said nothing any more."""
-    crashed_at = models.BigIntegerField(default=0)
+    crashed_at = models.BigIntegerField(default=0, db_default=0)
     """How many conversations it had looked at when that happened first."""
     host = models.TextField(default="", blank=True)
     pid = models.BigIntegerField(default=0)

@@ -10,10 +10,11 @@ from django.test import Client as Admin
 
 from conversations.log import writes
 from conversations.models import ConversationRef
-from conversations.store import creation
+from conversations.store import creation, deletion
+from sessions_app.models import ImportRun
 from tests.events import event
 from tests.web_browser import Browser
-from tests.web_pages import PAGES
+from tests.web_pages import IMPORT_ID, PAGES
 
 READ = [page for page in PAGES if page.method == "GET"]
 CONVERSATION = "0f53f8f1a0f84e0c8f6f6f4c6a3c1a11"
@@ -33,9 +34,11 @@ READ_BY_REST = [
 
 @pytest.fixture
 def talk(alice: User) -> ConversationRef:
-    """A conversation of alice's with one event, which every door knows."""
+    """A conversation of alice's with one event, which every door knows, one that is deleted, and an import."""
     conversation = creation.create(alice, conversation_id=CONVERSATION)
     writes.append(conversation, [event("hello")])
+    deletion.soft_delete(creation.create(alice, conversation_id="gone"))
+    ImportRun.objects.create(public_id=IMPORT_ID, user_id=alice.pk, file_name="a.zip", size=9)
     return conversation
 
 
