@@ -34,7 +34,7 @@ READ_BY_REST = [
 
 @pytest.fixture
 def talk(alice: User) -> ConversationRef:
-    """A conversation of alice's with one event, which every door knows, one that is deleted, and an import."""
+    """A conversation of alice's with one event, which every door knows, a deleted one and an import."""
     conversation = creation.create(alice, conversation_id=CONVERSATION)
     writes.append(conversation, [event("hello")])
     deletion.soft_delete(creation.create(alice, conversation_id="gone"))
