@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -56,6 +57,8 @@ def value_of(annotation: str, conversation: ConversationRef, alice: User) -> Any
         "Process": this_process(),
         "Receiver": Receiver(pk=1),
         "SecretKind": SecretKind.PROVIDER_TOKEN,
+        "timedelta": timedelta(days=1),
+        "QuerySet[Any]": Conversation.objects.all(),
     }
     if annotation.startswith(("Iterable[", "Collection[", "Sequence[")):
         return [value_of(annotation.partition("[")[2].rpartition("]")[0], conversation, alice)]
