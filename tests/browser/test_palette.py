@@ -102,7 +102,7 @@ def test_the_palette_offers_what_the_page_of_a_conversation_does(site: Site, pag
     page.goto(f"/c/{conversation}")
     page.keyboard.press("Control+k")
     page.keyboard.type("export")
-    expect(options(page).filter(has_text=re.compile("^Export"))).to_have_count(3)
+    expect(options(page).filter(has_text=re.compile("^Export"))).to_have_count(5)
     with page.expect_download() as download:
         page.keyboard.press("Enter")
     assert download.value.suggested_filename.endswith(".md")
