@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -15,14 +14,13 @@ from django.conf import settings
 from django.db import connections
 from django.utils import timezone
 
-from conversations import live
-from conversations.hints import Hint
 from conversations.outages import Outage
 from conversations.transcripts.sources.formats import FORMATS, Format
 from sessions_app import astore
 from sessions_app.imports.follow import FollowedAlready, Follower, only_one
 from sessions_app.imports.followers import programs
 from sessions_app.imports.importer import Importer
+from sessions_app.imports.looking import look_again
 from sessions_app.models import FollowedProgram
 
 POLL_S = 5.0
@@ -107,23 +105,15 @@ class FollowerRunner:
 
     async def run(self) -> None:
         """Follow what is switched on until cancelled."""
-        loop = asyncio.get_running_loop()
-
-        def hear(hint: Hint) -> None:
-            if hint["kind"] == programs.SWITCHED and not loop.is_closed():
-                loop.call_soon_threadsafe(self._news.set)
-
-        end = live.add_listener(hear)
         try:
-            while True:
-                self._news.clear()
-                with _failing.counted():
-                    await self._look()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(POLL_S if self._followed else IDLE_POLL_S):
-                        await self._news.wait()
+            await look_again(
+                self._look,
+                news=self._news,
+                kind=programs.SWITCHED,
+                pause_s=lambda: POLL_S if self._followed else IDLE_POLL_S,
+                failing=_failing,
+            )
         finally:
-            end()
             for each in self._followed.values():
                 each.stop.set()
 

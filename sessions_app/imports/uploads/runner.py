@@ -6,12 +6,11 @@ import asyncio
 from contextlib import suppress
 from functools import partial
 
-from conversations import live
-from conversations.hints import Hint
 from conversations.outages import Outage
 from sessions_app import astore
 from sessions_app.capacity.calls import get_recent_calls
 from sessions_app.housekeeping import take_round
+from sessions_app.imports.looking import look_again
 from sessions_app.imports.uploads import leases, runs
 from sessions_app.imports.uploads.leases import Held
 from sessions_app.imports.uploads.work import Work
@@ -37,23 +36,15 @@ class ImportRunner:
 
     async def run(self) -> None:
         """Run imports until cancelled; those that run then are left to whoever comes next."""
-        loop = asyncio.get_running_loop()
-
-        def hear(hint: Hint) -> None:
-            if hint["kind"] == runs.STARTED and not loop.is_closed():
-                loop.call_soon_threadsafe(self._news.set)
-
-        end = live.add_listener(hear)
         try:
-            while True:
-                self._news.clear()
-                with _failing.counted():
-                    await self._look()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(TEND_S if self._works else POLL_S):
-                        await self._news.wait()
+            await look_again(
+                self._look,
+                news=self._news,
+                kind=runs.STARTED,
+                pause_s=lambda: TEND_S if self._works else POLL_S,
+                failing=_failing,
+            )
         finally:
-            end()
             await self._stop()
 
     async def _look(self) -> None:
