@@ -74,6 +74,7 @@ def test_an_upload_that_was_cancelled_goes_on_where_it_stopped(importing: Page, 
     importing.get_by_role("button", name="Cancel", exact=True).click()
     expect(importing.locator("#upload-problem")).to_contain_text("Cancelled.")
     expect(importing.get_by_role("listitem").filter(has_text="Upload not finished")).to_be_visible()
+    assert importing.evaluate("document.documentElement.scrollHeight <= innerHeight")  # `main` scrolls alone
     importing.unroute_all()
     sent: list[str] = []
     importing.on("request", lambda request: sent.append(request.url) if "/pieces" in request.url else None)
