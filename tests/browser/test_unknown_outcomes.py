@@ -94,6 +94,7 @@ def test_a_person_says_what_became_of_a_call(cut_site: Site, browse: Browse, kil
 def test_it_is_said_by_a_form_where_no_script_runs(cut_site: Site, browse: Browse, kill: Cut) -> None:
     talk = begun(Talk(browse().new_page(), cut_site, cut_site.create()).open())
     kill()
+    talk.hurry()
     asked(talk)
     plain = Talk(browse(java_script_enabled=False).new_page(), cut_site, talk.id)
     plain.page.goto(f"{cut_site.url}/c/{talk.id}")

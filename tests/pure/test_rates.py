@@ -84,6 +84,9 @@ def redis(
 ) -> Iterator[RedisServer]:
     """A Redis that the caches use, and for which they wait as long as a busy machine needs."""
     monkeypatch.setattr(shared_cache, "WAIT_S", WAIT_S)
+    # An earlier test of this process may have left word of a Redis that is away.
+    monkeypatch.setattr(shared_cache, "_redis", shared_cache._Redis())
+    monkeypatch.setattr(shared_cache, "_clients", {})
     server = RedisServer(tmp_path)
     server.start()
     configured(redis_url=server.url)
