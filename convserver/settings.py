@@ -109,6 +109,8 @@ def _bounds(options: str) -> dict[str, Any]:
 
 SQLITE_HEAP_BYTES = 64 * 1024 * 1024
 """The page caches of all connections together: some fifty threads have one, of up to 8 MB each."""
+SQLITE_CHECKPOINT_PAGES = 8_000
+"""A commit copies the write-ahead log into the file once it is so long, if nobody has done that beside it."""
 
 
 def _database() -> dict[str, Any]:
@@ -124,6 +126,7 @@ def _database() -> dict[str, Any]:
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-8000; "
             # What is deleted is overwritten, so that a purge leaves nothing in the file.
             "PRAGMA secure_delete=ON; "
+            f"PRAGMA wal_autocheckpoint={SQLITE_CHECKPOINT_PAGES}; "
             f"PRAGMA soft_heap_limit={SQLITE_HEAP_BYTES};",
         }
         database["TEST"] = {"NAME": f"{database['NAME']}.test"}

@@ -64,8 +64,8 @@ WRITERS = 2
 batch of another."""
 CONTENDED = 4
 """At most this many appends wait for locked conversations at a time, in threads of their own."""
-MASKERS = 2
-"""At most this many appends are masked at a time, of different users, before their transaction."""
+PREPARERS = 2
+"""At most this many appends are prepared at a time, of different users, before their transaction."""
 TRIES = 3
 """A commit of unknown outcome is repeated: the event ids were fixed before the first try."""
 
@@ -114,7 +114,7 @@ class Database:
         self._pollers = ConnectedThreads(POLLERS, "store-poller")
         self._changers = ConnectedThreads(CHANGERS, "store-changer")
         self._contended = ConnectedThreads(CONTENDED, "store-contended")
-        self._maskers = ConnectedThreads(MASKERS, "store-masker")
+        self._preparers = ConnectedThreads(PREPARERS, "store-preparer")
         # SQLite has one lock for all: a second writer would only wait for it.
         self._writers = WRITERS if connection.vendor == "postgresql" else 1
         self._writer = ConnectedThreads(self._writers, "store-writer")
@@ -124,7 +124,7 @@ class Database:
             self._pollers,
             self._changers,
             self._contended,
-            self._maskers,
+            self._preparers,
             self._writer,
             self._notes,
         )
@@ -132,13 +132,15 @@ class Database:
         self._polling = Shares(POLLERS)
         self._lines: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
         self.queue = AppendQueue()
-        self._masking = Shares(MASKERS)
+        self._preparing, self._writing_alone = Shares(PREPARERS), Shares(1)
         self._lagging: dict[int, deque[WaitingAppend]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._writing = 0
         """How many writers are at work."""
         self._being_served: set[int] = set()
         """The users in their batches: no two have the same."""
+        self.has_written_long = asyncio.Event()
+        """Set after an append that was longer than a commit with others holds."""
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a synchronous function of the store in a thread and return what it returns.
@@ -214,7 +216,11 @@ class Database:
         try:
             while self.queue:
                 batch = self.queue.next_batch(self._is_lagging, self._being_served)
-                if batch:
+                if batch and batch[0].is_long and connection.vendor == "sqlite":
+                    # All others wait for a transaction there, so as much as possible is done before it.
+                    batch[0].is_prepared_first = True
+                    self._lag(batch[0])
+                elif batch:
                     await self._write_batch(batch)
                 elif self.queue and self._being_served:
                     return  # that writer goes on with it
@@ -224,18 +230,15 @@ class Database:
     async def _write_batch(self, batch: Sequence[WaitingAppend]) -> None:
         users = {waiting.user for waiting in batch}
         requests = [waiting.request for waiting in batch]
-        # PostgreSQL does the most of it in a process of its own, while this one can read what comes next.
-        is_alone = batch[0].is_long and connection.vendor == "sqlite"
-        write = _append_many_alone if is_alone else _append_many
         loop = asyncio.get_running_loop()
         self._being_served |= users
         try:
-            outcomes = await loop.run_in_executor(self._writer, write, requests)
+            outcomes = await loop.run_in_executor(self._writer, _append_many, requests)
         finally:
             self._being_served -= users
         for waiting, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, ConversationBusy):
-                waiting.is_masked_first = isinstance(outcome, MaskingDeferred)
+                waiting.is_prepared_first = isinstance(outcome, MaskingDeferred)
                 self._lag(waiting)
             else:
                 self._answer(waiting, outcome)
@@ -249,7 +252,7 @@ class Database:
         return True
 
     def _lag(self, waiting: WaitingAppend) -> None:
-        """Queue an append apart from all others: its conversation is locked, or its masking takes long."""
+        """Queue an append apart from all others: its log is locked, or its preparation takes long."""
         pk = waiting.request.conversation.pk
         lagging = self._lagging.get(pk)
         if lagging is not None:
@@ -272,6 +275,8 @@ class Database:
                 is_late = time.monotonic() - waiting.since > log.LOCK_TIMEOUT_S
                 outcome = await self._write_alone(waiting, is_late=is_late)
                 self._answer(waiting, outcome)
+                if waiting.is_long:
+                    self.has_written_long.set()
                 if isinstance(outcome, ConversationBusy) and not is_late:
                     for _ in range(tried_with - 1):
                         self._answer(lagging.popleft(), ConversationBusy(str(outcome)))
@@ -279,17 +284,17 @@ class Database:
             del self._lagging[pk]
 
     async def _write_alone(self, waiting: WaitingAppend, *, is_late: bool) -> Outcome | Exception:
-        """Write one append in a transaction of its own, masked before if that takes long."""
+        """Write one append in a transaction of its own, prepared before if that takes long."""
         write = _append_unless_locked if is_late else _append_alone
         for _ in range(commits.MASK_TRIES):
-            if waiting.is_masked_first:
+            if waiting.is_prepared_first:
                 try:
-                    waiting.request = await self._masked(waiting.request)
+                    waiting.request = await self._prepared(waiting.request)
                 except Exception as error:  # passed to the caller
                     return error
             (outcome,) = await self._run_alone(waiting.user, partial(write, [waiting.request]))
-            waiting.is_masked_first = isinstance(outcome, MaskingDeferred)
-            if not waiting.is_masked_first:
+            waiting.is_prepared_first = isinstance(outcome, MaskingDeferred)
+            if not waiting.is_prepared_first:
                 break
         return outcome
 
@@ -297,13 +302,14 @@ class Database:
         if connection.vendor == "postgresql":
             return await _in_share(self._contended, self._catching_up, user, write)
         # SQLite has one lock for all: a thread that waits for it beside the writer may wait in vain.
-        return await asyncio.get_running_loop().run_in_executor(self._writer, write)
+        # One of these waits for the writer at a time, so that a batch of others waits for no more than one.
+        return await _in_share(self._writer, self._writing_alone, user, lambda: _held_back(write))
 
-    async def _masked(self, request: AppendRequest) -> AppendRequest:
-        """Return the request with its events masked in a thread of its user's share."""
+    async def _prepared(self, request: AppendRequest) -> AppendRequest:
+        """Return the request, made ready for its transaction in a thread of its user's share."""
         user = request.conversation.owner_id
         return await _in_share(
-            self._maskers, self._masking, user, lambda: _repeated(lambda: log.masked(request))
+            self._preparers, self._preparing, user, lambda: _repeated(lambda: _prepared(request))
         )
 
     def _answer(self, waiting: WaitingAppend, outcome: Outcome | Exception) -> None:
@@ -379,10 +385,16 @@ def _append_many(requests: list[AppendRequest]) -> list[Outcome | Exception]:
     return _append_one_by_one(requests)
 
 
-def _append_many_alone(requests: list[AppendRequest]) -> list[Outcome | Exception]:
-    """Write a batch while nothing long is read."""
+def _prepared(request: AppendRequest) -> AppendRequest:
+    """Return the request with its events masked and, where all others wait for its transaction, numbered."""
+    masked = log.masked(request)
+    return log.numbered(masked) if connection.vendor == "sqlite" else masked
+
+
+def _held_back(write: Callable[[], T]) -> T:
+    """Call `write` while nothing long is read."""
     with parsing.held_back():
-        return _append_many(requests)
+        return write()
 
 
 def _append_one_by_one(requests: list[AppendRequest]) -> list[Outcome | Exception]:

@@ -17,7 +17,7 @@ from sessions_app.loops.manager import manager_class
 from sessions_app.processes import this_process
 from sessions_app.retention.rounds import Retention
 from sessions_app.search_indexer import Indexer
-from sessions_app.storage import meter
+from sessions_app.storage import checkpoints, meter
 from sessions_app.verification import rounds
 from sessions_app.webhooks.dispatcher import Dispatcher
 
@@ -27,7 +27,7 @@ _failing = Outage(__name__, "A task in the background failed")
 
 
 def start() -> None:
-    """Start webhooks, the search index, imports, purges, the count of stored bytes, checks and memory.
+    """Start webhooks, the search index, imports, purges, counts of bytes, checks, checkpoints and memory.
 
     Servers of a cluster leave the first four to workers, and so what is verified every night. Once for the
     running event loop. Sockets call it too, since not every server supports lifespans.
@@ -51,7 +51,7 @@ def _finished(task: asyncio.Task[None]) -> None:
 
 def _started() -> set[asyncio.Task[None]]:
     keeps_house = manager_class().keeps_house
-    works = [meter.run(), heap.keep_low(), rounds.verify(keeps_house=keeps_house)]
+    works = [meter.run(), heap.keep_low(), checkpoints.run(), rounds.verify(keeps_house=keeps_house)]
     if keeps_house:
         works += [Dispatcher(this_process()).run(), Indexer().run(), ImportRunner().run(), Retention().run()]
         if programs.are_offered():

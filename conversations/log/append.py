@@ -63,12 +63,31 @@ class AppendRequest:
     """The events without secrets, if they were masked before."""
     defers_masking: bool = False
     """Whether to answer MaskingDeferred instead of masking long events under the lock."""
+    numbered: _NumberedBeforehand | None = None
+    """Its events in their places, as the end of the log was before the transaction."""
 
 
 def masked(request: AppendRequest) -> AppendRequest:
     """Return the request with its events masked by the present secrets, before its transaction."""
     ref = request.conversation
     return replace(request, masked=secrecy.masked_beforehand(ref.owner_id, ref.pk, request.events))
+
+
+def numbered(request: AppendRequest) -> AppendRequest:
+    """Return the request with its events numbered and digested before its transaction, which locks no log.
+
+    They keep their places if the log, its state and the secrets are the same in the transaction; otherwise
+    they are numbered again there.
+    """
+    pk = request.conversation.pk
+    found = _locked_heads([request], wait=True).get(pk)
+    if found is None:
+        return request
+    head, rows = found.copy(), list[sql.EventRow]()
+    outcome = _take({pk: head}, request, rows, MaskingAllowance(), wait=True)
+    if not isinstance(outcome, AppendOutcome):
+        return request
+    return replace(request, numbered=_NumberedBeforehand(found, head, rows, outcome))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +132,22 @@ class _Head:
     """By event id: stored events that these requests repeat or refer to, and events added so far."""
     wire_ids: dict[int, int] = field(default_factory=dict)
     """By the number that a V0 sender gave an event: its newest seq."""
+
+    def copy(self) -> _Head:
+        """Return one that moves by itself."""
+        return replace(self, stored=dict(self.stored), wire_ids=dict(self.wire_ids))
+
+
+@dataclass(frozen=True, slots=True)
+class _NumberedBeforehand:
+    """The events of one request, as they stand behind the end of a log that was not locked."""
+
+    found: _Head
+    """The end that they follow."""
+    head: _Head
+    """The end that they are then."""
+    rows: Sequence[sql.EventRow]
+    outcome: AppendOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +209,9 @@ def chain(head_digest: str, *, seq: int, event_id: str, payload: str | bytes) ->
     is one as it is stored.
     """
     name = event_id.encode()
-    head = b"%s %d %d " % (head_digest.encode(), seq, len(name))
-    content = payload.encode() if isinstance(payload, str) else payload
-    return hashlib.sha256(head + name + content).hexdigest()
+    digest = hashlib.sha256(b"%s %d %d %s" % (head_digest.encode(), seq, len(name), name))
+    digest.update(payload.encode() if isinstance(payload, str) else payload)
+    return digest.hexdigest()
 
 
 def number(requests: Sequence[AppendRequest], *, wait: bool) -> NumberedAppends:
@@ -271,6 +306,12 @@ def _take(
         return ConversationNotFound("Conversation not found.")
     if request.epoch is not None and (fenced := fence.broken(request.epoch, head.loop_epoch)):
         return fenced
+    if (beforehand := request.numbered) is not None and head == beforehand.found:
+        if refusal := _refusal(head, request):
+            return refusal
+        heads[head.pk] = beforehand.head.copy()
+        rows += beforehand.rows
+        return beforehand.outcome
     events = _masked(head, request, allowance)
     if isinstance(events, ConversationError):
         return events
@@ -348,7 +389,7 @@ def _number(head: _Head, event: NewEvent, epoch: int | None, new: list[sql.Event
 def _row(
     head: _Head, event: NewEvent, *, seq: int, payload: str, epoch: int | None, now: datetime
 ) -> sql.EventRow:
-    reading = event.reading
+    reading, content = event.reading, payload.encode()
     return sql.EventRow(
         conversation_id=head.pk,
         seq=seq,
@@ -370,8 +411,8 @@ def _row(
         is_input=event.is_input,
         text=reading.text,
         payload=payload,
-        size=len(payload.encode()),
-        digest=chain(head.head_digest, seq=seq, event_id=event.event_id, payload=payload),
+        size=len(content),
+        digest=chain(head.head_digest, seq=seq, event_id=event.event_id, payload=content),
         received_at=now if event.arrival is None else event.arrival.received_at,
     )
 

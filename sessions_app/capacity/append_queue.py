@@ -28,7 +28,7 @@ ROOM_WAIT_S = 10.0
 class WaitingAppend:
     """One append and the caller that awaits it."""
 
-    __slots__ = ("cost", "future", "is_masked_first", "request", "since", "size")
+    __slots__ = ("cost", "future", "is_prepared_first", "request", "since", "size")
 
     def __init__(self, request: AppendRequest, future: asyncio.Future[list[Appended]]) -> None:
         self.request = request
@@ -36,8 +36,8 @@ class WaitingAppend:
         self.size = sum(len(event.payload) for event in request.events)
         self.cost = self.size + EVENT_BYTES * len(request.events)
         self.since = time.monotonic()
-        self.is_masked_first = False
-        """Whether its events are masked before the transaction, because that takes long."""
+        self.is_prepared_first = False
+        """Whether as much as possible is done before its transaction, because that takes long."""
 
     @property
     def user(self) -> int:

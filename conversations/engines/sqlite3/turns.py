@@ -18,6 +18,8 @@ class WriteTurns:
         self._is_taken = False
         self._waiting: deque[threading.Lock] = deque()
         """Those who wait, the first one first: each gets the turn when its lock is released."""
+        self.ended = 0
+        """How many turns have ended so far."""
 
     def take(self, within_s: float) -> bool:
         """Wait for a turn; False if there is none within this time."""
@@ -41,6 +43,7 @@ class WriteTurns:
     def leave(self) -> None:
         """Give the turn to the next."""
         with self._lock:
+            self.ended += 1
             if self._waiting:
                 self._waiting.popleft().release()
             else:
