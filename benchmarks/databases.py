@@ -21,6 +21,10 @@ DATABASE_URL = os.environ.get("TEST_DATABASE_URL") or "postgresql://postgres@127
 """The PostgreSQL in which databases are made."""
 TEMPLATE_ID = "benchmark-template"
 """The public id of a conversation that the server made; the others are copies of its row."""
+_CHAIN = "benchmark_chain"
+"""The ids and digests of a log that is copied, while that is done."""
+_AT_ONCE = 2_000
+"""A statement that fills it has so many rows."""
 REPOSITORIES = 10
 REPOSITORY = "example/repository-"
 """The conversations of a list are of so many repositories, in turns; a number ends the name."""
@@ -62,11 +66,18 @@ class Database(ABC):
 
     def fill(self, name: str, *, conversations: int, events: int, payload: str = event.PAYLOAD) -> list[str]:
         """Make conversations of so many events each and return their public ids."""
+        chain = list(event.chain(events, payload))
+        head = chain[-1].digest if chain else ""
+        self.execute(self.copies(name, conversations, {"next_seq": str(events), "head_digest": f"'{head}'"}))
         self.execute(
-            self.copies(name, conversations, {"next_seq": str(events), "head_digest": f"'{event.DIGEST}'"})
-        )
-        self.execute(
-            self._events(name, events, payload),
+            f"CREATE TABLE {_CHAIN} (n bigint PRIMARY KEY, event_id text, digest text)",
+            *(
+                f"INSERT INTO {_CHAIN} VALUES "
+                + ", ".join(f"({each.seq}, '{each.event_id}', '{each.digest}')" for each in some)
+                for some in _slices(chain)
+            ),
+            self._events(name, payload),
+            f"DROP TABLE {_CHAIN}",
             *self.analysis("conversations_event" if events > 1000 else ""),
         )
         return [f"{name}-{n}" for n in range(conversations)]
@@ -124,14 +135,19 @@ class Database(ABC):
             f"WHERE c.public_id LIKE '{name}-%'"
         )
 
-    def _events(self, name: str, count: int, payload: str) -> str:
-        columns = event.COLUMNS | {"payload": f"'{payload}'", "size": str(len(payload))}
+    def _events(self, name: str, payload: str) -> str:
+        columns = event.COLUMNS | {
+            "payload": f"'{payload}'",
+            "size": str(len(payload)),
+            "event_id": "e.event_id",
+            "digest": "e.digest",
+        }
         return (
             f"INSERT INTO conversations_event "
-            f"(conversation_id, seq, event_id, timestamp, received_at, {', '.join(columns)}) "
-            f"SELECT c.id, n, {self.new_id}, {self.now}, {self.now}, {', '.join(columns.values())} "
-            f"FROM conversations_conversation AS c CROSS JOIN {self.series(count)} "
-            f"WHERE c.public_id LIKE '{name}-%' ORDER BY c.id, n"
+            f"(conversation_id, seq, timestamp, received_at, {', '.join(columns)}) "
+            f"SELECT c.id, e.n, {self.now}, {self.now}, {', '.join(columns.values())} "
+            f"FROM conversations_conversation AS c CROSS JOIN {_CHAIN} AS e "
+            f"WHERE c.public_id LIKE '{name}-%' ORDER BY c.id, e.n"
         )
 
     @abstractmethod
@@ -141,6 +157,10 @@ class Database(ABC):
     @abstractmethod
     def _columns(self, table: str) -> Sequence[str]:
         """Return the columns of a table."""
+
+
+def _slices(chain: Sequence[event.Link]) -> Iterator[Sequence[event.Link]]:
+    return (chain[first : first + _AT_ONCE] for first in range(0, len(chain), _AT_ONCE))
 
 
 class PostgreSQL(Database):

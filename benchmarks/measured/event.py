@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import secrets
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import NamedTuple
 
 COMMAND = "cd /workspace/project && python -m pytest tests/test_orders.py -q"
 PAYLOAD = json.dumps(
@@ -36,3 +40,21 @@ COLUMNS = {
     "digest": f"'{DIGEST}'",
 }
 """By column of conversations_event, an SQL expression; place, id and times come from elsewhere."""
+
+
+class Link(NamedTuple):
+    """An event's place in the chain of its log."""
+
+    seq: int
+    event_id: str
+    digest: str
+
+
+def chain(count: int, payload: str) -> Iterator[Link]:
+    """Yield what chains a log of so many events with this payload."""
+    digest = ""
+    for seq in range(count):
+        event_id = secrets.token_hex(16)
+        head = f"{digest} {seq} {len(event_id)} {event_id}"
+        digest = sha256((head + payload).encode()).hexdigest()
+        yield Link(seq, event_id, digest)

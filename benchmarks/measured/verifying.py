@@ -58,13 +58,8 @@ def _fill(database: Database, directory: Path, events: int) -> None:
     """Make conversations with the same log; their events lie mixed, as if all had grown at once."""
     with server.convserver(database.url, directory) as running:
         calls.post(running, NATIVE, {"id": TEMPLATE_ID})
-    digest, rows = "", []
-    for seq in range(events):
-        event_id = f"{seq:032x}"
-        head = f"{digest} {seq} {len(event_id)} {event_id}"
-        digest = sha256((head + event.PAYLOAD).encode()).hexdigest()
-        rows.append(_row(seq, event_id, digest))
-    facts = {"next_seq": str(events), "head_digest": f"'{digest}'", "last_message": f"'{_SAID}'"}
+    rows = [_row(*link) for link in event.chain(events, event.PAYLOAD)]
+    facts = {"next_seq": str(events), "head_digest": rows[-1]["digest"], "last_message": f"'{_SAID}'"}
     database.execute(database.copies(_NAME, CONVERSATIONS, facts))
     first = database.pk_of(f"{_NAME}-0")
     columns, into = list(rows[0]), f"INSERT INTO conversations_event (conversation_id, {', '.join(rows[0])})"
