@@ -43,6 +43,7 @@ from conversations.models import PUBLIC_ID_MAX_LENGTH, RESERVED_IDS
 from conversations.search.fulltext.limits import SearchTooBroad
 from conversations.search.fulltext.questions import InvalidQuery
 from conversations.store import ConversationExists
+from convserver.api.direct.outcomes import is_unknown
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.idempotency import IdempotencyKeyReused
 from sessions_app.identity.scopes import ScopeTooSmall
@@ -252,7 +253,9 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def unavailable(request: HttpRequest, error: Exception) -> HttpResponse:
     """Answer a request on which the database failed, at any door: 503, a sentence, when to come again."""
-    if isinstance(error, LostCommit) and request.method in SAFE_METHODS:
+    if is_unknown(request):
+        detail = failures.UNKNOWN
+    elif isinstance(error, LostCommit) and request.method in SAFE_METHODS:
         detail = failures.UNREACHABLE  # whoever only reads has stored nothing
     elif isinstance(error, ConversationError):
         detail = str(error)
@@ -278,6 +281,8 @@ def _unavailable(request: HttpRequest, detail: str) -> HttpResponse:
 
 def too_many(request: HttpRequest, detail: str) -> HttpResponse:
     """Answer a client who waits for its own requests, at any door: 429, a sentence, when to come again."""
+    if is_unknown(request):
+        return unavailable(request, OutcomeUnknown(failures.UNKNOWN))
     response: HttpResponse
     if _is_native(request):
         response = JsonResponse({"code": "too_many_requests", "detail": detail}, status=429)

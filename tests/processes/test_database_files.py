@@ -26,6 +26,7 @@ from tests.conftest import on_sqlite
 from tests.network import NetworkClient, wait_until
 from tests.ports import free_port
 from tests.pure.test_configuration import refusal
+from tests.removing_server import TAKEN_WITH
 from tests.socketio_clients import PythonClient
 from tests.v0_socket import Refused
 
@@ -182,6 +183,22 @@ def test_an_append_that_met_the_removal_is_called_unknown_if_it_was_committed_an
     printed = server.run(["tests.removed_file"], DATABASE_URL="").stdout
     assert "before the commit: OperationalError, 0, True\n" in printed
     assert "during the commit: OutcomeUnknown, 1, False\n" in printed
+
+
+def test_an_append_by_rest_that_met_the_removal_is_called_unknown_though_nothing_can_be_read(
+    server: Server,
+) -> None:
+    server.command = ["tests.removing_server"]
+    begin(server)
+    address, aside = f"{server.url}{EVENTS}", server.file.with_name("aside")
+    post(server)  # the first request of its sort is the view's
+    met = {"type": "event", "id": TAKEN_WITH, "event": {"action": "note"}}
+    answer = HTTP.post(address, json=met)
+    assert (answer.status_code, answer.json()["code"]) == (503, "outcome_unknown")
+    assert "retry-after" not in answer.headers
+    aside.rename(server.file)
+    again = HTTP.post(address, json=met)
+    assert (again.status_code, again.json()["seq"]) == (200, 1)
 
 
 @pytest.mark.parametrize(("method", "path"), DOORS)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from conversations import access
-from conversations.exceptions import QuotaExceeded
+from conversations.exceptions import OutcomeUnknown, QuotaExceeded
 from conversations.payloads import bounds
 from conversations.storage import quotas
 from convserver.api.bounded_bodies import replayed
@@ -104,12 +104,12 @@ class DirectAppends:
         except NotDirect:
             pass
         except Exception as error:  # the view words it
-            passed[OUTCOME] = Outcome(error=error)
+            passed[OUTCOME] = Outcome(error=error, is_unknown=isinstance(error, OutcomeUnknown))
         else:
             if reply.is_success:  # what fails from here on is the client's way, not the append
                 await answer(send, reply.body.encode(), headers)
                 return
-            passed[OUTCOME] = Outcome(value=reply.value)
+            passed[OUTCOME] = Outcome(value=reply.value, is_unknown=reply.is_unknown)
         await self.application(passed, replayed(body, receive), send)
 
 

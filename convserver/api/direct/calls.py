@@ -47,6 +47,8 @@ class Reply(NamedTuple):
     """The JSON of the view's answer."""
     is_success: bool = True
     """Whether the status is 200; the view words every other answer."""
+    is_unknown: bool = False
+    """Whether nobody knows what became of it."""
 
 
 Append = Callable[[Call], Awaitable[Reply]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
+from django.http import HttpRequest
 from rest_framework.request import Request
 
 from convserver.event_loop import in_loop
@@ -28,6 +29,8 @@ class Outcome(NamedTuple):
 
     value: Any = None
     error: Exception | None = None
+    is_unknown: bool = False
+    """Whether nobody knows what became of it."""
 
 
 def outcome_of(request: Request) -> Outcome | None:
@@ -38,6 +41,15 @@ def outcome_of(request: Request) -> Outcome | None:
 def is_counted(request: Request) -> bool:
     """Say whether the request was counted for its user's quota before its view was asked."""
     return COUNTED in _scope_of(request)
+
+
+def is_unknown(request: HttpRequest) -> bool:
+    """Say whether nobody knows what became of this request's append.
+
+    Whatever else fails then, nobody may say that nothing was stored.
+    """
+    outcome: Outcome | None = getattr(request, "scope", {}).get(OUTCOME)
+    return outcome is not None and outcome.is_unknown
 
 
 def _scope_of(request: Request) -> dict[str, Any]:

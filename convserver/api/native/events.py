@@ -20,7 +20,7 @@ from rest_framework.views import APIView
 from conversations import access, histories
 from conversations.cursors import EventCursor, InvalidCursor
 from conversations.events import Appended, NewEvent
-from conversations.exceptions import ConversationError, ConversationNotFound
+from conversations.exceptions import ConversationError, ConversationNotFound, OutcomeUnknown
 from conversations.log import reads
 from conversations.models import ConversationRef
 from conversations.payloads import bounds, jsontext
@@ -184,7 +184,13 @@ async def append(call: Call) -> Reply:
         raise ConversationNotFound("Conversation not found.")
     if jsontext.is_array(call.text):
         return Reply(answers, _list(answers))
-    return Reply(answers, json.dumps(answers[0].body), is_success=answers[0].status == HTTPStatus.OK)
+    (answer,) = answers
+    return Reply(
+        answers,
+        json.dumps(answer.body),
+        is_success=answer.status == HTTPStatus.OK,
+        is_unknown=answer.body.get("code") == OutcomeUnknown.code,
+    )
 
 
 def _list(answers: Sequence[_Answer]) -> str:
