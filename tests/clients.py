@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
-from typing import Any
+from typing import IO, Any
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import httpx
@@ -21,6 +21,7 @@ from django.db import connection
 
 from tests import forks
 from tests.ports import free_port
+from tests.prepared_servers import prepared_servers
 
 WAIT_S = 20.0
 HTTP = httpx.Client(
@@ -163,14 +164,17 @@ class Server:
             changes = [f"{name}={value}" for name, value in constants.items()]
             command = ["tests.serve_with", *changes, "--", *self.command[1:]]
         with self.log.open("ab") as log:
-            self._process = forks.start(
-                command, {**self.environment, **environment}, stdout=log, stderr=log, run_by=self.run_by
-            )
+            self._process = self._begun(command, {**self.environment, **environment}, log)
         deadline = time.monotonic() + 3 * WAIT_S
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"The server did not start:\n{self.log.read_text()}")
             time.sleep(0.02)
+
+    def _begun(self, command: Sequence[str], environment: Mapping[str, str], log: IO[bytes]) -> forks.Running:
+        if not self.run_by and (copy := prepared_servers.start(command, environment, log, log)):
+            return copy
+        return forks.start(command, environment, stdout=log, stderr=log, run_by=self.run_by)
 
     def run(self, command: Sequence[str], **environment: str) -> subprocess.CompletedProcess[str]:
         """Run `python -m command…` to its end with the server's variables, as the server would be run."""

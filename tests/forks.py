@@ -43,6 +43,7 @@ EXECUTE = ["timeit", "--number=1", "--repeat=1"]
 
 END_WAIT_S = 60.0
 REQUEST_MAX_BYTES = 256 * 1024
+DESCRIPTORS_MAX = 3
 LOOK_S = 0.01
 
 
@@ -118,22 +119,19 @@ class Waiting:
         return _read_at_start(environment) == _read_at_start(self._environment)
 
     def start(
-        self, command: Sequence[str], environment: Mapping[str, str], stdout: IO[Any], stderr: IO[Any]
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        stdout: IO[Any],
+        stderr: IO[Any],
+        *,
+        passed: Sequence[int] = (),
     ) -> Fork:
-        """Let a copy run `python -m command…`."""
-        request = json.dumps([list(command), dict(environment)]).encode()
+        """Let a copy run `python -m command…`, followed by the numbers that passed descriptors have there."""
         with self._lock:
             self._require(environment)
             assert self._socket is not None
-            _adopt(True)
-            try:
-                socket.send_fds(self._socket, [request], [stdout.fileno(), stderr.fileno()])
-                answer = self._socket.recv(64)
-            finally:
-                _adopt(False)
-        if not answer:
-            raise RuntimeError("The process that waits to be copied has ended.")
-        return Fork(int(answer), command)
+            return copied(self._socket, command, environment, [stdout.fileno(), stderr.fileno(), *passed])
 
     def _require(self, environment: Mapping[str, str]) -> None:
         if self._socket is None:
@@ -157,6 +155,29 @@ class Waiting:
 
 
 waiting = Waiting()
+
+_adopting = threading.Lock()
+
+
+def copied(
+    waiting: socket.socket, command: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int]
+) -> Fork:
+    """Ask the process at the other end for a copy that runs a command. Raise RuntimeError if it has ended.
+
+    The descriptors are its stdout, its stderr and what else it shall have: the command is followed by the
+    numbers of those.
+    """
+    request = json.dumps([list(command), dict(environment)]).encode()
+    with _adopting:
+        _adopt(True)
+        try:
+            socket.send_fds(waiting, [request], descriptors)
+            answer = waiting.recv(64)
+        finally:
+            _adopt(False)
+    if not answer:
+        raise RuntimeError("The process that waits to be copied has ended.")
+    return Fork(int(answer), command)
 
 
 def start(
@@ -227,10 +248,10 @@ def _import_libraries() -> None:
             getattr(import_module(module), name, None)  # some import what they hold once it is asked for
 
 
-def _copied(requests: socket.socket) -> Sequence[str] | None:
+def answer_requests(requests: socket.socket) -> Sequence[str] | None:
     """Answer requests. Return None when there will be no more, and in a copy what it has to run."""
     while True:
-        request, descriptors, _, _ = socket.recv_fds(requests, REQUEST_MAX_BYTES, 2)
+        request, descriptors, _, _ = socket.recv_fds(requests, REQUEST_MAX_BYTES, DESCRIPTORS_MAX)
         if not request:
             return None
         reading, writing = os.pipe()
@@ -254,12 +275,19 @@ def _prepared(request: bytes, descriptors: Sequence[int]) -> Sequence[str]:
     """Take the environment and the output that were asked for; return the command."""
     command: Sequence[str]
     command, environment = json.loads(request)
-    for target, descriptor in enumerate(descriptors, 1):
+    outputs, others = descriptors[:2], descriptors[2:]
+    for target, descriptor in enumerate(outputs, 1):
         os.dup2(descriptor, target)
         os.close(descriptor)
     os.environ.clear()
     os.environ.update(environment)
-    return command
+    return [*command, *map(str, others)]
+
+
+def run_module(command: Sequence[str]) -> None:
+    """Do what `python -m command…` does."""
+    sys.argv = list(command)
+    runpy.run_module(command[0], run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
@@ -268,8 +296,7 @@ if __name__ == "__main__":
     gc.collect()
     gc.freeze()  # no copy looks for garbage in what all of them share
     with socket.socket(fileno=int(sys.argv[1])) as requests:
-        command = _copied(requests)
+        command = answer_requests(requests)
     if command is not None:
         signal.signal(signal.SIGINT, interrupted)
-        sys.argv = list(command)
-        runpy.run_module(command[0], run_name="__main__", alter_sys=True)
+        run_module(command)

@@ -1,0 +1,189 @@
+"""Servers that start more quickly still: copies of a process that has loaded the application.
+
+Beside the libraries (`forks`), a start loads hundreds of modules of the project: most of what is left to
+compute. A waiting process has done so under the configuration of one environment, which differs from that
+of its copies in PORT and CONVSERVER_DATA_DIR alone: a copy reads the configuration again, and if anything
+else of it is not the same, it becomes a program that starts as usual. It migrates, checks and serves like
+any other server.
+
+As a program, this module is the waiting process, begun as a copy of the one that has the libraries:
+`python -m tests.prepared_servers [module.NAME=number …] SOCKET`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import signal
+import socket
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import replace
+from importlib import import_module
+from typing import IO, Any, NamedTuple
+
+from tests import forks
+
+OF_A_COPY = {"CONVSERVER_DATA_DIR", "PORT"}
+"""Variables in which copies of one process may differ."""
+REQUIRED = {"DATABASE_URL", "SECRET_KEY"}
+"""Without them, more of a configuration depends on the data directory."""
+COMMANDS = {"serve", "worker"}
+APPLICATION = ("convserver.asgi", "convserver.serving.doors", "uvicorn.lifespan.on", "uvicorn.loops.auto")
+FACTS_OF_A_PROCESS = (("convserver.activity", "activity"), ("convserver.web.probes", "_process"))
+"""What is taken down about a process when these modules are imported."""
+KEPT_MAX = 3
+"""So many processes wait at most; the one that was not copied for longest ends first."""
+SEEN_MAX = 50
+
+
+class Start(NamedTuple):
+    """What has to be the same for two servers to be copies of one process."""
+
+    constants: tuple[str, ...]
+    environment: frozenset[tuple[str, str]]
+
+
+def start_of(command: Sequence[str], environment: Mapping[str, str]) -> Start | None:
+    """Return what makes this start like others; None if the command does not serve."""
+    module, *rest = command
+    constants: Sequence[str] = ()
+    if module == "tests.serve_with" and "--" in rest:
+        end = rest.index("--")
+        constants, rest = rest[:end], rest[end + 1 :]
+    elif module != "convserver":
+        return None
+    if rest[:1] and rest[0] in COMMANDS and all(map(environment.get, REQUIRED)):
+        same = frozenset(item for item in environment.items() if item[0] not in OF_A_COPY)
+        return Start(tuple(constants), same)
+    return None
+
+
+class PreparedServers:
+    """The processes that wait, each for servers of one configuration; the second server of it begins one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: OrderedDict[Start, None] = OrderedDict()
+        self._waiting: OrderedDict[Start, tuple[socket.socket, forks.Fork]] = OrderedDict()
+        atexit.register(self._end_all)
+
+    @property
+    def waiting_for(self) -> Set[Start]:
+        """The starts for which a process waits."""
+        return self._waiting.keys()
+
+    def start(
+        self, command: Sequence[str], environment: Mapping[str, str], stdout: IO[Any], stderr: IO[Any]
+    ) -> forks.Fork | None:
+        """Let a copy run the command; None if it must start in another way."""
+        start = start_of(command, environment)
+        if start is None or not forks.waiting.copies(environment):
+            return None
+        with self._lock:
+            waiting = self._found(start, environment)
+            if waiting is None:
+                return None
+            try:
+                return forks.copied(waiting, command, environment, [stdout.fileno(), stderr.fileno()])
+            except (OSError, RuntimeError):  # the configuration is wrong: who starts as usual says how
+                self._end(start)
+                return None
+
+    def _found(self, start: Start, environment: Mapping[str, str]) -> socket.socket | None:
+        if start in self._waiting:
+            self._waiting.move_to_end(start)
+        elif start in self._seen:
+            self._waiting[start] = self._begun(start, environment)
+            while len(self._waiting) > KEPT_MAX:
+                self._end(next(iter(self._waiting)))
+        else:
+            self._seen[start] = None
+            while len(self._seen) > SEEN_MAX:
+                self._seen.popitem(last=False)
+            return None
+        return self._waiting[start][0]
+
+    def _begun(self, start: Start, environment: Mapping[str, str]) -> tuple[socket.socket, forks.Fork]:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = ["tests.prepared_servers", *start.constants]
+        with theirs, open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a device
+            return ours, forks.waiting.start(command, environment, nowhere, nowhere, passed=[theirs.fileno()])
+
+    def _end(self, start: Start) -> None:
+        ours, process = self._waiting.pop(start)
+        ours.close()  # the other end is told
+        process.wait(forks.END_WAIT_S)
+
+    def _end_all(self) -> None:
+        for start in list(self._waiting):
+            self._end(start)
+
+
+prepared_servers = PreparedServers()
+
+
+def _load(constants: Sequence[str]) -> None:
+    """Import what a server imports until it has answered a page, in the same order."""
+    import django
+    from django.conf import settings
+    from django.db.migrations.loader import MigrationLoader
+    from django.utils.module_loading import import_string
+
+    from convserver import cli  # noqa: F401
+    from tests import serve_with
+
+    django.setup()
+    serve_with.change(constants)
+    for name in (*APPLICATION, settings.ROOT_URLCONF):
+        import_module(name)
+    with suppress(Exception):  # the server's own start says what is wrong
+        import_string(settings.CONFIGURATION.agent)
+    MigrationLoader(None)
+
+
+def _become_another() -> None:
+    """Take over what the environment says. Raise whatever stands against it."""
+    from django.conf import settings
+
+    from convserver import configuration
+    from convserver import settings as module
+
+    loaded, own = settings.CONFIGURATION, configuration.read(os.environ)
+    if replace(own, data_dir=loaded.data_dir, port=loaded.port) != loaded:
+        raise RuntimeError("The configuration is not the one that was loaded.")
+    module.CONFIGURATION = settings.CONFIGURATION = own
+    for name, attribute in FACTS_OF_A_PROCESS:
+        found = getattr(sys.modules[name], attribute)
+        vars(found).update(vars(type(found)()))
+
+
+def _main(*arguments: str) -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "convserver.settings")
+    *constants, descriptor = arguments
+    interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the caller
+    gc.disable()
+    _load(constants)
+    if threading.active_count() > 1:
+        raise RuntimeError("A process with threads cannot be copied.")
+    gc.collect()
+    gc.freeze()
+    with socket.socket(fileno=int(descriptor)) as requests:
+        command = forks.answer_requests(requests)
+    if command is None:
+        return
+    signal.signal(signal.SIGINT, interrupted)
+    try:
+        _become_another()
+    except Exception:
+        os.execv(sys.executable, [sys.executable, "-m", *command])
+    gc.enable()
+    forks.run_module(command)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
