@@ -23,7 +23,7 @@ from faults.suite.servers import ServerProcess
 from faults.suite.stored import Store
 from tests.ports import free_port
 
-DISK = "160m"
+DISK = "640m"
 """Room for the database, its write-ahead log, and a copy of it in a long run."""
 SERVED_WAIT_S = 60.0
 
