@@ -17,6 +17,9 @@ from tests.import_files import SAID, chat, export
 
 pytestmark = once
 
+IMPORTED_MS = 90_000
+"""Fifty conversations take a busy machine longer than a page does."""
+
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
@@ -42,7 +45,7 @@ def test_an_export_is_uploaded_imported_and_found(importing: Page, file: Path) -
     importing.get_by_label("Labels").fill("moved")
     importing.get_by_role("button", name="Upload and import").click()
     importing.wait_for_url(re.compile("/settings/import/[0-9a-f]+$"))
-    expect(importing.locator(".import-state")).to_contain_text("Finished")
+    expect(importing.locator(".import-state")).to_contain_text("Finished", timeout=IMPORTED_MS)
     expect(importing.get_by_role("row", name="Conversations in the file")).to_contain_text("31")
     expect(importing.get_by_role("row", name="Records in the file")).to_be_visible()
     expect(importing.get_by_role("button", name="Remove report")).to_be_visible()
@@ -63,7 +66,7 @@ def test_progress_is_shown_in_bytes_while_pieces_are_on_their_way(importing: Pag
     expect(importing.locator("#upload-words")).to_contain_text(re.compile(r"800 bytes of [\d.]+ (bytes|KB)"))
     expect(importing.get_by_role("progressbar", name="Uploaded")).to_be_visible()
     held[0].continue_()  # it is the last one
-    expect(importing.locator(".import-state")).to_contain_text("Finished")
+    expect(importing.locator(".import-state")).to_contain_text("Finished", timeout=IMPORTED_MS)
 
 
 def test_an_upload_that_was_cancelled_goes_on_where_it_stopped(importing: Page, file: Path) -> None:
@@ -79,7 +82,7 @@ def test_an_upload_that_was_cancelled_goes_on_where_it_stopped(importing: Page, 
     sent: list[str] = []
     importing.on("request", lambda request: sent.append(request.url) if "/pieces" in request.url else None)
     importing.get_by_role("button", name="Upload and import").click()
-    expect(importing.locator(".import-state")).to_contain_text("Finished")
+    expect(importing.locator(".import-state")).to_contain_text("Finished", timeout=IMPORTED_MS)
     assert sent[0].endswith("offset=800")
 
 
