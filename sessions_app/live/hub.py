@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Container
 from contextlib import asynccontextmanager, suppress
 from weakref import WeakValueDictionary
 
@@ -229,10 +229,12 @@ class Hub:
             case _:
                 self._offer(group, hint)
 
-    def _offer(self, group: str, hint: Hint) -> None:
+    def _offer(self, group: str, hint: Hint, *, among: Container[Subscription] | None = None) -> None:
+        """Offer a hint to the readers of a group, or to those of them who are among these."""
         characters = _characters_of(hint)
         for subscription in self._groups.get(group, ()):
-            subscription.offer(hint, characters)
+            if among is None or subscription in among:
+                subscription.offer(hint, characters)
 
     async def _tell(self) -> None:
         """Read what changed, once for all readers here, and notify them."""
@@ -269,6 +271,8 @@ class Hub:
         if not wanted:
             return
         async with self._offering:  # otherwise an older state could be sent after a newer one
+            # Whoever subscribes from now on reads the state then, and may know a newer one than this.
+            readers = {pk: set(self._groups.get(live.conversation_group(pk), ())) for pk in wanted}
             try:
                 states = await astore.call(states_of, wanted)
             except Exception as error:  # the next poll reads again
@@ -276,7 +280,8 @@ class Hub:
                 return
             self._unread.worked()
             for pk, state in states.items():
-                self._offer(live.conversation_group(pk), {"kind": "state", "state": state})
+                hint: Hint = {"kind": "state", "state": state}
+                self._offer(live.conversation_group(pk), hint, among=readers[pk])
 
     async def _watch_access(self) -> None:
         """Pass on what is announced about access that was taken away."""

@@ -273,8 +273,8 @@ def test_nothing_is_retried_where_everything_was_answered(talk: Talk) -> None:
     talk.site.delete(talk.id)
     expect(talk.page.locator("#agent-state")).to_have_text("Deleted")
     talk.site.restore(talk.id)
-    talk.page.reload()
     talk.is_connected()
+    talk.page.reload()
     expect(talk.page.locator("#agent-state")).to_have_text("Finished")
     expect(talk.page.get_by_role("button", name="Retry")).to_be_hidden()
 

@@ -377,6 +377,32 @@ async def test_a_deletion_is_shown_and_closes_with_4404(conversation: Conversati
     assert closed.code == 4404
 
 
+async def test_a_state_that_was_read_before_somebody_joined_is_not_for_them(
+    conversation: ConversationRef, join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A conversation was deleted, and brought back before its page joined again: 4404 would end that."""
+    real, has_read, may_go_on = status.states_of, threading.Event(), threading.Event()
+    first = await join(conversation)
+    await first.until("replay_complete")
+
+    def hold(pks: Sequence[int]) -> Any:
+        states = real(pks)
+        has_read.set()
+        may_go_on.wait(WAIT_S)
+        return states
+
+    monkeypatch.setattr(hub, "states_of", hold)
+    await astore.call(deletion.soft_delete, conversation)
+    await asyncio.to_thread(has_read.wait, WAIT_S)
+    await astore.call(deletion.restore, conversation)
+    second = await join(conversation)
+    await second.until("replay_complete")
+    may_go_on.set()
+    await first.closed()
+    await astore.append(conversation, [event("still here")])
+    assert (await second.until("event"))["text"] == "still here"
+
+
 async def test_a_heartbeat_comes_when_nothing_else_does(
     conversation: ConversationRef, join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
