@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 _NAMES = ("alive", "health", "ready", "server_info")
-PROBES = frozenset(f"{prefix}/{name}" for prefix in ("", "/agent") for name in _NAMES)
+PROBES = frozenset(f"{prefix}/{name}" for prefix in ("", "/agent") for name in _NAMES) | {"/metrics"}
 
 
 class Activity:

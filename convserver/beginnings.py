@@ -13,6 +13,8 @@ from pathlib import Path
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from conversations import synced_files
+
 logger = logging.getLogger(__name__)
 
 LAST_DATABASE = "last_database"
@@ -38,7 +40,7 @@ def record(name: str, data_dir: Path, *, is_new: bool) -> None:
         logger.warning(_sentence(name, before, data_dir))
     if before != name:
         with suppress(OSError):  # then the next start cannot tell, and this one does all else
-            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            synced_files.make_directory(data_dir)
             _write(data_dir / LAST_DATABASE, name)
 
 
@@ -66,6 +68,8 @@ def _write(path: Path, text: str) -> None:
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     try:
         draft.write_text(f"{text}\n")
+        synced_files.sync(draft)
         draft.replace(path)
+        synced_files.sync(path.parent)
     finally:
         draft.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import SplitResult, quote, urlsplit
 
+from conversations import synced_files
 from convserver.quotas import (
     COSTS,
     LIMIT_NAMES,
@@ -483,7 +484,7 @@ def _kept_secret_key(data_dir: Path) -> str:
     """Return the key in the data directory; on first use create it, readable by its owner only."""
     path = data_dir / "secret_key"
     try:
-        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        synced_files.make_directory(data_dir)
         if not path.exists():
             _write_once(path, secrets.token_urlsafe(64))
     except OSError as error:
@@ -509,12 +510,14 @@ def _write_once(path: Path, text: str) -> None:
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     draft.touch(mode=0o600)
     draft.write_text(text)
+    synced_files.sync(draft)
     try:
         path.hardlink_to(draft)
     except FileExistsError:
         pass
     finally:
         draft.unlink()
+    synced_files.sync(path.parent)
 
 
 def _allowed_hosts(environment: Mapping[str, str], auth: AuthMode, host: str) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from conversations import synced_files
 from convserver.backups import manifest
 from convserver.backups.failures import BackupError
 
@@ -54,10 +55,10 @@ def new_in(directory: Path, name: str) -> Iterator[Draft]:
         yield draft
         for path in draft.path.iterdir():
             path.chmod(0o600)
-            sync(path)
-        sync(draft.path)
+            synced_files.sync(path)
+        synced_files.sync(draft.path)
         draft.path = draft.path.rename(_free(directory, name))
-        sync(directory)
+        synced_files.sync(directory)
     except OSError as error:
         raise BackupError(f"The backup cannot be written to {directory}: {error.strerror}.") from error
     finally:
@@ -79,15 +80,6 @@ def keep_newest(directory: Path, count: int) -> list[Path]:
     for each in older:
         shutil.rmtree(each)
     return older
-
-
-def sync(path: Path) -> None:
-    """Have a file, or the names in a directory, written to the disk."""
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def _free(directory: Path, name: str) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from django.utils import timezone
 
+from conversations import synced_files
 from convserver.backups import directories
 from convserver.backups.failures import BackupError
 from convserver.backups.sealed_key import Keys
@@ -55,10 +56,10 @@ def _write(path: Path, text: str, kept: Path | None = None) -> None:
     try:
         draft.touch(mode=0o600)
         draft.write_text(text)
-        directories.sync(draft)
+        synced_files.sync(draft)
         if kept is not None and path.exists():
             kept.hardlink_to(path)
         draft.replace(path)
-        directories.sync(path.parent)
+        synced_files.sync(path.parent)
     finally:
         draft.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from convserver.backups import directories
+from conversations import synced_files
 from convserver.backups.failures import BackupError, reason
 from convserver.backups.manifest import pieces_of
 from convserver.serving.neighbours import FirstPlace
@@ -52,7 +52,7 @@ def copy(source: Path, target: Path) -> None:
         live.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
         copied.execute("PRAGMA synchronous = OFF")  # the whole file is synced at the end
         live.backup(copied, pages=STEP_PAGES, progress=lambda *_: time.sleep(REST_S))
-    directories.sync(target)
+    synced_files.sync(target)
 
 
 def put(source: Path, target: Path) -> str:
@@ -147,7 +147,7 @@ def swap(restored: Path, place: Place, kept: Path) -> Path | None:
     kept.hardlink_to(live)
     _move_companions(live, kept)
     restored.replace(live)
-    directories.sync(live.parent)
+    synced_files.sync(live.parent)
     return kept
 
 
@@ -159,9 +159,9 @@ def _keep(locked: sqlite3.Connection, live: Path, kept: Path) -> None:
             draft.chmod(stat.S_IMODE(live.stat().st_mode))
             copied.execute("PRAGMA synchronous = OFF")  # the whole file is synced at the end
             locked.backup(copied)
-        directories.sync(draft)
+        synced_files.sync(draft)
         draft.rename(kept)
-        directories.sync(live.parent)
+        synced_files.sync(live.parent)
     except (sqlite3.Error, OSError) as error:
         draft.unlink(missing_ok=True)
         raise BackupError(
@@ -189,7 +189,7 @@ def _fill(locked: sqlite3.Connection, restored: Path, live: Path, kept: Path) ->
         locked.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         # What was the journal, if the live file had no write-ahead log before; now it has.
         live.with_name(f"{live.name}-journal").unlink(missing_ok=True)
-        directories.sync(live.parent)
+        synced_files.sync(live.parent)
 
 
 def _page_size(connection: sqlite3.Connection) -> int:
@@ -203,7 +203,7 @@ def _put_new(restored: Path, live: Path, kept: Path) -> None:
         live.hardlink_to(restored)
     except FileExistsError as error:
         raise BackupError(f"The database {live} was created meanwhile. {AS_IT_WAS}") from error
-    directories.sync(live.parent)
+    synced_files.sync(live.parent)
     restored.unlink()
 
 
@@ -216,7 +216,7 @@ def _move_companions(live: Path, kept: Path) -> None:
                 companion.unlink()
             else:
                 companion.rename(kept.with_name(f"{kept.name}{ending}"))
-    directories.sync(live.parent)
+    synced_files.sync(live.parent)
 
 
 def remove_left(live: Path) -> None:

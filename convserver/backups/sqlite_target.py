@@ -8,7 +8,8 @@ from pathlib import Path
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from convserver.backups import directories, sqlite_file, stores
+from conversations import synced_files
+from convserver.backups import sqlite_file, stores
 from convserver.backups.failures import BackupError
 from convserver.backups.manifest import Manifest
 
@@ -56,7 +57,7 @@ class SqliteTarget:
             raise BackupError(f"{dumped} changed while it was read: try again, or choose another backup.")
         with stores.copy_at(self._restored) as connection:
             yield connection
-        directories.sync(self._restored)
+        synced_files.sync(self._restored)
 
     def swap(self) -> str | None:
         """Put what was loaded in place, and return where what it replaces is kept."""

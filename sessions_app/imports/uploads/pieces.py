@@ -19,6 +19,7 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
+from conversations import synced_files
 from conversations.engines import failures
 from conversations.exceptions import StoreUnavailable
 from conversations.outages import Outage
@@ -150,7 +151,9 @@ def _are_files() -> bool:
 
 def _write(run: ImportRun, content: bytes) -> bool:
     """Write beyond what is acknowledged, then acknowledge it. Raise OSError."""
-    descriptor = private_file(directory_of(run) / run.file_name)
+    synced_files.make_directory(directory_of(run))
+    path = directory_of(run) / run.file_name
+    descriptor = private_file(path)
     with os.fdopen(descriptor, "wb") as file:
         # Of two requests with one piece the second finds it acknowledged, and changes nothing of it.
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -160,6 +163,8 @@ def _write(run: ImportRun, content: bytes) -> bool:
         file.write(content)
         file.flush()
         os.fsync(descriptor)
+        if run.received == 0:
+            synced_files.sync(path.parent)
         return _advance(run, len(content))
 
 

@@ -1,0 +1,23 @@
+"""Files that are relied on once they are written: they outlive a power cut, with their names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def sync(path: Path) -> None:
+    """Have a file, or the names in a directory, written to the disk. Raise OSError."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory that only this account can read, and what is missing above it. Raise OSError."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for each in missing:
+        sync(each.parent)
