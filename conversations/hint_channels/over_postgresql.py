@@ -8,6 +8,8 @@ stored nowhere yet. Any role of the database may listen, so hints are encrypted,
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -61,6 +63,7 @@ class _Link(Link):
         self._unsent: list[Sent] = []
         self._sending: asyncio.Task[None] | None = None
         self._speaker: AsyncConnection[Any] | None = None
+        self._speaking: set[asyncio.Task[None]] = set()
         self._abandoned: set[asyncio.Task[None]] = set()
 
     async def add(self, name: str, channel: str) -> None:
@@ -131,6 +134,8 @@ class _Link(Link):
     async def _bounded(self, hints: Sequence[str]) -> None:
         """Raise TimeoutError in time: psycopg takes seconds to cancel a statement, which others await."""
         speaking = asyncio.get_running_loop().create_task(self._speak(hints))
+        self._speaking.add(speaking)
+        speaking.add_done_callback(self._speaking.discard)
         await asyncio.wait({speaking}, timeout=CONNECT_WAIT_S if self._speaker is None else WAIT_S)
         if not speaking.done():
             self._abandon(speaking)
@@ -150,7 +155,7 @@ class _Link(Link):
     def _abandon_speaker(self) -> None:
         speaker, self._speaker = self._speaker, None
         if speaker is not None:
-            closing = asyncio.get_running_loop().create_task(speaker.close())
+            closing = asyncio.get_running_loop().create_task(_ended(speaker, set(self._speaking)))
             self._abandoned.add(closing)
             closing.add_done_callback(self._forget)
 
@@ -232,6 +237,15 @@ async def _connected() -> AsyncConnection[Any]:
     }
     parameters["options"] = f"{parameters.get('options', '')} -c synchronous_commit=off".strip()
     return await AsyncConnection.connect(**parameters, autocommit=True)
+
+
+async def _ended(speaker: AsyncConnection[Any], speaking: set[asyncio.Task[None]]) -> None:
+    """End a connection, and close it once no statement uses it: libpq frees what that would go on reading."""
+    if speaking and not speaker.closed:
+        with suppress(OSError), socket.socket(fileno=os.dup(speaker.fileno())) as shared:
+            shared.shutdown(socket.SHUT_RDWR)  # what is under way fails at once
+        await asyncio.wait(speaking)
+    await speaker.close()
 
 
 @asynccontextmanager

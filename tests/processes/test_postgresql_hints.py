@@ -140,3 +140,54 @@ async def test_a_listener_that_hears_nothing_is_replaced(
             os.kill(pid, SIGCONT)
     await layer.group_send("talk", {"kind": "run"})
     assert await received(layer, channel) == {"kind": "run"}
+
+
+async def test_no_connection_is_closed_while_a_statement_of_it_is_under_way(
+    new_hints: NewHints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed_in_use: list[str] = []
+    begun = asyncio.Event()
+
+    class Watched(psycopg.AsyncConnection[Any]):
+        """libpq frees what belongs to a connection that is closed, whoever still uses it."""
+
+        running = 0
+
+        async def execute(self, query: Any, *arguments: Any, **options: Any) -> Any:
+            self.running += 1
+            begun.set()
+            try:
+                return await super().execute(query, *arguments, **options)
+            finally:
+                self.running -= 1
+
+        async def close(self) -> None:
+            if self.running:
+                closed_in_use.append(str(self))
+            await super().close()
+
+    monkeypatch.setattr(over_postgresql, "AsyncConnection", Watched)
+    layer = new_hints("one")
+    channel = await joined(layer, "talk")
+    await layer.group_send("talk", {"kind": "run"})
+    assert await received(layer, channel) == {"kind": "run"}
+    with psycopg.connect(database_url(), autocommit=True) as outside:
+        [(pid,)] = outside.execute(
+            "SELECT pid FROM pg_stat_activity WHERE query LIKE '%pg_notify%' AND pid <> pg_backend_pid()"
+        ).fetchall()
+        os.kill(pid, SIGSTOP)
+        try:
+            begun.clear()
+            sending = asyncio.create_task(layer.group_send("talk", {"kind": "changed"}))
+            await begun.wait()
+            outside.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+                " AND datname = current_database()"
+            )
+            assert await received(layer, channel) is BACK
+        finally:
+            os.kill(pid, SIGCONT)
+        await asyncio.wait({sending}, timeout=WAIT_S)
+    await until_heard(layer, layer, channel, "listed")
+    await layer.close()
+    assert closed_in_use == []
