@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from django.db.models import Q
-from django.db.models.functions import Now
+from django.db.models import Q, Value
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Least, Now
 
 from sessions_app.models import HousekeepingRound
 
@@ -21,6 +22,12 @@ def take_round(name: str, every_s: float) -> bool:
     return is_first
 
 
-def put_back_round(name: str, begun_at: datetime) -> None:
-    """Have the work count as begun at an earlier time: the round that was taken was not finished."""
+def put_back_round(name: str, every_s: float, last: datetime | None = None) -> None:
+    """Have the round that was taken be due again, as it was not finished.
+
+    It counts as begun `every_s` seconds ago, or at `last` (when one was last finished), if that is earlier.
+    """
+    begun_at: Combinable = Now() - timedelta(seconds=every_s)  # by the same clock as `take_round`
+    if last is not None:
+        begun_at = Least(begun_at, Value(last))
     HousekeepingRound.objects.filter(name=name, begun_at__gt=begun_at).update(begun_at=begun_at)

@@ -96,8 +96,7 @@ def _put_back_night() -> None:
         occasion=Occasion.NIGHT, outcome__in=[Outcome.WHOLE, Outcome.DAMAGED]
     )
     last = nights.order_by("-pk").values_list("started_at", flat=True).first()
-    a_night_ago = timezone.now() - timedelta(seconds=NIGHT_EVERY_S)
-    put_back_round(ROUND, a_night_ago if last is None else min(last, a_night_ago))
+    put_back_round(ROUND, NIGHT_EVERY_S, last)
 
 
 def _take_night() -> bool:

@@ -7,7 +7,7 @@ import json
 import logging
 import subprocess
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from django.core.management import load_command_class
 from django.db import OperationalError, connection
 from django.db.models import F
+from django.utils import timezone
 
 from conversations.log import writes
 from conversations.models import ConversationRef, Occasion, VerificationFinding, VerificationRun
@@ -273,6 +274,27 @@ def test_the_night_of_a_process_that_was_killed_is_closed_and_made_again(
     assert rounds._take_night()
     outcomes = dict(VerificationRun.objects.values_list("pk", "outcome"))
     assert outcomes == {killed.pk: "failed", again.pk: "failed", elsewhere.pk: "", own.run.pk: ""}
+
+
+def test_a_clock_that_is_ahead_of_the_database_puts_no_night_off(
+    log: ConversationRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "NIGHT_HOURS", range(24))
+    monkeypatch.setattr("django.utils.timezone.now", lambda: datetime.now(UTC) + timedelta(minutes=1))
+    assert rounds._take_night()
+    rounds._give_up(rounds.begin(Occasion.NIGHT)[0], "The disk is full.")
+    assert rounds._take_night()
+    assert not rounds._take_night()
+
+
+def test_an_unfinished_night_counts_from_the_one_before(log: ConversationRef) -> None:
+    assert rounds._take_night()
+    finished = rounds.begin(Occasion.NIGHT)[0]
+    finished.end()
+    three_days_ago = timezone.now() - timedelta(days=3)
+    VerificationRun.objects.update(started_at=three_days_ago)
+    rounds._give_up(rounds.begin(Occasion.NIGHT)[0], "The disk is full.")
+    assert HousekeepingRound.objects.get(name="verification").begun_at == three_days_ago
 
 
 def test_one_process_of_the_installation_verifies_each_night(database: None) -> None:
