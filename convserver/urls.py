@@ -8,7 +8,7 @@ from django.urls import include, path, re_path
 from convserver import admin
 from convserver.api.errors import upgrade_required
 from convserver.api.schema import DocsView, SchemaView
-from convserver.web import login, probe_urls, probes
+from convserver.web import login, metrics, probe_urls, probes
 from convserver.web.probe_urls import handler400, handler404, handler500
 
 __all__ = ["elsewhere", "handler400", "handler404", "handler500", "urlpatterns"]
@@ -16,6 +16,7 @@ __all__ = ["elsewhere", "handler400", "handler404", "handler500", "urlpatterns"]
 elsewhere = [
     *probe_urls.urlpatterns,
     path("server_info", probes.ServerInfoView.as_view(), name="server-info"),
+    path("metrics", metrics.MetricsView.as_view(), name="metrics"),
     path("ui/login", login.PasswordView.as_view(), name="login"),
     path("ui/key", login.KeyView.as_view(), name="key"),
     path("ui/logout", LogoutView.as_view(), name="logout"),

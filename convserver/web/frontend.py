@@ -19,7 +19,7 @@ INDEX = "index.html"
 OUR_OWN = frozenset(
     {
         *("admin", "agent", "api", "mcp", "security", "socket.io", "static", "ui", "ws"),
-        *("alive", "health", "ready", "server_info"),
+        *("alive", "health", "ready", "server_info", "metrics"),
     }
 )
 """The first parts of addresses that are convserver's: what is unknown there is no page of the frontend."""
