@@ -171,8 +171,9 @@ class NumberedAppends:
         If this raises, the transaction must be rolled back. Raise LostCommit if its outcome is unknown.
         """
         moved = {row.conversation_id for row in self.rows}
+        is_copied = not commits and sql.copy_in(self.rows)
         with sql.last_pipeline(commits=commits):
-            sql.insert_events(self.rows)
+            sql.insert_events(() if is_copied else self.rows)
             sql.move_heads([_moved(self.heads[pk]) for pk in sorted(moved)])
             wakeups.asked([pk for pk in sorted(moved) if self.heads[pk].is_asked])
         for request, outcome in zip(self.requests, self.outcomes, strict=True):

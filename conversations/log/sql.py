@@ -109,6 +109,9 @@ _INSERT_SQLITE = (
 _INSERT_POSTGRESQL = (
     f"INSERT INTO conversations_event ({_COLUMNS}) SELECT * FROM unnest({_arrays(EventRow._fields)})"
 )
+_COPY_POSTGRESQL = f"COPY conversations_event ({_COLUMNS}) FROM STDIN"
+COPIED_MIN = 100
+"""At least this many rows are inserted by COPY."""
 # To make and to take apart 23 arrays of one value costs more than to insert that row.
 _INSERT_ONE_POSTGRESQL = f"INSERT INTO conversations_event ({_COLUMNS}) VALUES ({_values(EventRow._fields)})"
 
@@ -201,6 +204,21 @@ def insert_events(rows: Sequence[EventRow]) -> None:
     else:
         with connection.cursor() as cursor:
             cursor.executemany(_INSERT_SQLITE, [_adapted(row, _EVENT_TIMES) for row in rows])
+
+
+def copy_in(rows: Sequence[EventRow]) -> bool:
+    """Insert many rows by COPY, outside of any `pipeline`; say whether that was done (PostgreSQL).
+
+    It takes a tenth less than INSERT, but a round trip more.
+    """
+    if connection.vendor != "postgresql" or len(rows) < COPIED_MIN:
+        return False
+    with connection.wrap_database_errors:
+        connection.ensure_connection()
+        with connection.connection.cursor() as cursor, cursor.copy(_COPY_POSTGRESQL) as copy:
+            for row in rows:
+                copy.write_row(row)
+    return True
 
 
 def copy_events(source_pk: int, target_pk: int, *, through: int) -> int:
@@ -346,7 +364,8 @@ def _typed(row: Sequence[Any]) -> list[Any]:
 
 
 def _by_column(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-    return [_typed(column) for column in zip(*rows, strict=True)]
+    columns = map(list, zip(*rows, strict=True))
+    return [column if type(column[0]) is str else _typed(column) for column in columns]
 
 
 def _adapted(row: tuple[Any, ...], times: Sequence[int]) -> list[Any]:

@@ -148,12 +148,22 @@ def loads(text: str, *, parse_float: Callable[[str], object] | None = None) -> A
     return json.loads(text, parse_constant=refuse_constant, parse_int=parse_int, parse_float=parse_float)
 
 
+def value_at(text: str, at: int) -> tuple[Any, int]:
+    """Return the value that begins at this character, decoded like `loads`, and where it ends.
+
+    Raise ValueError or RecursionError.
+    """
+    decoder = _gentle_decoder if len(text) > LONG_CHARACTERS else _decoder
+    return decoder.raw_decode(text, at)
+
+
 def integer(digits: str) -> int:
     """Return the number. Unlike `int` itself, a function of Python's lets other threads get their turn."""
     return int(digits)
 
 
 _decoder = json.JSONDecoder(parse_constant=refuse_constant)
+_gentle_decoder = json.JSONDecoder(parse_constant=refuse_constant, parse_int=integer)
 # Python refuses to create an int of more than about 4,300 digits, and takes long for one of a thousand.
 # Looking at a value needs no such number, so this decoder keeps its digits.
 _patient_decoder = json.JSONDecoder(

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from conversations import access, live
 from conversations.access import Visitor
-from conversations.events import Kind, NewEvent
+from conversations.events import Appended, Kind, Metrics, NewEvent
 from conversations.exceptions import ConversationError, EventConflict, InvalidEvent
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Event, Version, normal_id
@@ -113,6 +113,7 @@ def import_conversation(
     conversation_id: str,
     version: Version,
     begin: Callable[[ConversationRef], None] | None = None,
+    settle: Callable[[ConversationRef], None] | None = None,
     admit: Admit | None = None,
     **facts: Any,
 ) -> Imported:
@@ -120,27 +121,26 @@ def import_conversation(
 
     Events that are already stored, by their ids, are skipped, so an import can be repeated and
     continues where it was interrupted. No event asks for an answer. `facts` are columns, and `begin`
-    runs in the transaction that creates the conversation. `admit` is called with the events of each page
-    that are about to be added, of the first page before the conversation is created; it may raise.
+    runs in the transaction that creates the conversation. `settle` runs in each transaction that adds
+    events, so that nothing is left to do for one that ends the process. `admit` is called with the events
+    of each page that are about to be added, of the first page before the conversation is created; it may
+    raise.
     Raise ImportRefused if the id is that of a conversation that is another user's, deleted, or of
     another version.
     """
     conversation = standing(user, conversation_id, version)
     pages = batches(events)
     admitted: list[NewEvent] = []
+    is_new = conversation is None
     if conversation is None:
         admitted = next(pages, [])
         if admit is not None and admitted:
             admit(admitted)
         conversation = _created(user, conversation_id, version, begin, facts)
-    imported, times = Imported(conversation=conversation), Times()
+    adding = _Adding(conversation, settle, is_new=is_new)
     for batch in chain([admitted] if admitted else [], pages):
-        _import_batch(imported, conversation, batch, None if batch is admitted else admit)
-        for event in batch:
-            times.note(event)
-    if imported.added:
-        _set_times(conversation, times, event_count=imported.added + imported.repeated)
-    return imported
+        adding.take(batch, None if batch is admitted else admit)
+    return adding.imported
 
 
 def _created(
@@ -166,27 +166,76 @@ def _created(
     return made
 
 
-def _import_batch(
-    imported: Imported, conversation: ConversationRef, batch: Sequence[NewEvent], admit: Admit | None = None
-) -> None:
-    """Append the missing events of a batch, each alone if one of them cannot be stored."""
-    new = missing(conversation, batch)
-    if new and admit is not None:
-        admit(new)
-    imported.repeated += len(batch) - len(new)
-    try:
-        appended = writes.append(conversation, new) if new else []
-    except (InvalidEvent, EventConflict) as error:
-        if len(new) == 1:
-            imported.refused.append((new[0], str(error)))
+class _Adding:
+    """Appends what is missing of a conversation, and what follows from it in the same transactions."""
+
+    def __init__(
+        self,
+        conversation: ConversationRef,
+        settle: Callable[[ConversationRef], None] | None,
+        *,
+        is_new: bool,
+    ) -> None:
+        self.imported = Imported(conversation=conversation)
+        self._conversation = conversation
+        self._settle = settle
+        self._times = Times()
+        self._is_new = is_new
+        """Nothing is looked up that is known not to be there; another import at the same time is met by
+        the append."""
+
+    def take(self, batch: Sequence[NewEvent], admit: Admit | None = None) -> None:
+        """Append the missing events of a batch, each alone if one of them cannot be stored."""
+        for event in batch:
+            self._times.note(event)
+        if self._is_new:
+            if admit is not None:
+                admit(batch)
+            if self._append_all(batch):
+                return
+            admit, self._is_new = None, False
+        new = missing(self._conversation, batch)
+        if new and admit is not None:
+            admit(new)
+        self.imported.repeated += len(batch) - len(new)
+        if new:
+            self._append(new)
+
+    def _append_all(self, batch: Sequence[NewEvent]) -> bool:
+        """Append a whole batch; say whether it could be stored."""
+        try:
+            self._store(batch)
+        except (InvalidEvent, EventConflict):
+            return False
+        return True
+
+    def _append(self, new: Sequence[NewEvent]) -> None:
+        try:
+            self._store(new)
+        except (InvalidEvent, EventConflict) as error:
+            if len(new) == 1:
+                self.imported.refused.append((new[0], str(error)))
+                return
+            for event in new:
+                self._append([event])
+
+    def _store(self, new: Sequence[NewEvent]) -> None:
+        """Append events and count them. Raise InvalidEvent or EventConflict."""
+        imported = self.imported
+        appended = writes.append(self._conversation, new, also=self._follow_up)
+        added = [event for event, each in zip(new, appended, strict=True) if each.is_new]
+        imported.added += len(added)
+        imported.masked += _masked(self._conversation, added)
+        imported.repeated += len(appended) - len(added)
+
+    def _follow_up(self, appended: Sequence[Appended]) -> None:
+        """Do what belongs to the events that are being stored, if another import has not stored all."""
+        if not any(each.is_new for each in appended):
             return
-        for event in new:
-            _import_batch(imported, conversation, [event])
-        return
-    added = sum(each.is_new for each in appended)
-    imported.added += added
-    imported.masked += _masked(conversation, new) if new else 0
-    imported.repeated += len(appended) - added
+        passed = self.imported.added + self.imported.repeated + len(appended)
+        _set_times(self._conversation, self._times, event_count=passed)
+        if self._settle is not None:
+            self._settle(self._conversation)
 
 
 def _masked(conversation: ConversationRef, events: Sequence[NewEvent]) -> int:
@@ -201,10 +250,21 @@ def _set_times(conversation: ConversationRef, times: Times, *, event_count: int)
     now = timezone.now()
     changes = {name: min(moment, now) for name, moment in moments.items() if moment is not None}
     rows = Conversation.objects.active().with_pks([conversation.pk])
-    with transaction.atomic():
-        # A simultaneous append moves next_seq, and this waits for it.
-        if changes and rows.filter(next_seq=event_count).update(**changes, listed_at=now):
-            transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
+    if changes and rows.filter(next_seq=event_count).update(**changes, listed_at=now):
+        transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
+
+
+def keep_up(conversation: ConversationRef, used: Metrics, llm_model: str | None) -> None:
+    """Give a conversation whose source has grown the model and the totals that it has by now."""
+    tokens = used.prompt_tokens + used.completion_tokens
+    rows = Conversation.objects.with_pks([conversation.pk])
+    rows.filter(total_tokens__lt=tokens).update(
+        prompt_tokens=used.prompt_tokens,
+        completion_tokens=used.completion_tokens,
+        total_tokens=tokens,
+    )
+    rows.filter(accumulated_cost__lt=used.accumulated_cost).update(accumulated_cost=used.accumulated_cost)
+    rows.filter(llm_model__isnull=True).update(llm_model=llm_model)
 
 
 def preview(user: Visitor, events: Iterable[NewEvent], *, conversation_id: str, version: Version) -> Imported:

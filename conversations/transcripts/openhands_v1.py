@@ -6,8 +6,9 @@ import json
 import math
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +32,9 @@ DEPTH_MAX = 100
 COUNT_LIMIT = 2**63
 """No column stores a greater number."""
 
+FRESH_S = 60.0
+"""What is not whole so long after it was written stays as it is."""
+
 _EVENT_FILE = re.compile(r"event-([0-9]{5,})-([0-9a-fA-F-]{8,})\.json")
 _FULL_STATE = "full_state"
 _COMMAND_OBSERVATIONS = frozenset({"TerminalObservation", "ExecuteBashObservation"})
@@ -41,6 +45,10 @@ Skip = Callable[[str, str], None]
 
 class Unreadable(ValueError):
     """A file or a directory cannot be imported; the message says why."""
+
+
+class Unfinished(Unreadable):
+    """A file is not whole; somebody may still be writing it."""
 
 
 class EventFile(NamedTuple):
@@ -158,7 +166,7 @@ def events(directory: Path, *, zone: tzinfo, skip: Skip) -> Iterator[NewEvent]:
     for file in event_files(directory, skip):
         try:
             event = _event(directory / EVENTS / file.name, file, zone)
-        except (Unreadable, InvalidJson, InvalidEvent) as error:
+        except (Unreadable, InvalidEvent) as error:
             skip(file.name, str(error))
             continue
         if event.event_id in seen:
@@ -166,6 +174,67 @@ def events(directory: Path, *, zone: tzinfo, skip: Skip) -> Iterator[NewEvent]:
             continue
         seen.add(event.event_id)
         yield event
+
+
+@dataclass(kw_only=True, slots=True)
+class Growing:
+    """The events of a directory to which a server adds: each is read once, and none before what comes first.
+
+    A file that is not whole, or a number that is missing, is waited for as long as the file at that place or
+    after it is fresh. Whatever comes later is the end of the log.
+    """
+
+    directory: Path
+    zone: tzinfo
+    skip: Skip
+    is_waiting: bool = False
+    """There was something to wait for the last time."""
+    _read: set[str] = field(default_factory=set)
+    """The names of files that need not be read again."""
+    _new: list[str] = field(default_factory=list)
+
+    def events(self) -> Iterator[NewEvent]:
+        """Yield the new events, by index. Raise Unreadable for the directory."""
+        self._new, self.is_waiting = [], False
+        expected = 0
+        for file in event_files(self.directory):
+            is_missing, expected = file.place > expected, file.place + 1
+            if file.name in self._read:
+                continue
+            if is_missing and is_fresh(self.directory / EVENTS / file.name):
+                self.is_waiting = True
+                return
+            try:
+                event = self._event(file)
+            except Unfinished:
+                self.is_waiting = True
+                return
+            self._new.append(file.name)
+            if event is not None:
+                yield event
+
+    def remember(self) -> None:
+        """Read none of those again that were yielded: they are stored."""
+        self._read.update(self._new)
+
+    def _event(self, file: EventFile) -> NewEvent | None:
+        """Return the event of a file, None if it has none. Raise Unfinished if it may have one later."""
+        path = self.directory / EVENTS / file.name
+        try:
+            return _event(path, file, self.zone)
+        except (Unreadable, InvalidEvent) as error:
+            if isinstance(error, Unfinished) and is_fresh(path):
+                raise
+            self.skip(file.name, str(error))
+            return None
+
+
+def is_fresh(path: Path) -> bool:
+    """Say whether a file was written to just now, so that it may not be whole yet."""
+    try:
+        return abs(time.time() - path.stat().st_mtime) < FRESH_S  # clocks of two machines differ a little
+    except OSError:
+        return False
 
 
 def _may_be_conversation(path: Path) -> bool:
@@ -182,9 +251,12 @@ def _is_conversation(directory: Path) -> bool:
 
 
 def _event(path: Path, file: EventFile, zone: tzinfo) -> NewEvent:
-    """Return the event of a file. Raise Unreadable, InvalidJson or InvalidEvent."""
+    """Return the event of a file. Raise Unreadable or InvalidEvent."""
     text = _text(path)
-    members = jsontext.members(text)
+    try:
+        members = jsontext.members(text)
+    except InvalidJson as error:
+        raise Unfinished(str(error)) from error
     payload = {name: member.value for name, member in members.items()}
     if not columns.first_text(payload.get("kind")):
         raise Unreadable("it has no kind of event")
@@ -220,13 +292,13 @@ def _text(path: Path) -> str:
             content = file.read(FILE_MAX_BYTES + 1)
         text = content.decode()
     except OSError as error:
-        raise Unreadable(f"it cannot be read: {error.strerror}") from error
+        raise Unfinished(f"it cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise Unreadable("it is not UTF-8") from error
+        raise Unfinished("it is not UTF-8") from error
     if len(content) > FILE_MAX_BYTES:
         raise Unreadable(f"it is longer than {FILE_MAX_BYTES} bytes")
     if not text.strip():
-        raise Unreadable("it is empty")
+        raise Unfinished("it is empty")
     return text
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import signal
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +17,7 @@ from django.db import DatabaseError, InterfaceError, close_old_connections
 
 from conversations.exceptions import ConversationError
 from conversations.transcripts.sources.formats import Format
-from conversations.transcripts.sources.nodes import Unreadable
+from conversations.transcripts.sources.nodes import Changed, Unreadable
 from sessions_app.imports.importer import Importer
 from sessions_app.imports.report import ConversationReport
 
@@ -25,6 +27,8 @@ FAILED_S = 5.0
 """After a failure of the database it is tried again so much later."""
 
 Stamp = tuple[int, int, int]
+Said = Callable[[str], None]
+"""Called with each sentence that somebody may want to read."""
 
 
 class FollowedAlready(ConversationError):
@@ -49,23 +53,49 @@ def only_one(directory: Path, what: str) -> Iterator[None]:
         yield
 
 
-@dataclass(kw_only=True, slots=True)
-class Follower:
-    """Imports what is new in the files of a path, whenever one has changed."""
+def told_to_end() -> threading.Event:
+    """Return an event that is set once the process is told to end."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
 
-    importer: Importer
-    format: Format
-    files: Callable[[Path], Iterator[Path]]
-    path: Path
-    said: Callable[[str], None]
-    """Called with each sentence that somebody may want to read."""
-    _seen: dict[Path, Stamp] = field(default_factory=dict)
-    _stored: dict[str, set[str]] = field(default_factory=dict)
-    """By conversation: the nodes that are known to be stored."""
-    _failed: dict[Path, float] = field(default_factory=dict)
-    """By file whose import failed: when it is tried again, as `time.monotonic` counts."""
+
+@dataclass(slots=True)
+class Failures:
+    """What could not be imported, and is tried again later."""
+
+    said: Said
+    _until: dict[Path, float] = field(default_factory=dict)
+    """As `time.monotonic` counts."""
     _told: set[str] = field(default_factory=set)
-    """Failures that were said; they are not said at every try."""
+
+    def tell(self, sentence: str) -> None:
+        """Say it, but not at every try."""
+        if sentence not in self._told:
+            self._told.add(sentence)
+            self.said(sentence)
+
+    def postpone(self, path: Path) -> None:
+        """Have a path tried again after a while."""
+        self._until[path] = time.monotonic() + FAILED_S
+
+    def is_postponed(self, path: Path) -> bool:
+        """Say whether it is too early to try a path again."""
+        return self._until.get(path, 0.0) > time.monotonic()
+
+
+@dataclass(kw_only=True, slots=True)
+class Follower(ABC):
+    """Looks again and again at what somebody else writes, and imports what is new."""
+
+    path: Path
+    said: Said
+    _failures: Failures = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Say what fails where everything is said."""
+        self._failures = Failures(self.said)
 
     def run(self, stop: threading.Event) -> None:
         """Look until `stop` is set. A failure of the database is reported, and the import tried again."""
@@ -79,27 +109,44 @@ class Follower:
                 close_old_connections()
                 wait_s = FAILED_S
 
+    @abstractmethod
+    def look(self, stop: threading.Event) -> None:
+        """Import what is new, until `stop` is set. Raise DatabaseError."""
+
+
+@dataclass(kw_only=True, slots=True)
+class FileFollower(Follower):
+    """Imports what is new in the files of a path, whenever one has changed."""
+
+    importer: Importer
+    format: Format
+    files: Callable[[Path], Iterator[Path]]
+    _seen: dict[Path, Stamp] = field(default_factory=dict)
+    _stored: dict[str, set[str]] = field(default_factory=dict)
+    """By conversation: the nodes that are known to be stored."""
+
     def look(self, stop: threading.Event) -> None:
         """Import what is new, until `stop` is set. Raise DatabaseError."""
         for file, stamp in self._changed():
-            is_whole = True
+            failures: list[Exception] = []
             for done in self._import(file):
                 if stop.is_set():
                     return
-                is_whole = is_whole and done is not None
-                if done is not None and done.events_added:
+                if isinstance(done, Exception):
+                    failures.append(done)
+                elif done.events_added:
                     self.said(f"{done.source_id}: {done.events_added} new events")
-            if is_whole:
+            if not failures:
                 self._seen[file] = stamp
-            else:
-                self._failed[file] = time.monotonic() + FAILED_S
+            elif not all(isinstance(failure, Changed) for failure in failures):
+                self._failures.postpone(file)
 
     def _changed(self) -> Iterator[tuple[Path, Stamp]]:
         """Yield the files that have changed, with what they looked like before they are read."""
         try:
             files = list(self.files(self.path))
         except Unreadable as error:  # it may be there later
-            self._tell(str(error))
+            self._failures.tell(str(error))
             return
         for file in files:
             try:
@@ -107,11 +154,11 @@ class Follower:
             except OSError:  # gone meanwhile
                 continue
             stamp = (told.st_ino, told.st_size, told.st_mtime_ns)
-            if self._seen.get(file) != stamp and self._failed.get(file, 0.0) <= time.monotonic():
+            if self._seen.get(file) != stamp and not self._failures.is_postponed(file):
                 yield file, stamp
 
-    def _import(self, file: Path) -> Iterator[ConversationReport | None]:
-        """Yield what was done with each conversation of a file; None for one that failed."""
+    def _import(self, file: Path) -> Iterator[ConversationReport | Exception]:
+        """Yield what was done with each conversation of a file, or why it failed."""
         try:
             if not self.format.is_source(file):
                 return
@@ -120,13 +167,13 @@ class Follower:
                 try:
                     yield self.importer.take(transcript, stored)
                 except (ConversationError, Unreadable) as error:
-                    self._tell(f"{transcript.source_id}: failed. {error}")
-                    yield None
+                    self._tell(f"{transcript.source_id}: failed. {error}", error)
+                    yield error
         except Unreadable as error:
-            self._tell(f"{file}: {error}")
-            yield None
+            self._tell(f"{file}: {error}", error)
+            yield error
 
-    def _tell(self, sentence: str) -> None:
-        if sentence not in self._told:
-            self._told.add(sentence)
-            self.said(sentence)
+    def _tell(self, sentence: str, error: Exception) -> None:
+        """Say what failed; that a file is being written to is no failure."""
+        if not isinstance(error, Changed):
+            self._failures.tell(sentence)

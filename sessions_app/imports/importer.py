@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 from uuid import UUID, uuid5
@@ -11,7 +12,7 @@ from uuid import UUID, uuid5
 from conversations import access
 from conversations.access import Visitor
 from conversations.events import NewEvent
-from conversations.models import Conversation, Event, Version
+from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import changes, importing
 from conversations.store.importing import Imported
 from conversations.transcripts.sources import as_v1
@@ -25,8 +26,6 @@ from sessions_app.models.v1 import default_workspace
 from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
 
-END = 2**62
-"""Beyond the end of every log."""
 NOBODY = "nobody says anything in it"
 TITLE_MAX_CHARS = 80
 TAG_MAX_CHARS = 500
@@ -73,22 +72,22 @@ class Importer:
             report.check()
             return report
         taking = _Taking(transcript, report, self.format, stored)
-        imported = self._stored(transcript, taking.events(self.watch.read), report.title)
+        imported = self._stored(transcript, taking, report.title)
         if imported.refused:
             taking.refuse({event.event_id: reason for event, reason in imported.refused})
         report.events_added, report.events_already_here = imported.added, imported.repeated
         report.events_masked = imported.masked
         if imported.conversation is not None:
             report.conversation_id = imported.conversation.public_id
-            self._settle(imported, is_followed=stored is not None)
             self._keep_up(imported, transcript)
         report.check()
         if not imported.refused:
             taking.remember()
         return report
 
-    def _stored(self, transcript: Transcript, events: Iterator[NewEvent], title: str | None) -> Imported:
+    def _stored(self, transcript: Transcript, taking: _Taking, title: str | None) -> Imported:
         conversation_id = self.id_of(transcript.source_id)
+        events = taking.events(self.watch.read)
         if self.is_dry:
             return importing.preview(self.user, events, conversation_id=conversation_id, version=Version.V1)
         metrics = transcript.metrics
@@ -98,6 +97,7 @@ class Importer:
             conversation_id=conversation_id,
             version=Version.V1,
             begin=lambda made: agent_setups.add(made, _setup(transcript)),
+            settle=partial(self._settle, is_followed=taking.is_followed),
             admit=self.watch.admit,
             title=title,
             tags=self._tags(transcript),
@@ -112,29 +112,21 @@ class Importer:
             **self._links(transcript),
         )
 
-    def _settle(self, imported: Imported, *, is_followed: bool) -> None:
+    def _settle(self, conversation: ConversationRef, *, is_followed: bool) -> None:
         """Let the agent have finished, and what was imported at once be seen; what is followed is news."""
-        if imported.conversation is None or not imported.added or self.is_dry:
-            return
         told = {"execution_status": ExecutionStatus.FINISHED}
-        AgentLoop.objects.get_or_create(conversation_id=imported.conversation.pk, defaults=told)
+        AgentLoop.objects.get_or_create(conversation_id=conversation.pk, defaults=told)
         if not is_followed:
-            marks.mark_seen(self.owner_id, imported.conversation, END)
+            marks.mark_all_seen(self.owner_id, conversation)
 
     def _keep_up(self, imported: Imported, transcript: Transcript) -> None:
-        """Give a conversation that has grown the model, the totals and the title that it has by now."""
-        if imported.conversation is None or not imported.added or self.is_dry:
+        """Give a conversation that has grown the model, the totals and the title that it has by now.
+
+        Also if nothing was added: an import that was killed may have added it, and done no more.
+        """
+        if imported.conversation is None or self.is_dry:
             return
-        used = transcript.metrics
-        tokens = used.prompt_tokens + used.completion_tokens
-        rows = Conversation.objects.with_pks([imported.conversation.pk])
-        rows.filter(total_tokens__lt=tokens).update(
-            prompt_tokens=used.prompt_tokens,
-            completion_tokens=used.completion_tokens,
-            total_tokens=tokens,
-        )
-        rows.filter(accumulated_cost__lt=used.accumulated_cost).update(accumulated_cost=used.accumulated_cost)
-        rows.filter(llm_model__isnull=True).update(llm_model=transcript.model)
+        importing.keep_up(imported.conversation, transcript.metrics, transcript.model)
         if transcript.title and (first := _said_first(transcript)):
             changes.retitle(imported.conversation, transcript.title, title_is=first)
 
@@ -185,6 +177,11 @@ class _Taking:
         self._format = format
         self._stored = stored
         self._new: list[str] = []
+
+    @property
+    def is_followed(self) -> bool:
+        """Say whether the source is followed: what it brings is news."""
+        return self._stored is not None
 
     def events(self, read: Callable[[], None]) -> Iterator[NewEvent]:
         """Yield the events, and call `read` for each record. Raise Unreadable."""

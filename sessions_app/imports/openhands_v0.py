@@ -13,12 +13,12 @@ from conversations import access
 from conversations.access import Visitor
 from conversations.events import NewEvent
 from conversations.exceptions import InvalidConversationId
-from conversations.models import Version, normal_id
+from conversations.models import ConversationRef, Version, normal_id
 from conversations.store import importing
 from conversations.store.importing import Imported
 from conversations.transcripts.sources import openhands_v0
 from conversations.transcripts.sources.openhands_v0 import Facts, Stored
-from sessions_app.imports.importer import END, SOURCE, SOURCE_ID, TAG_MAX_CHARS
+from sessions_app.imports.importer import SOURCE, SOURCE_ID, TAG_MAX_CHARS
 from sessions_app.imports.report import ConversationReport
 from sessions_app.imports.watching import UNWATCHED, Watch, watched
 from sessions_app.live import marks
@@ -83,21 +83,24 @@ class OpenHandsV0Importer:
             events,
             conversation_id=conversation_id,
             version=Version.V0,
+            settle=self._settle,
             admit=self.watch.admit,
             tags=self._tags(found, facts),
             **_columns(facts),
         )
 
     def _count(self, imported: Imported, report: ConversationReport) -> None:
-        """Count what was done; what was imported is no news to its owner."""
+        """Count what was done."""
         report.stored = imported.added + imported.repeated
         report.refused.update(reason for _, reason in imported.refused)
         report.events_added, report.events_already_here = imported.added, imported.repeated
         report.events_masked = imported.masked
         if imported.conversation is not None:
             report.conversation_id = imported.conversation.public_id
-            if imported.added and not self.is_dry:
-                marks.mark_seen(access.pk_of(self.user), imported.conversation, END)
+
+    def _settle(self, conversation: ConversationRef) -> None:
+        """Have its owner seen it: what was imported is no news."""
+        marks.mark_all_seen(access.pk_of(self.user), conversation)
 
     def _tags(self, found: Stored, facts: Facts) -> dict[str, str]:
         told = {SOURCE: openhands_v0.NAME, SOURCE_ID: found.sid, USER: facts.user_id}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import chain, islice
 from typing import Any
 
 from conversations import access
@@ -15,7 +14,6 @@ from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import importing
 from conversations.store.importing import Imported, ImportRefused
 from conversations.transcripts.sources.own import Exported
-from sessions_app.imports.importer import END
 from sessions_app.imports.report import ConversationReport
 from sessions_app.imports.watching import UNWATCHED, Watch, watched
 from sessions_app.live import marks
@@ -44,7 +42,7 @@ class OwnImporter:
 
         Raise ImportRefused, Unreadable for a file that is not whole, and DoesNotAddUp.
         """
-        exported.check()
+        events = exported.whole()
         version = _version(exported)
         report = ConversationReport(
             source_id=exported.source_id,
@@ -52,7 +50,7 @@ class OwnImporter:
             found=exported.event_count,
         )
         facts = self._facts(exported, report)
-        imported = self._stored(exported, version, facts)
+        imported = self._stored(exported, events, version, facts)
         report.stored = imported.added + imported.repeated
         for _, reason in imported.refused:
             report.refused[reason] += 1
@@ -60,12 +58,14 @@ class OwnImporter:
         report.events_masked = imported.masked
         if imported.conversation is not None and not self.is_dry:
             report.conversation_id = imported.conversation.public_id
-            self._settle(exported, imported.conversation, report)
+            self._set_times(exported, imported.conversation, report)
         report.check()
         return report
 
-    def _stored(self, exported: Exported, version: Version, facts: Mapping[str, Any]) -> Imported:
-        events = watched(_checked(exported.events()), self.watch)
+    def _stored(
+        self, exported: Exported, found: Iterable[NewEvent], version: Version, facts: Mapping[str, Any]
+    ) -> Imported:
+        events = watched(found, self.watch)
         if self.is_dry:
             return importing.preview(self.user, events, conversation_id=exported.source_id, version=version)
         return importing.import_conversation(
@@ -74,6 +74,7 @@ class OwnImporter:
             conversation_id=exported.source_id,
             version=version,
             begin=_with_setup if version == Version.V1 else None,
+            settle=self._settle,
             admit=self.watch.admit,
             **facts,
         )
@@ -111,10 +112,14 @@ class OwnImporter:
             report.noted[LINK_LOST] += 1
         return found
 
-    def _settle(self, exported: Exported, conversation: ConversationRef, report: ConversationReport) -> None:
+    def _settle(self, conversation: ConversationRef) -> None:
+        """Have its owner seen it: what was imported is no news."""
+        marks.mark_all_seen(access.pk_of(self.user), conversation)
+
+    def _set_times(
+        self, exported: Exported, conversation: ConversationRef, report: ConversationReport
+    ) -> None:
         """Give the conversation its own times again, if its log is what it was."""
-        if report.events_added:
-            marks.mark_seen(access.pk_of(self.user), conversation, END)
         names = ("updated_at", "last_message_at")
         times = {name: columns.instant(exported.about.get(name)) for name in names}
         whole = Conversation.objects.with_pks([conversation.pk]).filter(
@@ -122,12 +127,6 @@ class OwnImporter:
         )
         if not whole.update(**{name: moment for name, moment in times.items() if moment is not None}):
             report.noted[ANOTHER_DIGEST] += 1
-
-
-def _checked(events: Iterator[NewEvent]) -> Iterator[NewEvent]:
-    """Return the events once the first can be read: nothing is created for a file of something else."""
-    first = list(islice(events, 1))
-    return chain(first, events)
 
 
 def _place(value: object) -> int | None:

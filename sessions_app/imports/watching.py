@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from conversations.events import NewEvent
@@ -26,7 +26,7 @@ class Watch:
 UNWATCHED = Watch()
 
 
-def watched(events: Iterator[NewEvent], watch: Watch) -> Iterator[NewEvent]:
+def watched(events: Iterable[NewEvent], watch: Watch) -> Iterator[NewEvent]:
     """Yield the events of a format that has one for each record."""
     for event in events:
         watch.read()

@@ -37,6 +37,20 @@ def mark_seen(user_pk: int, conversation: ConversationRef, through: int) -> None
         _announce(user_pk, conversation)
 
 
+def mark_all_seen(user_pk: int, conversation: ConversationRef) -> None:
+    """Record that the user has seen everything, in the transaction that has added to the log."""
+    rows = Event.objects.of(conversation).order_by("-seq").values_list("seq", "received_at")
+    for through, at in rows[:1]:
+        mark = Mark(user_id=user_pk, conversation_id=conversation.pk, through=through, through_at=at)
+        Mark.objects.bulk_create(
+            [mark],
+            update_conflicts=True,
+            unique_fields=["user", "conversation"],
+            update_fields=["through", "through_at"],
+        )
+        _announce(user_pk, conversation)
+
+
 def seen_through(user_pk: int, conversation: ConversationRef) -> int:
     """Return how far the user has seen, -1 if not at all."""
     through = Mark.objects.of(user_pk, conversation).values_list("through", flat=True).first()

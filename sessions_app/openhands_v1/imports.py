@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import tzinfo
+from itertools import chain
 from typing import Any
 from uuid import uuid5
 
+from conversations import access
 from conversations.access import Visitor
 from conversations.dialects import columns, v1
 from conversations.dialects.v1.payload import Call, V1Event
 from conversations.events import Kind, NewEvent
 from conversations.models import ConversationRef, Version
 from conversations.payloads import jsontext
-from conversations.store import importing
+from conversations.store import changes, importing
 from conversations.store.importing import Imported
 from conversations.transcripts import openhands_v1
 from conversations.transcripts.openhands_v1 import Persisted, Skip
+from sessions_app.live import marks
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus
 from sessions_app.models.v1 import MAX_ITERATIONS, default_workspace, never_confirm
 from sessions_app.settings import agent_setups, setup_keys
@@ -51,15 +54,62 @@ def preview(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip: Skip) ->
 def import_persisted(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip: Skip) -> Imported:
     """Store the conversation as the user's, or the missing part of it. Raise ImportRefused or Unreadable."""
     log = _Log(persisted, zone, skip)
+
+    def settle(conversation: ConversationRef) -> None:
+        _set_status(conversation, log.status, is_new=True)
+        marks.mark_all_seen(access.pk_of(user), conversation)
+
+    imported = _stored(user, persisted, log.events(), settle)
+    if imported.conversation is not None and not imported.added:
+        _set_status(imported.conversation, log.status, is_new=False)
+    return imported
+
+
+def import_growing(user: Visitor, persisted: Persisted, events: Iterator[NewEvent]) -> Imported:
+    """Store new events of a conversation on which a server is at work, which is created with the first.
+
+    A run that was interrupted is not ended: from outside it looks like one that goes on. Raise
+    ImportRefused or Unreadable.
+    """
+    first = next(events, None)
+    if first is None:
+        return Imported(conversation=standing(user, persisted))
+    return _stored(user, persisted, chain([first], events))
+
+
+def standing(user: Visitor, persisted: Persisted) -> ConversationRef | None:
+    """Return the conversation as far as it is stored, None if it is not. Raise ImportRefused."""
+    return importing.standing(user, persisted.conversation_id.hex, Version.V1)
+
+
+def keep_up(conversation: ConversationRef, persisted: Persisted, *, title_was: str | None) -> None:
+    """Give a conversation that is followed the title, the totals and the state that it has by now.
+
+    `title_was` is the title that it had in the source before; one that it was given here stays.
+    """
+    importing.keep_up(conversation, persisted.metrics, _model(persisted))
+    if persisted.title is not None and persisted.title != title_was:
+        changes.retitle(conversation, persisted.title, title_is=title_was)
+    status = _status(persisted.execution_status)
+    _set_status(conversation, ExecutionStatus.IDLE if status in _CANNOT_GO_ON else status, is_new=True)
+
+
+def _stored(
+    user: Visitor,
+    persisted: Persisted,
+    events: Iterable[NewEvent],
+    settle: Callable[[ConversationRef], None] | None = None,
+) -> Imported:
     metrics = persisted.metrics
-    imported = importing.import_conversation(
+    return importing.import_conversation(
         user,
-        log.events(),
+        events,
         conversation_id=persisted.conversation_id.hex,
         version=Version.V1,
         begin=lambda conversation: agent_setups.add(
             conversation, _setup(persisted), leaf_event_id=_leaf_event_id(persisted)
         ),
+        settle=settle,
         title=persisted.title,
         tags=persisted.tags,
         llm_model=_model(persisted),
@@ -69,9 +119,6 @@ def import_persisted(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip:
         completion_tokens=metrics.completion_tokens,
         total_tokens=metrics.prompt_tokens + metrics.completion_tokens,
     )
-    if imported.conversation is not None:
-        _set_status(imported.conversation, log.status, is_new=imported.added > 0)
-    return imported
 
 
 class _Log:
@@ -140,7 +187,8 @@ def _set_status(conversation: ConversationRef, status: ExecutionStatus | None, *
     told = {"execution_status": status}
     _, is_first = AgentLoop.objects.get_or_create(conversation_id=conversation.pk, defaults=told)
     if is_new and not is_first:
-        AgentLoop.objects.of(conversation).filter(epoch=0, status=LoopStatus.STOPPED).update(**told)
+        rows = AgentLoop.objects.of(conversation).filter(epoch=0, status=LoopStatus.STOPPED)
+        rows.exclude(**told).update(**told)
 
 
 def _call(event: NewEvent, tool_call_id: str) -> Call:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from conversations.events import Metrics
 from conversations.transcripts.sources import codex, lines
+from conversations.transcripts.sources import packed as packed_files
 from conversations.transcripts.sources.codex import records
 from conversations.transcripts.sources.nodes import (
     Author,
@@ -373,15 +377,67 @@ def test_counts_that_begin_anew_in_a_fork_are_its_own(tmp_path: Path) -> None:
     assert only(written(tmp_path, meta, before, more)).metrics.prompt_tokens == 50
 
 
-def test_a_compressed_session_is_said_to_be_one(tmp_path: Path) -> None:
-    written(tmp_path, head(id=SHOP), name=f"rollout-2026-02-03T09-00-00-{SHOP}.jsonl.zst")
+BOMB = b"%s\n" % (b" " * packed_files.PIECE_BYTES) * (packed_files.BOMB_MIN_BYTES // packed_files.PIECE_BYTES)
+"""A little more than may be packed as tightly as this."""
+
+
+def packed(file: Path, *, frames: int = 1) -> bytes:
+    content = file.read_bytes()
+    step = len(content) // frames + 1
+    parts = (content[at : at + step] for at in range(0, len(content), step))
+    return b"".join(map(zstandard.compress, parts))
+
+
+@pytest.mark.parametrize("frames", [1, 3])
+def test_a_packed_session_is_read_as_it_was_before(tmp_path: Path, frames: int) -> None:
+    for source_id in (SHOP, OLD, SUB_AGENT, FORK):
+        file = file_of(source_id)
+        (tmp_path / f"{file.name}.zst").write_bytes(packed(file, frames=frames))
     assert codex.is_source(tmp_path)
-    (packed,) = codex.transcripts(tmp_path)
-    with pytest.raises(Unreadable, match="is compressed"):
-        list(packed.nodes())
-    written(tmp_path, head(id=SHOP))
-    (unpacked,) = codex.transcripts(tmp_path)
-    assert unpacked.node_count == 1
+    for source_id, transcript in found(tmp_path).items():
+        (plain,) = codex.transcripts(file_of(source_id))
+        assert list(transcript.nodes()) == list(plain.nodes())
+        assert replace(transcript, nodes=list) == replace(plain, nodes=list)
+    assert set(found(tmp_path)) == {SHOP, OLD, SUB_AGENT, FORK}
+
+
+def test_half_a_line_at_the_end_of_a_packed_session_waits_for_nothing(tmp_path: Path) -> None:
+    file = file_of(SHOP)
+    (tmp_path / f"{file.name}.zst").write_bytes(packed(file))
+    for is_growing in (False, True):
+        (session,) = codex.transcripts(tmp_path, is_growing=is_growing)
+        *_, last = session.nodes()
+        assert (last.skipped, bool(last.parts)) == ("", True)
+
+
+def test_a_session_that_goes_on_is_read_from_its_unpacked_file(tmp_path: Path) -> None:
+    name = f"rollout-2026-02-03T09-00-00-{SHOP}.jsonl"
+    plain = written(tmp_path, head(id=SHOP), name=name)
+    (tmp_path / f"{name}.zst").write_bytes(packed(plain))
+    written(tmp_path, head(id=SHOP), item(type="message", role="user", content="Go on"), name=name)
+    (session,) = codex.transcripts(tmp_path)
+    assert session.node_count == 2
+
+
+@pytest.mark.parametrize(
+    ("damaged", "why"),
+    [
+        (lambda content: content[:-20], "its end is missing"),
+        (lambda content: b"x" + content, "not packed with Zstandard"),
+        (lambda content: content[:20] + b"\xff" * 40 + content[60:], "is damaged"),
+        (lambda _content: zstandard.compress(BOMB), "far more than it holds"),
+    ],
+)
+def test_a_packed_session_that_cannot_be_unpacked_is_said_to_be_so(
+    tmp_path: Path, damaged: Callable[[bytes], bytes], why: str
+) -> None:
+    file = file_of(SHOP)
+    (tmp_path / f"{file.name}.zst").write_bytes(damaged(packed(file)))
+    assert codex.is_source(tmp_path)
+    (session,) = codex.transcripts(tmp_path)
+    assert session.source_id == SHOP
+    with pytest.raises(Unreadable, match=why):
+        list(session.nodes())
 
 
 def test_other_files_beside_sessions_are_left_alone(tmp_path: Path) -> None:

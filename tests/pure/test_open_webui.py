@@ -30,7 +30,7 @@ from tests.pure.test_chat_exports import CHATGPT, CLAUDE_AI, shown, zipped
 SAMPLES = Path(__file__).parents[1] / "data" / "open-webui"
 FILE = SAMPLES / "chat-export-1770109999000.json"
 PEAS, WEATHER, DRAWING, BEDS, GAPS, OLD = (f"9d2a0000-0000-4000-8000-{number:012}" for number in range(1, 7))
-MUTATED = 300
+MUTATED = 1000
 
 
 def read(path: Path = SAMPLES) -> dict[str, Transcript]:

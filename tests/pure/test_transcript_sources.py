@@ -139,6 +139,30 @@ def test_half_a_line_at_the_end_waits_while_its_file_is_written_to(
     assert "missing" in last
 
 
+def test_the_end_of_half_a_line_that_comes_while_it_is_read_is_no_line(tmp_path: Path) -> None:
+    file = tmp_path / "session.jsonl"
+    file.write_bytes(b'{"whole": 1}\n{"ha')
+    read = lines.lines(file)
+    assert [next(read).is_whole, next(read).is_whole] == [True, False]
+    with file.open("ab") as appended:
+        appended.write(b'lf": 1}\n{"next": 1}\n')
+    assert not list(read)
+    assert [line.text for line in lines.lines(file)] == [b'{"whole": 1}', b'{"half": 1}', b'{"next": 1}']
+
+
+@pytest.mark.parametrize("format", OF_LINES)
+def test_half_a_line_that_gets_its_end_while_it_is_read_is_left_for_later(
+    format: str, tmp_path: Path
+) -> None:
+    source = max(SAMPLES[format].rglob("*.jsonl"), key=lambda file: file.stat().st_size)
+    whole = source.read_bytes()
+    file = tmp_path / source.name
+    file.write_bytes(whole[:-5])
+    found = list(FORMATS[format].transcripts(file, is_growing=True))
+    file.write_bytes(whole)
+    assert any("missing" in node.skipped for each in found for node in each.nodes())
+
+
 @pytest.mark.parametrize("format", OF_LINES)
 def test_a_file_that_changes_while_it_is_read_is_said(format: str, tmp_path: Path) -> None:
     source = max(SAMPLES[format].rglob("*.jsonl"), key=lambda file: file.stat().st_size)

@@ -15,7 +15,7 @@ from django.db import OperationalError, connection, transaction
 
 from conversations.events import NewEvent
 from conversations.exceptions import ConversationError, ConversationNotFound, EventConflict, Fenced
-from conversations.log import writes
+from conversations.log import sql, writes
 from conversations.log.append import AppendOutcome, AppendRequest, chain
 from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import ConversationStore, creation, deletion
@@ -51,6 +51,58 @@ def test_same_id_with_other_bytes_is_a_conflict_and_stores_nothing(conversation:
 def test_an_event_twice_in_one_append_is_stored_once(conversation: ConversationRef) -> None:
     appended = writes.append(conversation, [event("a", event_id="x"), event("a", event_id="x")])
     assert [(each.seq, each.is_new) for each in appended] == [(0, True), (0, False)]
+
+
+def many_events() -> list[NewEvent]:
+    """Return more events than are inserted one by one, with values of every kind in their columns."""
+    texts = [
+        "plain",
+        "a tab\t and a line\nfeed",
+        "back\\slash and \\N and \\.",
+        "",
+        "\u00fc \U0001f600",
+        '"quoted"',
+    ]
+    made = []
+    for number in range(3 * sql.COPIED_MIN):
+        members: dict[str, object] = {"id": number} if number % 3 else {}
+        if number % 4 == 0:
+            members["timestamp"] = "2026-01-02T03:04:05.678901"
+        raw = payload(f"{texts[number % len(texts)]}{number}", **members)
+        turn = f"turn\t{number}" if number % 2 else None
+        made.append(event(event_id=f"many-{number}", raw=raw, turn_id=turn, is_input=number % 5 == 0))
+    return made
+
+
+def test_many_events_are_stored_alike_whether_or_not_something_else_is_done_with_them(
+    conversation: ConversationRef, alice: User
+) -> None:
+    other = creation.create(alice)
+    events = many_events()
+    writes.append(conversation, events)
+    writes.append(other, events, also=lambda _: None)
+    names = [field.name for field in Event._meta.concrete_fields]
+    varying = {"id", "conversation", "received_at", "timestamp"}
+    columns = [name for name in names if name not in varying]
+
+    def rows(of: ConversationRef) -> list[tuple[object, ...]]:
+        return list(Event.objects.of(of).oldest_first().values_list(*columns))
+
+    assert rows(conversation) == rows(other)
+    assert len(rows(other)) == len(events)
+    told = Event.objects.of(other).filter(seq=0).values_list("timestamp", flat=True).get()
+    assert told.isoformat() == "2026-01-02T03:04:05.678901+00:00"
+
+
+def test_nothing_of_many_events_is_stored_if_what_else_is_done_fails(conversation: ConversationRef) -> None:
+    def fail(_: object) -> None:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        writes.append(conversation, many_events(), also=fail)
+    assert stored(conversation) == []
+    writes.append(conversation, many_events()[:2])
+    assert len(stored(conversation)) == 2
 
 
 def append_at_last(conversation: ConversationRef, new: NewEvent) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from hashlib import sha256
 from io import StringIO
 from pathlib import Path
@@ -129,6 +131,33 @@ def test_a_truncated_file_is_refused_whole(alice: User, cut: int) -> None:
     free(talk)
     with pytest.raises(Unreadable):
         imported(alice, content[:-cut])
+    assert not Conversation.objects.filter(public_id="talk").exists()
+
+
+WRONG_LAST: dict[str, Callable[[bytes], bytes]] = {
+    "no JSON": lambda line: b"{\n",
+    "an id that is no text": lambda line: re.sub(rb'"id":"[^"]*"', b'"id":7', line, count=1) + b"\n",
+    "half of a surrogate pair": lambda line: (
+        re.sub(rb'"source":"[^"]*"', b'"source":"\\\\ud800"', line) + b"\n"
+    ),
+    "a payload that is no object": lambda line: line.partition(b'"event":')[0] + b'"event":7}\n',
+    "an event less than the first line says": lambda line: b"",
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_LAST)
+def test_an_export_with_a_wrong_last_line_stores_nothing_though_its_digest_is_right(
+    alice: User, wrong: str
+) -> None:
+    talk = creation.create(alice, conversation_id="talk")
+    for _ in range(2):
+        writes.append(talk, [event("one") for _ in range(300)])  # more than are stored at once
+    head, *lines, last = exported(talk).splitlines()
+    rest = b"".join(line + b"\n" for line in lines) + WRONG_LAST[wrong](last)
+    manifest = json.loads(head) | {"sha256": sha256(rest).hexdigest()}
+    free(talk)
+    with pytest.raises(Unreadable):
+        imported(alice, json.dumps(manifest).encode() + b"\n" + rest)
     assert not Conversation.objects.filter(public_id="talk").exists()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import random
 import shutil
 from pathlib import Path
 from uuid import UUID
@@ -17,12 +16,10 @@ from conversations.models import Conversation, Event, Version
 from conversations.store.importing import ImportRefused
 from conversations.transcripts.sources import openhands_v0
 from conversations.transcripts.sources.nodes import Unreadable
-from conversations.transcripts.sources.openhands_v0 import Stored
 from sessions_app.imports.openhands_v0 import OpenHandsV0Importer
 from sessions_app.imports.report import ConversationReport
 from sessions_app.live import marks
 from sessions_app.settings.user_settings import create_custom_secret
-from tests.mutations import mutated_json
 
 STORE = Path(__file__).parents[1] / "data" / "openhands-v0-store"
 TEA = "7d1f3c0a52e84f6c9b1a0c4d5e6f7a01"
@@ -282,30 +279,3 @@ def test_another_users_conversation_is_refused(alice: User, bob: User) -> None:
     [tea] = openhands_v0.found(STORE / f"sessions/{TEA}")
     with pytest.raises(ImportRefused, match="belongs to another user"):
         OpenHandsV0Importer(user=bob).take(tea)
-
-
-def _mutated_copy(seed: int, tmp_path: Path) -> Stored:
-    """Return a conversation of which some files have faults."""
-    chance = random.Random(seed)
-    directory = tmp_path / f"mutated-{seed}"
-    shutil.copytree(STORE / f"sessions/{TEA}", directory)
-    files = [*sorted((directory / "events").iterdir()), directory / "metadata.json"]
-    for file in chance.sample(files, chance.randint(1, 4)):
-        file.write_bytes(mutated_json(file.read_bytes(), chance.randrange(2**32)))
-    [found] = openhands_v0.found(directory)
-    return found
-
-
-def test_a_damaged_store_is_imported_as_far_as_it_can_be(
-    alice: User, tmp_path: Path, chance: random.Random, is_full: bool
-) -> None:
-    for _ in range(3_000 if is_full else 30):
-        seed = chance.randrange(2**32)
-        found = _mutated_copy(seed, tmp_path)
-        report = OpenHandsV0Importer(user=alice).take(found)
-        assert report.found == 9, seed
-        assert not report.refused, seed
-        assert len(events_of(found.sid)) == report.events_added == report.stored, seed
-        again = OpenHandsV0Importer(user=alice).take(found)
-        assert (again.events_added, again.events_already_here) == (0, report.stored), seed
-        shutil.rmtree(tmp_path / found.sid)

@@ -587,10 +587,10 @@ def test_a_conversation_that_the_database_refuses_does_not_keep_the_others_out(
 ) -> None:
     append = writes.append
 
-    def refuse_one(conversation: ConversationRef, events: Sequence[NewEvent]) -> Any:
+    def refuse_one(conversation: ConversationRef, events: Sequence[NewEvent], **rest: Any) -> Any:
         if any("cannot be stored" in event.payload for event in events):
             raise DataError("it is not text")
-        return append(conversation, events)
+        return append(conversation, events, **rest)
 
     monkeypatch.setattr(writes, "append", refuse_one)
     content = export(chat("a", said=["This cannot be stored."]), chat("b", said=[SAID]))

@@ -49,8 +49,10 @@ def read(payload: Mapping[str, object]) -> Reading:
     args, extras = columns.fields(payload.get("args")), columns.fields(payload.get("extras"))
     if action:
         kind = _ACTION_KINDS.get(action, Kind.OTHER)
+        text = _action_text(action, args, payload)
     else:
         kind = _OBSERVATION_KINDS.get(observation, Kind.OTHER)
+        text = _observation_text(extras, payload)
     call = columns.fields(payload.get("tool_call_metadata"))
     return Reading(
         dialect=Dialect.V0,
@@ -58,7 +60,7 @@ def read(payload: Mapping[str, object]) -> Reading:
         kind=kind,
         source=columns.name(payload.get("source"), columns.SOURCE_MAX_CHARS)
         or ("user" if action else "environment"),
-        text=columns.readable(whole_text(payload)),
+        text=columns.readable(text),
         timestamp=columns.instant(payload.get("timestamp")),
         wire_id=columns.wire_id(payload.get("id")),
         cause_wire_id=columns.wire_id(payload.get("cause")),

@@ -16,12 +16,9 @@ from zipfile import ZipFile, ZipInfo
 
 from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.nodes import Unreadable
+from conversations.transcripts.sources.packed import BOMB_MIN_BYTES, BOMB_RATIO
 
 CHUNK_BYTES = 1024 * 1024
-BOMB_MIN_BYTES = 100 * 1024 * 1024
-"""A smaller member of a zip file may be packed as tightly as it likes."""
-BOMB_RATIO = 200
-"""A larger one that is so many times as large as it is packed is refused, and all of them together."""
 DIRECTORY_MAX_BYTES = 128 * 1024 * 1024
 """A zip file's list of its members is read at once; a longer one is refused."""
 DEPTH_MAX = 50

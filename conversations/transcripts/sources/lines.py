@@ -1,4 +1,4 @@
-"""Files of one JSON object a line, read without holding more than a line at a time."""
+"""Files of one JSON object a line, plain or packed, read without holding more than a line at a time."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from conversations.dialects import columns
-from conversations.transcripts.sources.nodes import Unreadable
+from conversations.transcripts.sources import packed
+from conversations.transcripts.sources.nodes import Changed, Unreadable
 
 LINE_MAX_BYTES = 64 * 1024 * 1024
 """A longer line is damaged: it is kept up to here."""
 DEPTH_MAX = 100
 FRESH_S = 60.0
+PASSED_BYTES = 1024 * 1024
 
 
 class Line(NamedTuple):
@@ -57,32 +60,54 @@ def lines(path: Path) -> Iterator[Line]:
     try:
         if path.is_symlink() or not path.is_file():
             raise Unreadable(f"{path.name} is not a regular file")
-        with path.open("rb") as file:
+        with _opened(path) as file:
             offset, number = 0, 0
             while text := file.readline(LINE_MAX_BYTES):
                 number += 1
                 if text.strip():
                     yield Line(number, offset, text.rstrip(b"\r\n"), text.endswith(b"\n"))
+                if not text.endswith(b"\n") and len(text) < LINE_MAX_BYTES:
+                    return  # at the end of the file: what is written from now on is the rest of this line
                 offset += len(text)
     except OSError as error:
         raise Unreadable(f"{path.name} cannot be read: {error.strerror}") from error
 
 
 def texts_at(path: Path, offsets: Iterable[int], hashes: Iterable[int]) -> Iterator[bytes]:
-    """Yield the lines that begin at these bytes, without line feeds, whose `hash` is given beside.
+    """Yield the lines that begin at these bytes, in order, without line feeds; their `hash` is given beside.
 
     Raise Unreadable, also if one has changed since its hash was taken.
     """
     try:
-        with path.open("rb") as file:
+        with _opened(path) as file:
+            at = 0
             for offset, expected in zip(offsets, hashes, strict=True):
-                file.seek(offset)
-                text = file.readline(LINE_MAX_BYTES).rstrip(b"\r\n")
+                _go_on(file, at, offset)
+                line = file.readline(LINE_MAX_BYTES)
+                at, text = offset + len(line), line.rstrip(b"\r\n")
                 if hash(text) != expected:
-                    raise Unreadable(f"{path.name} changed while it was read: import it again")
+                    raise Changed(f"{path.name} changed while it was read: import it again")
                 yield text
     except OSError as error:
         raise Unreadable(f"{path.name} cannot be read: {error.strerror}") from error
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    with path.open("rb") as file:
+        if not packed.is_packed(path):
+            yield file
+            return
+        yield packed.unpacked(file, path.name, os.fstat(file.fileno()).st_size)
+
+
+def _go_on(file: IO[bytes], at: int, offset: int) -> None:
+    """Go from one byte to a later one; what is packed cannot be skipped."""
+    if file.seekable():
+        file.seek(offset)
+        return
+    while at < offset and (passed := len(file.read(min(offset - at, PASSED_BYTES)))):
+        at += passed
 
 
 def is_fresh(path: Path) -> bool:

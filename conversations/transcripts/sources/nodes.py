@@ -19,6 +19,10 @@ class Unreadable(ValueError):
     """A source cannot be imported; the message says why."""
 
 
+class Changed(Unreadable):
+    """A source was written to while it was read, and can be read again at once."""
+
+
 class Author(StrEnum):
     """Who said something."""
 

@@ -5,27 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from conversations import dialects
 from conversations.dialects import columns
-from conversations.events import Arrival, Dialect, Kind, NewEvent
+from conversations.events import NewEvent
 from conversations.exceptions import InvalidEvent
-from conversations.payloads import jsontext
-from conversations.payloads.jsontext import InvalidJson
 from conversations.transcripts import jsonl
-from conversations.transcripts.sources import archives
+from conversations.transcripts.sources import archives, lines, own_line
 from conversations.transcripts.sources.archives import Archive
 from conversations.transcripts.sources.nodes import Unreadable
 
 NAME = "convserver"
 ENDING = ".jsonl"
 LINE_MAX_BYTES = 256 * 1024 * 1024
+KEPT_MAX_EVENTS = 25_000
+KEPT_MAX_CHARACTERS = 16 * 1024 * 1024
+"""So much of a conversation is kept in memory between its check and its being stored."""
 TRUNCATED = "it is truncated or was changed: its bytes are not those that the first line names"
+ANOTHER_COUNT = "it has another number of events than its first line says"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,8 +61,25 @@ class Exported:
         """How many events there are."""
         return columns.wire_id(self.manifest.get("events")) or 0
 
-    def check(self) -> None:
-        """Read the file to its end. Raise Unreadable unless it is whole, and can be stored as it was."""
+    def whole(self) -> Iterable[NewEvent]:
+        """Read the file to its end, and return its events: a long one is read once more for them.
+
+        Raise Unreadable unless it is whole, and can be stored as it was.
+        """
+        self._check()
+        # All of them, before the first is stored: half a conversation would stay otherwise.
+        kept: list[NewEvent] = []
+        count = characters = 0
+        for event in self.events():
+            count, characters = count + 1, characters + len(event.payload)
+            if count <= KEPT_MAX_EVENTS and characters <= KEPT_MAX_CHARACTERS:
+                kept.append(event)
+        if count != self.event_count:
+            raise Unreadable(ANOTHER_COUNT)
+        return kept if len(kept) == count else self.events()
+
+    def _check(self) -> None:
+        """Raise Unreadable if the bytes are not those that the first line names."""
         if self.problem:
             raise Unreadable(self.problem)
         if self.manifest.get("version") not in (1, jsonl.VERSION):
@@ -83,7 +101,7 @@ class Exported:
         for number, line in enumerate(_lines(self.archive, self.name)):
             if number:
                 try:
-                    yield _event(line.decode())
+                    yield own_line.event(line.decode())
                 except (ValueError, LookupError, TypeError, InvalidEvent) as error:
                     raise Unreadable(f"line {number + 1} is not an event: {error}") from error
 
@@ -140,7 +158,7 @@ def _names(archive: Archive) -> list[str]:
 def _manifest(archive: Archive, name: str) -> Mapping[str, Any] | None:
     first = next(_lines(archive, name), b"")
     try:
-        found = columns.fields(json.loads(first))
+        found = columns.fields(lines.storable(json.loads(first)))
     except (ValueError, RecursionError):
         return None
     if found.get("format") != jsonl.FORMAT:
@@ -164,36 +182,3 @@ def _lines(archive: Archive, name: str) -> Iterator[bytes]:
                 raise Unreadable(f"{name} has a line of more than {LINE_MAX_BYTES} bytes")
     if parts:
         yield b"".join(parts)
-
-
-def _event(line: str) -> NewEvent:
-    """Return the event of a line. Raise ValueError, LookupError, TypeError or InvalidEvent."""
-    members = jsontext.members(line)
-    told = {name: member.value for name, member in members.items()}
-    payload = told["payload"] if "payload" in told else members["event"].text
-    if not isinstance(payload, str):
-        raise InvalidJson("its payload is no text")
-    reading = dialects.read(json.loads(payload))
-    received_at = columns.instant(told.get("received_at", told["timestamp"]))
-    if received_at is None:
-        raise InvalidJson("it does not say when it was received")
-    return NewEvent(
-        event_id=told["id"],
-        payload=payload,
-        reading=replace(
-            reading,
-            dialect=Dialect(told["dialect"]),
-            type=told["event_type"],
-            source=told["source"],
-            timestamp=columns.instant(told["timestamp"]),
-            tool_call_id=told["tool_call_id"],
-            hidden=told["hidden"] is True,
-            wire_id=columns.wire_id(told["wire_id"]) if "wire_id" in told else reading.wire_id,
-        ),
-        kind=Kind(told["kind"]),
-        turn_id=told["turn"],
-        cause_seq=columns.wire_id(told["cause"]),
-        is_input=told.get("input") is True,
-        asks=False,
-        arrival=Arrival(received_at, columns.wire_id(told.get("epoch"))),
-    )

@@ -17,7 +17,7 @@ from django.utils import timezone
 from conversations.outages import Outage
 from conversations.transcripts.sources.formats import FORMATS, Format
 from sessions_app import astore
-from sessions_app.imports.follow import FollowedAlready, Follower, only_one
+from sessions_app.imports.follow import FileFollower, FollowedAlready, only_one
 from sessions_app.imports.followers import programs
 from sessions_app.imports.importer import Importer
 from sessions_app.imports.looking import look_again
@@ -82,7 +82,9 @@ class Following:
             def files(path: Path) -> Iterator[Path]:
                 return self._counted(format, path)
 
-            Follower(importer=importer, format=format, files=files, path=path, said=self._say).run(self.stop)
+            FileFollower(importer=importer, format=format, files=files, path=path, said=self._say).run(
+                self.stop
+            )
 
     def _counted(self, format: Format, path: Path) -> Iterator[Path]:
         found = list(format.files(path)) if format.files is not None else []

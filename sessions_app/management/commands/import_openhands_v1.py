@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
@@ -17,7 +18,9 @@ from conversations.store.importing import Imported, ImportRefused
 from conversations.transcripts import openhands_v1
 from conversations.transcripts.openhands_v1 import Persisted, Unreadable
 from sessions_app.imports import options
+from sessions_app.imports.follow import FollowedAlready, only_one, told_to_end
 from sessions_app.openhands_v1 import imports
+from sessions_app.openhands_v1.following import DirectoryFollower
 
 
 class Command(BaseCommand):
@@ -39,6 +42,11 @@ class Command(BaseCommand):
             "--force", action="store_true", help="import even conversations that another server still holds"
         )
         parser.add_argument(
+            "--follow",
+            action="store_true",
+            help="go on importing what the server writes, until Ctrl-C; conversations that it holds as well",
+        )
+        parser.add_argument(
             "--skip-empty", action="store_true", help="skip conversations without events (failed starts)"
         )
 
@@ -51,11 +59,17 @@ class Command(BaseCommand):
         dry_run: bool,
         force: bool,
         skip_empty: bool,
+        follow: bool,
         **others: Any,
     ) -> None:
         """Print the outcome of each conversation and skipped file; fail if a conversation was refused."""
+        if follow and dry_run:
+            raise CommandError("What is followed is stored: leave out --dry-run or --follow.")
         options.prepare_database(dry_run=dry_run)
         user = options.owner(owner, dry_run=dry_run)
+        if follow:
+            self._follow(user, path, zone)
+            return
         directories = _directories(path)
         wanted = Wanted(user=user, zone=zone, dry_run=dry_run, force=force, skip_empty=skip_empty)
         totals = Totals()
@@ -69,6 +83,20 @@ class Command(BaseCommand):
         self.stdout.write(f"Conversations: {len(directories)}, refused: {totals.refused}; {counts}")
         if totals.refused:
             raise CommandError(f"Refused: {totals.refused} of {len(directories)} conversations.")
+
+    def _follow(self, user: User, path: Path, zone: ZoneInfo) -> None:
+        """Import what is there and whatever is written from now on, until the process is told to end."""
+        stop = told_to_end()
+        try:
+            with only_one(settings.CONFIGURATION.data_dir, f"openhands-v1 {user.pk} {path.resolve()}"):
+                self._say(f"Following {path}. Ctrl-C ends it.")
+                DirectoryFollower(user=user, path=path, zone=zone, said=self._say).run(stop)
+        except FollowedAlready as error:
+            raise CommandError(str(error)) from error
+
+    def _say(self, sentence: str) -> None:
+        self.stdout.write(sentence)
+        self.stdout.flush()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

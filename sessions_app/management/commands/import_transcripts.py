@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import threading
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from datetime import tzinfo
 from pathlib import Path
@@ -17,7 +15,7 @@ from django.db import DatabaseError, InterfaceError, close_old_connections
 from conversations.exceptions import ConversationError
 from conversations.transcripts.sources.nodes import Unreadable
 from sessions_app.imports import options
-from sessions_app.imports.follow import FollowedAlready, Follower, only_one
+from sessions_app.imports.follow import FileFollower, FollowedAlready, only_one, told_to_end
 from sessions_app.imports.importer import Importer
 from sessions_app.imports.report import ConversationReport, Report
 from sessions_app.imports.ways import WAYS, Found, Wanted, Way, guessed
@@ -99,16 +97,14 @@ class Command(BaseCommand):
         if format is None or format.files is None:
             raise CommandError(f"{way.name} is an export, to which nothing is added: leave out --follow.")
         importer = Importer(user=wanted.user, format=format.name, labels=wanted.labels)
-        stop = threading.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: stop.set())
+        stop = told_to_end()
         what = f"{importer.format} {importer.owner_id} {path.resolve()}"
         try:
             with only_one(settings.CONFIGURATION.data_dir, what):
                 self._say(f"Following {path}. Ctrl-C ends it.")
-                Follower(importer=importer, format=format, files=format.files, path=path, said=self._say).run(
-                    stop
-                )
+                FileFollower(
+                    importer=importer, format=format, files=format.files, path=path, said=self._say
+                ).run(stop)
         except FollowedAlready as error:
             raise CommandError(str(error)) from error
 

@@ -282,9 +282,10 @@ def _told(record: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _nodes(file: Path, places: list[Place]) -> Iterator[Node]:
-    texts = lines.texts_at(file, (each.offset for each in places), (each.hash for each in places))
-    for place, text in zip(places, texts, strict=True):
-        yield _node(place, text)
+    read = [place for place in places if not place.skipped]  # half a line may have its end by now
+    texts = lines.texts_at(file, (each.offset for each in read), (each.hash for each in read))
+    for place in places:
+        yield _node(place, b"" if place.skipped else next(texts))
 
 
 def _node(place: Place, text: bytes) -> Node:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from conversations.dialects import columns
 from conversations.events import Metrics
-from conversations.transcripts.sources import lines
+from conversations.transcripts.sources import lines, packed
 from conversations.transcripts.sources.codex import records
 from conversations.transcripts.sources.lines import Damaged, Digests, Line
 from conversations.transcripts.sources.nodes import (
@@ -30,7 +30,7 @@ from conversations.transcripts.sources.nodes import (
 
 NAME = "codex"
 HALF = "its end is still missing"
-COMPRESSED = "is compressed: unpack it with `zstd -d` first"
+ENDING = ".jsonl"
 PROBED_LINES = 20
 _HEAD = (
     "timestamp",
@@ -103,7 +103,7 @@ class _Facts:
 
 def is_source(path: Path) -> bool:
     """Say whether this is a session, or a directory with sessions. Raise Unreadable."""
-    return any(_is_compressed(file) or _is_session(file) for file in files(path))
+    return any(_is_named_packed(file) or _is_session(file) for file in files(path))
 
 
 def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]:
@@ -111,34 +111,37 @@ def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]
 
     They come in the order in which they began, so each before its forks and sub-agents. One that cannot be
     read raises Unreadable when its nodes are asked for. With `is_growing` half a line at the end of a file
-    is left for later, as the program still writes it.
+    is left for later, as the program still writes it, unless the file is packed.
     """
     for file in files(path):
-        if _is_compressed(file):
-            yield _unreadable(file, f"{file.name} {COMPRESSED}")
-        elif path == file or _NAMED.fullmatch(file.name) or _is_session(file):
-            yield _transcript(file, is_growing=is_growing or lines.is_fresh(file))
+        if path == file or _NAMED.fullmatch(file.name) or _is_session(file):
+            may_grow = not packed.is_packed(file) and (is_growing or lines.is_fresh(file))
+            yield _transcript(file, is_growing=may_grow)
 
 
 def files(path: Path) -> Iterator[Path]:
-    """Yield a file, or those below a directory in the order of their names. Raise Unreadable."""
+    """Yield a file, or those below a directory in the order of their names. Raise Unreadable.
+
+    Of a session that is there packed and unpacked, as the program leaves it for a moment when it goes on, the
+    unpacked file has more.
+    """
     try:
         if path.is_file():
             yield path
             return
         if not path.is_dir():
             raise Unreadable(f"{path} does not exist")
-        found = [each for ending in (".jsonl", ".jsonl.zst") for each in lines.below(path, ending)]
+        found = [each for ending in (ENDING, ENDING + packed.ENDING) for each in lines.below(path, ending)]
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
-    plain = [file for file in found if file.suffix == ".jsonl"]
-    unpacked = set(plain)
-    packed = [file for file in found if _is_compressed(file) and file.with_suffix("") not in unpacked]
-    yield from sorted([*plain, *packed], key=lambda file: (file.name, file))
+    there = set(found)
+    read = (file for file in found if not packed.is_packed(file) or file.with_suffix("") not in there)
+    yield from sorted(read, key=lambda file: (file.name, file))
 
 
-def _is_compressed(file: Path) -> bool:
-    return file.suffix == ".zst" and _NAMED.fullmatch(file.name) is not None
+def _is_named_packed(file: Path) -> bool:
+    """Say whether this is a packed session by its name, though it may be too damaged to be read."""
+    return packed.is_packed(file) and _NAMED.fullmatch(file.name) is not None
 
 
 def _is_session(file: Path) -> bool:
@@ -160,7 +163,7 @@ def _is_of_session(line: Line) -> bool:
 
 def _source_id(file: Path) -> str:
     named = _NAMED.fullmatch(file.name)
-    return columns.clean(named[1] if named else file.stem)
+    return columns.clean(named[1] if named else file.name.partition(ENDING)[0])
 
 
 def _unreadable(file: Path, why: str) -> Transcript:
@@ -253,9 +256,10 @@ class _Index:
 
 
 def _nodes(file: Path, places: list[_Place], facts: _Facts) -> Iterator[Node]:
-    texts = lines.texts_at(file, (each.offset for each in places), (each.hash for each in places))
-    for place, text in zip(places, texts, strict=True):
-        yield _node(place, text, facts)
+    read = [place for place in places if not place.skipped]  # half a line may have its end by now
+    texts = lines.texts_at(file, (each.offset for each in read), (each.hash for each in read))
+    for place in places:
+        yield _node(place, b"" if place.skipped else next(texts), facts)
 
 
 def _node(place: _Place, text: bytes, facts: _Facts) -> Node:

@@ -13,7 +13,7 @@ from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.hermes import rows, scanning
 from conversations.transcripts.sources.hermes.rows import Facts
 from conversations.transcripts.sources.hermes.scanning import Found
-from conversations.transcripts.sources.nodes import Kept, Part, Record, Unreadable
+from conversations.transcripts.sources.nodes import Changed, Kept, Part, Record, Unreadable
 
 FILE, BACKUP, JOURNAL, DATABASE = "", "backup", "run journal", "database"
 """Where rows come from; what a row of the file is called needs no word for it."""
@@ -149,5 +149,5 @@ def _value(path: Path, stamp: tuple[int, int, int], found: Found) -> object:
 
 def _bytes(path: Path, stamp: tuple[int, int, int], found: Found) -> bytes:
     if _stamp(path) != stamp:
-        raise Unreadable(f"{path.name} changed while it was read")
+        raise Changed(f"{path.name} changed while it was read")
     return scanning.bytes_at(path, found.start, found.end)

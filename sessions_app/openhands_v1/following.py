@@ -1,0 +1,121 @@
+"""Following a V1 agent server, or a program with its SDK: what it writes is here within two seconds."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from pathlib import Path
+
+from conversations.access import Visitor
+from conversations.exceptions import ConversationError
+from conversations.transcripts import openhands_v1
+from conversations.transcripts.openhands_v1 import BASE_STATE, EVENTS, META, Growing, Persisted, Unreadable
+from sessions_app.imports.follow import Follower, Stamp
+from sessions_app.openhands_v1 import imports
+
+SETTLED_NS = 2_000_000_000
+"""A directory says to this precision when a file was added to it, so that long it is looked at again."""
+
+Stamps = tuple[Stamp | None, ...]
+
+
+@dataclass(slots=True)
+class Followed:
+    """One conversation's directory."""
+
+    growing: Growing
+    seen: Stamps | None = None
+    """What it looked like when everything in it was stored."""
+    title: str | None = None
+
+
+@dataclass(kw_only=True, slots=True)
+class DirectoryFollower(Follower):
+    """Imports what is new in the directories of conversations, whenever one has changed.
+
+    A conversation that a server holds is imported as well: that is what is to be followed.
+    """
+
+    user: Visitor
+    zone: tzinfo
+    _followed: dict[Path, Followed] = field(default_factory=dict)
+
+    def look(self, stop: threading.Event) -> None:
+        """Import what is new, until `stop` is set. Raise DatabaseError."""
+        for directory, followed, stamps in self._changed():
+            if stop.is_set():
+                return
+            try:
+                is_whole = self._import(directory, followed)
+            except (ConversationError, Unreadable) as error:
+                self._failures.tell(f"{directory.name}: failed. {error}")
+                self._failures.postpone(directory)
+                continue
+            followed.seen = stamps if is_whole and _are_settled(stamps) else None
+
+    def _changed(self) -> Iterator[tuple[Path, Followed, Stamps]]:
+        """Yield the directories that have changed, with what they looked like before they are read."""
+        try:
+            directories = openhands_v1.directories(self.path)
+        except Unreadable as error:  # it may be there later
+            self._failures.tell(str(error))
+            return
+        for directory in directories:
+            if (followed := self._followed.get(directory)) is None:
+                followed = self._followed[directory] = Followed(self._growing(directory))
+            stamps = tuple(_stamp(directory / name) for name in (EVENTS, BASE_STATE, META))
+            if followed.seen != stamps and not self._failures.is_postponed(directory):
+                yield directory, followed, stamps
+
+    def _growing(self, directory: Path) -> Growing:
+        def skip(name: str, reason: str) -> None:
+            self._failures.tell(f"{directory.name}: skipped {name}: {reason}")
+
+        return Growing(directory=directory, zone=self.zone, skip=skip)
+
+    def _import(self, directory: Path, followed: Followed) -> bool:
+        """Import what is new; say whether that is all. Raise ConversationError, Unreadable, DatabaseError."""
+        problems: list[str] = []
+        persisted = openhands_v1.read(directory, zone=self.zone, skip=lambda name, _: problems.append(name))
+        is_unclear = _is_unclear(directory, persisted, problems)
+        if persisted.is_empty or (is_unclear and not self._is_stored(persisted)):
+            return not is_unclear  # the agent's setup is stored with the first event
+        growing = followed.growing
+        imported = imports.import_growing(self.user, persisted, growing.events())
+        growing.remember()
+        for event, reason in imported.refused:
+            growing.skip(f"event {event.event_id}", reason)
+        if imported.added:
+            self.said(f"{directory.name}: {imported.added} new events")
+        if imported.conversation is not None and not is_unclear:
+            imports.keep_up(imported.conversation, persisted, title_was=followed.title)
+            followed.title = persisted.title
+        return not growing.is_waiting and not is_unclear
+
+    def _is_stored(self, persisted: Persisted) -> bool:
+        return imports.standing(self.user, persisted) is not None
+
+
+def _is_unclear(directory: Path, persisted: Persisted, problems: list[str]) -> bool:
+    """Say whether a file beside the events is missing or not whole, and may be so only for now."""
+    if any(openhands_v1.is_fresh(directory / name) for name in problems):
+        return True
+    if persisted.state or persisted.request:
+        return False
+    first = openhands_v1.event_files(directory)[:1]
+    return any(openhands_v1.is_fresh(directory / EVENTS / file.name) for file in first)
+
+
+def _stamp(path: Path) -> Stamp | None:
+    try:
+        told = path.stat()
+    except OSError:
+        return None
+    return told.st_ino, told.st_size, told.st_mtime_ns
+
+
+def _are_settled(stamps: Stamps) -> bool:
+    return all(stamp is None or time.time_ns() - stamp[2] > SETTLED_NS for stamp in stamps)

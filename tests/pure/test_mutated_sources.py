@@ -1,0 +1,88 @@
+"""Damaged sources of which each event is a file or a line: each is read or left out, with the reason."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from datetime import UTC
+from pathlib import Path
+
+from conversations.events import NewEvent
+from conversations.transcripts import openhands_v1
+from conversations.transcripts.sources import openhands_v0, own
+from conversations.transcripts.sources.nodes import Unreadable
+from tests.import_samples import SAMPLES
+from tests.mutated_sources import mutated_copy, seal
+
+MUTATED = 1000
+
+
+def are_storable(events: list[NewEvent]) -> bool:
+    return all(isinstance(json.loads(event.payload), dict) and event.event_id for event in events)
+
+
+def test_every_event_file_of_a_damaged_v0_store_is_read_or_left_out(tmp_path: Path) -> None:
+    source = SAMPLES["openhands-v0"]
+    for seed in range(MUTATED):
+        copy = mutated_copy(source, tmp_path / str(seed), seed)
+        for stored in openhands_v0.found(copy):
+            left_out: Counter[str] = Counter()
+
+            def skip(name: str, reason: str, left_out: Counter[str] = left_out) -> None:
+                assert reason
+                left_out[name] += 1
+
+            files = openhands_v0.event_files(stored)
+            openhands_v0.read(stored, files, zone=UTC, note=lambda _name, _what: None)
+            events = list(
+                openhands_v0.events(stored, files, zone=UTC, skip=skip, note=lambda _name, _what: None)
+            )
+            assert are_storable(events), seed
+            assert len(events) + left_out.total() == len(files), seed
+        shutil.rmtree(copy)
+
+
+def test_every_event_file_of_a_damaged_v1_directory_is_read_or_left_out(tmp_path: Path) -> None:
+    source = SAMPLES["openhands-v1"]
+    for seed in range(MUTATED):
+        copy = mutated_copy(source, tmp_path / str(seed), seed)
+        for directory in openhands_v1.directories(copy):
+            left_out: set[str] = set()
+
+            def skip(name: str, reason: str, left_out: set[str] = left_out) -> None:
+                assert reason
+                left_out.add(name)
+
+            persisted = openhands_v1.read(directory, zone=UTC, skip=skip)
+            assert persisted.metrics.accumulated_cost >= 0, seed
+            events = list(openhands_v1.events(directory, zone=UTC, skip=skip))
+            assert are_storable(events), seed
+            names = {file.name for file in openhands_v1.event_files(directory)}
+            assert len(events) + len(left_out & names) == len(names), seed
+        shutil.rmtree(copy)
+
+
+def test_a_damaged_export_is_whole_or_refused(tmp_path: Path) -> None:
+    source = SAMPLES["convserver"]
+    whole = refused = 0
+    for seed in range(MUTATED):
+        copy = mutated_copy(source, tmp_path / str(seed), seed)
+        if seed % 2:
+            seal(copy)
+        try:
+            found = list(own.exports(copy))
+        except Unreadable:
+            found = []
+        for exported in found:
+            try:
+                events = list(exported.whole())
+            except Unreadable:
+                refused += 1
+                continue
+            assert are_storable(events), seed
+            assert len(events) == exported.event_count, seed
+            whole += 1
+        shutil.rmtree(copy)
+    assert whole > MUTATED
+    assert refused > MUTATED

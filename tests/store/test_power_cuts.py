@@ -1,0 +1,65 @@
+"""Files beside the database outlive a power cut once somebody relies on them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+
+from convserver import beginnings, configuration
+from faults.instances import Missing
+from faults.power.installations import ForgetfulDisk
+from sessions_app.imports.uploads import pieces, runs
+from sessions_app.imports.uploads.runs import NewImport
+from tests.conftest import on_sqlite
+
+NAMES = "abcdefgh"
+"""Of each there are so many: chance keeps some of what is not synced, and hardly all of it."""
+SEED = 7
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[ForgetfulDisk]:
+    """A disk that forgets what was not synced, in the directory `disk`."""
+    try:
+        disk = ForgetfulDisk(tmp_path / "disk", syncs_names=False)
+    except Missing as missing:
+        pytest.skip(str(missing))
+    yield disk
+    disk.close()
+
+
+def test_a_generated_secret_key_outlives_a_power_cut(tmp_path: Path, disk: ForgetfulDisk) -> None:
+    environments = [{"CONVSERVER_DATA_DIR": str(tmp_path / "disk" / name / "data")} for name in NAMES]
+    keys = [configuration.read(each).secret_key for each in environments]
+    disk.cut(SEED)
+    assert [configuration.read(each).secret_key for each in environments] == keys
+
+
+def test_the_name_of_the_database_outlives_a_power_cut(
+    tmp_path: Path, disk: ForgetfulDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    directories = [tmp_path / "disk" / name for name in NAMES]
+    for directory in directories:
+        beginnings.record(f"the first of {directory.name}", directory, is_new=True)
+    disk.cut(SEED)
+    with caplog.at_level(logging.WARNING):
+        for directory in directories:
+            beginnings.record("the second", directory, is_new=True)
+    assert [name for name in NAMES if f"the first of {name}" not in caplog.text] == []
+
+
+@on_sqlite
+def test_a_piece_that_was_acknowledged_outlives_a_power_cut(
+    tmp_path: Path, disk: ForgetfulDisk, alice: User, configured: Callable[..., None]
+) -> None:
+    configured(data_dir=tmp_path / "disk" / "data")
+    new = [NewImport(file_name=f"{name}.zip", size=7) for name in NAMES]
+    uploads = [runs.begin(alice.pk, each) for each in new]
+    assert [pieces.put(run, 0, b"a piece") for run in uploads] == [7] * len(NAMES)
+    disk.cut(SEED)
+    for run in uploads:
+        assert (pieces.directory_of(run) / run.file_name).read_bytes() == b"a piece"
