@@ -29,6 +29,7 @@ from conversations.exceptions import (
     ConversationNotFound,
     CursorAhead,
     EventConflict,
+    EventNotFound,
     Fenced,
     HistoryReplaced,
     InvalidConversationId,
@@ -63,6 +64,7 @@ logger = logging.getLogger(__name__)
 
 NATIVE_STATUS: dict[type[ConversationError], int] = {
     ConversationNotFound: 404,
+    EventNotFound: 404,
     InvalidConversationId: 400,
     InvalidCursor: 400,
     InvalidQuery: 400,

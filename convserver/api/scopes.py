@@ -22,9 +22,10 @@ _ADMIN_ROUTES = frozenset(
         "v0-add-git-providers",
         "v0-unset-provider-tokens",
         "agent-secrets",
+        "metrics",
     }
 )
-"""Keys, secrets and settings: reading them needs the scope as well."""
+"""Keys, secrets, settings and what operators watch: reading them needs the scope as well."""
 _RUN_ROUTES = frozenset(
     {
         "v0-conversations",  # on the OpenHands wires a new conversation starts its agent
@@ -73,7 +74,7 @@ _LISTS = frozenset(
     }
 )
 """Lists that show the token of one conversation that one."""
-_MANY = frozenset({"agent-fork", "app-pending-messages"})
+_MANY = frozenset({"agent-fork", "app-pending-messages", "native-conversation-fork"})
 """Routes below a conversation that reach others."""
 
 

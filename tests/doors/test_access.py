@@ -97,6 +97,7 @@ ROWS = [
     Row(route="health", path="/health", **OPEN_TO_ALL),
     Row(route="ready", path="/ready", **OPEN_TO_ALL),
     Row(route="server-info", path="/server_info", **OPEN_TO_ALL),
+    Row(route="metrics", path="/metrics", **OWNERS),
     Row(route="native-socket", path="/ws/conversations/{id}", owner=426, stranger=426, nobody=426),
     Row(route="schema", path="/api/schema/", **THEIR_OWN),
     Row(route="docs", path="/api/docs/", **THEIR_OWN),
@@ -355,6 +356,15 @@ ROWS = [
     Row(route="native-events", method="POST", path=NATIVE + "/{id}/events", body=MESSAGE, **OWNERS),
     Row(route="native-conversation-draft", path=NATIVE + "/{id}/draft", **OWNERS),
     Row(route="native-conversation-draft", method="PUT", path=NATIVE + "/{id}/draft", body=DRAFT, **OWNERS),
+    Row(
+        route="native-conversation-fork",
+        method="POST",
+        path=NATIVE + "/{id}/fork",
+        owner=201,
+        stranger=404,
+        nobody=401,
+    ),
+    Row(route="native-conversation-branches", path=NATIVE + "/{id}/branches", **OWNERS),
     Row(route="native-conversation-pending-calls", path=NATIVE + "/{id}/pending-calls", **OWNERS),
     Row(route="native-conversation-options", path=NATIVE + "/{id}/options", **OWNERS),
     Row(
@@ -668,7 +678,7 @@ async def test_the_token_of_one_conversation_finds_no_other_one(
             assert (await ask(rest, row, key=key)).status_code == 404
             continue
         answers = [(await ask(rest, row, key=each)).status_code for each in (key, tokens["stranger"])]
-        is_forbidden = answers[0] == 403 and row.route == "agent-fork"
+        is_forbidden = answers[0] == 403 and row.route in ("agent-fork", "native-conversation-fork")
         if answers[0] != answers[1] and not is_forbidden:
             different[str(row)] = answers
     assert different == {}

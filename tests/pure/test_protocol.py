@@ -88,7 +88,18 @@ LIMITS = {
     "seconds that the server waits for a `stop`, `pause` or `run`": command_channel.WAIT_S,
 }
 
-RUN_IN_ORDER = [201, *(200 for _ in range(14)), 409, 204, *(200 for _ in range(7)), 201, 204, 200]
+RUN_IN_ORDER = [
+    201,
+    *(200 for _ in range(10)),
+    201,
+    *(200 for _ in range(6)),
+    409,
+    204,
+    *(200 for _ in range(7)),
+    201,
+    204,
+    200,
+]
 """What the page's commands are answered with; nothing waits for approval just then."""
 
 
@@ -370,6 +381,8 @@ def native_routes() -> Iterator[str]:
         "native-conversation-list": "/conversations",
         "native-conversation-detail": "/conversations/{id}",
         "native-events": "/conversations/{id}/events",
+        "native-conversation-fork": "/conversations/{id}/fork",
+        "native-conversation-branches": "/conversations/{id}/branches",
         "native-conversation-pending-calls": "/conversations/{id}/pending-calls",
         "native-conversation-rotate-key": "/conversations/{id}/rotate-key",
         "native-agents": "/agents",

@@ -24,9 +24,11 @@ from conversations.store.labels import TAG_MAX_LENGTH, TAG_NAME_MAX_LENGTH, TAGS
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.native import etags, lists
 from convserver.api.native.bodies import Body, Flag, Text
+from convserver.api.native.events import SEQ_MAX
 from convserver.api.native.fields import ChoiceField
 from convserver.api.native.shapes import (
     NATIVE,
+    NativeBranches,
     NativeConversation,
     NativeConversationChanged,
     NativeConversationPage,
@@ -37,13 +39,14 @@ from convserver.api.native.shapes import (
 from convserver.event_loop import in_loop
 from convserver.pagination import newest_page
 from sessions_app.identity import conversation_keys
-from sessions_app.live import marks
+from sessions_app.live import branches, marks
 from sessions_app.live.status import ListedConversation, listed
 from sessions_app.loops import decisions
 from sessions_app.loops.commands import CommandPending
 from sessions_app.loops.manager import get_manager
 from sessions_app.models import UnknownAnswer
 from sessions_app.openhands_v1 import steering
+from sessions_app.settings import agent_setups
 
 _TAG_NAME = Text(max_length=TAG_NAME_MAX_LENGTH, trim_whitespace=False)
 
@@ -97,6 +100,22 @@ class ChangeSerializer(Body):
         if not attrs:
             raise serializers.ValidationError("Give a `title`, `tags`, `pinned` or `archived`.")
         return attrs
+
+
+@extend_schema_serializer(component_name="NewNativeFork")
+class ForkSerializer(Body):
+    """The body that forks a conversation; all members are optional."""
+
+    id = Text(default=None, allow_null=True, max_length=100, trim_whitespace=False)
+    through = serializers.IntegerField(
+        default=None,
+        allow_null=True,
+        min_value=-1,
+        max_value=SEQ_MAX,
+        help_text="The seq of the last event of the copy; -1 for none, by default all.",
+    )
+    title = Text(default=None, allow_null=True, max_length=200, help_text="By default the same.")
+    tags = TagsField(default=dict)
 
 
 class DecisionSerializer(Body):
@@ -262,6 +281,27 @@ class ConversationViewSet(ViewSet):
         conversation = access.readable(request.user, conversation_id)
         return Response({"calls": [call._asdict() for call in decisions.pending(conversation)]})
 
+    @extend_schema(
+        parameters=[IDEMPOTENCY_KEY],
+        request=ForkSerializer,
+        responses={201: NativeConversation, **refusals(400, 404, 409, 503)},
+    )
+    @action(detail=True, methods=["post"])
+    def fork(self, request: Request, conversation_id: str) -> Response:
+        """Begin a conversation with a copy of this one's events; 404 if there is none at `through`.
+
+        Nothing in the copy asks for an answer. A message that is sent to it is another way on from there.
+        """
+        source = access.readable(request.user, conversation_id)
+        body = _valid(ForkSerializer(data=request.data))
+        return answer_once(request, request.data, partial(_fork, request, source, body))
+
+    @extend_schema(responses={200: NativeBranches, **refusals(400, 404)})
+    @action(detail=True, methods=["get"])
+    def branches(self, request: Request, conversation_id: str) -> Response:
+        """Return where the conversation leaves another one, and the first 100 that leave it."""
+        return Response(branches.told(request.user, access.readable(request.user, conversation_id)))
+
     @extend_schema(request=None, responses={204: None, **refusals(400, 404, 503)})
     @action(detail=True, methods=["post"], url_path="rotate-key")
     def rotate_key(self, request: Request, conversation_id: str) -> Response:
@@ -285,6 +325,19 @@ def _create(request: Request, body: dict[str, Any]) -> Response:
         tags=body["tags"],
     )
     return Response(_state(request.user, conversation), status=201)
+
+
+def _fork(request: Request, source: ConversationRef, body: dict[str, Any]) -> Response:
+    title = body["title"] or Conversation.objects.values_list("title", flat=True).get(pk=source.pk)
+    made = agent_setups.fork(
+        request.user,
+        source,
+        conversation_id=body["id"],
+        through=body["through"],
+        title=title,
+        tags=body["tags"],
+    )
+    return Response(_state(request.user, made), status=201)
 
 
 def _change(user: access.Visitor, conversation: ConversationRef, body: dict[str, Any]) -> None:

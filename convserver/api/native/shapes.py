@@ -62,6 +62,23 @@ class NativeDamagedPlace(BaseModel):
     detail: str
 
 
+class NativeBranch(BaseModel):
+    """A conversation with which another one has its beginning in common."""
+
+    id: str
+    title: str
+    last_message: str
+    seq: int = Field(ge=-1, description="The seq of the last event that both have; -1 if they have none.")
+
+
+class NativeBranches(BaseModel):
+    """Where a conversation leaves another one, and what leaves it."""
+
+    leaves: NativeBranch | None
+    branches: list[NativeBranch]
+    has_more: bool
+
+
 class NativeConversation(BaseModel):
     """A conversation in its present state."""
 

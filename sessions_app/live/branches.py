@@ -1,0 +1,60 @@
+"""The branches of a conversation: what it leaves, and what leaves it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from conversations.access import Visitor
+from conversations.models import Conversation, ConversationRef
+
+BRANCHES_MAX = 100
+"""At most this many branches are told of."""
+
+
+class Branch(NamedTuple):
+    """A conversation with which another one has its beginning in common."""
+
+    public_id: str
+    title: str
+    last_message: str
+    """How it goes on: branches often share their title."""
+    at: int
+    """The seq of the last event that both have; -1 if they have none."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as the native door tells it."""
+        return {
+            "id": self.public_id,
+            "title": self.title,
+            "last_message": self.last_message,
+            "seq": self.at,
+        }
+
+
+def place(forked_at: int | None) -> int:
+    """Return the seq of the last event that a fork has in common with its source; -1 if there is none."""
+    return -1 if forked_at is None else forked_at
+
+
+def own(user: Visitor, conversation: ConversationRef, *, most: int) -> Sequence[Branch]:
+    """Return what leaves the conversation, in the order of the places, as far as the user may see it."""
+    rows = Conversation.objects.visible_to(user).filter(forked_from_id=conversation.pk)
+    return [_branch(row, row.forked_at) for row in rows.order_by("forked_at", "pk")[:most]]
+
+
+def told(user: Visitor, conversation: ConversationRef) -> dict[str, Any]:
+    """Return where a conversation leaves another, and what leaves it, as the native door tells it."""
+    row = Conversation.objects.only("forked_from_id", "forked_at").get(pk=conversation.pk)
+    visible = Conversation.objects.visible_to(user)
+    source = visible.filter(pk=row.forked_from_id).first() if row.forked_from_id else None
+    found = own(user, conversation, most=BRANCHES_MAX + 1)
+    return {
+        "leaves": None if source is None else _branch(source, row.forked_at).as_dict(),
+        "branches": [branch.as_dict() for branch in found[:BRANCHES_MAX]],
+        "has_more": len(found) > BRANCHES_MAX,
+    }
+
+
+def _branch(row: Conversation, forked_at: int | None) -> Branch:
+    return Branch(row.public_id, row.shown_title, row.last_message, place(forked_at))
