@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import socketio
 
 from tests.clients import WAIT_S, Server
-from tests.engines import NODE_CLIENT
+from tests.npm import SOCKET_IO_CLIENT
 from tests.v0_socket import Refused
 
 T = TypeVar("T")
@@ -181,7 +181,11 @@ class NodeClient(SocketIOClient):
 
     async def _open(self, query: dict[str, Any], headers: dict[str, str]) -> None:
         self._process = await asyncio.create_subprocess_exec(
-            "node", str(NODE_CLIENT / "client.mjs"), stdin=PIPE, stdout=PIPE, limit=16 * 1024 * 1024
+            "node",
+            str(SOCKET_IO_CLIENT.directory / "client.mjs"),
+            stdin=PIPE,
+            stdout=PIPE,
+            limit=16 * 1024 * 1024,
         )
         self._reading = asyncio.create_task(self._read())
         self._tell("connect", url=self._url, query=query, headers=headers)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
+from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from convserver.api.direct.callers import Asked, get_callers
@@ -26,21 +28,29 @@ NO_STREAM = "This door sends nothing by itself: POST each message."
 NO_DATABASE = "The server could not reach its database. Try again."
 
 
-async def application(scope: Any, receive: Any, send: Any) -> None:
-    """Answer a request of somebody who may read."""
-    if scope["method"] != "POST":
-        await _refuse(send, HTTPStatus.METHOD_NOT_ALLOWED, NO_STREAM, ("allow", "POST"))
-        return
-    try:
-        is_known = await _may_read(scope)
-    except UNAVAILABLE:
-        await _refuse(send, HTTPStatus.SERVICE_UNAVAILABLE, NO_DATABASE, ("retry-after", str(RETRY_AFTER_S)))
-        return
-    if not is_known:
-        await _refuse(send, HTTPStatus.UNAUTHORIZED, LOG_IN, ("www-authenticate", "Bearer"))
-        return
-    manager = await _running.get().manager()
-    await manager.handle_request(scope, receive, send)
+class Door:
+    """The ASGI application: lets those who may read ask an MCP server."""
+
+    def __init__(self, make_server: Callable[[], Server[Any]]) -> None:
+        """`make_server` makes the server that answers, once for each event loop."""
+        self._running = PerEventLoop(lambda: _Running(make_server()))
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request of somebody who may read."""
+        if scope["method"] != "POST":
+            await _refuse(send, HTTPStatus.METHOD_NOT_ALLOWED, NO_STREAM, ("allow", "POST"))
+            return
+        try:
+            is_known = await _may_read(scope)
+        except UNAVAILABLE:
+            retry = ("retry-after", str(RETRY_AFTER_S))
+            await _refuse(send, HTTPStatus.SERVICE_UNAVAILABLE, NO_DATABASE, retry)
+            return
+        if not is_known:
+            await _refuse(send, HTTPStatus.UNAUTHORIZED, LOG_IN, ("www-authenticate", "Bearer"))
+            return
+        manager = await self._running.get().manager()
+        await manager.handle_request(scope, receive, send)
 
 
 async def _may_read(scope: Any) -> bool:
@@ -55,9 +65,9 @@ async def _may_read(scope: Any) -> bool:
 class _Running:
     """The library's manager, which runs as a task of its event loop from the first request on."""
 
-    def __init__(self) -> None:
+    def __init__(self, answering: Server[Any]) -> None:
         self._manager = StreamableHTTPSessionManager(
-            server(lambda request: NativeDoor(http, request.scope)),
+            answering,
             json_response=True,
             stateless=True,
             max_request_body_size=BODY_MAX_BYTES,
@@ -76,12 +86,12 @@ class _Running:
             await asyncio.get_running_loop().create_future()  # until the event loop ends
 
 
-_running = PerEventLoop(_Running)
-
-
 async def _refuse(send: Any, status: HTTPStatus, detail: str, header: tuple[str, str]) -> None:
     body = json.dumps({"detail": detail}).encode()
     headers = [("content-type", "application/json"), ("content-length", str(len(body))), header]
     encoded = [(name.encode(), value.encode()) for name, value in headers]
     await send({"type": "http.response.start", "status": status, "headers": encoded})
     await send({"type": "http.response.body", "body": body})
+
+
+application = Door(lambda: server(lambda request: NativeDoor(http, request.scope)))

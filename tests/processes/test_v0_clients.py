@@ -16,7 +16,7 @@ from django.db import connection
 from conversations.models import ConversationRef
 from sessions_app.models import ApiToken
 from tests.clients import WAIT_S, Server
-from tests.engines import node_problem
+from tests.npm import SOCKET_IO_CLIENT
 from tests.socketio_clients import End, NodeClient, PythonClient, SocketIOClient
 from tests.v0 import Matching
 from tests.v0_socket import Refused
@@ -28,13 +28,16 @@ QUICK = {"sessions_app.agents.demo.DEFAULT_WORD_S": 0.0}
 Join = Callable[..., Awaitable[SocketIOClient]]
 
 in_javascript = pytest.param(
-    NodeClient, marks=pytest.mark.skipif(bool(node_problem()), reason=node_problem() or "")
+    NodeClient,
+    marks=pytest.mark.skipif(bool(SOCKET_IO_CLIENT.problem()), reason=SOCKET_IO_CLIENT.problem() or ""),
 )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Let each client join on one engine, and on both if two processes are joined, or with `--full`."""
-    here = [PythonClient] if connection.vendor == "postgresql" or node_problem() else [in_javascript]
+    here = (
+        [PythonClient] if connection.vendor == "postgresql" or SOCKET_IO_CLIENT.problem() else [in_javascript]
+    )
     everywhere = metafunc.config.getoption("--full") or "another" in metafunc.fixturenames
     if "join" in metafunc.fixturenames:
         clients = [PythonClient, in_javascript] if everywhere else here
