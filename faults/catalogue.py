@@ -80,8 +80,7 @@ ROWS = (
             "tests/store/test_verification.py::test_a_missing_end_is_found",
             "tests/store/test_verification_runs.py::test_a_start_verifies_what_changed_since_it_last_found_nothing",
         ),
-        elsewhere="the settings are tested, and that a lost end is found; no run cuts the power yet: what kill -9 leaves in the page cache proves nothing "
-        "about fsync",
+        commands=(SUITE,),
     ),
     Row(
         id="FI-06",

@@ -16,6 +16,7 @@ BUGS = (
     "trigger_gone",
     "lock_gone",
     "digest_not_chained",
+    "commits_not_synced",
 )
 """Each is a module here: REPLACES names the function, `bug` takes the true one and returns the other."""
 

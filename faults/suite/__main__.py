@@ -7,22 +7,26 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import fcntl
 import random
 import secrets
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import NamedTuple
 
 from faults.instances import Missing
+from faults.power.installations import OF_ENGINE
 from faults.suite import catalogue_tests, page, planted
 from faults.suite.installations import Installation, OnPostgreSQL, OnSQLite
 from faults.suite.planted import Caught, all_faults, started
-from faults.suite.results import Results
+from faults.suite.results import FILE, Results
 from faults.suite.rounds import Result, Rounds
 
 ENGINES: dict[str, type[Installation]] = {"sqlite": OnSQLite, "postgresql": OnPostgreSQL}
@@ -37,11 +41,14 @@ class Size(NamedTuple):
     faults: int
     is_whole: bool
     """Whether every kind of fault comes at least once, however long that takes."""
+    power_cuts: int
+    """How often the power is cut afterwards."""
 
 
-QUICK = Size(seconds=12.0, faults=1_000_000, is_whole=False)
-NORMAL = Size(seconds=110.0, faults=1_000_000, is_whole=True)
-LONG = Size(seconds=3_400.0, faults=510, is_whole=True)
+QUICK = Size(seconds=12.0, faults=1_000_000, is_whole=False, power_cuts=1)
+NORMAL = Size(seconds=90.0, faults=1_000_000, is_whole=True, power_cuts=3)
+LONG = Size(seconds=5_400.0, faults=510, is_whole=True, power_cuts=100)
+"""Both engines at the same time: most of a round is waiting."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,7 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if asked.tests:
             return _tests(asked)
-        return _planted(asked) if asked.planted else _rounds(asked)
+        if asked.planted:
+            return _planted(asked)
+        return _engines_at_once(asked) if asked.long and asked.engine is None else _rounds(asked)
     except Missing as missing:
         print(f"The suite cannot run: {missing}")
         return 2
@@ -66,38 +75,72 @@ def _parser() -> argparse.ArgumentParser:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--quick", action="store_true", help="some kinds of fault, in less than a minute")
     what.add_argument("--long", action="store_true", help="at least 1,000 faults, in at most two hours")
-    what.add_argument("--planted", action="store_true", help="plant eight bugs, and look who notices")
+    what.add_argument("--planted", action="store_true", help="plant nine bugs, and look who notices")
     what.add_argument("--tests", action="store_true", help="run the tests that the catalogue names")
     parser.add_argument("--only", default="", help="kinds of fault, or bugs, whose name contains this")
     parser.add_argument("--engine", choices=ENGINES, action="append", help="this one alone")
+    parser.add_argument("--seconds", type=float, help="so long on each engine, at most")
     parser.add_argument("--no-page", action="store_true", help="leave docs/faults.md as it is")
     return parser
 
 
+def _engines_at_once(asked: argparse.Namespace) -> int:
+    """Break an installation of each engine, each in a process of its own; return the worse status."""
+    own = ["--long", f"--seed={asked.seed}", f"--only={asked.only}", *["--no-page"] * asked.no_page]
+    own += [f"--seconds={asked.seconds}"] if asked.seconds else []
+    commands = [[sys.executable, "-m", "faults.suite", *own, f"--engine={name}"] for name in ENGINES]
+    processes = [subprocess.Popen(command) for command in commands]
+    try:
+        return max(process.wait() for process in processes)
+    finally:
+        for process in processes:
+            process.terminate()
+
+
 def _rounds(asked: argparse.Namespace) -> int:
     size = QUICK if asked.quick else LONG if asked.long else NORMAL
-    results: dict[tuple[str, str], Result] = {}
-    began, rng = time.monotonic(), random.Random(asked.seed)
+    size = size._replace(seconds=asked.seconds or size.seconds)
+    is_kept = not (asked.quick or asked.no_page or asked.only)
+    rng = random.Random(asked.seed)
+    results: list[Result] = []
     for name in asked.engine or ENGINES:
         place = Path(mkdtemp(prefix="convserver-faults-"))
-        found = asyncio.run(_on(ENGINES[name], place, size, random.Random(rng.random()), asked.only))
-        results.update({(ENGINES[name].engine, fault): result for fault, result in found.items()})
-        if all(result.is_right for result in found.values()):
+        place.chmod(0o755)  # PostgreSQL runs as somebody else
+        chance = random.Random(rng.random())
+        is_right = True
+        for engine in (ENGINES[name], OF_ENGINE[ENGINES[name]]):
+            began = time.monotonic()
+            found = _broken(engine, place / engine.__name__, size, chance, asked.only)
+            is_right &= all(result.is_right for result in found.values())
+            if is_kept and found:
+                seconds = time.monotonic() - began
+                with _changed_results() as kept:
+                    kept.take_rounds(engine.engine, found, seed=asked.seed, seconds=seconds)
+            results += found.values()
+        if is_right:
             rmtree(place)
         else:
             print(f"Logs and histories are in {place}.")
-    if not (asked.quick or asked.no_page or asked.only or asked.engine):
-        kept = Results.read()
-        kept.take_rounds(results, seed=asked.seed, seconds=time.monotonic() - began)
-        _keep(kept)
     injected, acknowledged = (
-        sum(getattr(result, name) for result in results.values()) for name in ("injected", "acknowledged")
+        sum(getattr(result, name) for result in results) for name in ("injected", "acknowledged")
     )
-    wrong = [key for key, result in results.items() if not result.is_right]
-    print(
-        f"\n{injected:,} faults, {acknowledged:,} acknowledgements, wrong with {len(wrong)} kinds of fault."
-    )
-    return int(bool(wrong))
+    wrong = sum(not result.is_right for result in results)
+    print(f"\n{injected:,} faults, {acknowledged:,} acknowledgements, wrong with {wrong} kinds of fault.")
+    return int(wrong > 0)
+
+
+def _broken(
+    engine: type[Installation], place: Path, size: Size, rng: random.Random, only: str
+) -> dict[str, Result]:
+    """Break an installation; return what each fault has shown, nothing where power cannot be cut."""
+    if engine not in OF_ENGINE.values():
+        return asyncio.run(_on(engine, place, size, rng, only))
+    cuts = Size(seconds=size.seconds, faults=size.power_cuts, is_whole=True, power_cuts=0)
+    try:
+        return asyncio.run(_on(engine, place, cuts, rng, only))
+    except Missing as missing:
+        print(missing)
+        return {}
 
 
 async def _on(
@@ -105,15 +148,16 @@ async def _on(
 ) -> dict[str, Result]:
     """Break one installation in one way after the other; return what each has shown."""
     faults = [fault for fault in all_faults(engine) if only in fault.name]
+    if not faults:
+        return {}
+    await asyncio.to_thread(place.mkdir)
     found = {fault.name: Result() for fault in faults}
-    print(
-        f"\n{engine.engine}\n\n| broken | times | acknowledged | lost | doubled | breaches | until service |"
-    )
-    print(f"|---|{'---:|' * 6}", flush=True)
+    print("\n| engine | broken | times | acknowledged | lost | doubled | breaches | until service |")
+    print(f"|---|---|{'---:|' * 6}", flush=True)
     began = time.monotonic()
     async with started(engine, place) as installation:
         rounds, is_first = Rounds(installation, rng), True
-        while faults:
+        while True:
             for fault in rng.sample(faults, len(faults)):
                 injected = sum(result.injected for result in found.values())
                 is_over = time.monotonic() - began > size.seconds and injected > 0  # however slow the start
@@ -122,20 +166,19 @@ async def _on(
                     return {name: result for name, result in found.items() if result.injected}
                 result = await rounds.run(fault, 1 if is_first else AT_ONCE)
                 found[fault.name].add(result)
-                _print(fault.name, result)
+                _print(engine.engine, fault.name, result)
             is_first = False
-    return found
 
 
-def _print(name: str, result: Result) -> None:
+def _print(engine: str, name: str, result: Result) -> None:
     wait = "never" if not result.waits_s else f"{max(result.waits_s):.2f} s"
     print(
-        f"| {name} | {result.injected} | {result.acknowledged} | {result.lost} | {result.doubled} "
+        f"| {engine} | {name} | {result.injected} | {result.acknowledged} | {result.lost} | {result.doubled} "
         f"| {result.broken.total()} | {wait} |",
         flush=True,
     )
     for sentence in result.sentences:
-        print(f"- {sentence}", flush=True)
+        print(f"- {engine}, {name}: {sentence}", flush=True)
 
 
 def _planted(asked: argparse.Namespace) -> int:
@@ -146,9 +189,8 @@ def _planted(asked: argparse.Namespace) -> int:
         is_caught = f"yes, {each.proof.shown_by}" if each.is_caught else "no"
         print(f"| {each.proof.bug} | {each.proof.fault} | {is_caught} | {each.rounds} |", flush=True)
     if not (asked.no_page or asked.only):
-        kept = Results.read()
-        kept.take_planted(found, seed=asked.seed)
-        _keep(kept)
+        with _changed_results() as kept:
+            kept.take_planted(found, seed=asked.seed)
     caught = sum(each.is_caught for each in found)
     print(f"\n{caught} of {len(found)} caught.")
     return int(caught < len(found))
@@ -160,16 +202,21 @@ def _tests(asked: argparse.Namespace) -> int:
     for test in failed:
         print(f"{outcomes[test]}: {test}")
     if not asked.no_page:
-        kept = Results.read()
-        kept.take_tests(outcomes)
-        _keep(kept)
+        with _changed_results() as kept:
+            kept.take_tests(outcomes)
     print(f"\n{len(outcomes) - len(failed)} of {len(outcomes)} tests of the catalogue passed.")
     return int(bool(failed))
 
 
-def _keep(results: Results) -> None:
-    results.write()
-    page.write(results)
+@contextmanager
+def _changed_results() -> Iterator[Results]:
+    """Let the results be changed, by one process at a time, and write them and their page."""
+    with FILE.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        kept = Results.read()
+        yield kept
+        kept.write()
+        page.write(kept)
     print(f"\nWritten to {page.PAGE}.")
 
 

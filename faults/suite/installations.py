@@ -163,10 +163,14 @@ class OnPostgreSQL(Installation):
     def __init__(self, place: Path, *, planted: str | None = None) -> None:
         """Raise Missing if PostgreSQL or Redis is not installed."""
         super().__init__(place, planted=planted)
-        self.postgresql = PostgreSQL(place / "postgresql")
+        self.postgresql = self.new_postgresql()
         self.redis = Redis()
         self.database_proxy = Proxy(free_port(), self.postgresql.port)
         self.redis_proxy = Proxy(free_port(), self.redis.port)
+
+    def new_postgresql(self) -> PostgreSQL:
+        """Make the PostgreSQL of this installation."""
+        return PostgreSQL(self.place / "postgresql")
 
     def _variables(self) -> dict[str, str]:
         return {

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from faults.catalogue import ROWS, SUITE, Row
+from faults.power.installations import POWER_CUT
 from faults.programs import ROOT
 from faults.suite.fault import Fault
 from faults.suite.on_both import FAULTS as ON_BOTH
@@ -34,16 +35,20 @@ what it was told. After each round a checker compares that with what the databas
 |---|---|
 | `make faults` | every kind of fault on both engines, for at most five minutes |
 | `make faults ARGS=--quick` | a part of them, in less than a minute: in CI |
-| `make faults ARGS=--long` | at least 1,000 faults, in at most two hours |
-| `make faults ARGS=--planted` | plants eight bugs, one after the other, and looks whether each is noticed |
+| `make faults ARGS=--long` | at least 1,000 faults on both engines at the same time, in at most two hours |
+| `make faults ARGS=--planted` | plants nine bugs, one after the other, and looks whether each is noticed |
 | `make faults ARGS=--tests` | runs the tests that the catalogue below names, on SQLite, or on the database of `DATABASE_URL` |
 
 A run prints its seed, and `--seed` draws the same faults at the same moments again. Kinds are chosen by `--only TEXT`, an engine by
-`--engine sqlite` or `postgresql`. `python -m faults.checker FILE` checks a history by itself: a million records in seconds.
+`--engine sqlite` or `postgresql`; `--seconds` bounds the time on each engine. `python -m faults.checker FILE` checks a history by itself: a million records in seconds.
 
-The clock is moved for Django's and Python's time of day, not for the kernel's. PostgreSQL of a run does not wait for its disk (`fsync=off`),
-since nothing here cuts the power: a killed process leaves what it wrote to the kernel. Full disks and read-only files need Linux
-and root.
+The clock is moved for Django's and Python's time of day, not for the kernel's. Full disks, read-only files and power cuts need Linux and root.
+
+Power is cut on installations of their own, whose data is on a disk that forgets (`faults/power`, a filesystem by FUSE). When all
+processes have been killed, what was not synced is gone, in whole or in part, as chance decides: writes of one file in any order and torn
+between sectors, names up to some moment. On SQLite's disk a new file is there only once its folder was synced, too, as POSIX says; on
+PostgreSQL's once it was synced itself, as on Linux. Elsewhere PostgreSQL does not wait for its disk (`fsync=off`): a killed process leaves
+what it wrote to the kernel.
 """
 
 
@@ -66,22 +71,31 @@ def _rounds(rounds: dict[str, Any]) -> Iterator[str]:
     if not rounds:
         yield "Not run yet."
         return
-    rows = rounds["rows"]
-    total = {name: sum(row[name] for row in rows) for name in ("injected", "acknowledged", "lost", "doubled")}
     yield (
-        f"{_made(rounds)}, seed {rounds['seed']}, {rounds['seconds']} s: {total['injected']:,} faults, "
-        f"{total['acknowledged']:,} acknowledgements, {total['lost']} lost, {total['doubled']} doubled. "
         "The time until service is that from the end of the fault (for what was killed, ended or cut: from its "
         "beginning, with the start of the successor) to the acknowledgement of an event that was sent after it.\n"
     )
-    yield "| engine | broken | times | acknowledged | lost | doubled | other breaches | until service: median | worst |"
-    yield f"|---|---|{'---:|' * 7}"
-    for row in rows:
-        breaches = sum(row["broken"].values()) - row["lost"] - row["doubled"]
+    for engine, run in rounds.items():
+        rows = run["rows"]
+        total = {
+            name: sum(row[name] for row in rows) for name in ("injected", "acknowledged", "lost", "doubled")
+        }
         yield (
-            f"| {row['engine']} | {row['fault']} | {row['injected']} | {row['acknowledged']:,} | {row['lost']} "
-            f"| {row['doubled']} | {breaches} | {_seconds(row['median_s'])} | {_seconds(row['worst_s'])} |"
+            f"- {engine}: {_made(run)}, seed {run['seed']}, {run['seconds']:,} s: {total['injected']:,} faults, "
+            f"{total['acknowledged']:,} acknowledgements, {total['lost']} lost, {total['doubled']} doubled."
         )
+    yield "\n| engine | broken | times | acknowledged | lost | doubled | other breaches | until service: median | worst |"
+    yield f"|---|---|{'---:|' * 7}"
+    for engine, run in rounds.items():
+        yield from (_row(engine, row) for row in run["rows"])
+
+
+def _row(engine: str, row: dict[str, Any]) -> str:
+    breaches = sum(row["broken"].values()) - row["lost"] - row["doubled"]
+    return (
+        f"| {engine} | {row['fault']} | {row['injected']} | {row['acknowledged']:,} | {row['lost']} "
+        f"| {row['doubled']} | {breaches} | {_seconds(row['median_s'])} | {_seconds(row['worst_s'])} |"
+    )
 
 
 def _seconds(value: float | None) -> str:
@@ -133,7 +147,7 @@ def _names(row: Row) -> Iterator[str]:
 
 
 def _kinds(row: Row) -> list[str]:
-    faults: list[Fault[Any]] = [*ON_BOTH, *ON_SQLITE, *ON_POSTGRESQL]
+    faults: list[Fault[Any]] = [*ON_BOTH, *ON_SQLITE, *ON_POSTGRESQL, POWER_CUT]
     return [each.name for each in faults if row.id in each.rows]
 
 
@@ -149,7 +163,7 @@ def _result(row: Row, results: Results) -> str:
 
 def _result_of_rounds(row: Row, rounds: dict[str, Any]) -> Iterator[str]:
     kinds = set(_kinds(row))
-    rows = [each for each in rounds.get("rows", ()) if each["fault"] in kinds]
+    rows = [each for run in rounds.values() for each in run["rows"] if each["fault"] in kinds]
     if SUITE in row.commands and rows:
         lost, doubled = (sum(each[name] for each in rows) for name in ("lost", "doubled"))
         yield f"{sum(each['injected'] for each in rows)} faults, {lost} lost, {doubled} doubled"

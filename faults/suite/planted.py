@@ -11,6 +11,13 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from faults.checker.judge import Rule
+from faults.power.installations import (
+    OF_ENGINE,
+    POWER_CUT,
+    PostgreSQLOnForgetfulDisk,
+    SQLiteOnForgetfulDisk,
+    fuse_problem,
+)
 from faults.suite import crowds, on_both, on_postgresql, on_sqlite, zombies
 from faults.suite.fault import Fault
 from faults.suite.installations import Installation, OnPostgreSQL, OnSQLite
@@ -39,6 +46,8 @@ PROOFS = (
     Proof("trigger_gone", OnSQLite, "guard dropped from outside", Rule.LOST),
     Proof("lock_gone", OnPostgreSQL, crowds.NAME, crowds.REFUSED),
     Proof("digest_not_chained", OnSQLite, "connections of clients reset", IN_STORE),
+    Proof("commits_not_synced", SQLiteOnForgetfulDisk, POWER_CUT.name, Rule.LOST),
+    Proof("commits_not_synced", PostgreSQLOnForgetfulDisk, POWER_CUT.name, Rule.LOST),
 )
 
 
@@ -57,6 +66,8 @@ class Caught(NamedTuple):
 
 def all_faults(engine: type[Installation]) -> list[Fault[Any]]:
     """Return the faults of an installation."""
+    if engine in OF_ENGINE.values():
+        return [POWER_CUT]
     own: Iterable[Fault[Any]] = on_sqlite.FAULTS if engine is OnSQLite else on_postgresql.FAULTS
     return [*own, *on_both.FAULTS]
 
@@ -77,7 +88,11 @@ async def started(
 def caught(rng: random.Random, only: str = "") -> Iterator[Caught]:
     """Plant each bug, and break what must show it."""
     for proof in PROOFS:
-        if only in proof.bug:
+        if only not in proof.bug:
+            continue
+        if proof.engine in OF_ENGINE.values() and (problem := fuse_problem()):
+            print(problem)
+        else:
             yield asyncio.run(_try(proof, random.Random(rng.random())))
 
 

@@ -23,24 +23,27 @@ class Results:
     """What was found last: by the rounds, by planted bugs, and by the tests of the catalogue."""
 
     rounds: dict[str, Any] = field(default_factory=dict)
+    """By the name of the installation: that of its engine, and of its disk if that one forgets."""
     planted: dict[str, Any] = field(default_factory=dict)
     tests: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path = FILE) -> Results:
         """Return what a file holds; nothing if there is none."""
-        return cls(**json.loads(path.read_text())) if path.exists() else cls()
+        text = path.read_text() if path.exists() else ""
+        return cls(**json.loads(text)) if text else cls()
 
     def write(self, path: Path = FILE) -> None:
         """Keep it."""
         kept = {"rounds": self.rounds, "planted": self.planted, "tests": self.tests}
         path.write_text(json.dumps(kept, indent=1) + "\n")
 
-    def take_rounds(self, results: dict[tuple[str, str], Result], *, seed: int, seconds: float) -> None:
-        """Take the result of each engine and fault."""
+    def take_rounds(
+        self, installation: str, results: dict[str, Result], *, seed: int, seconds: float
+    ) -> None:
+        """Take the result of each fault."""
         rows = [
             {
-                "engine": engine,
                 "fault": fault,
                 "injected": result.injected,
                 "acknowledged": result.acknowledged,
@@ -50,9 +53,9 @@ class Results:
                 "median_s": median(result.waits_s) if result.waits_s else None,
                 "worst_s": max(result.waits_s, default=None),
             }
-            for (engine, fault), result in results.items()
+            for fault, result in results.items()
         ]
-        self.rounds = {**_made_now(), "seed": seed, "seconds": round(seconds), "rows": rows}
+        self.rounds[installation] = {**_made_now(), "seed": seed, "seconds": round(seconds), "rows": rows}
 
     def take_planted(self, found: list[Caught], *, seed: int) -> None:
         """Take what became of the planted bugs."""
