@@ -32,9 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     asked = _parser().parse_args(arguments)
     chosen = rows.chosen(asked.only, quick=asked.quick)
-    if asked.list or not chosen:
-        print("\n".join(row.title for row in chosen or rows.ROWS))
-        return 0 if chosen else _refuse(f"No row is called {' or '.join(map(repr, asked.only))}.")
+    unknown = [name for name in asked.only or () if not rows.chosen([name])]
+    if asked.list or unknown:
+        print("\n".join(row.title for row in (rows.ROWS if unknown else chosen)))
+        return _refuse(f"No row is called {' or '.join(map(repr, unknown))}.") if unknown else 0
     # Whoever ends this ends its servers too, and leaves no database behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     plan = QUICK if asked.quick else FULL

@@ -16,13 +16,13 @@ from typing import Any
 
 import uvloop
 
+from benchmarks.clients.audience import Listener, Mute, Speaker
+from benchmarks.clients.connections import Connection, Sender
+from benchmarks.clients.conversing import Talker
+from benchmarks.clients.openings import Opening
+from benchmarks.clients.rest import Asker, Getter, Poster, Renamer
+from benchmarks.clients.sockets import Appender, Replay
 from benchmarks.job import Job, Result
-from benchmarks.measured.audience import Listener, Mute, Speaker
-from benchmarks.measured.connections import Connection, Sender
-from benchmarks.measured.conversing import Talker
-from benchmarks.measured.openings import Opening
-from benchmarks.measured.rest import Asker, Getter, Poster, Renamer
-from benchmarks.measured.sockets import Appender, Replay
 
 READY_WAIT_S = 30.0
 REST_WAIT_S = 15.0

@@ -10,7 +10,7 @@ import psycopg
 
 from benchmarks import server
 from benchmarks.job import ClientFailed
-from benchmarks.measured.limits import LimitFailed
+from benchmarks.limits.engines import LimitFailed
 from benchmarks.measurements import Measurement
 from benchmarks.quiet import Quiet
 from benchmarks.samples import Samples

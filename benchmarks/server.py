@@ -71,7 +71,7 @@ def worker(database_url: str, data_dir: Path, **environment: str) -> Iterator[Se
 def bare(data_dir: Path) -> Iterator[Server]:
     """Run the bare sockets."""
     port = _free_port()
-    with _running(["benchmarks.measured.bare", str(port)], port, {}, data_dir / "bare.log") as server:
+    with _running(["benchmarks.limits.bare", str(port)], port, {}, data_dir / "bare.log") as server:
         yield server
 
 
@@ -79,7 +79,7 @@ def bare(data_dir: Path) -> Iterator[Server]:
 def bare_reads(database_url: str, statements: dict[str, str], data_dir: Path) -> Iterator[Server]:
     """Run the bare reads on this database, by the SQL of each address."""
     port = _free_port()
-    module = ["benchmarks.measured.bare_reads", str(port)]
+    module = ["benchmarks.limits.bare_reads", str(port)]
     own = {"DATABASE_URL": database_url}
     given = json.dumps(statements)
     with _running(module, port, own, data_dir / "bare-reads.log", given) as server:
@@ -90,7 +90,7 @@ def bare_reads(database_url: str, statements: dict[str, str], data_dir: Path) ->
 def consumers(data_dir: Path) -> Iterator[Server]:
     """Run the consumers that send frames back."""
     port, own = _free_port(), {"CONVSERVER_DATA_DIR": str(data_dir)}
-    module = ["benchmarks.measured.consumers", str(port)]
+    module = ["benchmarks.limits.consumers", str(port)]
     with _running(module, port, own, data_dir / "consumers.log") as server:
         yield server
 

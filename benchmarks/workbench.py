@@ -15,7 +15,8 @@ from benchmarks import server
 from benchmarks.databases import TEMPLATE_ID, Database, PostgreSQL, SQLite
 from benchmarks.flooding.floods import Floods
 from benchmarks.job import Job, Question, carry_out
-from benchmarks.measured import appends, limits, reads
+from benchmarks.limits import engines
+from benchmarks.measured import appends, reads
 from benchmarks.measured.lists import Lists
 
 SHORT, LONG = 100, 100_000
@@ -176,10 +177,10 @@ class Workbench:
         ids = self.fresh(key, conversations=clients)
         first_pk, seconds = self.database.pk_of(ids[0]), self.plan.limit_s
         if isinstance(self.database, PostgreSQL):
-            yield key, limits.pgbench(self.database, clients=clients, first_pk=first_pk, seconds=seconds)
+            yield key, engines.pgbench(self.database, clients=clients, first_pk=first_pk, seconds=seconds)
         else:
             assert isinstance(self.database, SQLite)
-            yield key, limits.sqlite_loop(self.database, pk=first_pk, seconds=seconds)
+            yield key, engines.sqlite_loop(self.database, pk=first_pk, seconds=seconds)
 
     def append(self, key: str, ids: Sequence[str], *, batch: int = 1, follows: bool = True) -> Values:
         """Append by a socket for each of these conversations."""

@@ -22,9 +22,9 @@ from uuid import uuid4
 
 import uvloop
 
+from benchmarks.clients import frames
+from benchmarks.clients.exchanges import authorization
 from benchmarks.flooding.work import FLOODS, Flood, Flooding
-from benchmarks.measured import frames
-from benchmarks.measured.exchanges import authorization
 
 REST_S = 0.02
 """How long a client rests after a refusal: without it, the clients would be what is measured."""

@@ -16,12 +16,12 @@ from secrets import token_urlsafe
 
 import psutil
 
-from benchmarks import server
+from benchmarks import event, server
+from benchmarks.clients import exchanges
 from benchmarks.databases import TEMPLATE_ID, Database
 from benchmarks.flooding.slow_proxy import SlowProxy
 from benchmarks.flooding.work import FLOODS, SLOW_PROXY_NAME, Flooding
 from benchmarks.job import ClientFailed, Job, Question, carry_out
-from benchmarks.measured import event, exchanges
 from convserver import quotas
 
 __all__ = ["BESIDE", "FLOODS", "IDLE", "QUESTIONS", "Floods", "key"]

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from urllib.parse import quote, urlencode
 
-from benchmarks.measured import event, exchanges, frames
-from benchmarks.measured.connections import new_id
+from benchmarks import event
+from benchmarks.clients import exchanges, frames
+from benchmarks.clients.connections import new_id
 
 SLOW_PROXY_NAME = "git.benchmark.invalid"
 """A host without an address: only the proxy could know it."""

@@ -1,1 +1,1 @@
-"""What is measured: the limits of the machine, and the doors beside them."""
+"""What is measured: the work that clients ask for, and how it is prepared."""

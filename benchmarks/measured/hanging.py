@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import server
+from benchmarks.clients import calls
 from benchmarks.databases import Database
 from benchmarks.job import ClientFailed, Job, Question, carry_out
-from benchmarks.measured import calls
 
 if TYPE_CHECKING:  # the server has Django set up, the measurement has not
     from sessions_app.agents.base import Turn

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import server
+from benchmarks.clients import calls
 from benchmarks.databases import Database
+from benchmarks.event import PAYLOAD
 from benchmarks.job import ClientFailed
-from benchmarks.measured import calls
-from benchmarks.measured.event import PAYLOAD
 
 IDLE, BESIDE = "before the library", "beside the library's import"
 TIMES = 100

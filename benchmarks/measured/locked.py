@@ -6,11 +6,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import server
+from benchmarks import event, server
+from benchmarks.clients.rest import TOLD_WITHIN_S
 from benchmarks.databases import Database
 from benchmarks.job import Job, Question, Result, carry_out
-from benchmarks.measured import event
-from benchmarks.measured.rest import TOLD_WITHIN_S
 
 WRITERS = 40
 EVERY_S = 0.1

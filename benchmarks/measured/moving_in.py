@@ -6,17 +6,15 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
 import psycopg
 
-from benchmarks import server
+from benchmarks import event, server
 from benchmarks.databases import Database, PostgreSQL, SQLite
 from benchmarks.job import ClientFailed
-from benchmarks.measured import event
 from conversations.events import EventEnvelope
 from conversations.transcripts import jsonl
 from conversations.transcripts.jsonl import Beside
@@ -47,7 +45,7 @@ def measured(database: Database, directory: Path) -> tuple[float, float, float]:
 
 
 def _imported(database: Database, directory: Path, count: int) -> Took:
-    file = _exported(directory, count)
+    file = exported(directory, count)
     own = {"DATABASE_URL": database.url, "CONVSERVER_DATA_DIR": str(directory)}
     command = [sys.executable, "-m", "convserver", "import", "convserver", str(file)]
     began = time.perf_counter()
@@ -66,26 +64,28 @@ def _imported(database: Database, directory: Path, count: int) -> Took:
     return Took(time.perf_counter() - began, memory.peak_mb)
 
 
-def _exported(directory: Path, count: int) -> Path:
+def exported(directory: Path, count: int) -> Path:
     """Write a conversation with so many events, under an id that nobody has."""
     manifest, lines = jsonl.Manifest(), []
-    for seq in range(count):
+    chain = list(event.chain(count, event.PAYLOAD))
+    for seq, event_id, _ in chain:
         at = _BEGAN + timedelta(seconds=seq)
         beside = Beside(received_at=at, epoch=None, is_input=False, wire_id=None)
-        manifest.add(_envelope(seq, at), beside)
-        lines.append(jsonl.line(_envelope(seq, at), beside))
+        envelope = _envelope(seq, event_id, at)
+        manifest.add(envelope, beside)
+        lines.append(jsonl.line(envelope, beside))
     about = {"id": uuid4().hex, "version": "V0", "title": "Moved in"}
     file = directory / f"moving-in-{count}.jsonl"
-    head = manifest.line(conversation=about, head_digest=sha256().hexdigest())
+    head = manifest.line(conversation=about, head_digest=chain[-1].digest)
     file.write_text("".join([head, *lines]))
     return file
 
 
-def _envelope(seq: int, at: datetime) -> EventEnvelope:
+def _envelope(seq: int, event_id: str, at: datetime) -> EventEnvelope:
     return EventEnvelope(
         seq=seq,
         fingerprint="",
-        id=f"{seq:032x}",
+        id=event_id,
         dialect="v0",
         type="run",
         kind="tool_call",

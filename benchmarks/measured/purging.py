@@ -11,10 +11,10 @@ from pathlib import Path
 from uuid import uuid4
 
 from benchmarks import server
+from benchmarks.clients import calls
 from benchmarks.databases import Database, PostgreSQL
+from benchmarks.event import PAYLOAD
 from benchmarks.job import ClientFailed
-from benchmarks.measured import calls
-from benchmarks.measured.event import PAYLOAD
 
 IDLE, BESIDE = "before a purge", "beside a purge"
 EVENTS = 1_000_000

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from benchmarks import server
+from benchmarks import event, server
+from benchmarks.clients import calls
 from benchmarks.databases import DATABASE_URL, TEMPLATE_ID, Database, PostgreSQL, SQLite
 from benchmarks.job import ClientFailed
-from benchmarks.measured import calls, event
 
 CONVERSATIONS, EVENTS = 1_000, 1_000
 NATIVE = "/api/native/conversations"

@@ -9,10 +9,10 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-from benchmarks import server
+from benchmarks import event, server
 from benchmarks.databases import PostgreSQL
 from benchmarks.job import Job, Question, carry_out
-from benchmarks.measured import appends, event
+from benchmarks.measured import appends
 from benchmarks.scale.filling import EVENTS, NAME
 
 K = TypeVar("K")

@@ -6,10 +6,11 @@ import asyncio
 import json
 import time
 
+from benchmarks import event
+from benchmarks.clients import exchanges
+from benchmarks.clients.connections import Connection, Sender, WrongAnswer, require_same
+from benchmarks.clients.exchanges import Answer
 from benchmarks.job import Job, Question
-from benchmarks.measured import event, exchanges
-from benchmarks.measured.connections import Connection, Sender, WrongAnswer, require_same
-from benchmarks.measured.exchanges import Answer
 
 _PAYLOAD = event.PAYLOAD.encode()
 _V0_BODY = json.dumps({"action": "run", "args": {"command": event.COMMAND}}).encode()

@@ -8,8 +8,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks import event
 from benchmarks.databases import PostgreSQL, SQLite
-from benchmarks.measured import event
 
 _VARIABLES = {"text": event.COMMAND, "payload": event.PAYLOAD, "digest": event.DIGEST}
 _VALUES = event.COLUMNS | {name: f":{name}" for name in _VARIABLES}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
+from benchmarks.clients import frames
+from benchmarks.clients.connections import Sender, WrongAnswer
+from benchmarks.clients.sockets import Socket
 from benchmarks.job import Job
-from benchmarks.measured import frames
-from benchmarks.measured.connections import Sender, WrongAnswer
-from benchmarks.measured.sockets import Socket
 
 _SAID = "Count to three."
 _HEAD_BYTES = 700

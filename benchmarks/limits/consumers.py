@@ -15,7 +15,7 @@ django.setup(set_prefix=False)
 
 from channels.generic.websocket import AsyncWebsocketConsumer
 
-from benchmarks.measured.serving import serve
+from benchmarks.limits.serving import serve
 from sessions_app.sockets.socket import Closed, Socket, SocketConsumer
 
 

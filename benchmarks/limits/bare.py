@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.measured import event
-from benchmarks.measured.serving import serve
+from benchmarks import event
+from benchmarks.limits.serving import serve
 
 
 def event_frame(seq: int) -> str:

@@ -6,10 +6,10 @@ import asyncio
 import json
 import time
 
+from benchmarks.clients import frames
+from benchmarks.clients.connections import WrongAnswer, new_id
+from benchmarks.clients.sockets import Socket
 from benchmarks.job import Job
-from benchmarks.measured import frames
-from benchmarks.measured.connections import WrongAnswer, new_id
-from benchmarks.measured.sockets import Socket
 
 _ID = b'"id":"'
 _PAYLOAD = json.dumps(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from benchmarks.clients import frames
+from benchmarks.clients.connections import WrongAnswer, require_same
+from benchmarks.clients.sockets import Socket
 from benchmarks.job import Job
-from benchmarks.measured import frames
-from benchmarks.measured.connections import WrongAnswer, require_same
-from benchmarks.measured.sockets import Socket
 
 _OPEN, _CONNECTED = b"0{", b"40"
 _EVENT = b'42["oh_event",{"id":'

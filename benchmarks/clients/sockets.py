@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 
+from benchmarks import event
+from benchmarks.clients import frames
+from benchmarks.clients.connections import Connection, Sender, WrongAnswer, new_id, require_same
 from benchmarks.job import Job
-from benchmarks.measured import event, frames
-from benchmarks.measured.connections import Connection, Sender, WrongAnswer, new_id, require_same
 
 _PAYLOAD = event.PAYLOAD.encode()
 _COMPLETE = b'"replay_complete"'

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from psycopg_pool import ConnectionPool
 
-from benchmarks.measured.serving import serve
+from benchmarks.limits.serving import serve
 
 THREADS = 4
 """As many as the server's readers."""

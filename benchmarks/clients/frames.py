@@ -7,7 +7,7 @@ import os
 import struct
 from collections.abc import Iterator
 
-from benchmarks.measured.exchanges import authorization
+from benchmarks.clients.exchanges import authorization
 
 _TEXT, _CLOSE = 0x81, 0x88
 

@@ -1,0 +1,1 @@
+"""What the machine can do by itself: engines and bare servers, beside which the doors are measured."""
