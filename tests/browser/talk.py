@@ -22,7 +22,7 @@ class Talk:
         self.box = page.get_by_label("Message", exact=True)
         self.line = page.locator("#connection .words")
         self.articles = page.locator("#events article")
-        self.unsent = page.locator("#message-queue article")
+        self.unsent = page.locator("#message-queue article:visible")
         self.streaming = page.locator("#answers article")
         self.scroller = page.locator("#log")
         self.to_end = page.locator("#to-end")
@@ -67,7 +67,7 @@ class Talk:
 
     def delivery(self, text: str) -> Locator:
         """Return the line that says how far a message has come."""
-        return self.page.locator("article.message.user").filter(has_text=text).locator(".delivery")
+        return self.page.locator("article.message.user:visible").filter(has_text=text).locator(".delivery")
 
     def seqs(self) -> list[int]:
         """Return the numbers of the articles that are in the page, in order."""

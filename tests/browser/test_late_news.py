@@ -99,6 +99,40 @@ def test_a_message_is_answered_by_the_turn_that_has_read_it_alone(page: Page, si
     expect(talk.delivery("and this")).to_contain_text("Answered")
 
 
+def test_an_own_message_whose_event_comes_before_its_acknowledgement_is_shown_once(
+    page: Page, site: Site
+) -> None:
+    line = Line(page, keeps=lambda frame: frame["type"] == "ack")
+    talk = Talk(page, site, site.create()).open()
+    talk.say("Hello")
+    expect(talk.messages("user").filter(has_text="Hello")).to_have_count(1)
+    expect(talk.unsent).to_have_count(0)
+    line.until(lambda frame: True)
+    line.keeps = never
+    line.let_go()
+    expect(talk.delivery("Hello")).to_contain_text("Answered")
+
+
+def a_message(frame: dict[str, Any]) -> bool:
+    return bool(frame["type"] == "message")
+
+
+def test_a_message_in_another_ones_words_is_shown_until_it_is_stored_itself(page: Page, site: Site) -> None:
+    line = Line(page, loses=a_message)
+    talk = Talk(page, site, site.create()).open()
+    talk.say("Hello")
+    expect(talk.unsent).to_have_count(1)
+    site.record(talk.id, [message("Hello")])
+    expect(talk.messages("user").filter(has_text="Hello")).to_have_count(1)
+    expect(talk.unsent).to_have_count(0)
+    line.end(1012)
+    expect(talk.unsent).to_have_count(1)
+    line.loses = never
+    line.end(1012)
+    expect(talk.unsent).to_have_count(0)
+    expect(talk.messages("user").filter(has_text="Hello")).to_have_count(2)
+
+
 def test_an_own_message_that_is_acknowledged_far_behind_does_not_stay_at_the_end(
     page: Page, site: Site
 ) -> None:

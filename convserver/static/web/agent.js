@@ -7,12 +7,7 @@ const KEYS = { s: "stop", p: "pause", a: "approve", r: "reject", d: "done" };
 export class AgentControls {
   /** `refresh` fetches a call again; `onRetry` sends the last message again; `onStatus` hears the name of each state. */
   constructor(root, { send, refresh, isAnswered, canRetry, onRetry, onStatus }) {
-    this.root = root;
-    this.send = send;
-    this.refresh = refresh;
-    this.isAnswered = isAnswered;
-    this.canRetry = canRetry;
-    this.onRetry = onRetry;
+    Object.assign(this, { root, send, refresh, isAnswered, canRetry, onRetry });
     this.state = root.querySelector("#agent-state");
     this.working = root.querySelector("#working");
     this.asked = new Map();
@@ -63,9 +58,11 @@ export class AgentControls {
 
   showConnected(isConnected) {
     this.isConnected = isConnected;
-    if (!isConnected && this.asked.size) toast("The connection was lost. Check whether your last action took effect.");
-    if (!isConnected) this.asked.clear();
-    if (!isConnected) this.isPausing = this.isStopping = false; // the server will tell
+    if (!isConnected) {
+      if (this.asked.size) toast("The connection was lost. Check whether your last action took effect.");
+      this.asked.clear();
+      this.isPausing = this.isStopping = false;
+    }
     this.write();
   }
 

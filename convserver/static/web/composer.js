@@ -8,15 +8,13 @@ const FETCHING = "Images are still loading. Send your message in a moment.";
 export class Composer {
   /** `ready`, if given, is waited for before a message is sent; until then it stays in the box. */
   constructor(form, { user, id, onSend, ready }) {
-    this.form = form;
+    Object.assign(this, { form, onSend, ready });
     this.text = form.querySelector("textarea");
     this.images = [];
     this.readings = 0; // files that are on their way into it
     this.list = form.querySelector(".images");
     this.files = form.querySelector('input[type="file"]');
     this.noteLine = form.querySelector(".note");
-    this.onSend = onSend;
-    this.ready = ready;
     this.draft = new Draft({
       user,
       id,

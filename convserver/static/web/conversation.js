@@ -232,7 +232,7 @@ log.begin();
 queue.begin();
 if (performance.getEntriesByType("navigation")[0]?.type === "reload") history().then(({ sayReplaced }) => sayReplaced(id));
 if (root.dataset.turnBegan) queue.progress.ended(root.dataset.turnState, Number(root.dataset.turnBegan));
-agent.write(); // what can be retried is known
+agent.write();
 queue.follow(unanswered());
 queue.relabel();
 if (root.dataset.turnBegan) import("./given_up.js").then(({ givenUp }) => queue.watch(givenUp(root, agent.status, queue.progress)));

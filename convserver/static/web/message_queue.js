@@ -110,7 +110,8 @@ export class MessageQueue {
     this.stored.add(seq);
     this.label(message.article, seq);
     // Its event may be in the page already.
-    if (document.getElementById(`e${seq}`)) this.replacedBy(document.getElementById(`e${seq}`));
+    const event = document.getElementById(`e${seq}`);
+    if (event) this.replacedBy(event);
   }
 
   refused(message, { code, detail }) {
@@ -190,6 +191,8 @@ export class MessageQueue {
     const seq = Number(article.dataset.seq);
     for (const shown of this.place.querySelectorAll(`[data-seq="${seq}"]`)) shown.remove();
     this.label(article, seq);
+    const sent = this.waiting.get(this.sent); // its ack may come late: it is shown once
+    if (sent && article.matches(".user") && article.querySelector(".body")?.textContent.trim() === sent.text.trim()) sent.article.hidden = true;
   }
 
   heard(event, agent) {
@@ -257,6 +260,7 @@ export class MessageQueue {
     const line = article.querySelector(".delivery");
     const content = [words, ...buttons.filter(Boolean).flatMap((each) => [" ", each])];
     const told = `${words}${content.length}`;
+    article.hidden = false;
     if (!line || (line.dataset.words ?? "1") === told) return;
     line.dataset.words = told;
     line.replaceChildren(...content);

@@ -25,9 +25,7 @@ const WHY = {
  */
 export class LiveSocket {
   constructor({ address, onFrame, onState }) {
-    this.address = address;
-    this.onFrame = onFrame;
-    this.onState = onState;
+    Object.assign(this, { address, onFrame, onState });
     this.state = { name: "connecting", since: Date.now() };
     this.wait = FIRST_WAIT_MS;
     this.heardAt = 0;
