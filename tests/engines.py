@@ -4,8 +4,9 @@ On each, several runs at a time take the files of a whole suite one after anothe
 works.
 
 Run as `python -m tests.engines [pytest arguments]`. TEST_DATABASE_URL and TEST_REDIS_URL say where to
-look; CONVSERVER_REQUIRE_ENGINES=all makes a missing engine a failure, and so a missing socket.io-client,
-which tests drive with node where they can, and a missing Chromium, in which they look at the pages.
+look; CONVSERVER_REQUIRE_ENGINES=all makes a missing engine a failure, and so a missing package from npm
+(`tests.npm`), which tests drive with node where they can, and a missing Chromium, in which they look at the
+pages.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import os
 import secrets
 import shutil
 import signal
-import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +32,7 @@ from psycopg import sql
 
 from tests import chromium, migrated
 from tests.file_queue import RUNS, SERVERS, SQLITE, FileQueue, in_order
+from tests.npm import MCP_CONFORMANCE, SOCKET_IO_CLIENT
 from tests.ports import PORTS
 from tests.suite_run import Outcome, SuiteRun, ended_together, started
 
@@ -77,9 +78,6 @@ ON_TWO_SERVERS = (
 )
 """What a whole run tries on a cluster as well: recorded and scripted clients of both wires, and the page."""
 
-NODE_CLIENT = Path(__file__).parent / "socket_io_client"
-NODE_OLDEST = 18
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
@@ -117,7 +115,9 @@ def main(arguments: Sequence[str]) -> int:
         results = [_result(engines, found) for engines, found in outcomes.items()]
         missing = (
             (SERVERS, problem),
-            ("socket.io-client", node_problem()),
+            (SOCKET_IO_CLIENT.name, SOCKET_IO_CLIENT.problem()),
+            # Debian 12 has an older node than it needs.
+            (MCP_CONFORMANCE.name, None if MCP_CONFORMANCE.node_problem() else MCP_CONFORMANCE.problem()),
             ("Chromium", chromium.problem()),
         )
         results += [_missing(what, problem) for what, problem in missing if problem]
@@ -151,19 +151,6 @@ def redis_problem() -> str | None:
             client.ping()
     except redis.RedisError as error:
         return f"Redis at {_place(REDIS_URL)}: {_reason(error)}"
-    return None
-
-
-def node_problem() -> str | None:
-    """Say in a few words why tests cannot drive socket.io-client; None when they can."""
-    node = shutil.which("node")
-    if node is None:
-        return "there is no node"
-    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    if int(version.removeprefix("v").partition(".")[0]) < NODE_OLDEST:
-        return f"node is {version}, older than {NODE_OLDEST}"
-    if not (NODE_CLIENT / "node_modules" / "socket.io-client").is_dir():
-        return f"npm has not installed it in tests/{NODE_CLIENT.name}"
     return None
 
 

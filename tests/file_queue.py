@@ -49,6 +49,7 @@ SLOW = {
         "test_hints",
         "test_connections",
         "test_v1_server",
+        "test_mcp_conformance",
         "browser/test_approval",
         "browser/test_agent_states",
         "browser/test_message_queue",
