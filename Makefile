@@ -12,8 +12,8 @@ ARGS ?=
 CREATED := $(VENV)/.created
 BASE := $(VENV)/.base-installed
 DEV := $(VENV)/.dev-installed
-NODE_CLIENT := tests/socket_io_client
-NODE := $(NODE_CLIENT)/node_modules/.installed
+NODE_PACKAGES := tests/socket_io_client tests/mcp_conformance
+NODE := $(NODE_PACKAGES:%=%/node_modules/.installed)
 
 .PHONY: help run test check bench cluster standby faults pictures requirements clean
 
@@ -83,7 +83,7 @@ requirements: $(CREATED)
 	$(COMPILE) --output-file requirements/dev.txt requirements/dev.in
 
 clean:
-	rm -rf $(VENV) $(NODE_CLIENT)/node_modules build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache test-results
+	rm -rf $(VENV) $(NODE_PACKAGES:%=%/node_modules) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache test-results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 
@@ -110,7 +110,7 @@ $(DEV): requirements/dev.txt requirements/base.txt $(CREATED)
 	@touch $(BASE) $@
 
 # Without a network the tests go on without it, and say so as well.
-$(NODE): $(NODE_CLIENT)/package-lock.json
-	@echo "Installing the JavaScript client that tests drive ..."
-	@if (cd $(NODE_CLIENT) && npm ci --silent --no-audit --no-fund); then touch $@; \
+$(NODE): %/node_modules/.installed: %/package-lock.json
+	@echo "Installing what tests drive in $* ..."
+	@if (cd $* && npm ci --silent --no-audit --no-fund); then touch $@; \
 		else echo "npm could not install it." >&2; fi
