@@ -346,7 +346,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         if self.response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
             extensions: Any = self.scope["extensions"]
             extensions[known_sockets.EXTENSION] = {"let_in": self._let_in}
-            extensions[text_frames.EXTENSION] = text_frames.Writer(self._write, self.writable.is_set)
+            extensions[text_frames.EXTENSION] = text_frames.Writer(self._write, self._write_at_once)
 
     async def _write(self, frames: bytes) -> None:
         """Write whole frames, as `send` does: once the client has made room. Raise ClientDisconnected."""
@@ -354,6 +354,13 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         if self.disconnected or self.conn.state is not OPEN:
             raise ClientDisconnected
         self.transport.write(frames)
+
+    def _write_at_once(self, frames: bytes) -> bool:
+        """Write whole frames if the client is there and has made room; say whether they were written."""
+        if self.disconnected or self.conn.state is not OPEN or not self.writable.is_set():
+            return False
+        self.transport.write(frames)
+        return True
 
     def handle_ping(self) -> None:
         """Answer, unless the client does not read: unread answers would fill the memory."""

@@ -35,6 +35,9 @@ class RecentEvents:
         self._events: LRUCache[Place, EventEnvelope] = LRUCache(max_bytes, _bytes_kept_for)
         self._texts: LRUCache[Place, str] = LRUCache(max_bytes, _bytes_kept_for_text)
         self._frames: LRUCache[tuple[int, int, str], bytes] = LRUCache(max_bytes, _bytes_kept_for_text)
+        self._together: Sequence[EventEnvelope] = ()
+        self._joined: dict[str, bytes] = {}
+        """The frames of the events that were last shown together, for each wire."""
         self._reading: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
     def keep(self, pk: int, events: Sequence[EventEnvelope]) -> None:
@@ -94,8 +97,25 @@ class RecentEvents:
             _keep(self._frames, (pk, seq, wire), frame)
         return frame
 
+    def framed_together(
+        self,
+        wire: str,
+        conversation: ConversationRef,
+        events: Sequence[EventEnvelope],
+        write: Callable[[EventEnvelope], str],
+    ) -> bytes:
+        """Return the joined frames of events that one hint brought: the same list for all readers."""
+        if self._together is not events:
+            self._together, self._joined = events, {}
+        frames = self._joined.get(wire)
+        if frames is None:
+            frames = b"".join([self.framed(wire, conversation, event, write) for event in events])
+            self._joined[wire] = frames
+        return frames
+
     def keep_only(self, pks: Collection[int]) -> None:
         """Remove the events of all conversations but these."""
+        self._together, self._joined = (), {}
         _keep_only(self._events, pks)
         _keep_only(self._texts, pks)
         _keep_only(self._frames, pks)

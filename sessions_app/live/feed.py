@@ -18,12 +18,11 @@ from conversations.exceptions import OtherHistory
 from conversations.hints import Hint
 from conversations.models import ConversationRef
 from sessions_app import astore
-from sessions_app.event_loops import begun
 from sessions_app.live.hub import hub
 from sessions_app.live.replay_throttle import get_replay_throttle
 from sessions_app.live.status import ConversationState, states_of
 from sessions_app.live.text_frames import CHUNK_BYTES
-from sessions_app.models import UnfinishedAnswer
+from sessions_app.models import ExecutionStatus, UnfinishedAnswer
 from sessions_app.refusals import log_other_history
 
 STORED_ANSWERS_REMEMBERED = 8
@@ -34,15 +33,14 @@ STEP_EVENTS = 100
 class Reader(Protocol):
     """How a door sends a conversation; each method returns when the client has taken the frame."""
 
-    @property
-    def takes_at_once(self) -> bool:
-        """Whether `show_events` would wait for nothing now, with events of no more than CHUNK_BYTES."""
-
     async def show_hello(self, state: ConversationState) -> None:
         """Send the state of the conversation, before its events."""
 
     async def show_events(self, events: Sequence[EventEnvelope]) -> None:
         """Send events, in order."""
+
+    def show_at_once(self, events: Sequence[EventEnvelope]) -> bool:
+        """Send live events of about CHUNK_BYTES if the client takes them now; say whether they were sent."""
 
     async def show_replay_complete(self, through: int) -> None:
         """Send that all following events are live."""
@@ -96,9 +94,11 @@ class Feed:
                 )
                 await self._reader.show_other_history(error)
                 self.sent_through = state["last_seq"]
-            await self._catch_up()
+            # Hints tell of what is stored later than the state, and of each later piece of an answer.
+            await self._replay(state["last_seq"])
             await self._reader.show_replay_complete(self.sent_through)
-            await self._show_unfinished_answer()
+            if state["loop"]["execution_status"] == ExecutionStatus.RUNNING:
+                await self._show_unfinished_answer()
             hints.take_at_once = self._take_at_once
             while True:
                 await self._follow(await hints.next())
@@ -111,15 +111,18 @@ class Feed:
 
     def _take_at_once(self, hint: Hint, characters: int) -> bool:
         """Show the next events if the client takes them now; say whether they were shown."""
-        if hint["kind"] != "appended" or characters > CHUNK_BYTES or not self._reader.takes_at_once:
+        if hint["kind"] != "appended" or characters > CHUNK_BYTES:
             return False
         events: list[EventEnvelope] = hint["events"]
         if not events or events[0]["seq"] != self.sent_through + 1:
             return False
         try:
-            return begun(self._show(events)) is None
+            if not self._reader.show_at_once(events):
+                return False
         except Exception:  # the reader's own task meets it again
             return False
+        self._note_shown(events)
+        return True
 
     async def _follow(self, hint: Hint) -> None:
         match hint["kind"]:
@@ -149,9 +152,12 @@ class Feed:
         else:  # a hint was lost, or was too large to contain its events
             await self._catch_up_to(last_seq)
 
-    async def _catch_up(self) -> None:
+    async def _replay(self, last_seq: int) -> None:
         is_first_step = True
-        while page := await hub().pages.read_after(self.conversation, self.sent_through):
+        while self.sent_through < last_seq:
+            page = await hub().pages.read_after(self.conversation, self.sent_through)
+            if not page:
+                return
             for start in range(0, len(page), STEP_EVENTS):
                 if not is_first_step:
                     await get_replay_throttle().yield_to_requests()
@@ -169,6 +175,9 @@ class Feed:
 
     async def _show(self, events: Sequence[EventEnvelope]) -> None:
         await self._reader.show_events(events)
+        self._note_shown(events)
+
+    def _note_shown(self, events: Sequence[EventEnvelope]) -> None:
         self.sent_through = events[-1]["seq"]
         for event in events:
             if event["kind"] == "message":

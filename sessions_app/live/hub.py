@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Container
 from contextlib import asynccontextmanager, suppress
 from weakref import WeakValueDictionary
@@ -29,6 +29,8 @@ JOIN_WAIT_S = 0.5
 """A joining reader waits at most this long for the hint channel; a failed join is retried."""
 RETRY_S = 1.0
 """The pause between retries."""
+PASSED_AT_ONCE = 50
+"""At most this many readers of a group have a hint before the event loop does other work."""
 UNREAD_MAX = 1_000
 """At most this many hints wait for one reader; further ones are dropped, and it reads the log."""
 SHOWN_MAX_CHARACTERS = 100
@@ -45,17 +47,17 @@ class Subscription:
     def __init__(self, group: str) -> None:
         self.group = group
         self.take_at_once: Callable[[Hint, int], bool] = lambda hint, characters: False
-        """Called with a hint while the reader waits for one; says whether it is dealt with."""
+        """Called with a hint while the reader waits for one; says whether it has been shown."""
         self._hints: deque[tuple[Hint, int]] = deque()
         self._characters = 0
         self._something = asyncio.Event()
         self._is_awaited = False
 
     def offer(self, hint: Hint, characters: int = 0) -> None:
-        """Add a hint that contains this many characters; if too many hints wait, the oldest is dropped."""
-        # To wake a reader's task costs as much as all that it then does with one event.
-        if self._is_awaited and not self._hints and self.take_at_once(hint, characters):
-            return
+        """Add a hint that contains this many characters; if too many hints wait, the oldest is dropped.
+
+        The reader has them after `pass_on`.
+        """
         is_too_much = self._characters + characters > UNREAD_MAX_CHARACTERS
         if hint["kind"] == "appended" and (is_too_much or len(self._hints) >= UNREAD_WHOLE_MAX):
             hint, characters = {**hint, "events": []}, 0
@@ -65,7 +67,14 @@ class Subscription:
             self._taken()
         self._hints.append((hint, characters))
         self._characters += characters
-        self._something.set()
+
+    def pass_on(self) -> None:
+        """Let a reader that waits have its hints."""
+        # To wake a reader's task costs as much as all that it then does with one event.
+        while self._is_awaited and self._hints and self.take_at_once(*self._hints[0]):
+            self._taken()
+        if self._hints:
+            self._something.set()
 
     def _taken(self) -> Hint:
         hint, characters = self._hints.popleft()
@@ -93,6 +102,9 @@ class Hub:
         self._has_lost_reader = False
         self._groups: dict[str, set[Subscription]] = defaultdict(set)
         self._changes: Counter[str] = Counter()
+        self._crowd: OrderedDict[Subscription, None] = OrderedDict()
+        """Readers of large groups that do not have their hints yet, those who wait longest first."""
+        self._is_passing = False
         self._channel = ""
         self._tasks: list[asyncio.Task[None]] = []
         self._changed: set[int] = set()
@@ -232,9 +244,28 @@ class Hub:
     def _offer(self, group: str, hint: Hint, *, among: Container[Subscription] | None = None) -> None:
         """Offer a hint to the readers of a group, or to those of them who are among these."""
         characters = _characters_of(hint)
-        for subscription in self._groups.get(group, ()):
-            if among is None or subscription in among:
-                subscription.offer(hint, characters)
+        readers = [each for each in self._groups.get(group, ()) if among is None or each in among]
+        for subscription in readers:
+            subscription.offer(hint, characters)
+        if len(readers) > PASSED_AT_ONCE:
+            self._crowd.update(dict.fromkeys(readers))
+            self._pass_on_soon()
+        else:
+            for subscription in readers:
+                subscription.pass_on()
+
+    def _pass_on_soon(self) -> None:
+        if self._crowd and not self._is_passing:
+            self._is_passing = True
+            asyncio.get_running_loop().call_soon(self._pass_on)
+
+    def _pass_on(self) -> None:
+        """Let some of the crowd have their hints; what has come meanwhile goes out together."""
+        self._is_passing = False
+        for _ in range(min(PASSED_AT_ONCE, len(self._crowd))):
+            subscription, _ = self._crowd.popitem(last=False)
+            subscription.pass_on()
+        self._pass_on_soon()
 
     async def _tell(self) -> None:
         """Read what changed, once for all readers here, and notify them."""

@@ -46,8 +46,8 @@ class Writer(NamedTuple):
 
     write: Callable[[bytes], Awaitable[None]]
     """Returns once the client has made room; raises OSError if it has left."""
-    is_writable: Callable[[], bool]
-    """Whether there is room now."""
+    write_at_once: Callable[[bytes], bool]
+    """Writes if there is room now, and says whether it did."""
 
 
 def writer_of(scope: Any) -> Writer | None:

@@ -69,10 +69,12 @@ class Socket:
         text = message.get("text")
         return text if isinstance(text, str) else None
 
-    @property
-    def takes_at_once(self) -> bool:
-        """Whether frames of no more than CHUNK_BYTES together would wait for nothing now."""
-        return self._writer is not None and self._writer.is_writable()
+    def send_at_once(self, frames: bytes) -> bool:
+        """Send frames of `frame_of`, joined, if the client has made room; say whether they were sent.
+
+        They should have about CHUNK_BYTES at most.
+        """
+        return not self._is_closed and self._writer is not None and self._writer.write_at_once(frames)
 
     async def send_text(self, text: str) -> None:
         """Send one frame. Raise Closed if the client is gone, TimeoutError if it does not read."""

@@ -226,11 +226,6 @@ class ConversationSocket(SocketEnding):
             states = await astore.call(states_of, [self._conversation.pk])
             await self.show_hello(states[self._conversation.pk])
 
-    @property
-    def takes_at_once(self) -> bool:
-        """Whether events are sent without waiting: none before the acknowledgements that are due."""
-        return not self._unanswered_characters and self._socket.takes_at_once
-
     async def show_hello(self, state: ConversationState) -> None:
         """Send `hello`."""
         self._state = {name: state[name] for name in SHOWN_CHANGES}  # type: ignore[literal-required]
@@ -252,6 +247,18 @@ class ConversationSocket(SocketEnding):
         for chunk in in_chunks(events):
             await self._socket.send_frames([self._framed(event) for event in chunk])
             self._shown_through = chunk[-1]["seq"]
+
+    def show_at_once(self, events: Sequence[EventEnvelope]) -> bool:
+        """Send an `event` each, if the client has room and no acknowledgement is due before."""
+        if self._unanswered_characters or not self._query.payload:
+            return False
+        frames_of_all = hub().recent.framed_together(
+            "native", self._conversation, events, frames.envelope_json
+        )
+        if not self._socket.send_at_once(frames_of_all):
+            return False
+        self._shown_through = events[-1]["seq"]
+        return True
 
     def _framed(self, event: EventEnvelope) -> bytes:
         if self._query.payload:

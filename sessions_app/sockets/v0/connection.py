@@ -56,9 +56,6 @@ _STATUS_FRAMES = {
 class V0Connection:
     """One connection; a Reader of its conversation's feed."""
 
-    takes_at_once = False
-    """python-socketio sends in tasks of its own."""
-
     def __init__(
         self,
         server: socketio.AsyncServer,
@@ -213,6 +210,10 @@ class V0Connection:
                 await self._drained(SLOW_READER_S)
                 undrained = 0
         await self._drained(SLOW_READER_S)
+
+    def show_at_once(self, events: Sequence[EventEnvelope]) -> bool:
+        """Never: python-socketio sends in tasks of its own."""
+        return False
 
     def _is_outdated_state(self, event: EventEnvelope) -> bool:
         is_replayed = event["seq"] <= self._replay_through

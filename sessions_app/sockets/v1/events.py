@@ -186,6 +186,19 @@ class EventsSocket(V1Socket):
         """Send each event, of a replay only the requested ones; note which of them end a run."""
         for chunk in in_chunks([event for event in events if self._is_wanted(event)]):
             await self._socket.send_frames([self._framed(event) for event in chunk])
+        self._note_shown(events)
+
+    def show_at_once(self, events: Sequence[EventEnvelope]) -> bool:
+        """Send each live event, if the client has made room."""
+        if events[0]["seq"] <= self._replayed_through:
+            return False
+        frames = hub().recent.framed_together("v1", self._conversation, events, self._shown)
+        if not self._socket.send_at_once(frames):
+            return False
+        self._note_shown(events)
+        return True
+
+    def _note_shown(self, events: Sequence[EventEnvelope]) -> None:
         self._shown_through = events[-1]["seq"]
         for event in events:
             if event["seq"] > self._replayed_through:

@@ -67,6 +67,12 @@ class SessionSocket(V1Socket):
         for chunk in in_chunks(events):
             await self._socket.send_frames([self._framed(event) for event in chunk])
 
+    def show_at_once(self, events: Sequence[EventEnvelope]) -> bool:
+        """Send each event with its seq, if the client has made room."""
+        return self._socket.send_at_once(
+            hub().recent.framed_together("v1 session", self._conversation, events, self._durable)
+        )
+
     def _framed(self, event: EventEnvelope) -> bytes:
         return hub().recent.framed("v1 session", self._conversation, event, self._durable)
 

@@ -170,11 +170,6 @@ class V1Socket(V1Ending, Unshown, ABC):
 
     # Out
 
-    @property
-    def takes_at_once(self) -> bool:
-        """Whether events are sent without waiting for the client."""
-        return self._socket.takes_at_once
-
     @abstractmethod
     async def show_hello(self, state: ConversationState) -> None:
         """Send the first frame."""
@@ -182,6 +177,10 @@ class V1Socket(V1Ending, Unshown, ABC):
     @abstractmethod
     async def show_events(self, events: Sequence[EventEnvelope]) -> None:
         """Send a frame each."""
+
+    @abstractmethod
+    def show_at_once(self, events: Sequence[EventEnvelope]) -> bool:
+        """Send a frame each, if the client has made room; say whether they were sent."""
 
     async def show_state(self, state: ConversationState) -> None:
         """Close once the conversation is deleted."""

@@ -441,8 +441,10 @@ async def test_a_join_that_fails_is_refused_in_words(
 
 
 async def test_a_client_whose_log_cannot_be_read_is_told_why_before_it_ends(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    connect: Connect, alice: User, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    conversation = await astore.call(creation.create, alice, conversation_id="talk")
+    await astore.append(conversation, [event("there is something to read")])
     monkeypatch.setattr(reads, "read_after", lose_connection)
     client = await connect("talk")
     ended = await client.disconnected()
