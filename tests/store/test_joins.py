@@ -9,12 +9,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
-from conversations.log import reads
+from conversations.log import reads, writes
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.models import Connection
 from tests.clients import Server
 from tests.conftest import Dial, on_sqlite, once
+from tests.events import event
 from tests.faulty import fail
 from tests.network import NetworkClient, wait_until
 
@@ -50,7 +51,8 @@ def test_a_join_waits_for_no_write_lock(server: Server, alice: User) -> None:
 async def test_a_socket_that_fails_is_closed_with_a_code(
     alice: User, dial: Dial, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    await astore.call(creation.create, alice, conversation_id=ID)
+    conversation = await astore.call(creation.create, alice, conversation_id=ID)
+    await astore.call(writes.append, conversation, [event()])
     monkeypatch.setattr(reads, "read_after", fail)
     client = await dial(path.partition("?")[0], query={"resend_all": "true"} if "?" in path else None)
     closed = await client.closed()
