@@ -1,30 +1,41 @@
-"""Copies of a format's samples in which some files have faults."""
+"""A copy of a format's samples in which some files have faults for a while."""
 
 from __future__ import annotations
 
 import json
 import random
-import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
 from tests.mutations import mutated, mutated_json
 
 
-def mutated_copy(source: Path, target: Path, seed: int) -> Path:
-    """Copy a directory, with faults in one to four of its files; the same for the same seed."""
-    shutil.copytree(source, target)
+@contextmanager
+def mutated_files(copy: Path, seed: int, *, is_sealed: bool = False) -> Iterator[None]:
+    """Put faults into one to four files of a directory, the same for the same seed, and take them out again.
+
+    An export of one that is sealed names the bytes that it has, as if it had been written so.
+    """
     chance = random.Random(seed)
-    files = sorted(file for file in target.rglob("*") if file.is_file())
-    for file in chance.sample(files, min(len(files), chance.randint(1, 4))):
-        mutate = mutated if file.suffix == ".jsonl" else mutated_json
-        file.write_bytes(mutate(file.read_bytes(), chance.randrange(2**32)))
-    return target
+    files = sorted(file for file in copy.rglob("*") if file.is_file())
+    whole = {file: file.read_bytes() for file in files}
+    try:
+        for file in chance.sample(files, min(len(files), chance.randint(1, 4))):
+            mutate = mutated if file.suffix == ".jsonl" else mutated_json
+            file.write_bytes(mutate(whole[file], chance.randrange(2**32)))
+        if is_sealed:
+            _seal([file for file in files if file.suffix == ".jsonl"])
+        yield
+    finally:
+        for file, content in whole.items():
+            if file.read_bytes() != content:
+                file.write_bytes(content)
 
 
-def seal(directory: Path) -> None:
-    """Let the exports of a directory name the bytes that they have, as if they had been written so."""
-    for file in directory.rglob("*.jsonl"):
+def _seal(exports: Iterable[Path]) -> None:
+    for file in exports:
         first, line_feed, rest = file.read_bytes().partition(b"\n")
         try:
             manifest = json.loads(first)

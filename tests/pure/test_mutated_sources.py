@@ -13,9 +13,13 @@ from conversations.transcripts import openhands_v1
 from conversations.transcripts.sources import openhands_v0, own
 from conversations.transcripts.sources.nodes import Unreadable
 from tests.import_samples import SAMPLES
-from tests.mutated_sources import mutated_copy, seal
+from tests.mutated_sources import mutated_files
 
 MUTATED = 1000
+
+
+def copied(sample: Path, into: Path) -> Path:
+    return Path(shutil.copytree(sample, into / sample.name))
 
 
 def are_storable(events: list[NewEvent]) -> bool:
@@ -23,66 +27,61 @@ def are_storable(events: list[NewEvent]) -> bool:
 
 
 def test_every_event_file_of_a_damaged_v0_store_is_read_or_left_out(tmp_path: Path) -> None:
-    source = SAMPLES["openhands-v0"]
+    copy = copied(SAMPLES["openhands-v0"], tmp_path)
     for seed in range(MUTATED):
-        copy = mutated_copy(source, tmp_path / str(seed), seed)
-        for stored in openhands_v0.found(copy):
-            left_out: Counter[str] = Counter()
+        with mutated_files(copy, seed):
+            for stored in openhands_v0.found(copy):
+                left_out: Counter[str] = Counter()
 
-            def skip(name: str, reason: str, left_out: Counter[str] = left_out) -> None:
-                assert reason
-                left_out[name] += 1
+                def skip(name: str, reason: str, left_out: Counter[str] = left_out) -> None:
+                    assert reason
+                    left_out[name] += 1
 
-            files = openhands_v0.event_files(stored)
-            openhands_v0.read(stored, files, zone=UTC, note=lambda _name, _what: None)
-            events = list(
-                openhands_v0.events(stored, files, zone=UTC, skip=skip, note=lambda _name, _what: None)
-            )
-            assert are_storable(events), seed
-            assert len(events) + left_out.total() == len(files), seed
-        shutil.rmtree(copy)
+                files = openhands_v0.event_files(stored)
+                openhands_v0.read(stored, files, zone=UTC, note=lambda _name, _what: None)
+                events = list(
+                    openhands_v0.events(stored, files, zone=UTC, skip=skip, note=lambda _name, _what: None)
+                )
+                assert are_storable(events), seed
+                assert len(events) + left_out.total() == len(files), seed
 
 
 def test_every_event_file_of_a_damaged_v1_directory_is_read_or_left_out(tmp_path: Path) -> None:
-    source = SAMPLES["openhands-v1"]
+    copy = copied(SAMPLES["openhands-v1"], tmp_path)
     for seed in range(MUTATED):
-        copy = mutated_copy(source, tmp_path / str(seed), seed)
-        for directory in openhands_v1.directories(copy):
-            left_out: set[str] = set()
+        with mutated_files(copy, seed):
+            for directory in openhands_v1.directories(copy):
+                left_out: set[str] = set()
 
-            def skip(name: str, reason: str, left_out: set[str] = left_out) -> None:
-                assert reason
-                left_out.add(name)
+                def skip(name: str, reason: str, left_out: set[str] = left_out) -> None:
+                    assert reason
+                    left_out.add(name)
 
-            persisted = openhands_v1.read(directory, zone=UTC, skip=skip)
-            assert persisted.metrics.accumulated_cost >= 0, seed
-            events = list(openhands_v1.events(directory, zone=UTC, skip=skip))
-            assert are_storable(events), seed
-            names = {file.name for file in openhands_v1.event_files(directory)}
-            assert len(events) + len(left_out & names) == len(names), seed
-        shutil.rmtree(copy)
+                persisted = openhands_v1.read(directory, zone=UTC, skip=skip)
+                assert persisted.metrics.accumulated_cost >= 0, seed
+                events = list(openhands_v1.events(directory, zone=UTC, skip=skip))
+                assert are_storable(events), seed
+                names = {file.name for file in openhands_v1.event_files(directory)}
+                assert len(events) + len(left_out & names) == len(names), seed
 
 
 def test_a_damaged_export_is_whole_or_refused(tmp_path: Path) -> None:
-    source = SAMPLES["convserver"]
+    copy = copied(SAMPLES["convserver"], tmp_path)
     whole = refused = 0
     for seed in range(MUTATED):
-        copy = mutated_copy(source, tmp_path / str(seed), seed)
-        if seed % 2:
-            seal(copy)
-        try:
-            found = list(own.exports(copy))
-        except Unreadable:
-            found = []
-        for exported in found:
+        with mutated_files(copy, seed, is_sealed=bool(seed % 2)):
             try:
-                events = list(exported.whole())
+                found = list(own.exports(copy))
             except Unreadable:
-                refused += 1
-                continue
-            assert are_storable(events), seed
-            assert len(events) == exported.event_count, seed
-            whole += 1
-        shutil.rmtree(copy)
+                found = []
+            for exported in found:
+                try:
+                    events = list(exported.whole())
+                except Unreadable:
+                    refused += 1
+                    continue
+                assert are_storable(events), seed
+                assert len(events) == exported.event_count, seed
+                whole += 1
     assert whole > MUTATED
     assert refused > MUTATED
