@@ -178,7 +178,8 @@ async def test_a_list_item_is_the_whole_info_that_the_page_would_ask_for(
     conversation_id, _ = await opened(page, connect)
 
     async def is_counted() -> bool:  # who joins does not wait until that is noted
-        return (await got(page, f"{CONVERSATIONS}/{conversation_id}"))["num_connections"] == 1
+        counted: int = (await got(page, f"{CONVERSATIONS}/{conversation_id}"))["num_connections"]
+        return counted == 1
 
     await until_true(is_counted)
     (item,) = await listed(page, "limit=10")
