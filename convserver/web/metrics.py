@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from django.db.models import Count, Max
+from django.db.models import Count, Max, Q
 from django.http import Http404, HttpResponse
 from django.utils import timezone
+from django.utils.decorators import method_decorator
+from django.views.decorators.cache import never_cache
 from drf_spectacular.utils import extend_schema
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -15,6 +17,8 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from conversations.models import DamageKind, Occasion, Outcome, VerificationFinding, VerificationRun
+from conversations.verification.records import INTERRUPTED
+from convserver.api.negotiation import OneRenderer
 from convserver.api.schema import Door, NativeRefusal
 
 METRICS = Door(tag="probes", key_refusals={401: NativeRefusal, 403: NativeRefusal, 404: NativeRefusal})
@@ -33,7 +37,9 @@ class Verifications(Collector):
 
 
 def _finished() -> Iterator[GaugeMetricFamily]:
-    newest = VerificationRun.objects.exclude(outcome=Outcome.RUNNING).order_by()
+    # One that was interrupted has not found out anything, and its occasion is as old as the one before.
+    unended = Q(outcome=Outcome.RUNNING) | Q(outcome=Outcome.FAILED, detail=INTERRUPTED)
+    newest = VerificationRun.objects.exclude(unended).order_by()
     pks = newest.values("occasion").annotate(newest=Max("pk")).values("newest")
     families = {
         "end_timestamp_seconds": "When the newest verification ended, in seconds since 1970.",
@@ -69,12 +75,13 @@ def _running() -> Iterator[GaugeMetricFamily]:
     yield GaugeMetricFamily(
         f"{PREFIX}_running_seconds", "How long the verification that goes on has taken so far.", value=seconds
     )
-    progress = min(1.0, run.conversations / run.expected) if run and run.expected else 0.0
-    yield GaugeMetricFamily(
+    progress = GaugeMetricFamily(
         f"{PREFIX}_progress_ratio",
-        "How much of the conversations the verification that goes on has read, from 0 to 1.",
-        value=progress,
+        "How much of the conversations it has read so far, from 0 to 1, if that is known.",
     )
+    if run and run.expected:
+        progress.add_metric([], min(1.0, run.conversations / run.expected))
+    yield progress
 
 
 def _damaged() -> GaugeMetricFamily:
@@ -87,10 +94,12 @@ def _damaged() -> GaugeMetricFamily:
     return family
 
 
+@method_decorator(never_cache, name="dispatch")
 class MetricsView(APIView):
     """What a monitoring system reads again and again."""
 
     door = METRICS
+    content_negotiation_class = OneRenderer
 
     @extend_schema(responses={(200, "text/plain"): str, 503: NativeRefusal})
     def get(self, request: Request) -> HttpResponse:

@@ -9,6 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from prometheus_client import CONTENT_TYPE_LATEST
 from prometheus_client.parser import text_string_to_metric_families
 
 from conversations.models import ConversationRef, DamageKind, Occasion, Outcome, VerificationRun
@@ -63,6 +64,36 @@ async def test_a_verification_that_goes_on_is_shown_with_its_progress(rest: http
     metrics = await shown(rest)
     assert (metrics["running"], metrics["progress_ratio"]) == (1, 0.25)
     assert metrics["running_seconds"] > 0
+
+
+async def test_a_verification_that_was_interrupted_hides_no_result_of_the_one_before(
+    rest: httpx.AsyncClient,
+) -> None:
+    ended = {"occasion": Occasion.NIGHT, "started_at": BEGAN}
+    await astore.call(of_process, outcome=Outcome.WHOLE, finished_at=ENDED, **ended)
+    await astore.call(of_process, **ended)
+    await astore.call(lambda: records.close(records.unfinished()))
+    metrics = await shown(rest)
+    assert (metrics["whole.night"], metrics["failed.night"]) == (1, 0)
+    assert metrics["end_timestamp_seconds.night"] == ENDED.timestamp()
+
+
+async def test_the_progress_of_a_verification_of_which_it_is_not_known_is_not_told(
+    rest: httpx.AsyncClient,
+) -> None:
+    await astore.call(of_process, occasion=Occasion.START, started_at=BEGAN)
+    metrics = await shown(rest)
+    assert metrics["running"] == 1
+    assert "progress_ratio" not in metrics
+
+
+@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text;version=1.0.0", "*/*"])
+async def test_metrics_are_text_whatever_is_asked_for_and_kept_by_nobody(
+    alice: User, rest: httpx.AsyncClient, accept: str
+) -> None:
+    answer = await rest.get("/metrics", headers={"accept": accept})
+    assert (answer.status_code, answer.headers["content-type"]) == (200, CONTENT_TYPE_LATEST)
+    assert "no-store" in answer.headers["cache-control"]
 
 
 async def test_damage_is_counted_until_it_is_mended(
