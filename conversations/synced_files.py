@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -11,12 +12,16 @@ def sync(path: Path) -> None:
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)
+    except OSError as error:
+        # Some filesystems, mostly of networks, sync no directory: they keep names by themselves.
+        if error.errno != errno.EINVAL or not path.is_dir():
+            raise
     finally:
         os.close(opened)
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory that only this account can read, and what is missing above it. Raise OSError."""
+    """Make a directory that only this account can read, and those above it as usual. Raise OSError."""
     missing = [each for each in (path, *path.parents) if not each.exists()]
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     for each in missing:

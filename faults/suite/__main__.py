@@ -91,7 +91,8 @@ def _engines_at_once(asked: argparse.Namespace) -> int:
     commands = [[sys.executable, "-m", "faults.suite", *own, f"--engine={name}"] for name in ENGINES]
     processes = [subprocess.Popen(command) for command in commands]
     try:
-        return max(process.wait() for process in processes)
+        # Of a process that a signal ended, the status is below 0.
+        return max(abs(process.wait()) for process in processes)
     finally:
         for process in processes:
             process.terminate()
