@@ -254,17 +254,20 @@ def _set_times(conversation: ConversationRef, times: Times, *, event_count: int)
         transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
 
 
-def keep_up(conversation: ConversationRef, used: Metrics, llm_model: str | None) -> None:
-    """Give a conversation whose source has grown the model and the totals that it has by now."""
+def keep_up(conversation: ConversationRef, used: Metrics, llm_model: str | None) -> bool:
+    """Give a conversation whose source has grown the model and the totals of now; say whether any is new."""
     tokens = used.prompt_tokens + used.completion_tokens
     rows = Conversation.objects.with_pks([conversation.pk])
-    rows.filter(total_tokens__lt=tokens).update(
+    changed = rows.filter(total_tokens__lt=tokens).update(
         prompt_tokens=used.prompt_tokens,
         completion_tokens=used.completion_tokens,
         total_tokens=tokens,
     )
-    rows.filter(accumulated_cost__lt=used.accumulated_cost).update(accumulated_cost=used.accumulated_cost)
-    rows.filter(llm_model__isnull=True).update(llm_model=llm_model)
+    dearer = rows.filter(accumulated_cost__lt=used.accumulated_cost)
+    changed += dearer.update(accumulated_cost=used.accumulated_cost)
+    if llm_model is not None:
+        changed += rows.filter(llm_model__isnull=True).update(llm_model=llm_model)
+    return changed > 0
 
 
 def preview(user: Visitor, events: Iterable[NewEvent], *, conversation_id: str, version: Version) -> Imported:

@@ -8,12 +8,16 @@ from itertools import chain
 from typing import Any
 from uuid import uuid5
 
-from conversations import access
+from django.db import transaction
+from django.utils import timezone
+
+from conversations import access, live
 from conversations.access import Visitor
 from conversations.dialects import columns, v1
 from conversations.dialects.v1.payload import Call, V1Event
 from conversations.events import Kind, NewEvent
-from conversations.models import ConversationRef, Version
+from conversations.log.locks import lock
+from conversations.models import Conversation, ConversationRef, Version
 from conversations.payloads import jsontext
 from conversations.store import changes, importing
 from conversations.store.importing import Imported
@@ -87,11 +91,19 @@ def keep_up(conversation: ConversationRef, persisted: Persisted, *, title_was: s
 
     `title_was` is the title that it had in the source before; one that it was given here stays.
     """
-    importing.keep_up(conversation, persisted.metrics, _model(persisted))
     if persisted.title is not None and persisted.title != title_was:
         changes.retitle(conversation, persisted.title, title_is=title_was)
     status = _status(persisted.execution_status)
-    _set_status(conversation, ExecutionStatus.IDLE if status in _CANNOT_GO_ON else status, is_new=True)
+    with transaction.atomic():
+        if lock(Conversation.objects.active(), conversation) is None:
+            return
+        is_changed = importing.keep_up(conversation, persisted.metrics, _model(persisted))
+        is_changed |= _set_status(
+            conversation, ExecutionStatus.IDLE if status in _CANNOT_GO_ON else status, is_new=True
+        )
+        if is_changed:
+            Conversation.objects.with_pks([conversation.pk]).update(listed_at=timezone.now())
+            transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)
 
 
 def _stored(
@@ -180,15 +192,16 @@ class _Log:
         )
 
 
-def _set_status(conversation: ConversationRef, status: ExecutionStatus | None, *, is_new: bool) -> None:
-    """Store the agent's last state; a loop that has run here has its own."""
+def _set_status(conversation: ConversationRef, status: ExecutionStatus | None, *, is_new: bool) -> bool:
+    """Store the agent's last state, and say whether it is new; a loop that has run here has its own."""
     if status is None:
-        return
+        return False
     told = {"execution_status": status}
     _, is_first = AgentLoop.objects.get_or_create(conversation_id=conversation.pk, defaults=told)
     if is_new and not is_first:
         rows = AgentLoop.objects.of(conversation).filter(epoch=0, status=LoopStatus.STOPPED)
-        rows.exclude(**told).update(**told)
+        return rows.exclude(**told).update(**told) > 0
+    return is_first
 
 
 def _call(event: NewEvent, tool_call_id: str) -> Call:

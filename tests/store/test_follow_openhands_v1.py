@@ -167,6 +167,21 @@ def test_the_facts_keep_up_with_the_source(follower: Follower, kept: Kept) -> No
     assert talk().title == "A long talk"
 
 
+def test_lists_are_told_of_a_state_that_comes_without_an_event_and_of_no_look_that_finds_none(
+    follower: Follower, kept: Kept
+) -> None:
+    kept.event(0)
+    follower.look()
+    before = talk().listed_at
+    kept.state(execution_status="finished")
+    follower.look()
+    told = talk().listed_at
+    assert told > before
+    os.utime(kept.path / "base_state.json")
+    follower.look()
+    assert talk().listed_at == told
+
+
 def test_a_title_that_was_given_here_stays(follower: Follower, kept: Kept) -> None:
     kept.state(title="A talk")
     kept.event(0)
