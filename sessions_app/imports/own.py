@@ -42,7 +42,7 @@ class OwnImporter:
 
         Raise ImportRefused, Unreadable for a file that is not whole, and DoesNotAddUp.
         """
-        events = exported.whole()
+        events = exported.whole(self.watch.look)
         version = _version(exported)
         report = ConversationReport(
             source_id=exported.source_id,

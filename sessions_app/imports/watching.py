@@ -17,6 +17,8 @@ def _nothing() -> None:
 class Watch:
     """What an import calls; each may raise, which ends the import."""
 
+    look: Callable[[], None] = _nothing
+    """Called again and again while records are looked through that are counted later."""
     read: Callable[[], None] = _nothing
     """Called for each record that was read, outside of transactions."""
     admit: Admit | None = None

@@ -22,6 +22,8 @@ V = TypeVar("V")
 
 RECENT_MAX_BYTES = 16 * 1024 * 1024
 """The cache keeps this much of the events, of their translations, and of their frames."""
+JOINED_MAX_BYTES = 2 * 1024 * 1024
+"""And this much of frames that are joined: of the hints that readers of a crowd wait for at the same time."""
 RUN_MAX_EVENTS = 100
 """At most this many are returned at once, and no more after PAGE_MAX_BYTES."""
 _BESIDE_TEXT_BYTES = 500
@@ -35,9 +37,10 @@ class RecentEvents:
         self._events: LRUCache[Place, EventEnvelope] = LRUCache(max_bytes, _bytes_kept_for)
         self._texts: LRUCache[Place, str] = LRUCache(max_bytes, _bytes_kept_for_text)
         self._frames: LRUCache[tuple[int, int, str], bytes] = LRUCache(max_bytes, _bytes_kept_for_text)
-        self._together: Sequence[EventEnvelope] = ()
-        self._joined: dict[str, bytes] = {}
-        """The frames of the events that were last shown together, for each wire."""
+        self._joined: LRUCache[tuple[int, int, int, str], bytes] = LRUCache(
+            min(JOINED_MAX_BYTES, max_bytes), _bytes_kept_for_text
+        )
+        """The frames of events that are shown together, by the first and the last of them, for each wire."""
         self._reading: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
     def keep(self, pk: int, events: Sequence[EventEnvelope]) -> None:
@@ -104,21 +107,20 @@ class RecentEvents:
         events: Sequence[EventEnvelope],
         write: Callable[[EventEnvelope], str],
     ) -> bytes:
-        """Return the joined frames of events that one hint brought: the same list for all readers."""
-        if self._together is not events:
-            self._together, self._joined = events, {}
-        frames = self._joined.get(wire)
+        """Return the joined frames of the events that one hint brought; they are joined once for a wire."""
+        place = (conversation.pk, events[0]["seq"], events[-1]["seq"], wire)
+        frames = self._joined.get(place)
         if frames is None:
             frames = b"".join([self.framed(wire, conversation, event, write) for event in events])
-            self._joined[wire] = frames
+            _keep(self._joined, place, frames)
         return frames
 
     def keep_only(self, pks: Collection[int]) -> None:
         """Remove the events of all conversations but these."""
-        self._together, self._joined = (), {}
         _keep_only(self._events, pks)
         _keep_only(self._texts, pks)
         _keep_only(self._frames, pks)
+        _keep_only(self._joined, pks)
 
 
 def _bytes_of(event: EventEnvelope) -> int:

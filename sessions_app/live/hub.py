@@ -260,7 +260,7 @@ class Hub:
             asyncio.get_running_loop().call_soon(self._pass_on)
 
     def _pass_on(self) -> None:
-        """Let some of the crowd have their hints; what has come meanwhile goes out together."""
+        """Let some of the crowd have their hints, each all that have come meanwhile."""
         self._is_passing = False
         for _ in range(min(PASSED_AT_ONCE, len(self._crowd))):
             subscription, _ = self._crowd.popitem(last=False)

@@ -9,8 +9,13 @@ import pytest
 
 from conversations import live as hints
 from conversations.hints import Hint
+from conversations.log import writes
+from conversations.models import ConversationRef
+from sessions_app import astore
 from sessions_app.live import hub
+from sessions_app.live.event_cache import RecentEvents
 from tests.clients import WAIT_S
+from tests.events import event
 
 pytestmark = pytest.mark.one_engine
 
@@ -65,3 +70,23 @@ async def _work(steps: list[str]) -> None:
     while True:
         await asyncio.sleep(0)
         steps.append("other work")
+
+
+async def test_the_frames_of_each_of_several_hints_are_joined_once_for_a_crowd_that_is_behind(
+    conversation: ConversationRef,
+) -> None:
+    await astore.call(writes.append, conversation, [event() for _ in SEQS])
+    log = await astore.read_after(conversation, -1)
+    recent, waiting = RecentEvents(), (log[:2], log[2:5], log[5:])
+    recent.keep(conversation.pk, log)
+
+    def joined() -> list[bytes]:
+        return [
+            recent.framed_together("wire", conversation, events, lambda each: each["payload"])
+            for events in waiting
+        ]
+
+    first = joined()
+    for _ in range(READERS):
+        assert all(again is once for again, once in zip(joined(), first, strict=True))
+    assert b"".join(first).count(log[0]["payload"].encode()) == len(SEQS)

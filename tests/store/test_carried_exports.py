@@ -9,7 +9,7 @@ from hashlib import sha256
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NoReturn
 from uuid import uuid4
 from zipfile import ZipFile
 
@@ -31,6 +31,7 @@ from conversations.transcripts.sources.nodes import Unreadable
 from convserver.exports import conversation as export
 from sessions_app.imports.own import ANOTHER_DIGEST, OwnImporter
 from sessions_app.imports.report import ConversationReport
+from sessions_app.imports.watching import UNWATCHED, Watch
 from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
 from sessions_app.settings.user_settings import create_custom_secret
@@ -55,12 +56,12 @@ def free(conversation: ConversationRef) -> None:
     Conversation.objects.filter(pk=conversation.pk).update(public_id=f"before-{uuid4()}")
 
 
-def imported(user: User, content: bytes) -> ConversationReport:
+def imported(user: User, content: bytes, watch: Watch = UNWATCHED) -> ConversationReport:
     with TemporaryDirectory() as directory:
         file = Path(directory) / "talk.jsonl"
         file.write_bytes(content)
         (found,) = own.exports(file)
-        return OwnImporter(user=user).take(found)
+        return OwnImporter(user=user, watch=watch).take(found)
 
 
 def again(user: User, content: bytes) -> bytes:
@@ -159,6 +160,29 @@ def test_an_export_with_a_wrong_last_line_stores_nothing_though_its_digest_is_ri
     with pytest.raises(Unreadable):
         imported(alice, json.dumps(manifest).encode() + b"\n" + rest)
     assert not Conversation.objects.filter(public_id="talk").exists()
+
+
+class Stopped(Exception):
+    """What a server that ends raises in its imports."""
+
+
+def test_an_import_may_be_stopped_while_the_file_is_only_looked_through(alice: User) -> None:
+    conversation = creation.create(alice)
+    writes.append(conversation, [event() for _ in range(50)])
+    content = exported(conversation)
+    free(conversation)
+    left = iter(range(40))
+
+    def look() -> None:
+        if next(left, None) is None:
+            raise Stopped
+
+    def read() -> NoReturn:
+        raise AssertionError("It is stopped before the first event is taken.")
+
+    with pytest.raises(Stopped):
+        imported(alice, content, Watch(look=look, read=read))
+    assert Conversation.objects.count() == 1
 
 
 def test_secrets_of_the_new_owner_are_masked_and_the_report_says_so(alice: User) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
@@ -61,16 +61,18 @@ class Exported:
         """How many events there are."""
         return columns.wire_id(self.manifest.get("events")) or 0
 
-    def whole(self) -> Iterable[NewEvent]:
+    def whole(self, look: Callable[[], None] = lambda: None) -> Iterable[NewEvent]:
         """Read the file to its end, and return its events: a long one is read once more for them.
 
-        Raise Unreadable unless it is whole, and can be stored as it was.
+        `look` is called again and again on the way; what it raises ends the reading. Raise Unreadable
+        unless the file is whole, and can be stored as it was.
         """
-        self._check()
+        self._check(look)
         # All of them, before the first is stored: half a conversation would stay otherwise.
         kept: list[NewEvent] = []
         count = characters = 0
         for event in self.events():
+            look()
             count, characters = count + 1, characters + len(event.payload)
             if count <= KEPT_MAX_EVENTS and characters <= KEPT_MAX_CHARACTERS:
                 kept.append(event)
@@ -78,7 +80,7 @@ class Exported:
             raise Unreadable(ANOTHER_COUNT)
         return kept if len(kept) == count else self.events()
 
-    def _check(self) -> None:
+    def _check(self, look: Callable[[], None]) -> None:
         """Raise Unreadable if the bytes are not those that the first line names."""
         if self.problem:
             raise Unreadable(self.problem)
@@ -87,6 +89,7 @@ class Exported:
         digest, chunks = sha256(), self.archive.chunks(self.name)
         is_head = True
         for chunk in chunks:
+            look()
             if is_head:
                 _, line_feed, chunk = chunk.partition(b"\n")
                 is_head = not line_feed

@@ -149,7 +149,7 @@ class Work:
             user=self.run.user,
             labels=tuple(self.run.labels),
             zone=ZoneInfo(self.run.zone),
-            watch=Watch(read=self._read, admit=None if self.run.by_id else self._admit),
+            watch=Watch(look=self._look, read=self._read, admit=None if self.run.by_id else self._admit),
         )
         for number, found in enumerate(way.found(place, wanted), 1):
             self._look()
