@@ -1,4 +1,4 @@
-"""The branches of a conversation: what it leaves, and what leaves it."""
+"""The branches of a conversation: what it is a fork of, and its own forks."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def place(forked_at: int | None) -> int:
     return -1 if forked_at is None else forked_at
 
 
-def own(user: Visitor, conversation: ConversationRef, *, most: int) -> Sequence[Branch]:
-    """Return what leaves the conversation, in the order of the places, as far as the user may see it."""
+def forks_of(user: Visitor, conversation: ConversationRef, *, most: int) -> Sequence[Branch]:
+    """Return the forks of a conversation that the user may see, in the order of their places in its log."""
     rows = Conversation.objects.visible_to(user).filter(forked_from_id=conversation.pk)
     return [_branch(row, row.forked_at) for row in rows.order_by("forked_at", "pk")[:most]]
 
 
-def told(user: Visitor, conversation: ConversationRef) -> dict[str, Any]:
-    """Return where a conversation leaves another, and what leaves it, as the native door tells it."""
+def described(user: Visitor, conversation: ConversationRef) -> dict[str, Any]:
+    """Return what a conversation is a fork of, and its forks, as the native door tells it."""
     row = Conversation.objects.only("forked_from_id", "forked_at").get(pk=conversation.pk)
     visible = Conversation.objects.visible_to(user)
     source = visible.filter(pk=row.forked_from_id).first() if row.forked_from_id else None
-    found = own(user, conversation, most=BRANCHES_MAX + 1)
+    found = forks_of(user, conversation, most=BRANCHES_MAX + 1)
     return {
-        "leaves": None if source is None else _branch(source, row.forked_at).as_dict(),
+        "forked_from": None if source is None else _branch(source, row.forked_at).as_dict(),
         "branches": [branch.as_dict() for branch in found[:BRANCHES_MAX]],
         "has_more": len(found) > BRANCHES_MAX,
     }

@@ -299,8 +299,8 @@ class ConversationViewSet(ViewSet):
     @extend_schema(responses={200: NativeBranches, **refusals(400, 404)})
     @action(detail=True, methods=["get"])
     def branches(self, request: Request, conversation_id: str) -> Response:
-        """Return where the conversation leaves another one, and the first 100 that leave it."""
-        return Response(branches.told(request.user, access.readable(request.user, conversation_id)))
+        """Return what the conversation is a fork of, and its first 100 forks."""
+        return Response(branches.described(request.user, access.readable(request.user, conversation_id)))
 
     @extend_schema(request=None, responses={204: None, **refusals(400, 404, 503)})
     @action(detail=True, methods=["post"], url_path="rotate-key")

@@ -72,9 +72,9 @@ class NativeBranch(BaseModel):
 
 
 class NativeBranches(BaseModel):
-    """Where a conversation leaves another one, and what leaves it."""
+    """What a conversation is a fork of, and its own forks."""
 
-    leaves: NativeBranch | None
+    forked_from: NativeBranch | None
     branches: list[NativeBranch]
     has_more: bool
 

@@ -47,7 +47,7 @@ def branches_of(request: HttpRequest, conversation: ConversationRef) -> Branches
     row = Conversation.objects.only("forked_from_id", "forked_at").get(pk=conversation.pk)
     return Branches(
         left=_left(request, row, row.forked_from_id),
-        own=branches.own(request.user, conversation, most=SHOWN_MAX + 1),
+        own=branches.forks_of(request.user, conversation, most=SHOWN_MAX + 1),
     )
 
 

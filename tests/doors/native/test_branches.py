@@ -113,10 +113,10 @@ async def test_branches_are_told_both_ways_in_the_order_of_their_places(
         ("early", 0),
         ("late", 2),
     ]
-    assert (told["leaves"], told["has_more"]) == (None, False)
+    assert (told["forked_from"], told["has_more"]) == (None, False)
     there = (await rest.get(f"{LIST}/early/branches")).json()
     assert there["branches"] == []
-    assert (there["leaves"]["id"], there["leaves"]["seq"]) == ("talk", 0)
+    assert (there["forked_from"]["id"], there["forked_from"]["seq"]) == ("talk", 0)
 
 
 async def test_the_token_of_one_conversation_neither_forks_it_nor_is_told_of_others(
@@ -127,7 +127,7 @@ async def test_the_token_of_one_conversation_neither_forks_it_nor_is_told_of_oth
     headers = {"Authorization": f"Bearer {key}"}
     assert (await rest.post(f"{TALK}/fork", json={}, headers=headers)).status_code == 403
     told = (await rest.get(f"{TALK}/branches", headers=headers)).json()
-    assert (told["branches"], told["leaves"]) == ([], None)
+    assert (told["branches"], told["forked_from"]) == ([], None)
 
 
 async def test_a_deleted_branch_is_not_told_of(rest: httpx.AsyncClient, talk: ConversationRef) -> None:
