@@ -35,7 +35,7 @@ from sessions_app.live.feed import Feed
 from sessions_app.live.hub import hub
 from sessions_app.live.replay_throttle import Opening, get_replay_throttle
 from sessions_app.live.status import ConversationState, states_of
-from sessions_app.live.text_frames import frame_of, in_chunks
+from sessions_app.live.text_frames import in_chunks
 from sessions_app.loops.commands import CommandPending
 from sessions_app.loops.manager import ConversationManager, get_manager
 from sessions_app.models import UnknownAnswer, new_connection_id
@@ -250,20 +250,25 @@ class ConversationSocket(SocketEnding):
 
     def show_at_once(self, events: Sequence[EventEnvelope]) -> bool:
         """Send an `event` each, if the client has room and no acknowledgement is due before."""
-        if self._unanswered_characters or not self._query.payload:
+        if self._unanswered_characters:
             return False
-        frames_of_all = hub().recent.framed_together(
-            "native", self._conversation, events, frames.envelope_json
-        )
+        wire, write = self._event_frames
+        frames_of_all = hub().recent.framed_together(wire, self._conversation, events, write)
         if not self._socket.send_at_once(frames_of_all):
             return False
         self._shown_through = events[-1]["seq"]
         return True
 
     def _framed(self, event: EventEnvelope) -> bytes:
+        wire, write = self._event_frames
+        return hub().recent.framed(wire, self._conversation, event, write)
+
+    @property
+    def _event_frames(self) -> tuple[str, Callable[[EventEnvelope], str]]:
+        """Return under which name the frames of events are shared by readers, and what writes one."""
         if self._query.payload:
-            return hub().recent.framed("native", self._conversation, event, frames.envelope_json)
-        return frame_of(frames.envelope_json_without_payload(event))
+            return "native", frames.envelope_json
+        return "native without payload", frames.envelope_json_without_payload
 
     async def show_replay_complete(self, through: int) -> None:
         """Send `replay_complete`."""
