@@ -13,7 +13,7 @@ def sync(path: Path) -> None:
     try:
         os.fsync(opened)
     except OSError as error:
-        # Some filesystems, mostly of networks, sync no directory: they keep names by themselves.
+        # Some network filesystems cannot sync a directory: they keep its names by themselves.
         if error.errno != errno.EINVAL or not path.is_dir():
             raise
     finally:

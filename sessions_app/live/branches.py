@@ -38,7 +38,7 @@ def place(forked_at: int | None) -> int:
 
 
 def forks_of(user: Visitor, conversation: ConversationRef, *, most: int) -> Sequence[Branch]:
-    """Return the forks of a conversation that the user may see, in the order of their places in its log."""
+    """Return the forks of a conversation that the user may see, in the order of where they begin."""
     rows = Conversation.objects.visible_to(user).filter(forked_from_id=conversation.pk)
     return [_branch(row, row.forked_at) for row in rows.order_by("forked_at", "pk")[:most]]
 
