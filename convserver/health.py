@@ -9,16 +9,20 @@ from concurrent.futures import Future
 from copy import deepcopy
 from typing import Any
 
-from django.db import connections
+import psycopg
+from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from conversations.engines import failures
+from conversations.engines.postgresql.pool import NoConnection
 from conversations.models import WriteProbe
 from conversations.readiness import readiness
 
 ANSWER_WITHIN_S = 1.7
 """After this long without an answer of the database, the probe reports that."""
 LOCK_WAIT_S = 0.5
+POOL_WAIT_S = 1.0
+"""How long the probe waits for one of the connections of all others."""
 LOCKED_FOR_S = 10.0
 """A lock held by others counts as a failure after this long."""
 FILLER_CHARACTERS = 64 * 1024
@@ -119,18 +123,23 @@ def _write_and_take_back(connection: BaseDatabaseWrapper) -> None:
 
 
 def _refused() -> str | None:
-    """Report it if no one else gets a connection while the probe still has its own."""
+    """Report it if no one else gets a connection while the probe still has its own.
+
+    A pool that is refused more connections may well do with those it has.
+    """
     pool = getattr(connections["default"], "pool", None)  # PostgreSQL
     if pool is None or pool.refusal is None:
         return None
-    another = _own_connection()
-    try:
-        another.ensure_connection()
-    except failures.FAILURES as error:
-        return failures.sentence(error)
-    another.close()
-    pool.refusal = None
-    return None
+    until = time.monotonic() + POOL_WAIT_S
+    while True:
+        try:
+            with pool.connection(timeout=until - time.monotonic()) as pooled:
+                pooled.execute("SELECT")
+        except NoConnection as error:
+            return failures.sentence(OperationalError(str(error)))
+        except psycopg.OperationalError:
+            continue  # its session ended meanwhile, which says nothing of the next
+        return None
 
 
 def _own_connection() -> BaseDatabaseWrapper:

@@ -485,6 +485,17 @@ def _connected(function: Callable[[], T]) -> T:
         _close_refusing_connections()
         _replace_pooled_connections()
         raise OperationalError("The tables have changed.") from error.__cause__
+    finally:
+        _give_back_scarce_connections()
+
+
+def _give_back_scarce_connections() -> None:
+    """Give back this thread's connection if PostgreSQL refuses more: it would keep others from one."""
+    for each in connections.all(initialized_only=True):
+        if each.vendor == "postgresql" and not each.in_atomic_block:
+            pool = each.pool  # type: ignore[attr-defined]
+            if pool is not None and pool.refusal is not None:
+                each.close()
 
 
 def _changed(function: Callable[[], T]) -> T:

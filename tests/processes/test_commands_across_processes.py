@@ -118,6 +118,19 @@ def hang(server: Server, conversation: ConversationRef) -> None:
     wait_until(lambda: bool(texts(conversation, Kind.TOOL_CALL)))
 
 
+def hanging_in(server: Server, owner: User) -> ConversationRef:
+    """Return a conversation whose loop hangs in this server.
+
+    Servers look for what waits for an agent, so another may take what was said to this one.
+    """
+    while True:
+        talk = creation.create(owner, conversation_id=uuid4().hex)
+        hang(server, talk)
+        if loop_of(talk).owner.pid == server.pid:
+            return talk
+        stop_by_native_rest(server, talk)
+
+
 # Stop
 
 
@@ -393,11 +406,10 @@ def freeze(server: Server) -> None:
 def test_a_stop_that_a_frozen_process_did_not_hear_is_done_by_the_recovery_of_its_loop(
     servers: Servers, database: None, alice: User, tmp_path: Path
 ) -> None:
-    talk = creation.create(alice, conversation_id=uuid4().hex)
     frozen = Server(tmp_path)
     try:
         frozen.start(CONVSERVER_AGENT=AGENT)
-        hang(frozen, talk)
+        talk = hanging_in(frozen, alice)
         freeze(frozen)
         answer = post(servers.asked, f"{NATIVE}/{talk.public_id}/stop")
         os.kill(frozen.pid, SIGKILL)

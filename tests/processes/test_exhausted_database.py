@@ -100,6 +100,15 @@ class Limited:
             yield
 
     @contextmanager
+    def rest_taken(self) -> Iterator[None]:
+        """Leave the server the connections that it has, and no more."""
+        with ExitStack() as taken:
+            with suppress(psycopg.OperationalError):
+                while True:
+                    taken.enter_context(psycopg.connect(self.url, application_name="others"))
+            yield
+
+    @contextmanager
     def refused(self) -> Iterator[None]:
         """Let the server in no more, as while PostgreSQL starts anew, and end the sessions that it has."""
         role = sql.Identifier(self.name)
@@ -165,6 +174,22 @@ def test_without_connections_all_are_told_and_served_again_soon_after_one_is_fre
     free_at = time.monotonic()
     wait_until(lambda: is_served(server))
     assert time.monotonic() - free_at < BACK_WITHIN_S
+
+
+def test_a_server_that_is_refused_more_connections_and_serves_with_those_it_has_is_healthy(
+    conversation: ConversationRef, limited: Limited, server: Server
+) -> None:
+    server.start(DATABASE_URL=limited.url, REDIS_URL="")
+
+    def is_refused() -> bool:
+        with ThreadPoolExecutor(CONNECTIONS) as threads:
+            answers = list(threads.map(lambda _: ask(server, "list"), range(2 * CONNECTIONS)))
+        assert {answer.status_code for answer in answers} == {200}
+        return "too many connections" in server.log.read_text()
+
+    with limited.rest_taken():
+        wait_until(is_refused)
+        assert HTTP.get(f"{server.url}/health").status_code == 200
 
 
 def test_a_probe_whose_connection_was_ended_meanwhile_makes_another(limited: Limited, server: Server) -> None:
