@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from conversations.dialects import columns, refusals, v1
+from conversations.dialects.v1.kinds import kind_of
 from conversations.events import Metrics, NewEvent
 from conversations.exceptions import InvalidEvent
 from conversations.payloads import jsontext
@@ -276,7 +277,7 @@ def _complete(text: str, members: Mapping[str, Member]) -> str:
     """Return the event's text with the one null that files omit and clients require."""
     observation = members.get("observation")
     seen = columns.fields(observation.value) if observation else {}
-    if observation is None or seen.get("kind") not in _COMMAND_OBSERVATIONS or "command" in seen:
+    if observation is None or kind_of(seen) not in _COMMAND_OBSERVATIONS or "command" in seen:
         return text
     texts = {name: member.text for name, member in members.items()}
     texts["observation"] = '{"command":null,' + observation.text[1:]

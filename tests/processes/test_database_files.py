@@ -473,8 +473,7 @@ def test_with_a_full_disk_the_server_says_so_and_goes_on_once_there_is_room(
 ) -> None:
     begin(server)
     ballast = fill(small_disk)
-    wait_until(lambda: post(server).status_code == 503)
-    assert post(server).json()["detail"] == FULL
+    wait_until(lambda: post(server).json().get("detail") == FULL)  # SQLite's files have some room for a while
     assert health(server) == (503, {"code": "unavailable", "detail": FULL})
     ballast.unlink()
     assert (health(server), post(server).status_code) == ((200, "OK"), 200)

@@ -11,6 +11,7 @@ from pathlib import Path
 from conversations.events import NewEvent
 from conversations.transcripts import openhands_v1
 from conversations.transcripts.sources import openhands_v0, own
+from conversations.transcripts.sources.hermes import journals
 from conversations.transcripts.sources.nodes import Unreadable
 from tests.import_samples import SAMPLES
 from tests.mutated_sources import mutated_files
@@ -85,3 +86,31 @@ def test_a_damaged_export_is_whole_or_refused(tmp_path: Path) -> None:
                 whole += 1
     assert whole > MUTATED
     assert refused > MUTATED
+
+
+def test_an_observation_whose_kind_is_no_text_is_kept_as_it_is(tmp_path: Path) -> None:
+    copy = copied(SAMPLES["openhands-v1"], tmp_path)
+    (directory,) = openhands_v1.directories(copy)
+    for file in (directory / "events").iterdir():
+        if '"observation":' in (text := file.read_text()):
+            file.write_text(
+                json.dumps({**json.loads(text), "observation": {"kind": ["TerminalObservation"]}})
+            )
+    payloads = [
+        json.loads(event.payload) for event in openhands_v1.events(directory, zone=UTC, skip=lambda *_: None)
+    ]
+    kept = [payload["observation"] for payload in payloads if "observation" in payload]
+    assert kept
+    assert all(observation == {"kind": ["TerminalObservation"]} for observation in kept)
+
+
+def test_an_event_that_is_no_text_in_a_journal_of_turns_ends_none(tmp_path: Path) -> None:
+    (tmp_path / journals.TURNS).mkdir()
+    records = [
+        {"event": "submitted", "turn_id": "1", "content": "Hello"},
+        {"event": ["completed"], "turn_id": "1"},
+    ]
+    text = "".join(f"{json.dumps(record)}\n" for record in records)
+    (tmp_path / journals.TURNS / "a.jsonl").write_text(text)
+    (prompt,) = journals.unfinished_prompts(tmp_path, "a")
+    assert prompt["content"] == "Hello"

@@ -56,9 +56,10 @@ def unfinished_prompts(sessions: Path, session_id: str) -> Iterator[dict[str, ob
     for path in sorted([*folder.glob(f"{session_id}.jsonl"), *folder.glob(f"{session_id}~*.jsonl")]):
         for event in _events(path):
             turn_id = columns.first_text(event.get("turn_id"))
-            if event.get("event") in FINAL:
+            kind = columns.first_text(event.get("event"))
+            if kind in FINAL:
                 ended.add(turn_id)
-            elif event.get("event") == "submitted" and columns.first_text(event.get("content")):
+            elif kind == "submitted" and columns.first_text(event.get("content")):
                 turns[turn_id] = {
                     "role": "user",
                     "content": event["content"],
