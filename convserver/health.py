@@ -14,7 +14,6 @@ from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from conversations.engines import failures
-from conversations.engines.postgresql.pool import NoConnection
 from conversations.models import WriteProbe
 from conversations.readiness import readiness
 
@@ -130,16 +129,17 @@ def _refused() -> str | None:
     pool = getattr(connections["default"], "pool", None)  # PostgreSQL
     if pool is None or pool.refusal is None:
         return None
+    refusal: Exception = pool.refusal
     until = time.monotonic() + POOL_WAIT_S
-    while True:
+    while (left_s := until - time.monotonic()) > 0:
         try:
-            with pool.connection(timeout=until - time.monotonic()) as pooled:
+            with pool.connection(timeout=left_s) as pooled:
                 pooled.execute("SELECT")
-        except NoConnection as error:
-            return failures.sentence(OperationalError(str(error)))
-        except psycopg.OperationalError:
-            continue  # its session ended meanwhile, which says nothing of the next
-        return None
+        except psycopg.OperationalError as error:  # of a session that has ended, it says nothing of the next
+            refusal = error
+        else:
+            return None
+    return failures.sentence(OperationalError(str(refusal)))
 
 
 def _own_connection() -> BaseDatabaseWrapper:
