@@ -119,7 +119,8 @@ class Rates:
         _failing.worked()
         with self._lock:
             if window.number == number:
-                window.others = max(0, total - window.shared)
+                # Of two exchanges at once, the one that asked first may be the last to be done.
+                window.others = max(window.others, total - window.shared)
 
     def __len__(self) -> int:
         """Return the number of keys that are remembered."""

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings
+from django.core.cache.backends.locmem import LocMemCache
 from django.test.utils import override_settings
 
 from conversations.storage.rates import KEYS_KEPT, Rates
 from convserver import shared_cache
 from tests.clients import WAIT_S
+from tests.network import wait_until
 from tests.redis_server import RedisServer
 
 MINUTE = 60
+
+
+class LateAnswers(LocMemCache):
+    """A cache of which the first answer comes once the second has been dealt with."""
+
+    added = 0
+    is_dealt_with = threading.Event()
+
+    def incr(self, key: Any, delta: int = 1, version: int | None = None) -> int:
+        """Add, and wait after that if it is the first time."""
+        answer = super().incr(key, delta, version)
+        type(self).added += 1
+        if self.added == 1:
+            assert self.is_dealt_with.wait(WAIT_S)
+        return int(answer)
 
 
 class Clock:
@@ -97,6 +116,8 @@ def redis(
     }
     with override_settings(CACHES={**settings.CACHES, "rates": cache}):
         yield server
+    for client in shared_cache._clients.values():
+        client.get_client().connection_pool.disconnect()
     server.stop()
 
 
@@ -117,6 +138,22 @@ def test_processes_count_together(clock: Clock) -> None:
     assert taken(one, 10) == 0
     clock.now += MINUTE + 30
     assert taken(one, 10) == 5
+
+
+def test_an_answer_that_comes_late_takes_back_nothing_of_what_is_known_since(clock: Clock) -> None:
+    cache = {"BACKEND": f"{__name__}.LateAnswers", "LOCATION": "late"}
+    with override_settings(CACHES={**settings.CACHES, "rates": cache}):
+        one, other = Rates(now=clock), Rates(now=clock)
+        taken(one, 1)
+        with ThreadPoolExecutor(1) as pool:
+            late = pool.submit(one.exchange, "alice", MINUTE)
+            wait_until(lambda: LateAnswers.added == 1)
+            taken(other, 6)
+            other.exchange("alice", MINUTE)
+            one.exchange("alice", MINUTE)
+            LateAnswers.is_dealt_with.set()
+            late.result(WAIT_S)
+    assert taken(one, 10) == 3
 
 
 def test_without_redis_each_goes_on_counting_and_afterwards_together_again(
