@@ -51,6 +51,7 @@ from sessions_app.models import AgentLoop, ExecutionStatus
 from tests.clients import WAIT_S, database_url
 from tests.conftest import on_postgresql, on_sqlite, once
 from tests.events import event
+from tests.network import wait_until
 from tests.scripted_agent import until
 from tests.threads import in_threads, is_somebody_waiting
 
@@ -62,11 +63,13 @@ SETTLED_WITHIN_S = 4 * WAIT_S
 def index_all() -> None:
     """Index everything, once what others do with the database server lets it settle."""
     watermark, newest = Watermark(), newest_key()
-    deadline = time.monotonic() + SETTLED_WITHIN_S
-    while SearchProgress.through_now() < newest:
+
+    def is_indexed() -> bool:
         watermark.look()
         indexing.step(watermark)
-        assert time.monotonic() < deadline, "The events do not settle."
+        return SearchProgress.through_now() >= newest
+
+    wait_until(is_indexed, within_s=SETTLED_WITHIN_S)
 
 
 def newest_key() -> int:
