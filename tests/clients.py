@@ -30,6 +30,10 @@ HTTP = httpx.Client(
 """Asks servers in other processes; there is one for all, since to make one reads many certificates."""
 
 
+OF_THE_TESTS = ("CONVSERVER_", "PYTEST_")
+"""Prefixes of variables that no program takes over: those of this run, and the name of the present test."""
+
+
 class SocketClosed(Exception):
     """The server closed the socket."""
 
@@ -216,8 +220,11 @@ class Worker(Server):
 
 
 def program_environment(directory: Path) -> dict[str, str]:
-    """Return an environment in which a program uses this test's database and hints."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("CONVSERVER_")}
+    """Return an environment in which a program uses this test's database and hints.
+
+    It is the same for all tests but for the directory, so that their servers can be copies of one process.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OF_THE_TESTS)}
     return {
         **kept,
         "DATABASE_URL": database_url(),

@@ -1,10 +1,9 @@
 """Servers that start more quickly still: copies of a process that has loaded the application.
 
 Beside the libraries (`forks`), a start loads hundreds of modules of the project: most of what is left to
-compute. A waiting process has done so under the configuration of one environment, which differs from that
-of its copies in PORT and CONVSERVER_DATA_DIR alone: a copy reads the configuration again, and if anything
-else of it is not the same, it becomes a program that starts as usual. It migrates, checks and serves like
-any other server.
+compute. A waiting process has done so under the settings of one environment, which differs from that of its
+copies in OF_A_COPY alone: a copy reads the settings again, and if more of them has changed than it can take
+over, it becomes a program that starts as usual. It migrates, checks and serves like any other server.
 
 As a program, this module is the waiting process, begun as a copy of the one that has the libraries:
 `python -m tests.prepared_servers [module.NAME=number …] SOCKET`.
@@ -22,29 +21,35 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import replace
-from importlib import import_module
+from importlib import import_module, reload
+from types import ModuleType
 from typing import IO, Any, NamedTuple
+from urllib.parse import urlsplit
 
 from tests import forks
 
-OF_A_COPY = {"CONVSERVER_DATA_DIR", "PORT"}
-"""Variables in which copies of one process may differ."""
-REQUIRED = {"DATABASE_URL", "SECRET_KEY"}
-"""Without them, more of a configuration depends on the data directory."""
+OF_A_COPY = {
+    *("CONVSERVER_AGENT", "CONVSERVER_ALLOWED_HOSTS", "CONVSERVER_DATA_DIR", "DATABASE_URL"),
+    *("PGAPPNAME", "PORT", "REDIS_URL", "SESSION_API_KEY"),
+}
+"""Variables in which copies of one process may differ; their databases are of one engine."""
+TAKEN_OVER = {"ALLOWED_HOSTS", "CACHES", "CHANNEL_LAYERS", "CONFIGURATION", "DATABASES", "HINTS_PREFIX"}
+"""Settings that are read when they are needed; others may have been read by the modules that are loaded."""
+OBJECTS = {"LOGGING"}
+"""Settings that hold objects and so are never equal; what they are made from is the same for all copies."""
 COMMANDS = {"serve", "worker"}
 APPLICATION = ("convserver.asgi", "convserver.serving.doors", "uvicorn.lifespan.on", "uvicorn.loops.auto")
 FACTS_OF_A_PROCESS = (("convserver.activity", "activity"), ("convserver.web.probes", "_process"))
 """What is taken down about a process when these modules are imported."""
 KEPT_MAX = 3
-"""So many processes wait at most; the one that was not copied for longest ends first."""
-SEEN_MAX = 50
+"""At most this many processes wait; the one that was not copied for longest ends first."""
 
 
 class Start(NamedTuple):
     """What has to be the same for two servers to be copies of one process."""
 
     constants: tuple[str, ...]
+    engine: str
     environment: frozenset[tuple[str, str]]
 
 
@@ -57,18 +62,19 @@ def start_of(command: Sequence[str], environment: Mapping[str, str]) -> Start | 
         constants, rest = rest[:end], rest[end + 1 :]
     elif module != "convserver":
         return None
-    if rest[:1] and rest[0] in COMMANDS and all(map(environment.get, REQUIRED)):
+    # Without its key, a server finds or makes one in its directory.
+    if rest[:1] and rest[0] in COMMANDS and environment.get("SECRET_KEY"):
         same = frozenset(item for item in environment.items() if item[0] not in OF_A_COPY)
-        return Start(tuple(constants), same)
+        engine = urlsplit(environment.get("DATABASE_URL", "")).scheme or "sqlite"
+        return Start(tuple(constants), engine, same)
     return None
 
 
 class PreparedServers:
-    """The processes that wait, each for servers of one configuration; the second server of it begins one."""
+    """The processes that wait, each for servers that are alike; the first of them begins one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._seen: OrderedDict[Start, None] = OrderedDict()
         self._waiting: OrderedDict[Start, tuple[socket.socket, forks.Fork]] = OrderedDict()
         atexit.register(self._end_all)
 
@@ -85,27 +91,20 @@ class PreparedServers:
         if start is None or not forks.waiting.copies(environment):
             return None
         with self._lock:
-            waiting = self._found(start, environment)
-            if waiting is None:
-                return None
             try:
+                waiting = self._found(start, environment)
                 return forks.copied(waiting, command, environment, [stdout.fileno(), stderr.fileno()])
             except (OSError, RuntimeError):  # the configuration is wrong: who starts as usual says how
                 self._end(start)
                 return None
 
-    def _found(self, start: Start, environment: Mapping[str, str]) -> socket.socket | None:
+    def _found(self, start: Start, environment: Mapping[str, str]) -> socket.socket:
         if start in self._waiting:
             self._waiting.move_to_end(start)
-        elif start in self._seen:
+        else:
             self._waiting[start] = self._begun(start, environment)
             while len(self._waiting) > KEPT_MAX:
                 self._end(next(iter(self._waiting)))
-        else:
-            self._seen[start] = None
-            while len(self._seen) > SEEN_MAX:
-                self._seen.popitem(last=False)
-            return None
         return self._waiting[start][0]
 
     def _begun(self, start: Start, environment: Mapping[str, str]) -> tuple[socket.socket, forks.Fork]:
@@ -147,19 +146,32 @@ def _load(constants: Sequence[str]) -> None:
 
 
 def _become_another() -> None:
-    """Take over what the environment says. Raise whatever stands against it."""
+    """Take over what the environment says. Raise RuntimeError if the loaded modules stand against it."""
+    from channels.layers import channel_layers
     from django.conf import settings
+    from django.core.cache import caches
+    from django.db import connections
 
-    from convserver import configuration
     from convserver import settings as module
 
-    loaded, own = settings.CONFIGURATION, configuration.read(os.environ)
-    if replace(own, data_dir=loaded.data_dir, port=loaded.port) != loaded:
-        raise RuntimeError("The configuration is not the one that was loaded.")
-    module.CONFIGURATION = settings.CONFIGURATION = own
+    loaded = _values(module)
+    own = _values(reload(module))
+    changed = {name for name in loaded.keys() | own.keys() if loaded.get(name) != own.get(name)}
+    if changed - TAKEN_OVER:
+        raise RuntimeError(f"Modules may have read {changed - TAKEN_OVER} of the process that waited.")
+    for name in changed:
+        setattr(settings, name, own[name])
+    for connected in (connections, caches):
+        vars(connected).pop("settings", None)
+        connected.__init__()
+    channel_layers.backends.clear()
     for name, attribute in FACTS_OF_A_PROCESS:
         found = getattr(sys.modules[name], attribute)
         vars(found).update(vars(type(found)()))
+
+
+def _values(module: ModuleType) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if name.isupper() and name not in OBJECTS}
 
 
 def _main(*arguments: str) -> None:

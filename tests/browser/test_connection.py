@@ -9,6 +9,9 @@ from playwright.sync_api import BrowserContext, Page, expect
 from tests.browser.site import Site, message
 from tests.browser.talk import Talk
 from tests.clients import WAIT_S
+from tests.conftest import once
+
+pytestmark = once
 
 SLOWLY = "slow: " + " ".join(f"word{number}" for number in range(30))
 ASKED_FOR_EVENTS = re.compile(r"/events\?after=")

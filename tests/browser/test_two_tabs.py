@@ -8,6 +8,9 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Browse
 from tests.browser.talk import Talk
+from tests.conftest import once
+
+pytestmark = once
 
 
 def test_two_tabs_show_the_same(talk: Talk, another_tab: Talk) -> None:

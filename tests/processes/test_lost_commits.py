@@ -145,7 +145,7 @@ def test_a_change_whose_commit_is_lost_is_called_unknown(
 ) -> None:
     server.start(DATABASE_URL=proxy.url)
     HTTP.get(f"{server.url}/api/native/conversations")  # what a first request makes besides
-    proxy.lose_commits(1)
+    proxy.lose_commits(LOST)
     answer = send(server, talk)
     assert (answer.status_code, answer.json()) == (503, {**code, "detail": failures.UNKNOWN})
     assert "Retry-After" not in answer.headers

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from conversations.models import Conversation
 from tests import prepared_servers
 from tests.clients import HTTP, Server
 
@@ -16,6 +17,8 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every program is started as usual"),
 ]
 
+SERVE = ["convserver", "serve"]
+KEY = "the-key-of-this-server"
 ENVIRONMENT = {"DATABASE_URL": "sqlite:////x", "SECRET_KEY": "k", "PORT": "1", "CONVSERVER_DATA_DIR": "/a"}
 
 
@@ -26,8 +29,7 @@ def test_the_servers_of_one_configuration_have_ports_directories_and_ages_of_the
     (tmp_path / "another").mkdir()
     servers = [server, Server(tmp_path / "another")]
     begun_at = 0.0
-    for each in (server, server, *servers):  # the second one begins the process that is copied
-        each.kill()
+    for each in servers:
         begun_at = time.monotonic()
         each.start(CONVSERVER_AGENT="demo")
     try:
@@ -41,14 +43,42 @@ def test_the_servers_of_one_configuration_have_ports_directories_and_ages_of_the
         servers[1].kill()
 
 
-def test_only_servers_that_differ_in_port_and_directory_are_copies_of_one_process() -> None:
-    serve = ["convserver", "serve"]
-    start = prepared_servers.start_of(serve, ENVIRONMENT)
+def test_a_copy_has_the_key_the_agent_and_the_database_that_it_was_started_with(server: Server) -> None:
+    server.start()
+    assert HTTP.get(f"{server.url}/api/native/conversations").status_code == 200
+    first = prepared_servers.start_of(server.command, server.environment)
+    server.kill()
+    own = {"SESSION_API_KEY": KEY, "CONVSERVER_AGENT": "demo", "DATABASE_URL": ""}
+    assert prepared_servers.start_of(server.command, {**server.environment, **own}) == first
+    server.start(**own)
+    assert HTTP.get(f"{server.url}/api/native/conversations").status_code == 401
+    headers = {"X-Session-API-Key": KEY}
+    assert HTTP.post(f"{server.url}/api/conversations", headers=headers, json={}).status_code == 200
+    assert server.file.exists()
+    assert not Conversation.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"PORT": "2", "CONVSERVER_DATA_DIR": "/b"},
+        {"DATABASE_URL": ""},
+        {"DATABASE_URL": "sqlite:////y"},
+        {"SESSION_API_KEY": KEY},
+    ],
+)
+def test_servers_that_differ_in_what_is_read_later_are_copies_of_one_process(changed: dict[str, str]) -> None:
+    start = prepared_servers.start_of(SERVE, ENVIRONMENT)
     assert start is not None
-    assert start == prepared_servers.start_of(
-        serve, {**ENVIRONMENT, "PORT": "2", "CONVSERVER_DATA_DIR": "/b"}
-    )
-    assert start != prepared_servers.start_of(serve, {**ENVIRONMENT, "CONVSERVER_AGENT": "demo"})
+    assert start == prepared_servers.start_of(SERVE, {**ENVIRONMENT, **changed})
+
+
+@pytest.mark.parametrize(
+    "changed", [{"CONVSERVER_AUTH": "accounts"}, {"DATABASE_URL": "postgresql://x/y"}, {"SECRET_KEY": "l"}]
+)
+def test_servers_that_differ_in_what_modules_read_are_not(changed: dict[str, str]) -> None:
+    start = prepared_servers.start_of(SERVE, ENVIRONMENT)
+    assert start != prepared_servers.start_of(SERVE, {**ENVIRONMENT, **changed})
     assert start != prepared_servers.start_of(["tests.serve_with", "a.B=1", "--", "serve"], ENVIRONMENT)
 
 
@@ -59,6 +89,5 @@ def test_other_programs_start_as_usual(command: list[str]) -> None:
     assert prepared_servers.start_of(command, ENVIRONMENT) is None
 
 
-@pytest.mark.parametrize("missing", ["DATABASE_URL", "SECRET_KEY"])
-def test_a_server_that_finds_its_database_or_key_in_its_directory_starts_as_usual(missing: str) -> None:
-    assert prepared_servers.start_of(["convserver", "serve"], {**ENVIRONMENT, missing: ""}) is None
+def test_a_server_that_finds_its_key_in_its_directory_starts_as_usual() -> None:
+    assert prepared_servers.start_of(SERVE, {**ENVIRONMENT, "SECRET_KEY": ""}) is None
