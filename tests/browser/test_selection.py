@@ -12,6 +12,14 @@ from tests.conftest import once
 
 pytestmark = once
 
+ROW_FOCUS = "/web/row_focus"
+UNTIL_LOADED = """
+async (part) => {
+  await import(performance.getEntriesByType("resource").find(({ name }) => name.includes(part)).name);
+}
+"""
+"""Waits for a module that the page has asked for."""
+
 
 @pytest.fixture
 def many(site: Site) -> list[str]:
@@ -99,7 +107,9 @@ def test_an_answer_is_regenerated_and_a_step_leads_back(page: Page, site: Site) 
     answer = page.locator("#events article.message.agent")
     expect(answer).to_contain_text("You said: Hello")
     page.reload()
-    answer.locator(".event-menu > summary").click()
+    with page.expect_request_finished(lambda request: ROW_FOCUS in request.url):
+        answer.locator(".event-menu > summary").click()  # a first use fetches what makes it one step
+    page.evaluate(UNTIL_LOADED, ROW_FOCUS)
     answer.get_by_role("link", name="Regenerate").click()
     expect(page).not_to_have_url(re.compile(talk))
     expect(page.locator("#events article.message.agent")).to_contain_text("You said: Hello")
