@@ -22,6 +22,7 @@ from tests.v0 import Matching
 from tests.v0_socket import Refused
 
 pytestmark = pytest.mark.one_engine
+"""Some of these run on two servers as well, which are on PostgreSQL."""
 
 QUICK = {"sessions_app.agents.demo.DEFAULT_WORD_S": 0.0}
 
@@ -136,7 +137,6 @@ async def test_a_client_that_leaves_resumes_where_it_was(join: Join, server: Ser
     assert second.numbers[0] > first.numbers[-1]
 
 
-@pytest.mark.needs_engine
 async def test_a_client_that_drops_comes_back_by_itself_and_misses_nothing(
     join: Join, server: Server
 ) -> None:
@@ -176,7 +176,6 @@ async def test_a_client_comes_back_to_a_server_that_was_killed_and_has_everythin
     assert client.numbers == sorted(set(client.numbers))
 
 
-@pytest.mark.needs_engine
 async def test_four_clients_that_join_a_busy_conversation_miss_nothing_and_get_nothing_twice(
     join: Join, server: Server
 ) -> None:

@@ -20,6 +20,8 @@ from tests.scripted_agent import until_status
 from tests.v1 import AGENT, ID, START, known, said
 from tests.v1_wire import require_strict
 
+pytestmark = pytest.mark.one_engine  # and on two servers, which are on PostgreSQL
+
 RECORDED = Path(__file__).parents[2] / "data" / "openhands-v1"
 RECORDED_ID = "3c294d95-9ff6-4d2d-9c53-0a5849f2c4a0"
 EXCHANGES = [json.loads(line) for line in (RECORDED / "rest.jsonl").read_text("utf-8").splitlines()]
