@@ -161,9 +161,9 @@ def _become_another() -> None:
         raise RuntimeError(f"Modules may have read {changed - TAKEN_OVER} of the process that waited.")
     for name in changed:
         setattr(settings, name, own[name])
-    for connected in (connections, caches):
-        vars(connected).pop("settings", None)
-        connected.__init__()
+    for opened in (connections, caches):
+        vars(opened).clear()
+        vars(opened).update(vars(type(opened)()))
     channel_layers.backends.clear()
     for name, attribute in FACTS_OF_A_PROCESS:
         found = getattr(sys.modules[name], attribute)

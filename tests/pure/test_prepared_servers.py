@@ -50,7 +50,7 @@ def test_a_copy_has_the_key_the_agent_and_the_database_that_it_was_started_with(
     server.kill()
     own = {"SESSION_API_KEY": KEY, "CONVSERVER_AGENT": "demo", "DATABASE_URL": ""}
     assert prepared_servers.start_of(server.command, {**server.environment, **own}) == first
-    server.start(**own)
+    server.start(SESSION_API_KEY=KEY, CONVSERVER_AGENT="demo", DATABASE_URL="")
     assert HTTP.get(f"{server.url}/api/native/conversations").status_code == 401
     headers = {"X-Session-API-Key": KEY}
     assert HTTP.post(f"{server.url}/api/conversations", headers=headers, json={}).status_code == 200
