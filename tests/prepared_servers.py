@@ -91,8 +91,8 @@ class PreparedServers:
         if start is None or not forks.waiting.copies(environment):
             return None
         with self._lock:
+            waiting = self._found(start, environment)
             try:
-                waiting = self._found(start, environment)
                 return forks.copied(waiting, command, environment, [stdout.fileno(), stderr.fileno()])
             except (OSError, RuntimeError):  # the configuration is wrong: who starts as usual says how
                 self._end(start)
