@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,9 +49,11 @@ def test_a_copy_has_the_key_the_agent_and_the_database_that_it_was_started_with(
     assert HTTP.get(f"{server.url}/api/native/conversations").status_code == 200
     first = prepared_servers.start_of(server.command, server.environment)
     server.kill()
-    own = {"SESSION_API_KEY": KEY, "CONVSERVER_AGENT": "demo", "DATABASE_URL": ""}
+    own: dict[str, Any] = {"SESSION_API_KEY": KEY, "CONVSERVER_AGENT": "demo", "DATABASE_URL": ""}
     assert prepared_servers.start_of(server.command, {**server.environment, **own}) == first
-    server.start(SESSION_API_KEY=KEY, CONVSERVER_AGENT="demo", DATABASE_URL="")
+    server.start(**own)
+    # A copy that cannot take all of this over becomes `python -m convserver`.
+    assert b"tests.forks" in Path(f"/proc/{server.pid}/cmdline").read_bytes()
     assert HTTP.get(f"{server.url}/api/native/conversations").status_code == 401
     headers = {"X-Session-API-Key": KEY}
     assert HTTP.post(f"{server.url}/api/conversations", headers=headers, json={}).status_code == 200
@@ -65,6 +68,7 @@ def test_a_copy_has_the_key_the_agent_and_the_database_that_it_was_started_with(
         {"DATABASE_URL": ""},
         {"DATABASE_URL": "sqlite:////y"},
         {"SESSION_API_KEY": KEY},
+        {"CONVSERVER_AGENT": "demo", "REDIS_URL": "redis://x"},
     ],
 )
 def test_servers_that_differ_in_what_is_read_later_are_copies_of_one_process(changed: dict[str, str]) -> None:
@@ -79,6 +83,10 @@ def test_servers_that_differ_in_what_is_read_later_are_copies_of_one_process(cha
 def test_servers_that_differ_in_what_modules_read_are_not(changed: dict[str, str]) -> None:
     start = prepared_servers.start_of(SERVE, ENVIRONMENT)
     assert start != prepared_servers.start_of(SERVE, {**ENVIRONMENT, **changed})
+
+
+def test_servers_with_other_constants_are_not() -> None:
+    start = prepared_servers.start_of(SERVE, ENVIRONMENT)
     assert start != prepared_servers.start_of(["tests.serve_with", "a.B=1", "--", "serve"], ENVIRONMENT)
 
 

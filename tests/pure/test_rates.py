@@ -140,7 +140,11 @@ def test_processes_count_together(clock: Clock) -> None:
     assert taken(one, 10) == 5
 
 
-def test_an_answer_that_comes_late_takes_back_nothing_of_what_is_known_since(clock: Clock) -> None:
+def test_an_answer_that_comes_late_takes_back_nothing_of_what_is_known_since(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LateAnswers, "added", 0)
+    monkeypatch.setattr(LateAnswers, "is_dealt_with", threading.Event())
     cache = {"BACKEND": f"{__name__}.LateAnswers", "LOCATION": "late"}
     with override_settings(CACHES={**settings.CACHES, "rates": cache}):
         one, other = Rates(now=clock), Rates(now=clock)
