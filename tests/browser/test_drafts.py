@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Response, expect
 
 from tests.browser.conftest import Browse
 from tests.browser.talk import Held, Talk
@@ -42,7 +42,7 @@ def test_a_draft_written_without_a_server_outlives_its_page(talk: Talk, other: C
     talk.page.close()
     talk.site.open()
     again = Talk(page, talk.site, talk.id)
-    with page.expect_response(lambda answer: answer.request.method == "PUT" and answer.ok):
+    with page.expect_response(is_stored):
         again.open()
     expect(again.box).to_have_value("written on a train")
     expect(other().box).to_have_value("written on a train")
@@ -111,7 +111,7 @@ def test_what_is_typed_before_the_scripts_run_stays(talk: Talk) -> None:
 
 
 def test_images_that_no_browser_storage_holds_stay_in_the_draft(talk: Talk) -> None:
-    with talk.page.expect_response(lambda answer: IS_KEPT in answer.url and answer.request.method == "PUT"):
+    with talk.page.expect_response(is_stored):
         talk.page.evaluate(_PASTE_BIG_IMAGE, TOO_BIG_BYTES)
     expect(talk.page.get_by_role("img", name="Image 1")).to_be_visible()
     talk.page.reload()
@@ -134,7 +134,7 @@ def test_a_draft_is_let_go_of_where_storage_is_denied(talk: Talk) -> None:
 
 def test_a_message_waits_for_the_images_of_its_draft(talk: Talk) -> None:
     write(talk, "Look at this")
-    with talk.page.expect_response(lambda answer: IS_KEPT in answer.url and answer.request.method == "PUT"):
+    with talk.page.expect_response(is_stored):
         talk.page.evaluate(_PASTE_BIG_IMAGE, TOO_BIG_BYTES)
     fetching = Held(talk.page, "**/draft", times=1)
     talk.page.reload()
@@ -152,16 +152,14 @@ def test_a_message_waits_for_the_images_of_its_draft(talk: Talk) -> None:
 
 
 def test_an_image_that_is_added_before_those_of_the_draft_are_back_stands_beside_them(talk: Talk) -> None:
-    with talk.page.expect_response(lambda answer: IS_KEPT in answer.url and answer.request.method == "PUT"):
+    with talk.page.expect_response(is_stored):
         talk.page.evaluate(_PASTE_BIG_IMAGE, TOO_BIG_BYTES)
     held = Held(talk.page, "**/draft", times=1)
     talk.page.reload()
     fetching = held.first()
     talk.page.evaluate(_PASTE_BIG_IMAGE, 10)
     expect(talk.page.get_by_role("img", name="Image 1")).to_be_visible()
-    with talk.page.expect_response(
-        lambda answer: IS_KEPT in answer.url and answer.request.method == "PUT" and answer.ok
-    ):
+    with talk.page.expect_response(is_stored):
         fetching.continue_()
         expect(talk.page.get_by_role("img", name="Image 2")).to_be_visible()
     talk.page.reload()
@@ -192,9 +190,16 @@ def test_a_first_message_is_no_draft_any_more(page: Page) -> None:
 
 
 def write(talk: Talk, text: str) -> None:
-    """Write a draft and wait until the server has it."""
-    with talk.page.expect_response(lambda answer: IS_KEPT in answer.url and answer.request.method == "PUT"):
+    """Write a draft and wait until the server has it: an earlier one may still be on its way."""
+    with talk.page.expect_response(
+        lambda answer: is_stored(answer) and text in (answer.request.post_data or "")
+    ):
         talk.box.fill(text)
+
+
+def is_stored(answer: Response) -> bool:
+    """Tell whether the server has taken a draft."""
+    return IS_KEPT in answer.url and answer.request.method == "PUT" and answer.ok
 
 
 # The page's own class: what it has of a draft after one that was too large.
