@@ -1,6 +1,6 @@
 """Writing V0 payloads: the wire's keys in the wire's order, with the message of their type.
 
-`id`, `timestamp` and `cause` are left out, for the server lays them over.
+`id`, `timestamp` and `cause` are left out: `conversations.dialects.shown.v0` adds them for each reader.
 """
 
 from __future__ import annotations
