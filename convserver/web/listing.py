@@ -209,7 +209,12 @@ def list_beside(request: HttpRequest) -> dict[str, Any]:
         shown = page_of(request.user, filters, page_id=asked.get("page_id"))
     except InvalidCursor:
         shown = page_of(request.user, filters)
-    return {"list": {**shown, "cursor": cursor}, "undo": _deleted(request.user, asked)}
+    address = _with_query(reverse("home"), filters.query)
+    return {"list": {**shown, "cursor": cursor, "address": address}, "undo": _deleted(request.user, asked)}
+
+
+def _with_query(path: str, query: Mapping[str, str | Sequence[str]]) -> str:
+    return f"{path}?{urlencode(query, doseq=True)}" if query else path
 
 
 def page_of(user: Visitor, filters: Filters, *, page_id: str | None = None) -> dict[str, Any]:

@@ -54,6 +54,11 @@ def ids(answer: Any) -> list[str]:
     return [unescape(found) for found in re.findall(r'<li [^>]*data-id="([^"]*)"', body(answer))]
 
 
+def ways_back(answer: Any) -> list[str]:
+    """Return where a phone's button for the list leads."""
+    return [unescape(found) for found in re.findall(r'href="([^"]*)" aria-label="All', body(answer))]
+
+
 def next_page(answer: Any) -> str | None:
     found = re.search(r'hx-get="(/rows\?[^"]*page_id=[^"]*)"', body(answer))
     return unescape(found[1]) if found else None
@@ -90,6 +95,15 @@ def test_archived_ones_stand_in_the_archive_alone(
     creation.create(alice, conversation_id="other")
     marks.mark(alice.pk, conversation, archived=True, pinned=True)
     assert (ids(browser.get("/rows")), ids(browser.get("/rows?archived=true"))) == (["other"], ["talk"])
+
+
+@pytest.mark.parametrize("path", ["/c/talk", "/new", "/search", "/settings", "/deleted"])
+def test_the_way_back_leads_to_the_list_as_it_was_narrowed(
+    conversation: ConversationRef, browser: Browser, path: str
+) -> None:
+    narrowed = browser.get(path, {"list": 'q="login"&version=V1'})
+    assert ways_back(browser.get(path)) == ["/"]
+    assert ways_back(narrowed) == ["/?q=%22login%22&version=V1"]
 
 
 @pytest.mark.parametrize(
