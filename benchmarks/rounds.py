@@ -1,4 +1,7 @@
-"""Round after round of measurements on one engine, within its time; what fails, fails alone."""
+"""Round after round of measurements on one engine; what fails, fails alone.
+
+The first round measures everything, however long that takes; others follow while there is time.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,6 @@ from benchmarks.quiet import Quiet
 from benchmarks.samples import Samples
 from benchmarks.workbench import Workbench
 
-NO_TIME = "The time for this engine was over."
-
 FAILURES = (ClientFailed, LimitFailed, server.NotServing, psycopg.Error, subprocess.SubprocessError, OSError)
 """What a measurement may end by."""
 
@@ -26,16 +27,23 @@ class Rounds:
     """The rounds on one engine, and what they found."""
 
     def __init__(
-        self, bench: Workbench, measurements: Sequence[Measurement], say: Callable[[str], None]
+        self,
+        bench: Workbench,
+        measurements: Sequence[Measurement],
+        say: Callable[[str], None],
+        *,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`now` is a clock, in seconds."""
         self.samples = Samples()
         self._bench = bench
         self._measurements = list(measurements)
         self._say = say
         self._quiet = Quiet(bench.plan.patience_s)
-        self._ends_at = time.monotonic() + bench.plan.budget_s
-        self._round_s = 0.0
-        """How long the last round took."""
+        self._now = now
+        self._ends_at = now() + bench.plan.budget_s
+        self._next_s = 0.0
+        """How long the next round is expected to take."""
 
     def prepare(self) -> None:
         """Make what the measurements need; one whose preparation fails is measured in no round."""
@@ -49,19 +57,17 @@ class Rounds:
                 self._measurements.remove(measurement)
 
     def run(self, number: int) -> bool:
-        """Measure everything once; False without a measurement if there is no time for a whole round more."""
-        if time.monotonic() + self._round_s > self._ends_at:
+        """Measure everything once; False without a measurement if there is no time for one more round."""
+        if number and self._now() + self._next_s > self._ends_at:
             return False
         self.samples.rounds = number + 1
-        began = time.monotonic()
+        self._next_s = 0.0
         with self._bench.round(number):
             for measurement in self._measurements:
-                if time.monotonic() < self._ends_at:
-                    self._measure(measurement, number)
-                else:
-                    self._fail(measurement.keys, NO_TIME)
+                began = self._now()
+                self._measure(measurement, number)
+                self._next_s += 0.0 if measurement.is_steady else self._now() - began
         self._measurements = [each for each in self._measurements if not each.is_steady]
-        self._round_s = time.monotonic() - began
         return True
 
     def _measure(self, measurement: Measurement, number: int) -> None:

@@ -33,7 +33,7 @@ class Plan:
 
     rounds: int
     budget_s: float
-    """How long one engine may take; what does not fit is left out."""
+    """How long one engine may take. Rounds that do not fit are left out, but for the first."""
     patience_s: float
     """How long one engine may wait for a quiet machine."""
     append_s: float

@@ -23,6 +23,16 @@ from benchmarks.workbench import QUICK, Workbench
 ROWS = [rows.Row(title="the quick one", key="quick"), rows.Row(title="the broken one", key="broken")]
 
 
+class Clock:
+    """A clock that goes on only when it is told to."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
 def _quick(bench: Workbench) -> Iterator[tuple[str, float]]:
     yield "quick", 7.0
 
@@ -73,6 +83,31 @@ def test_what_cannot_be_prepared_fails_alone(bench: Workbench, tmp_path: Path) -
 def test_a_round_is_in_the_file_when_it_has_ended(bench: Workbench, tmp_path: Path) -> None:
     _shown(bench, BOTH, tmp_path / "found.json", rounds=2)
     assert json.loads((tmp_path / "found.json").read_text())["rounds"] == {"SQLite": {"quick": [7.0, 7.0]}}
+
+
+def test_the_first_round_is_whole_and_the_next_one_only_where_there_is_time(bench: Workbench) -> None:
+    clock = Clock()
+
+    def slow(bench: Workbench) -> Iterator[tuple[str, float]]:
+        clock.seconds += QUICK.budget_s
+        yield "slow", 1.0
+
+    measured = [Measurement(keys=["slow"], measure=slow), BOTH[1]]
+    running = Rounds(bench, measured, lambda text: None, now=clock)
+    assert (running.run(0), running.run(1)) == (True, False)
+    assert (running.samples.of("slow"), running.samples.of("quick")) == ([1.0], [7.0])
+
+
+def test_what_is_measured_only_once_takes_no_later_round_its_time(bench: Workbench) -> None:
+    clock = Clock()
+
+    def slow(bench: Workbench) -> Iterator[tuple[str, float]]:
+        clock.seconds += 0.9 * QUICK.budget_s
+        yield "slow", 1.0
+
+    once = Measurement(keys=["slow"], measure=slow, is_steady=True)
+    running = Rounds(bench, [once, BOTH[1]], lambda text: None, now=clock)
+    assert (running.run(0), running.run(1)) == (True, True)
 
 
 def test_rows_are_chosen_by_a_part_of_their_title() -> None:
