@@ -47,6 +47,8 @@ SLOWEST = "The slowest files, in seconds"
 SHOWN_FILES = 20
 """So many files are shown at the end, those that take the longest."""
 SKIPPED = "Skipped tests, and why"
+FAILED = "Failed tests, and what went wrong"
+"""Shown last, so that the end of an output says it."""
 
 ON_TWO_SERVERS = (
     "--two-servers",
@@ -126,6 +128,7 @@ def main(arguments: Sequence[str]) -> int:
         return 128 + signal.SIGINT
     _show_slowest(outcomes)
     _show_skipped(outcomes)
+    _show_failed(outcomes)
     print()
     for result in results:
         print(result)
@@ -277,6 +280,16 @@ def _show_skipped(outcomes: Mapping[str, Sequence[Outcome]]) -> None:
         reasons = sum((Counter(outcome.skipped_for) for outcome in found), Counter[str]())
         for reason, count in reasons.most_common():
             print(f"{count:6}  {engines}: {reason}")
+
+
+def _show_failed(outcomes: Mapping[str, Sequence[Outcome]]) -> None:
+    """Print the name of every test that failed, and the first line of what went wrong."""
+    if any(outcome.failures for found in outcomes.values() for outcome in found):
+        print(f"\n{FAILED}")
+    for engines, found in outcomes.items():
+        for outcome in found:
+            for test, what in outcome.failures.items():
+                print(f"{engines}: {test}: {what}")
 
 
 def _missing(engines: str, problem: str) -> Result:

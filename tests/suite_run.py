@@ -68,12 +68,23 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = tests.pop("skipped")
     report = {
         "ran": len(set().union(*tests.values())),
-        "failed": len(tests["failed"] | tests["error"]),
+        "failures": {
+            report.nodeid: _failure(report)
+            for outcome in ("failed", "error")
+            for report in terminalreporter.stats.get(outcome, [])
+        },
         "skipped": len(skipped),
         "skipped_for": Counter(map(_reason, terminalreporter.stats.get("skipped", []))),
         "seconds": _seconds,
     }
     Path(os.environ["CONVSERVER_TEST_REPORT"]).write_text(json.dumps(report))
+
+
+def _failure(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Return the first line of what went wrong, or the last line if there is only text."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    said = crash.message.splitlines() if crash else report.longreprtext.splitlines()[::-1]
+    return next(iter(said), "")
 
 
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
@@ -90,12 +101,18 @@ class Outcome:
     is_told: bool = True
     """Whether the run came to its report; without one, it ended with an error or was ended."""
     ran: int = 0
-    failed: int = 0
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """What went wrong, for the name of each test that failed and each file that could not be read."""
     skipped: int = 0
     skipped_for: Mapping[str, int] = field(default_factory=dict)
     """How many tests were skipped for each reason."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """How long the tests of each file took."""
+
+    @property
+    def failed(self) -> int:
+        """How many tests failed."""
+        return len(self.failures)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

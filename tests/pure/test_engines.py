@@ -15,7 +15,7 @@ import pytest
 
 from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
-from tests.engines import DATABASE_URL, SKIPPED, SLOWEST, is_whole
+from tests.engines import DATABASE_URL, FAILED, SKIPPED, SLOWEST, is_whole
 from tests.file_queue import RUNS, SLOW, FileQueue, in_order
 from tests.network import wait_until
 from tests.threads import in_threads
@@ -127,6 +127,9 @@ def test_both_run_at_the_same_time_and_what_each_prints_is_shown_whole_and_in_or
     assert any(line.startswith("E ") and line.endswith("what went wrong") for line in on_servers)
     assert any("test_suite.py (SQLite" in line for line in printed[printed.index(SLOWEST) :])
     assert "     1  SQLite: is for another day" in printed[printed.index(SKIPPED) :]
+    failed = printed[printed.index(FAILED) + 1]
+    assert failed.startswith("PostgreSQL + Redis: ")
+    assert failed.partition("::")[2] == "test_that_fails_on_one: AssertionError: what went wrong"
     verdicts = (
         "SQLite passed (2 tests, 1 skipped)",
         "PostgreSQL + Redis failed (2 tests, 1 failed, 1 skipped)",
