@@ -100,13 +100,13 @@ $(CREATED):
 
 $(BASE): requirements/base.txt $(CREATED)
 	@echo "Installing what convserver needs ..."
-	@$(PIP) install --quiet --require-hashes -r requirements/base.txt
+	@$(PIP) install --quiet --no-compile --require-hashes -r requirements/base.txt
 	@touch $@
 
 # dev.txt holds base.txt as well, so `make run` after this has nothing left to install.
 $(DEV): requirements/dev.txt requirements/base.txt $(CREATED)
 	@echo "Installing what working on convserver needs ..."
-	@$(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	@$(PIP) install --quiet --no-compile --require-hashes -r requirements/dev.txt
 	@touch $(BASE) $@
 
 # Without a network the tests go on without it, and say so as well.

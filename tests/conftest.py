@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
@@ -71,6 +72,8 @@ KEPT_IDLE_S = 1.0
 LEFT = pytest.StashKey[list[pytest.Item]]()
 """Tests that were chosen and are left to the run on SQLite."""
 
+VERSION_IN_NAME = re.compile(r"(?<=[\[-])V0(?=[\]-])")
+
 MIGRATED = {"auth_permission", "django_content_type", "conversations_searchprogress"}
 """Tables of which the rows come with the migrations."""
 
@@ -110,10 +113,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     if connection.vendor == "sqlite" or not all(isinstance(item, pytest.Item) for item in items):
         return  # or these are files, of which the tests will be seen later
-    left = [item for item in items if not _needs_engine(item)]
+    names = set() if config.getoption("--full") else {item.nodeid for item in items}
+    is_needed = {item: _needs_engine(item) and _with_v1(item.nodeid) not in names for item in items}
+    left = [item for item in items if not is_needed[item]]
     config.stash.setdefault(LEFT, []).extend(left)  # a run may collect one file after another
     config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if _needs_engine(item)]
+    items[:] = [item for item in items if is_needed[item]]
 
 
 def _take_elsewhere_too(items: Sequence[pytest.Item]) -> None:
@@ -135,6 +140,15 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Call it no failure that nothing of what was chosen needs this engine."""
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.stash.get(LEFT, []):
         session.exitstatus = pytest.ExitCode.OK
+
+
+def _with_v1(name: str) -> str | None:
+    """Return what a test of the store with a V0 conversation is called with a V1 one; else None.
+
+    One of the two is enough on a second engine, where a version is a value of one column.
+    """
+    renamed = VERSION_IN_NAME.sub("V1", name)
+    return renamed if name.startswith("tests/store/") and renamed != name else None
 
 
 def _needs_engine(item: pytest.Item) -> bool:
@@ -408,6 +422,12 @@ def chance(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -
 def is_full(request: pytest.FixtureRequest) -> bool:
     """Whether tests that take long shall be run whole."""
     return bool(request.config.getoption("--full"))
+
+
+@pytest.fixture
+def mutation_seeds(chance: random.Random, is_full: bool) -> Sequence[int]:
+    """What files are mutated by, once each: other seeds in every run, and more with `--full`."""
+    return [chance.randrange(2**32) for _ in range(1000 if is_full else 200)]
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -46,7 +46,6 @@ PEAS = "7c5e0000-0000-4000-8000-000000000001"
 FILES = "7c5e0000-0000-4000-8000-000000000002"
 GAPS = "7c5e0000-0000-4000-8000-000000000003"
 FILE = "a file is named only"
-MUTATED = 1000
 
 formats = pytest.mark.parametrize("format", SAMPLES, ids=lambda format: format.NAME)
 
@@ -420,10 +419,12 @@ def test_ids_stay_when_an_export_is_read_again(format: ModuleType) -> None:
 
 
 @formats
-def test_mutated_exports_are_read_to_their_last_message(format: ModuleType, tmp_path: Path) -> None:
+def test_mutated_exports_are_read_to_their_last_message(
+    format: ModuleType, tmp_path: Path, mutation_seeds: Sequence[int]
+) -> None:
     sample = (SAMPLES[format] / "conversations.json").read_bytes()
     file = tmp_path / "conversations.json"
-    for seed in range(MUTATED):
+    for seed in mutation_seeds:
         content = mutated_json(sample, seed)
         file.write_bytes(content)
         own = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,7 +37,6 @@ BEGINNING = "019c2200-0000-7000-8000-0000000000"
 SHOP, OLD, SUB_AGENT, FORK, EMPTY = (f"{BEGINNING}0{last}" for last in "abcfe")
 TAKEN_BACK = f"{FORK}_{BEGINNING}bb"
 PNG = "data:image/png;base64,iVBORw0KGgo="
-MUTATED = 1000
 
 
 @pytest.fixture(autouse=True)
@@ -456,9 +455,9 @@ def test_a_session_that_is_destroyed_is_accounted_for(tmp_path: Path, content: b
     assert destroyed.node_count == len(list(destroyed.nodes())) == int(bool(content.strip()))
 
 
-def test_mutated_sessions_are_read_to_their_last_line(tmp_path: Path) -> None:
+def test_mutated_sessions_are_read_to_their_last_line(tmp_path: Path, mutation_seeds: Sequence[int]) -> None:
     files = sorted(SESSIONS.rglob("*.jsonl"))
-    for seed in range(MUTATED):
+    for seed in mutation_seeds:
         file = files[seed % len(files)]
         content = mutated(file.read_bytes(), seed)
         copy = tmp_path / file.name

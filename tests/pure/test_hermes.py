@@ -8,6 +8,7 @@ import random
 import shutil
 import sqlite3
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -35,7 +36,6 @@ from tests.mutations import mutated, mutated_json
 
 STATE = Path(__file__).parents[1] / "data" / "hermes-webui" / "webui"
 SESSIONS = STATE / "sessions"
-MUTATED = 1000
 ONE = ["question one", "answer one"]
 TWO = ["question two", "answer two"]
 THREE = ["question three", "answer three"]
@@ -601,12 +601,12 @@ def check(transcript: Transcript, seed: int) -> list[Node]:
     return nodes
 
 
-def test_mutated_files_are_read_to_their_last_record(tmp_path: Path) -> None:
+def test_mutated_files_are_read_to_their_last_record(tmp_path: Path, mutation_seeds: Sequence[int]) -> None:
     documents = sorted(
         file for file in SESSIONS.iterdir() if file.is_file() and not file.name.startswith("_")
     )
     journals = sorted(SESSIONS.rglob("*.jsonl"))
-    for seed in range(MUTATED):
+    for seed in mutation_seeds:
         chance = random.Random(seed)
         file = documents[seed % len(documents)]
         folder = tmp_path / str(seed)

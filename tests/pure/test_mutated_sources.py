@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC
 from pathlib import Path
 
@@ -16,8 +17,6 @@ from conversations.transcripts.sources.nodes import Unreadable
 from tests.import_samples import SAMPLES
 from tests.mutated_sources import mutated_files
 
-MUTATED = 1000
-
 
 def copied(sample: Path, into: Path) -> Path:
     return Path(shutil.copytree(sample, into / sample.name))
@@ -27,9 +26,11 @@ def are_storable(events: list[NewEvent]) -> bool:
     return all(isinstance(json.loads(event.payload), dict) and event.event_id for event in events)
 
 
-def test_every_event_file_of_a_damaged_v0_store_is_read_or_left_out(tmp_path: Path) -> None:
+def test_every_event_file_of_a_damaged_v0_store_is_read_or_left_out(
+    tmp_path: Path, mutation_seeds: Sequence[int]
+) -> None:
     copy = copied(SAMPLES["openhands-v0"], tmp_path)
-    for seed in range(MUTATED):
+    for seed in mutation_seeds:
         with mutated_files(copy, seed):
             for stored in openhands_v0.found(copy):
                 left_out: Counter[str] = Counter()
@@ -47,9 +48,11 @@ def test_every_event_file_of_a_damaged_v0_store_is_read_or_left_out(tmp_path: Pa
                 assert len(events) + left_out.total() == len(files), seed
 
 
-def test_every_event_file_of_a_damaged_v1_directory_is_read_or_left_out(tmp_path: Path) -> None:
+def test_every_event_file_of_a_damaged_v1_directory_is_read_or_left_out(
+    tmp_path: Path, mutation_seeds: Sequence[int]
+) -> None:
     copy = copied(SAMPLES["openhands-v1"], tmp_path)
-    for seed in range(MUTATED):
+    for seed in mutation_seeds:
         with mutated_files(copy, seed):
             for directory in openhands_v1.directories(copy):
                 left_out: set[str] = set()
@@ -66,10 +69,10 @@ def test_every_event_file_of_a_damaged_v1_directory_is_read_or_left_out(tmp_path
                 assert len(events) + len(left_out & names) == len(names), seed
 
 
-def test_a_damaged_export_is_whole_or_refused(tmp_path: Path) -> None:
+def test_a_damaged_export_is_whole_or_refused(tmp_path: Path, mutation_seeds: Sequence[int]) -> None:
     copy = copied(SAMPLES["convserver"], tmp_path)
     whole = refused = 0
-    for seed in range(MUTATED):
+    for seed in mutation_seeds:
         with mutated_files(copy, seed, is_sealed=bool(seed % 2)):
             try:
                 found = list(own.exports(copy))
@@ -84,8 +87,8 @@ def test_a_damaged_export_is_whole_or_refused(tmp_path: Path) -> None:
                 assert are_storable(events), seed
                 assert len(events) == exported.event_count, seed
                 whole += 1
-    assert whole > MUTATED
-    assert refused > MUTATED
+    assert whole > len(mutation_seeds)
+    assert refused > len(mutation_seeds)
 
 
 def test_an_observation_whose_kind_is_no_text_is_kept_as_it_is(tmp_path: Path) -> None:

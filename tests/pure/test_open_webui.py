@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ from tests.pure.test_chat_exports import CHATGPT, CLAUDE_AI, shown, zipped
 SAMPLES = Path(__file__).parents[1] / "data" / "open-webui"
 FILE = SAMPLES / "chat-export-1770109999000.json"
 PEAS, WEATHER, DRAWING, BEDS, GAPS, OLD = (f"9d2a0000-0000-4000-8000-{number:012}" for number in range(1, 7))
-MUTATED = 1000
 
 
 def read(path: Path = SAMPLES) -> dict[str, Transcript]:
@@ -331,10 +330,12 @@ def test_two_calls_with_the_same_id_keep_their_own_arguments() -> None:
     assert [part.arguments for part in answered("", output=items)] == [{"a": 1}, "b"]
 
 
-def test_mutated_exports_are_read_to_their_last_message(tmp_path: Path) -> None:
+def test_mutated_exports_are_read_to_their_last_message(
+    tmp_path: Path, mutation_seeds: Sequence[int]
+) -> None:
     sample = FILE.read_bytes()
     file = tmp_path / "export.json"
-    for seed in range(MUTATED):
+    for seed in mutation_seeds:
         content = mutated_json(sample, seed)
         file.write_bytes(content)
         own, sources = 0, []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,6 @@ SAMPLES = {
     "hermes-webui": DATA / "hermes-webui/webui",
 }
 OF_LINES = ("claude-code", "codex")
-MUTATED = 1000
 
 
 @pytest.fixture(autouse=True)
@@ -58,9 +58,11 @@ def test_ids_stay_when_a_source_is_read_again(format: str) -> None:
 
 
 @pytest.mark.parametrize("format", OF_LINES)
-def test_mutated_files_are_read_to_their_last_record(format: str, tmp_path: Path) -> None:
+def test_mutated_files_are_read_to_their_last_record(
+    format: str, tmp_path: Path, mutation_seeds: Sequence[int]
+) -> None:
     files = sorted(file for file in SAMPLES[format].rglob("*.jsonl"))
-    for seed in range(MUTATED):
+    for seed in mutation_seeds:
         file = files[seed % len(files)]
         content = mutated(file.read_bytes(), seed)
         copy = tmp_path / file.name
