@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -83,6 +84,9 @@ SLOW = {
 }
 """The files that take the longest, as `make test` says at its end: what is begun late should be short."""
 
+FOR_ONE_ENGINE = re.compile(r"^pytestmark = .*\bone_engine\b", re.MULTILINE)
+"""How a file says that of all its tests."""
+
 BROWSER = "tests/browser/"
 
 MODULES = pytest.StashKey[dict[str, "pytest.Item | pytest.Collector"]]()
@@ -92,11 +96,12 @@ VARIABLE = "CONVSERVER_TEST_QUEUE"
 
 
 def in_order(engines: str) -> list[str]:
-    """Return every file of tests, as seen from the root of the repository, the slow ones first.
+    """Return every file with tests for these engines, as seen from the root, the slow ones first.
 
     Those that drive a browser come after all others: a run that has started one can await nothing any more.
     """
-    files = [str(file.relative_to(ROOT)) for file in files_below(ROOT / "tests")]
+    found = (file for file in files_below(ROOT / "tests") if engines == SQLITE or not is_for_one_engine(file))
+    files = [str(file.relative_to(ROOT)) for file in found]
     places = {file: len(SLOW[engines]) for file in files}
     for place, name in enumerate(SLOW[engines]):
         places.update({file: place for file in files if file.endswith(f"/{name}.py")})
@@ -106,6 +111,12 @@ def in_order(engines: str) -> list[str]:
 def files_below(directory: Path | str) -> list[Path]:
     """Return every file of tests in a directory and in those within."""
     return sorted(Path(directory).rglob("test_*.py"))
+
+
+def is_for_one_engine(file: Path) -> bool:
+    """Say whether none of its tests needs an engine of its own: to import some takes ten seconds."""
+    text = file.read_text()
+    return bool(FOR_ONE_ENGINE.search(text)) and "needs_engine" not in text
 
 
 class FileQueue:

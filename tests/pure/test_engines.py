@@ -16,7 +16,7 @@ import pytest
 from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
 from tests.engines import DATABASE_URL, FAILED, SKIPPED, SLOWEST, is_whole
-from tests.file_queue import RUNS, SLOW, FileQueue, in_order
+from tests.file_queue import RUNS, SLOW, SQLITE, FileQueue, in_order, is_for_one_engine
 from tests.network import wait_until
 from tests.threads import in_threads
 
@@ -157,15 +157,37 @@ def test_only_a_whole_suite_is_divided(
 
 
 @pytest.mark.parametrize("engines", RUNS)
-def test_the_files_that_take_long_come_first_and_no_file_is_left_out(engines: str) -> None:
+def test_the_files_that_take_long_come_first_and_none_with_tests_for_these_engines_is_left_out(
+    engines: str,
+) -> None:
     files = in_order(engines)
     slow = [name for name in SLOW[engines] if not name.startswith("browser/")]
     assert all(file.endswith(f"/{name}.py") for file, name in zip(files, slow, strict=False))
     in_browser = [file for file in files if file.startswith("tests/browser/")]
     assert files[-len(in_browser) :] == in_browser
-    assert set(files) == {str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py")}
+    found = (ROOT / "tests").rglob("test_*.py")
+    expected = found if engines == SQLITE else (file for file in found if not is_for_one_engine(file))
+    assert set(files) == {str(file.relative_to(ROOT)) for file in expected}
     assert len(files) == len(set(files))
     assert FILE in files
+
+
+@pytest.mark.parametrize(
+    ("text", "is_left_out"),
+    [
+        ("pytestmark = pytest.mark.one_engine", True),
+        ("pytestmark = [pytest.mark.one_engine, pytest.mark.timeout(9)]", True),
+        ("@pytest.mark.one_engine\ndef test_it(): pass", False),
+        ("pytestmark = pytest.mark.one_engine\n@pytest.mark.needs_engine\ndef test_it(): pass", False),
+        ("def test_it(): pass", False),
+    ],
+)
+def test_a_file_is_left_to_one_engine_if_all_of_its_tests_are(
+    text: str, is_left_out: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "test_it.py"
+    file.write_text(text)
+    assert is_for_one_engine(file) == is_left_out
 
 
 def test_a_file_is_taken_once_however_many_take_at_a_time(tmp_path: Path) -> None:
