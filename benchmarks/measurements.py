@@ -142,11 +142,13 @@ def _paced_audience(bench: Workbench) -> Values:
 
 
 def _hanging(bench: Workbench) -> Values:
+    bench.stop_servers()
     for key, latencies_ms in hanging.latencies_ms(bench.database, bench.directory, bench.plan.asks).items():
         yield f"{key}, median ms", median(latencies_ms)
 
 
 def _importing(bench: Workbench) -> Values:
+    bench.stop_servers()
     for key, latencies_ms in importing.latencies_ms(bench.database, bench.directory).items():
         yield f"{key}, median ms", median(latencies_ms)
 

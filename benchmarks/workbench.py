@@ -102,10 +102,14 @@ class Workbench:
         try:
             yield
         finally:
-            self._running.clear()
-            # A server that ended by itself was told of by the measurement that found it so.
-            with suppress(server.NotServing):
-                self._servers.close()
+            self.stop_servers()
+
+    def stop_servers(self) -> None:
+        """Stop the servers of this round: one of them could take a turn from the server that is measured."""
+        self._running.clear()
+        # A server that ended by itself was told of by the measurement that found it so.
+        with suppress(server.NotServing):
+            self._servers.close()
 
     def convserver(self) -> server.Server:
         """Return the server of this round."""

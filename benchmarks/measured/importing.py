@@ -22,6 +22,7 @@ TIMES = 100
 LEAST = 10
 """An import during which fewer are answered says nothing."""
 BETWEEN_S = 0.005
+IMPORT_WAIT_S = 60.0
 NATIVE = "/api/native/conversations"
 QUESTIONS = ("get", "list", "append", "alive")
 
@@ -34,7 +35,7 @@ class _Question(NamedTuple):
 def latencies_ms(database: Database, directory: Path) -> dict[str, list[float]]:
     """Return how many ms each answer took, by question, each idle and beside the import.
 
-    Raise ClientFailed if too few were answered during the import.
+    Raise ClientFailed if too few were answered during the import, or if it does not end.
     """
     with socket.create_server(("127.0.0.1", 0)) as model:
         model.setblocking(False)
@@ -46,7 +47,8 @@ def latencies_ms(database: Database, directory: Path) -> dict[str, list[float]]:
             _ask(running, questions, lambda times: times == 2)  # the first of each imports its view
             idle = _ask(running, questions, lambda times: times == TIMES)
             calls.post(running, f"{NATIVE}/{asked}/events", {"type": "message", "text": "Hello"})
-            beside = _ask(running, questions, lambda times: _is_asked(model))
+            until = time.monotonic() + IMPORT_WAIT_S
+            beside = _ask(running, questions, lambda times: _is_asked(model, until))
     if len(beside[-1]) < LEAST:
         raise ClientFailed(f"Only {len(beside[-1])} answers came during the import.")
     found: dict[str, list[float]] = {}
@@ -92,10 +94,12 @@ def _answered_in_ms(connection: HTTPConnection, question: _Question) -> float:
     return (time.perf_counter() - began_at) * 1000
 
 
-def _is_asked(model: socket.socket) -> bool:
-    """Say whether the library has connected to the model's server."""
+def _is_asked(model: socket.socket, until: float) -> bool:
+    """Say whether the library has connected to the model's server. Raise ClientFailed from `until` on."""
     try:
         model.accept()[0].close()
     except BlockingIOError:
+        if time.monotonic() > until:
+            raise ClientFailed(f"The model was not asked within {IMPORT_WAIT_S:.0f} s.") from None
         return False
     return True
