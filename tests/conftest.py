@@ -426,7 +426,7 @@ def is_full(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def mutation_seeds(chance: random.Random, is_full: bool) -> Sequence[int]:
-    """What files are mutated by, once each: other seeds in every run, and more with `--full`."""
+    """Seeds of damaged files: others in every run, and more with `--full`."""
     return [chance.randrange(2**32) for _ in range(1000 if is_full else 200)]
 
 
