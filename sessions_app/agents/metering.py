@@ -1,8 +1,8 @@
 """Reservations: before a model is called, what the call is expected to use is taken from the limits.
 
-The rows of a conversation and of all conversations of its family are locked by one statement, and the
-conversation's own is written by another. So calls at the same time, in whichever process, see each other:
-together they go beyond a limit by at most one call of each loop. Nothing is locked after these rows.
+The topmost row of a conversation's family is locked first, then the rows of all its conversations are, and
+the conversation's own is written. So calls at the same time, in whichever process, see each other: together
+they go beyond a limit by at most one call of each loop. Nothing is locked after these rows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django.db import transaction
+from django.db import connection, transaction
 
 from conversations.models import ConversationRef
 from sessions_app.agents.base import Usage
@@ -138,6 +138,7 @@ def _locked(family: Sequence[RunLimits]) -> dict[int, RunMeter]:
     """Return the rows of all conversations of the family, locked; those of `family` are made if missing."""
     pks = [limits.conversation_pk for limits in family]
     top = pks[-1]
+    _lock_top(top)
     rows = {row.pk: row for row in RunMeter.objects.of_family(top, besides=pks).locked()}
     missing = [pk for pk in pks if pk not in rows]
     if not missing:
@@ -145,7 +146,17 @@ def _locked(family: Sequence[RunLimits]) -> dict[int, RunMeter]:
     for pk in missing:
         tokens, nanos = _counted(pk)
         RunMeter.objects.get_or_create(pk=pk, defaults={"family": top, "tokens": tokens, "cost_nanos": nanos})
+    _lock_top(top)
     return {row.pk: row for row in RunMeter.objects.of_family(top, besides=pks).locked()}
+
+
+def _lock_top(top: int) -> None:
+    """Lock the topmost row in a statement of its own, so that the next one sees all that is committed.
+
+    A statement that waits for a lock does not see the rows that were inserted meanwhile.
+    """
+    if connection.features.has_select_for_update:  # elsewhere only one transaction writes at a time
+        list(RunMeter.objects.filter(pk=top).select_for_update(no_key=True).values_list("pk"))
 
 
 def _counted(conversation_pk: int) -> tuple[int, int]:

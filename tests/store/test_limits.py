@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 from conversations.models import Conversation, ConversationRef, Version
@@ -36,11 +36,13 @@ from sessions_app.settings import agent_setups, run_limits, run_options, user_se
 from sessions_app.settings.agent_setups import NewSetup
 from sessions_app.settings.run_limits import Origin
 from tests.clients import Client
-from tests.conftest import Join
+from tests.conftest import Join, on_postgresql
 from tests.model_server import Answer, Asked, calling, completion
 from tests.model_talks import answers_of, events, model, said, until_paused
+from tests.network import wait_until
 from tests.scripted_agent import manager, stage
 from tests.store.test_llm_tools import give, program
+from tests.threads import is_somebody_waiting
 
 __all__ = ["manager", "stage"]
 
@@ -340,6 +342,25 @@ def test_loops_and_questions_at_the_same_time_go_no_further_than_what_they_reser
     assert sum(in_threads(calls)) == 10
 
 
+@on_postgresql
+def test_a_first_reservation_counts_for_whoever_waited_while_it_was_made(
+    family: list[ConversationRef],
+) -> None:
+    limit(family[0], max_tokens=10)
+    metering.settle_beside(family[0], run_limits.family_limits(family[0]), "", Amounts())  # makes the row
+
+    def ask(talk: ConversationRef) -> bool:
+        limits = run_limits.family_limits(talk)
+        return metering.reserve_beside(talk, limits, uuid4().hex, Amounts(tokens=10)) is None
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            assert ask(family[1])
+            asked = pool.submit(in_threads, [lambda: ask(family[0])])
+            wait_until(is_somebody_waiting)
+        assert asked.result() == [False]
+
+
 def test_steps_of_a_conversation_and_of_those_that_it_has_started_are_never_more_than_its_limit(
     family: list[ConversationRef],
 ) -> None:
@@ -395,13 +416,16 @@ def test_a_reservation_that_is_repeated_counts_once(family: list[ConversationRef
     assert RunMeter.objects.get(pk=family[0].pk).used == Amounts(2, 8, 9, 10)
 
 
-def test_a_call_costs_two_statements_beside_its_transaction(family: list[ConversationRef]) -> None:
+def test_a_call_costs_two_statements_beside_its_transaction_and_a_lock_where_rows_have_one(
+    family: list[ConversationRef],
+) -> None:
     limits = run_limits.family_limits(family[1])
     metering.reserve(family[1], limits, share(), Amounts(1, 5))
     with CaptureQueriesContext(connection) as statements:
         metering.reserve(family[1], limits, share(), Amounts(1, 5))
     made = [each["sql"].split()[0] for each in statements.captured_queries]
-    assert [each for each in made if each not in ("BEGIN", "COMMIT")] == ["SELECT", "UPDATE"]
+    locks = ["SELECT"] * connection.features.has_select_for_update
+    assert [each for each in made if each not in ("BEGIN", "COMMIT")] == [*locks, "SELECT", "UPDATE"]
 
 
 def test_agents_play_in_a_line_of_conversations_that_is_longer_than_is_looked_at(
