@@ -32,7 +32,9 @@ from faults.programs import Program
 from tests.ports import free_port
 
 SERVERS, WORKERS = 2, 3
-START_WAIT_S = 60.0
+START_WAIT_S = 120.0
+RUNNING = "The worker is running."
+"""What a worker prints when it takes turns."""
 SETTLE_WAIT_S = 120.0
 """After the last fault all is answered and read within this time, or it is missing."""
 LOOK_S = 0.2
@@ -109,6 +111,7 @@ def _drill(size: Size, asked: argparse.Namespace, place: Path, running: ExitStac
         program.start()
     rng = random.Random(asked.seed)
     disturbances = Disturbances(rng, workers, servers, postgresql, redis, size.seconds)
+    _until_running(workers)
     psutil.cpu_percent()
     talks = asyncio.run(_used(size, ports, rng, disturbances))
     disturbances.record.busy = psutil.cpu_percent() / 100
@@ -149,6 +152,15 @@ async def _used(
         await asyncio.wait(reading)
         await people.close()
     return talks
+
+
+def _until_running(workers: Sequence[Program]) -> None:
+    give_up_at = time.monotonic() + START_WAIT_S
+    for worker in workers:
+        while RUNNING not in worker.log():
+            if time.monotonic() > give_up_at:
+                raise RuntimeError(f"{worker.name} does not run.")
+            time.sleep(LOOK_S)
 
 
 async def _until_listening(ports: Sequence[int]) -> None:

@@ -24,7 +24,7 @@ JOBS_EVERY_S = 5.0
 LEASE_S = 15.0
 FROZEN_S = LEASE_S + 4.0
 LOOK_S = 0.05
-TAKEOVER_WAIT_S = 40.0
+TAKEOVER_WAIT_S = 90.0
 
 KILLED, FROZEN = "a worker was killed", "a worker was stopped past its lease, and continued"
 PROMISED_S = {KILLED: 5.0, FROZEN: LEASE_S + 5.0}
@@ -120,11 +120,13 @@ class Disturbances:
         await self._every(KILL_EVERY_S, self._kill_worker)
 
     async def _kill_worker(self) -> None:
+        """Kill a worker that plays turns: on a slow machine one that still starts would never get to that."""
         async with self._choosing:
-            alive = [each for each in self._workers if each.is_running and not each.is_frozen]
-            if len(alive) < 2:
+            playing = await self._playing()
+            if not playing or len(self._alive()) < 2:
                 return
-            worker = self._rng.choice(alive)
+            worker = self._rng.choice([each for each, _ in playing])
+            self.record.counts[KILLED] += 1
             await self._watch(worker, KILLED)
             await asyncio.to_thread(worker.kill)
         await asyncio.sleep(self._rng.uniform(0.5, 1.5) * AWAY_S)
@@ -135,31 +137,46 @@ class Disturbances:
         until = time.monotonic() + self._seconds
         await asyncio.sleep(self._rng.uniform(0.05, 0.1) * self._seconds)
         while time.monotonic() + FROZEN_S < until:
-            async with self._choosing:
-                worker = await self._busiest()
-                if worker is not None:
-                    await self._watch(worker, FROZEN)
-                    worker.freeze()
-            if worker is not None:
-                await asyncio.sleep(FROZEN_S)
-                worker.thaw()
+            worker = await self._freeze_worker()
+            if worker is None:
+                await asyncio.sleep(LOOK_S)
+                continue
+            await asyncio.sleep(FROZEN_S)
+            worker.thaw()
             await asyncio.sleep(BETWEEN_FREEZES_S)
 
-    async def _busiest(self) -> Program | None:
-        """Return the worker that plays the most turns."""
-        alive = [each for each in self._workers if each.is_running and not each.is_frozen]
-        held = [(len(await self._held(each)), each) for each in alive]
-        return max(held, key=lambda pair: pair[0])[1] if held else None
+    async def _freeze_worker(self) -> Program | None:
+        """Stop the worker that plays the most turns; return None if none plays any."""
+        async with self._choosing:
+            playing = await self._playing()
+            if not playing:
+                return None
+            worker, _ = max(playing, key=lambda pair: pair[1])
+            worker.freeze()
+            # What it played may have ended before it was stopped, and then there is nothing to take over.
+            if await self._watch(worker, FROZEN):
+                self.record.counts[FROZEN] += 1
+                return worker
+            worker.thaw()
+            return None
+
+    def _alive(self) -> list[Program]:
+        return [each for each in self._workers if each.is_running and not each.is_frozen]
+
+    async def _playing(self) -> list[tuple[Program, int]]:
+        """Return the workers that play turns, and how many."""
+        counted = [(each, len(await self._held(each))) for each in self._alive()]
+        return [(each, count) for each, count in counted if count]
 
     async def _held(self, worker: Program) -> list[tuple[object, ...]]:
         return await asyncio.to_thread(self._postgresql.ask, _HELD, worker.pid)
 
-    async def _watch(self, worker: Program, what: str) -> None:
-        """Measure how long others need to take over or end the turns that this worker plays now."""
-        self.record.counts[what] += 1
+    async def _watch(self, worker: Program, what: str) -> bool:
+        """Measure how long others need to take over or end the turns that this worker plays now, if any."""
         held = await self._held(worker)
         if held:
             self._watching.append(asyncio.get_running_loop().create_task(self._measure(held, what)))
+        return bool(held)
 
     async def _measure(self, held: Sequence[tuple[object, ...]], what: str) -> None:
         began = time.monotonic()
