@@ -1,11 +1,11 @@
-# What a newcomer needs: `make run` serves on http://127.0.0.1:8000, `make test` runs the whole suite.
+# What a newcomer needs: `make run` serves on http://127.0.0.1:8000, `make test` runs the tests.
 # Each sets up what it needs in $(VENV), and does so again only when the requirements change.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# What `make test` passes on to pytest: ARGS="-k replay", or ARGS=--full for the whole of what takes long.
+# What `make test` passes on to pytest: ARGS="-k replay", or ARGS=--full for the slow tests as well.
 ARGS ?=
 
 # Stamps: made when their step is complete, so an interrupted one is done again.
@@ -19,7 +19,7 @@ NODE := $(NODE_PACKAGES:%=%/node_modules/.installed)
 
 help:
 	@echo "make run           set up if needed, migrate and serve"
-	@echo "make test          the whole suite, on every database that can be reached (ARGS=... for pytest)"
+	@echo "make test          the tests, on every database that can be reached (ARGS=--full: the slow ones, too)"
 	@echo "make check         lint, format, types, layers, migrations, API document, deployment"
 	@echo "make bench         measure against the limits of this machine"
 	@echo "make cluster       kill parts of a running cluster, and check that nothing is lost"

@@ -39,7 +39,7 @@ from sessions_app.identity import key_holders, key_throttle
 from sessions_app.identity.authentication import local_user
 from sessions_app.loops.manager import close_manager
 from sessions_app.sockets.v0 import server as socketio_v0
-from tests import migrated
+from tests import migrated, thinning
 from tests.clients import WAIT_S, Client, Server
 from tests.two_servers import TwoServers
 from tests.v0_socket import V0Client
@@ -70,7 +70,7 @@ DATABASES = {"django_db_setup", "server", "site"}
 KEPT_IDLE_S = 1.0
 """A connection that no test needs for so long is closed: all runs share those that PostgreSQL has."""
 LEFT = pytest.StashKey[list[pytest.Item]]()
-"""Tests that were chosen and are left to the run on SQLite."""
+"""Tests that were chosen and are left to another run."""
 
 VERSION_IN_NAME = re.compile(r"(?<=[\[-])V0(?=[\]-])")
 
@@ -89,7 +89,9 @@ EMPTYING_TRIES = 5
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let tests of chance be run at length, and tests of a server on a cluster."""
     parser.addoption(
-        "--full", action="store_true", help="run whole what takes long: all of large tables, more by chance"
+        "--full",
+        action="store_true",
+        help="run whole what takes long: slow tests, all of large tables, more by chance",
     )
     parser.addoption(
         "--two-servers",
@@ -107,18 +109,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave what needs no engine of its own to the run on SQLite: the same would be run twice."""
+    """Leave to the run on SQLite what would be the same here, and to a run at length what is slow."""
     if config.getoption("--two-servers"):
         _take_elsewhere_too(items)
         return
-    if connection.vendor == "sqlite" or not all(isinstance(item, pytest.Item) for item in items):
-        return  # or these are files, of which the tests will be seen later
-    names = set() if config.getoption("--full") else {item.nodeid for item in items}
-    is_needed = {item: _needs_engine(item) and _with_v1(item.nodeid) not in names for item in items}
-    left = [item for item in items if not is_needed[item]]
+    if not all(isinstance(item, pytest.Item) for item in items):
+        return  # these are files, of which the tests will be seen later
+    left = thinning.left_out(items, connection.vendor) if thinning.is_thinned(config) else set()
+    if connection.vendor != "sqlite":
+        names = set() if config.getoption("--full") else {item.nodeid for item in items}
+        left |= {item for item in items if not _needs_engine(item) or _with_v1(item.nodeid) in names}
     config.stash.setdefault(LEFT, []).extend(left)  # a run may collect one file after another
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if is_needed[item]]
+    config.hook.pytest_deselected(items=[item for item in items if item in left])
+    items[:] = [item for item in items if item not in left]
 
 
 def _take_elsewhere_too(items: Sequence[pytest.Item]) -> None:
@@ -137,7 +140,7 @@ def pytest_runtestloop() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Call it no failure that nothing of what was chosen needs this engine."""
+    """Call it no failure that all of what was chosen is left to another run."""
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.stash.get(LEFT, []):
         session.exitstatus = pytest.ExitCode.OK
 

@@ -134,6 +134,7 @@ def test_each_state_of_the_agent_has_words_and_a_next_step(page: Page, site: Sit
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
 
 
+@pytest.mark.slow
 def test_an_agent_that_was_idle_when_the_server_restarted_was_not_interrupted(page: Page, site: Site) -> None:
     line = Line(page)
     talk = Talk(page, site, site.create()).open()
@@ -145,6 +146,7 @@ def test_an_agent_that_was_idle_when_the_server_restarted_was_not_interrupted(pa
     expect(_next(page)).to_have_text("")
 
 
+@pytest.mark.slow
 def test_an_answer_that_was_paused_and_then_stopped_says_that_it_was_interrupted(talk: Talk) -> None:
     talk.say(" ".join(f"word{number}" for number in range(2_000)))  # the demo agent heeds a pause
     expect(talk.streaming).to_contain_text("word2")
@@ -251,6 +253,7 @@ def test_what_another_program_asked_before_the_server_was_killed_is_marked_and_c
     assert site.said(talk.id) == [SLOWLY] * 2
 
 
+@pytest.mark.slow
 def test_what_another_program_asked_while_the_page_was_disconnected_is_marked(page: Page, site: Site) -> None:
     talk = Talk(page, site, site.create()).open()
     page.context.set_offline(True)
@@ -267,6 +270,7 @@ def test_what_another_program_asked_while_the_page_was_disconnected_is_marked(pa
     expect(talk.delivery("/fail").last).to_have_text("Not answered: the agent failed")
 
 
+@pytest.mark.slow
 def test_nothing_is_retried_where_everything_was_answered(talk: Talk) -> None:
     talk.say("Hello")
     talk.answered("You said: Hello")
@@ -306,6 +310,7 @@ def test_a_tab_whose_conversation_was_deleted_elsewhere_can_bring_it_back(talk: 
     expect(talk.page.locator("#agent-state")).to_have_text("Not started")
 
 
+@pytest.mark.slow
 def test_a_tab_that_was_away_while_its_conversation_was_deleted_has_a_way_out(
     talk: Talk, context: BrowserContext
 ) -> None:
@@ -318,6 +323,7 @@ def test_a_tab_that_was_away_while_its_conversation_was_deleted_has_a_way_out(
     expect(talk.page).to_have_url("/")
 
 
+@pytest.mark.slow
 def test_a_conversation_that_cannot_be_restored_says_so(page: Page, site: Site) -> None:
     line = Line(page)
     Talk(page, site, site.create()).open()
@@ -363,6 +369,7 @@ def test_a_server_that_cannot_store_now_says_why_while_it_is_tried_again(page: P
 
 
 @pytest.mark.parametrize("minutes", [-90, 90])
+@pytest.mark.slow
 def test_the_time_of_a_turn_is_right_whatever_the_clock_of_the_device_says(
     page: Page, site: Site, minutes: int
 ) -> None:
@@ -390,6 +397,7 @@ def test_the_time_of_a_running_tool_is_shown(page: Page, site: Site) -> None:
 
 
 @pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.slow
 def test_a_toast_covers_nothing_that_is_written_or_decided(site: Site, browse: Browse, width: int) -> None:
     page = browse(viewport={"width": width, "height": 844}).new_page()
     talk = Talk(page, site, site.create()).open()

@@ -105,6 +105,7 @@ def test_a_command_of_many_lines_is_shown_whole_and_approved_once_its_end_was_se
     talk.answered("Done.")
 
 
+@pytest.mark.slow
 def test_the_key_leads_into_what_is_to_be_read_and_the_keys_there_to_its_end(talk: Talk) -> None:
     talk.say(LONG)
     talk.asked(is_read=False)
@@ -137,6 +138,7 @@ def test_a_call_too_long_to_be_shown_can_only_be_rejected(talk: Talk) -> None:
     talk.answered("OK, I won't")
 
 
+@pytest.mark.slow
 def test_a_call_that_came_before_the_agent_was_known_to_wait_is_shown_whole_then(talk: Talk) -> None:
     talk.say("/approve")
     talk.asked()
@@ -146,6 +148,7 @@ def test_a_call_that_came_before_the_agent_was_known_to_wait_is_shown_whole_then
     talk.answered("Done.")
 
 
+@pytest.mark.slow
 def test_a_call_that_could_not_be_fetched_whole_is_fetched_again(talk: Talk) -> None:
     talk.say("/approve")
     talk.asked()
@@ -177,6 +180,7 @@ def test_a_decision_without_a_server_is_said_to_be_none(talk: Talk) -> None:
     talk.asked()
 
 
+@pytest.mark.slow
 def test_a_key_that_is_typed_into_the_box_decides_nothing(talk: Talk) -> None:
     talk.say("/approve")
     expect(talk.approval).to_be_visible()
@@ -252,6 +256,7 @@ def test_the_agent_is_stopped_by_one_key(talk: Talk) -> None:
     expect(stop).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_a_call_that_is_stopped_while_it_waits_stays_one_card(talk: Talk) -> None:
     talk.say("/approve")
     expect(talk.waiting).to_have_count(1)

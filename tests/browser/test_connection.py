@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.browser.site import Site, message
@@ -76,6 +77,7 @@ def test_a_page_that_comes_back_shows_what_it_missed(talk: Talk, context: Browse
     expect(talk.articles.last).to_be_in_viewport()
 
 
+@pytest.mark.slow
 def test_events_that_could_not_be_fetched_are_shown_after_the_next_connection(
     talk: Talk, context: BrowserContext
 ) -> None:
@@ -93,6 +95,7 @@ def test_a_conversation_that_is_deleted_elsewhere_says_so(talk: Talk) -> None:
     expect(talk.line).to_have_text("Disconnected: The conversation was deleted.")
 
 
+@pytest.mark.slow
 def test_what_counts_down_is_not_read_aloud(talk: Talk) -> None:
     shown, read_anew = talk.page.evaluate(_COUNT_DOWN)
     assert re.search(r"since .+\. Retrying in \d+ s · 1 waiting to be sent$", shown[0])

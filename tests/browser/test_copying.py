@@ -47,6 +47,7 @@ def test_a_block_of_code_is_copied_without_the_rest(talk: Talk) -> None:
     assert clipboard(talk) == "x = 1\n"
 
 
+@pytest.mark.slow
 def test_the_menu_of_an_event_copies_a_link_that_leads_to_it(talk: Talk) -> None:
     talk.articles.get_by_label("More about this event").click()
     talk.articles.get_by_role("link", name="Copy link").click()
@@ -54,6 +55,7 @@ def test_the_menu_of_an_event_copies_a_link_that_leads_to_it(talk: Talk) -> None
     assert clipboard(talk) == f"{talk.site.url}/c/{talk.id}#e0"
 
 
+@pytest.mark.slow
 def test_the_buttons_appear_with_the_focus_and_are_always_seen_where_nothing_hovers(
     talk: Talk, browse: Browse
 ) -> None:

@@ -27,6 +27,7 @@ def test_the_document_is_shown_in_the_theme_of_the_pages(
     expect(page.locator("html")).to_have_css("background-color", background)
 
 
+@pytest.mark.slow
 def test_the_document_follows_the_system(page: Page) -> None:
     page.emulate_media(color_scheme="light")
     page.goto("/api/docs/")

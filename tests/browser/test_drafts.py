@@ -65,6 +65,7 @@ def test_of_two_drafts_neither_is_lost(talk: Talk, other: Callable[[], Talk]) ->
     expect(copy).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_a_copy_is_offered_until_somebody_takes_it_and_grows_with_the_next(
     talk: Talk, other: Callable[[], Talk]
 ) -> None:
@@ -110,6 +111,7 @@ def test_what_is_typed_before_the_scripts_run_stays(talk: Talk) -> None:
     expect(talk.box).to_have_value("typed at once")
 
 
+@pytest.mark.slow
 def test_images_that_no_browser_storage_holds_stay_in_the_draft(talk: Talk) -> None:
     with talk.page.expect_response(is_stored):
         talk.page.evaluate(_PASTE_BIG_IMAGE, TOO_BIG_BYTES)
@@ -122,16 +124,19 @@ def test_images_that_no_browser_storage_holds_stay_in_the_draft(talk: Talk) -> N
     expect(talk.box).to_have_value("and a word")
 
 
+@pytest.mark.slow
 def test_a_draft_that_no_browser_storage_holds_leaves_no_older_one(talk: Talk) -> None:
     assert talk.page.evaluate(_KEEP_TOO_MUCH) is None
 
 
+@pytest.mark.slow
 def test_a_draft_is_let_go_of_where_storage_is_denied(talk: Talk) -> None:
     talk.page.add_init_script(_DENY_STORAGE)
     talk.page.reload()
     assert talk.page.evaluate(_KEEP_NOTHING) is None
 
 
+@pytest.mark.slow
 def test_a_message_waits_for_the_images_of_its_draft(talk: Talk) -> None:
     write(talk, "Look at this")
     with talk.page.expect_response(is_stored):
@@ -151,6 +156,7 @@ def test_a_message_waits_for_the_images_of_its_draft(talk: Talk) -> None:
     expect(talk.messages("user").get_by_role("img")).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_an_image_that_is_added_before_those_of_the_draft_are_back_stands_beside_them(talk: Talk) -> None:
     with talk.page.expect_response(is_stored):
         talk.page.evaluate(_PASTE_BIG_IMAGE, TOO_BIG_BYTES)

@@ -70,6 +70,7 @@ def test_a_command_of_the_demo_agent_is_tried_by_one_action(
     expect(page.locator("#events article.message.agent")).to_contain_text("It is noon on Friday")
 
 
+@pytest.mark.slow
 def test_a_command_that_is_tried_before_the_stored_draft_has_come_is_sent(page: Page) -> None:
     draft = Held(page, "**/api/native/draft", times=1)
     creation = Held(page, "**/api/native/conversations", times=1)
@@ -87,6 +88,7 @@ def test_a_command_is_not_offered_while_one_writes(page: Page) -> None:
     expect(page.get_by_role("button", name="/tool")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_a_first_message_waits_in_the_box_while_the_server_is_gone(page: Page, site: Site) -> None:
     page.goto("/")
     box = page.get_by_label("Message", exact=True)
@@ -100,6 +102,7 @@ def test_a_first_message_waits_in_the_box_while_the_server_is_gone(page: Page, s
 
 
 @pytest.mark.parametrize("way", ["denied", "silent"])
+@pytest.mark.slow
 def test_a_first_message_goes_out_where_the_browser_keeps_none(page: Page, way: str) -> None:
     page.add_init_script(_KEEP_NOTHING % way)
     page.goto("/new")
@@ -119,6 +122,7 @@ def test_a_first_message_that_goes_nowhere_is_back_in_the_box(page: Page) -> Non
     expect(page.get_by_label("Message", exact=True)).to_have_value("Kept by nobody")
 
 
+@pytest.mark.slow
 def test_a_page_that_one_comes_back_to_begins_another_conversation(page: Page) -> None:
     page.goto("/new")
     begun = page.locator("#composer [name=id]").input_value()
@@ -134,12 +138,14 @@ def test_a_first_page_brings_little_script_and_style(page: Page, site: Site) -> 
         assert own < most, sizes
 
 
+@pytest.mark.slow
 def test_what_code_looks_like_is_fetched_once_there_is_code(talk: Talk) -> None:
     code = talk.articles.locator(".code pre")
     talk.site.record(talk.id, [message("```python\nx = 1\n```", source="agent")])
     expect(code).to_have_css("overflow-x", "auto")
 
 
+@pytest.mark.slow
 def test_what_code_looks_like_comes_with_it_where_no_script_runs(site: Site, browse: Browse) -> None:
     conversation_id = site.create()
     site.record(conversation_id, [message("```python\nx = 1\n```", source="agent")])

@@ -54,6 +54,7 @@ def test_an_export_is_uploaded_imported_and_found(importing: Page, file: Path) -
     expect(importing.locator("#events article.message.user")).to_contain_text(SAID)
 
 
+@pytest.mark.slow
 def test_progress_is_shown_in_bytes_while_pieces_are_on_their_way(importing: Page, file: Path) -> None:
     held: list[Route] = []
 
@@ -86,6 +87,7 @@ def test_an_upload_that_was_cancelled_goes_on_where_it_stopped(importing: Page, 
     assert sent[0].endswith("offset=800")
 
 
+@pytest.mark.slow
 def test_a_file_in_no_known_format_is_refused_in_a_sentence(importing: Page, tmp_path: Path) -> None:
     diary = tmp_path / "diary.txt"
     diary.write_text("Dear diary")

@@ -96,6 +96,7 @@ def test_an_event_is_searched_for_and_found_by_keys(page: Page, site: Site) -> N
     expect(page.locator("#e1.marked")).to_contain_text(word)
 
 
+@pytest.mark.slow
 def test_one_key_leads_to_the_titles_and_one_to_all_messages(page: Page, site: Site) -> None:
     page.goto("/settings")
     page.keyboard.press("/")
@@ -105,6 +106,7 @@ def test_one_key_leads_to_the_titles_and_one_to_all_messages(page: Page, site: S
     expect(page).to_have_url("/search")
 
 
+@pytest.mark.slow
 def test_a_key_that_is_held_acts_once(page: Page, site: Site) -> None:
     page.goto("/settings")
     page.evaluate("window.heard = []; document.addEventListener('key', ({ detail }) => heard.push(detail))")
@@ -119,6 +121,7 @@ def test_a_key_that_is_held_acts_once(page: Page, site: Site) -> None:
     expect(page.get_by_label("Find by title")).to_have_value("")
 
 
+@pytest.mark.slow
 def test_a_key_that_is_held_writes_nothing_into_the_page_that_it_leads_to(page: Page, site: Site) -> None:
     page.goto("/settings")
     page.keyboard.down("n")

@@ -43,6 +43,7 @@ def test_the_last_words_of_an_answer_that_is_stored_show_nothing_twice(talk: Tal
     assert talk.page.evaluate(_LATE_WORDS) == [0, 1]
 
 
+@pytest.mark.slow
 def test_a_draft_that_is_written_elsewhere_while_one_is_sent_is_taken(talk: Talk, browse: Browse) -> None:
     there = Talk(browse().new_page(), talk.site, talk.id).open()
     talk.page.evaluate(_HEAR_OF_VERSION_2)
@@ -57,6 +58,7 @@ def test_a_draft_that_is_written_elsewhere_while_one_is_sent_is_taken(talk: Talk
     expect(talk.box).to_have_value("begun here, ended there")
 
 
+@pytest.mark.slow
 def test_a_command_finds_its_button_in_a_menu_that_is_new_by_then(talk: Talk) -> None:
     page = talk.page
     held = Held(page, "**/rename")
@@ -77,6 +79,7 @@ def test_a_command_finds_its_button_in_a_menu_that_is_new_by_then(talk: Talk) ->
     expect(page.locator("[data-undo]")).to_contain_text("Deleted: Renamed")
 
 
+@pytest.mark.slow
 def test_a_message_is_answered_by_the_turn_that_has_read_it_alone(page: Page, site: Site) -> None:
     line = Line(page)
     talk = Talk(page, site, site.create()).open()
@@ -117,6 +120,7 @@ def a_message(frame: dict[str, Any]) -> bool:
     return bool(frame["type"] == "message")
 
 
+@pytest.mark.slow
 def test_a_message_in_another_ones_words_is_shown_until_it_is_stored_itself(page: Page, site: Site) -> None:
     line = Line(page, loses=a_message)
     talk = Talk(page, site, site.create()).open()
@@ -133,6 +137,7 @@ def test_a_message_in_another_ones_words_is_shown_until_it_is_stored_itself(page
     expect(talk.messages("user").filter(has_text="Hello")).to_have_count(2)
 
 
+@pytest.mark.slow
 def test_an_own_message_that_is_acknowledged_far_behind_does_not_stay_at_the_end(
     page: Page, site: Site
 ) -> None:
@@ -148,6 +153,7 @@ def test_an_own_message_that_is_acknowledged_far_behind_does_not_stay_at_the_end
     expect(talk.unsent).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_a_log_goes_on_though_a_request_is_never_answered(page: Page, site: Site) -> None:
     page.add_init_script(_IMPATIENT)
     talk = Talk(page, site, site.create()).open()
@@ -221,6 +227,7 @@ def test_what_was_asked_of_an_agent_on_a_line_that_breaks_is_not_taken_for_done(
     expect(page.locator("#toasts")).to_contain_text("Check whether your last action took effect")
 
 
+@pytest.mark.slow
 def test_the_menu_knows_a_title_that_was_given_meanwhile(talk: Talk) -> None:
     talk.site.rename(talk.id, "Given by another")
     expect(talk.page.get_by_role("heading", level=1)).to_have_text("Given by another")

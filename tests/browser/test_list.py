@@ -41,6 +41,7 @@ def test_a_conversation_is_renamed_in_place(talk: Talk, another_tab: Talk, row: 
     expect(row(talk.id, another_tab.page).locator(".title")).to_have_text("A better title")
 
 
+@pytest.mark.slow
 def test_the_focus_is_on_a_renamed_row_also_where_its_script_comes_late(
     page: Page, site: Site, row: Row
 ) -> None:
@@ -84,6 +85,7 @@ def test_what_is_put_away_can_be_taken_back(page: Page, site: Site, row: Row, ac
 
 
 @pytest.mark.usefixtures("browse_anew")  # whose clock stays as it is set
+@pytest.mark.slow
 def test_the_way_back_stays_for_a_minute(page: Page, site: Site, row: Row) -> None:
     conversation_id = site.create(title="Deleted by mistake")
     page.clock.install()
@@ -101,6 +103,7 @@ def test_the_way_back_stays_for_a_minute(page: Page, site: Site, row: Row) -> No
 
 
 @pytest.mark.parametrize("action", ["Archive", "Delete"])
+@pytest.mark.slow
 def test_it_can_be_taken_back_where_the_news_of_it_comes_before_the_answer(
     page: Page, site: Site, row: Row, action: str
 ) -> None:
@@ -118,6 +121,7 @@ def test_it_can_be_taken_back_where_the_news_of_it_comes_before_the_answer(
     expect(row(conversation_id)).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_a_row_that_was_asked_for_before_it_went_does_not_come_back(page: Page, site: Site, row: Row) -> None:
     another_id, conversation_id = site.create(title="Stays"), site.create(title="Goes")
     page.goto("/")
@@ -134,6 +138,7 @@ def test_a_row_that_was_asked_for_before_it_went_does_not_come_back(page: Page, 
     expect(row(conversation_id)).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_a_row_that_is_pinned_elsewhere_keeps_the_focus(page: Page, site: Site, row: Row) -> None:
     conversation_id = site.create(title="Goes up where nothing else is pinned")
     page.goto("/?q=Goes+up+where+nothing")
@@ -240,6 +245,7 @@ def test_a_list_goes_on_from_the_cursor_that_it_was_told_last(page: Page, site: 
     assert asked[1].endswith("since=MTA0Mg")
 
 
+@pytest.mark.slow
 def test_a_list_of_another_history_is_loaded_anew(page: Page, site: Site) -> None:
     asked: list[str] = []
 
@@ -258,12 +264,14 @@ def test_a_list_of_another_history_is_loaded_anew(page: Page, site: Site) -> Non
     expect(page.locator("#cut-off")).to_have_text("")
 
 
+@pytest.mark.slow
 def test_that_a_list_is_not_live_is_read_aloud_once(talk: Talk, page: Page) -> None:
     expect(page.locator("#cut-off")).not_to_have_attribute("role", "status")
     page.goto("/settings")
     expect(page.locator("#cut-off")).to_have_attribute("role", "status")
 
 
+@pytest.mark.slow
 def test_a_draft_typed_in_one_tab_appears_in_the_other(talk: Talk, another_tab: Talk) -> None:
     talk.box.press_sequentially("typed here, read there")
     expect(another_tab.box).to_have_value("typed here, read there")
@@ -286,6 +294,7 @@ def test_the_list_stands_in_the_same_place_beside_every_page(page: Page, site: S
     assert len(places) == 1
 
 
+@pytest.mark.slow
 def test_a_title_has_the_room_of_a_button_that_is_not_shown_and_is_told_in_full(
     page: Page, site: Site, row: Row
 ) -> None:

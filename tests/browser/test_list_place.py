@@ -78,6 +78,7 @@ def test_what_is_looked_for_stays_on_the_conversations_page_and_on_the_way_back(
         expect(row(found, other)).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_a_filter_that_is_cleared_is_cleared_in_place(found: Page, ids: list[str], site: Site) -> None:
     other = site.create(title="of another word")
     row(found, ids[0]).click()
@@ -89,6 +90,7 @@ def test_a_filter_that_is_cleared_is_cleared_in_place(found: Page, ids: list[str
     expect(found).not_to_have_url(re.compile(r"list="))
 
 
+@pytest.mark.slow
 def test_the_way_back_on_a_phone_leads_to_what_was_found(page: Page, found: Page, ids: list[str]) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
     row(found, ids[5]).click()

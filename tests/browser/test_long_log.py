@@ -74,6 +74,7 @@ def test_what_is_looked_at_stands_still_while_later_events_come(long: Talk) -> N
         assert len(seqs) <= ARTICLES_MAX
 
 
+@pytest.mark.slow
 def test_the_beginning_stands_still_when_it_is_reached(long: Talk) -> None:
     long.open("?around=60#e60")
     long.page.evaluate(_WATCH_NEXT_STRETCH, WAIT_S * 1000)
@@ -83,6 +84,7 @@ def test_the_beginning_stands_still_when_it_is_reached(long: Talk) -> None:
     expect(long.page.get_by_role("link", name="Earlier events")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_a_result_far_behind_its_call_stays_when_the_call_goes(site: Site, page: Page) -> None:
     conversation_id = site.create(title="A slow command")
     of_call = {"tool_call_metadata": {"tool_call_id": "slow", "function_name": "execute_bash"}}
@@ -147,6 +149,7 @@ def test_an_end_that_is_looked_at_is_followed_however_fast_it_grows(talk: Talk) 
     assert seqs == list(range(seqs[0], 70))
 
 
+@pytest.mark.slow
 def test_an_end_that_is_looked_at_is_followed_though_the_foot_grows_just_when_it_is_scrolled_to(
     talk: Talk,
 ) -> None:
@@ -159,6 +162,7 @@ def test_an_end_that_is_looked_at_is_followed_though_the_foot_grows_just_when_it
     expect(talk.to_end).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_an_end_that_could_not_be_fetched_is_fetched_again_though_nothing_else_comes(talk: Talk) -> None:
     address = re.compile(r"/events\?after=")
     talk.page.route(address, lambda route: route.abort(), times=1)
@@ -167,6 +171,7 @@ def test_an_end_that_could_not_be_fetched_is_fetched_again_though_nothing_else_c
     expect(talk.articles).to_have_text(re.compile("the last answer"))
 
 
+@pytest.mark.slow
 def test_events_that_show_little_leave_no_page_empty(page: Page, site: Site) -> None:
     hidden = {"observation": "agent_state_changed", "content": "", "extras": {"agent_state": "running"}}
     talk = Talk(page, site, site.create(title="Little to see"))

@@ -55,6 +55,7 @@ def test_what_was_deleted_by_the_menu_is_undone_by_one_key(talk: Talk) -> None:
     expect(talk.page.locator(f"#row-{talk.id}")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_a_z_that_is_typed_into_the_box_undoes_nothing(talk: Talk) -> None:
     menu(talk).get_by_role("button", name="Archive").click()
     expect(talk.page.get_by_role("button", name="Undo")).to_be_visible()
@@ -66,6 +67,7 @@ def test_a_z_that_is_typed_into_the_box_undoes_nothing(talk: Talk) -> None:
 @pytest.mark.parametrize(
     ("action", "words", "way_back"), [("Pin", "Pinned", "Unpin"), ("Archive", "Archived", "Unarchive")]
 )
+@pytest.mark.slow
 def test_what_the_menu_has_done_is_said_and_can_be_taken_back(
     talk: Talk, action: str, words: str, way_back: str
 ) -> None:
@@ -79,6 +81,7 @@ def test_what_the_menu_has_done_is_said_and_can_be_taken_back(
     expect(talk.page).to_have_url(re.compile(f"/c/{talk.id}$"))
 
 
+@pytest.mark.slow
 def test_an_emptied_title_restores_the_default_one_and_that_can_be_taken_back(talk: Talk) -> None:
     found = menu(talk)
     found.get_by_label("Title").fill("")
@@ -89,6 +92,7 @@ def test_an_emptied_title_restores_the_default_one_and_that_can_be_taken_back(ta
     expect(talk.page.get_by_role("button", name="Undo")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_the_menu_closes_by_escape(talk: Talk) -> None:
     found = menu(talk)
     talk.page.keyboard.press("Escape")

@@ -49,6 +49,7 @@ def test_messages_written_offline_outlive_their_page(talk: Talk, context: Browse
     assert talk.site.said(talk.id) == ["first", "second", "third"]
 
 
+@pytest.mark.slow
 def test_what_an_earlier_page_has_left_goes_out_before_what_is_new(
     talk: Talk, context: BrowserContext
 ) -> None:
@@ -72,6 +73,7 @@ def test_what_an_earlier_page_has_left_goes_out_before_what_is_new(
     assert talk.site.said(talk.id) == ["first", "second", "third"]
 
 
+@pytest.mark.slow
 def test_a_server_that_is_busy_is_asked_again_now_and_then_and_in_order(talk: Talk) -> None:
     sent: list[str] = []
 
@@ -119,6 +121,7 @@ def test_a_message_that_the_server_will_not_read_stops_no_other(talk: Talk) -> N
     expect(talk.box).to_have_value("far too long")
 
 
+@pytest.mark.slow
 def test_what_no_message_can_hold_stays_in_the_box_and_says_so(talk: Talk) -> None:
     talk.box.evaluate(_SEND_UNDRAWN, 17_000_000)
     expect(talk.page.locator("#composer .note")).to_contain_text("The limit is 16 MB")
@@ -126,6 +129,7 @@ def test_what_no_message_can_hold_stays_in_the_box_and_says_so(talk: Talk) -> No
     expect(talk.unsent).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_what_was_refused_goes_out_after_no_reload_by_itself(talk: Talk) -> None:
     talk.site.delete(talk.id)
     expect(talk.line).to_contain_text("Disconnected")
@@ -172,6 +176,7 @@ def test_a_message_whose_ack_was_lost_is_stored_once(talk: Talk) -> None:
 
 
 @pytest.mark.usefixtures("browse_anew")  # which keeps the changed script
+@pytest.mark.slow
 def test_a_message_that_is_still_being_uploaded_is_not_sent_again(talk: Talk) -> None:
     talk.page.route("**/web/message_queue*.js", wait_less)
     talk.page.add_init_script(_LOSE_ACKS + _UPLOAD_SLOWLY)
@@ -186,6 +191,7 @@ def test_a_message_that_is_still_being_uploaded_is_not_sent_again(talk: Talk) ->
     expect(talk.unsent).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_a_store_of_unsent_messages_that_the_browser_has_closed_is_opened_again(talk: Talk) -> None:
     assert talk.page.evaluate(_CLOSE_STORE) == ["kept before", "kept after"]
 
@@ -221,6 +227,7 @@ def test_an_image_can_be_left_out_again(talk: Talk) -> None:
     expect(talk.messages("user").get_by_role("img")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_image_is_named_until_one_goes_on_writing(talk: Talk) -> None:
     note = talk.page.locator("#composer .note")
     with talk.page.expect_event("requestfinished", lambda request: request.method == "PUT"):
@@ -232,6 +239,7 @@ def test_a_file_that_is_no_image_is_named_until_one_goes_on_writing(talk: Talk) 
     expect(note).to_have_text("")
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_read_is_named_and_stops_no_other(talk: Talk) -> None:
     talk.page.evaluate(_READ_BADLY)
     note = talk.page.locator("#composer .note")
@@ -245,6 +253,7 @@ def test_a_file_that_cannot_be_read_is_named_and_stops_no_other(talk: Talk) -> N
     expect(talk.page.locator("#composer [type=file]")).to_have_value("")
 
 
+@pytest.mark.slow
 def test_a_message_waits_for_an_image_that_is_still_being_read(talk: Talk) -> None:
     talk.page.evaluate(_READ_BADLY)
     talk.box.fill("Look at this")
@@ -392,6 +401,7 @@ Object.defineProperty(WebSocket.prototype, "onmessage", {
 """
 
 
+@pytest.mark.slow
 def test_nothing_was_said_is_not_said_under_a_message_on_its_way(talk: Talk, context: BrowserContext) -> None:
     nothing = talk.page.get_by_text("No messages yet")
     expect(nothing).to_be_visible()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.site import Site
@@ -25,6 +26,7 @@ def test_the_palette_leads_to_a_conversation_by_keys_alone(site: Site, page: Pag
     page.wait_for_url(f"**/c/{wanted}")
 
 
+@pytest.mark.slow
 def test_the_arrows_go_round_and_the_field_names_what_is_chosen(site: Site, page: Page) -> None:
     begin(site, "Fix the list")
     page.goto("/settings")
@@ -40,6 +42,7 @@ def test_the_arrows_go_round_and_the_field_names_what_is_chosen(site: Site, page
     expect(field).to_have_attribute("aria-activedescendant", first or "")
 
 
+@pytest.mark.slow
 def test_escape_closes_the_palette_and_it_remembers_nothing(site: Site, page: Page) -> None:
     page.goto("/new")
     page.get_by_role("textbox", name="Message").press("Control+k")
@@ -51,6 +54,7 @@ def test_escape_closes_the_palette_and_it_remembers_nothing(site: Site, page: Pa
     expect(page.get_by_role("combobox", name="Command or conversation")).to_have_value("")
 
 
+@pytest.mark.slow
 def test_what_needs_no_server_is_offered_without_one(site: Site, page: Page) -> None:
     page.goto("/settings")
     with (
@@ -65,6 +69,7 @@ def test_what_needs_no_server_is_offered_without_one(site: Site, page: Page) -> 
     expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_a_palette_that_is_opened_again_does_nothing_that_was_asked_for_before(
     site: Site, page: Page
 ) -> None:
@@ -80,6 +85,7 @@ def test_a_palette_that_is_opened_again_does_nothing_that_was_asked_for_before(
     expect(page).to_have_url("/settings")
 
 
+@pytest.mark.slow
 def test_of_two_conversations_of_one_title_the_chosen_one_stays_chosen(site: Site, page: Page) -> None:
     _, wanted, _ = begin(site, "The same", "The same", "The same")
     page.goto("/settings")
@@ -143,6 +149,7 @@ def test_a_theme_holds_at_once_and_after_a_reload(site: Site, page: Page) -> Non
     assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
 
 
+@pytest.mark.slow
 def test_a_theme_that_the_login_swallowed_is_not_called_kept(site: Site, page: Page) -> None:
     page.route("**/settings/theme", lambda route: route.fulfill(status=302, headers={"Location": "/"}))
     page.goto("/settings")
@@ -152,6 +159,7 @@ def test_a_theme_that_the_login_swallowed_is_not_called_kept(site: Site, page: P
     expect(page.locator(".toast")).to_contain_text("The theme could not be saved")
 
 
+@pytest.mark.slow
 def test_what_the_browser_does_not_copy_is_not_called_copied(site: Site, page: Page) -> None:
     [conversation] = begin(site, "Fix the list")
     page.goto(f"/c/{conversation}")

@@ -68,6 +68,7 @@ def test_a_plan_that_changes_stays_one_card_with_its_earlier_states_folded(talk:
     assert plans.inner_text() == before
 
 
+@pytest.mark.slow
 def test_the_plan_of_a_new_message_is_a_card_of_its_own_and_folds_the_one_before(talk: Talk) -> None:
     plans = talk.page.locator("#events article.plan:visible")
     talk.site.record(talk.id, [*planned("V0", 0, done=1), message("And now?")], key="first")
@@ -78,6 +79,7 @@ def test_the_plan_of_a_new_message_is_a_card_of_its_own_and_folds_the_one_before
     expect(plans.nth(1).locator(".now[open]")).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_a_link_to_an_earlier_state_opens_it(talk: Talk) -> None:
     for number in range(3):
         talk.site.record(talk.id, planned("V0", number, done=number), key=f"plan-{number}")

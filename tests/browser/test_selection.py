@@ -46,6 +46,7 @@ def test_fifty_conversations_are_labelled_at_once_and_it_is_undone(
     expect(page.locator(".row")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_what_has_a_label_is_found_by_it(page: Page, site: Site) -> None:
     conversation_id = site.create(title="Found", tags={"project": "website"})
     site.create(title="Another one")
@@ -74,6 +75,7 @@ def test_what_was_chosen_is_archived_and_comes_back_by_undo(page: Page, site: Si
     expect(page.locator(f"#row-{many[4]}")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_keys_choose_a_range_clear_it_and_end(page: Page, many: list[str]) -> None:
     page.goto("/")
     page.locator(f"#row-{many[2]} .open").focus()
@@ -91,6 +93,7 @@ def test_keys_choose_a_range_clear_it_and_end(page: Page, many: list[str]) -> No
     expect(page.locator(".pick")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_what_was_chosen_is_exported_as_one_file(page: Page, many: list[str]) -> None:
     page.goto("/")
     page.get_by_role("button", name="Select conversations").click()

@@ -61,6 +61,7 @@ def test_an_answer_in_markdown_is_rendered_while_it_comes_and_does_not_jump_at_i
     assert before == after
 
 
+@pytest.mark.slow
 def test_parts_of_an_answer_that_are_finished_stay_as_they_are(talk: Talk) -> None:
     talk.site.record(talk.id, [_greeting()])
     talk.say(f"slow: first\n\nsecond\n\n{SLOWLY}")
@@ -71,6 +72,7 @@ def test_parts_of_an_answer_that_are_finished_stay_as_they_are(talk: Talk) -> No
     assert talk.streaming.locator(".part").first.evaluate("(part) => part.isTheSame")
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_longer_than_the_window_is_followed(talk: Talk) -> None:
     talk.say("slow: " + "\n".join(f"line {number}" for number in range(25)))
     # On a busy machine the page may see no more pieces of the answer before the whole.
@@ -94,6 +96,7 @@ def test_a_page_reloaded_in_mid_answer_shows_all_of_it(talk: Talk) -> None:
     expect(talk.messages("user").filter(has_text="one two three")).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_a_message_says_how_far_it_has_come(talk: Talk) -> None:
     talk.site.record(talk.id, [_greeting()])
     talk.say(SLOWLY)

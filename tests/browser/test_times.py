@@ -73,6 +73,7 @@ def test_messages_that_come_later_show_the_readers_time_when_they_are_drawn(
     assert is_never_utc(far_away)
 
 
+@pytest.mark.slow
 def test_a_time_of_another_year_says_which_in_the_readers_zone(site: Site, far_away: Page) -> None:
     conversation_id = site.create()
     site.record(conversation_id, [{**message("An old needle-in-time"), "timestamp": LONG_AGO}])
@@ -82,6 +83,7 @@ def test_a_time_of_another_year_says_which_in_the_readers_zone(site: Site, far_a
     expect(far_away.locator("#hits time")).to_have_text("1 Jan 2020, 10:15")
 
 
+@pytest.mark.slow
 def test_the_days_of_a_search_are_those_of_the_readers_zone(site: Site, far_away: Page) -> None:
     conversation_id = site.create()
     site.record(conversation_id, [{**message("An old thimble-in-time"), "timestamp": LONG_AGO}])
@@ -95,6 +97,7 @@ def test_the_days_of_a_search_are_those_of_the_readers_zone(site: Site, far_away
         expect(far_away.locator("#hits time")).to_have_count(count)
 
 
+@pytest.mark.slow
 def test_the_filters_of_a_search_are_of_one_height(site: Site, page: Page) -> None:
     page.goto(f"{site.url}/search?q=x&kind=error")
     fields = page.locator(".narrowing :is(input, select)")
@@ -103,6 +106,7 @@ def test_the_filters_of_a_search_are_of_one_height(site: Site, page: Page) -> No
     assert len(set(heights)) == 1
 
 
+@pytest.mark.slow
 def test_deleted_conversations_show_the_readers_time(site: Site, far_away: Page) -> None:
     conversation_id = site.create(title="Deleted far away")
     site.delete(conversation_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Browse
@@ -43,6 +44,7 @@ def test_what_one_device_has_answered_the_other_sees(talk: Talk, browse: Browse)
     talk.answered("Done.")
 
 
+@pytest.mark.slow
 def test_a_phone_shows_a_long_title_and_the_controls_side_by_side(talk: Talk, browse: Browse) -> None:
     talk.site.rename(talk.id, "A title that is by far too long for a telephone, and says so at length")
     phone = Talk(browse(viewport={"width": 390, "height": 844}).new_page(), talk.site, talk.id).open()

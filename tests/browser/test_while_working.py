@@ -68,6 +68,7 @@ def test_a_message_that_interrupts_is_answered_and_what_it_has_cut_off_says_so(t
     )
 
 
+@pytest.mark.slow
 def test_a_message_that_is_refused_stays_in_the_box_and_goes_out_when_the_agent_is_done(talk: Talk) -> None:
     choose(talk, "are not sent")
     work(talk, SLOW)
@@ -99,6 +100,7 @@ def test_a_message_for_when_the_agent_is_done_can_be_edited_and_outlives_its_pag
 
 
 @pytest.mark.parametrize("version", ["V0", "V1"])
+@pytest.mark.slow
 def test_the_default_is_that_of_the_wire(talk: Talk, version: str) -> None:
     talk.id = talk.site.create(version=version)
     talk.open()

@@ -55,6 +55,7 @@ def test_a_conversation_is_begun_by_the_form(talk: Talk) -> None:
     expect(talk.messages("user")).to_contain_text("Begun by a form")
 
 
+@pytest.mark.slow
 def test_nothing_is_offered_that_needs_a_script(talk: Talk) -> None:
     for hidden in ("#connection", "#to-end", "#approval", "#working"):
         expect(talk.page.locator(hidden)).to_be_hidden()
@@ -113,6 +114,7 @@ def _reload_until(talk: Talk, shown: Locator) -> None:
         talk.page.reload()
 
 
+@pytest.mark.slow
 def test_the_words_for_pages_without_scripts_are_not_shown_by_others(browse: Browse, site: Site) -> None:
     talk = Talk(browse().new_page(), site, site.create(title="With scripts")).open()
     expect(talk.page.locator("#agent-state")).to_have_text("Not started")

@@ -192,6 +192,7 @@ BY_END = [(by, end) for by, ends in ENDS.items() for end in ends]
 
 
 @pytest.mark.parametrize(("by", "end"), BY_END)
+@pytest.mark.slow(on="postgresql")
 async def test_an_open_socket_closes_at_once_when_its_access_ends(
     accounts: None,
     opened: Callable[..., Awaitable[Opened]],
@@ -210,6 +211,7 @@ async def test_an_open_socket_closes_at_once_when_its_access_ends(
 
 
 @pytest.mark.parametrize(("by", "end"), [each for each in BY_END if each[1] != "expired"])
+@pytest.mark.slow(on="postgresql")
 async def test_a_frame_that_comes_after_the_end_of_access_is_not_taken(
     accounts: None, opened: Callable[..., Awaitable[Opened]], talk: ConversationRef, by: str, end: str
 ) -> None:

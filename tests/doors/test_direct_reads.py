@@ -205,6 +205,7 @@ async def test_reads_are_answered_as_their_views_answer(doors: Doors, world: Wor
         await doors.compare("OPTIONS", world.address(path))
 
 
+@pytest.mark.slow(on="postgresql")
 async def test_every_sort_of_client_is_answered_as_by_the_views(
     accounts: None, doors: Doors, world: World, alice: User, bob: User
 ) -> None:

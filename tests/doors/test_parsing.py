@@ -125,6 +125,7 @@ REFUSED_BODIES = {
 
 
 @pytest.mark.parametrize(("path", "body", "status"), REFUSED_BODIES.values(), ids=REFUSED_BODIES)
+@pytest.mark.sampled(4)
 async def test_a_body_of_too_many_values_is_refused_sooner_than_it_could_be_decoded(
     conversation: ConversationRef,
     talk: ConversationRef,

@@ -46,9 +46,9 @@ SEEDED = ["my-first", "second", "third", "0123456789abcdef0123456789abcdef"]
 IS_FULL = settings.get_current_profile_name() == FULL
 GENERATED = 8 if IS_FULL else 2
 """How many requests are made up at random for each operation."""
-SURELY_ASKED = 20 if IS_FULL else 4
+SURELY_ASKED = 20 if IS_FULL else 2
 """How many of the cases that follow from an operation's schema are asked; of the others one in SOME."""
-SOME = 5 if IS_FULL else 17
+SOME = 5 if IS_FULL else 41
 
 
 def loaded() -> BaseSchema:

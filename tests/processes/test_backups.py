@@ -215,6 +215,7 @@ class Load:
             acknowledged.append(id)
 
 
+@pytest.mark.slow(on="postgresql")
 def test_what_was_acknowledged_before_a_backup_under_load_is_served_elsewhere_afterwards(
     server: Server, store: Store, elsewhere: Store, tmp_path: Path
 ) -> None:

@@ -67,6 +67,7 @@ def program(
     [("claude-code", "claude-code"), pytest.param("codex", "codex", marks=on_sqlite)],
     indirect=True,
 )
+@pytest.mark.sampled(1)
 def test_every_whole_line_is_stored_once_and_in_order_whoever_is_killed(
     program: Program,
     followers: Followers,
@@ -119,6 +120,7 @@ def moments(
     return [(number, victim) for number, _, victim in sorted(drawn, key=lambda each: each[:2])]
 
 
+@pytest.mark.slow(on="postgresql")
 def test_a_second_follower_says_that_there_is_one(followers: Followers) -> None:
     followers.start()
     followers.wait()
@@ -133,6 +135,7 @@ def test_a_follower_ends_when_it_is_told_to(followers: Followers) -> None:
     assert running.wait(SETTLED_S) == 0
 
 
+@pytest.mark.slow(on="postgresql")
 def test_an_import_that_is_killed_goes_on_where_it_was(
     database: None, alice: User, directory: Path, chance: random.Random, tmp_path: Path
 ) -> None:

@@ -47,6 +47,7 @@ def wait(kept: Kept, count: int) -> None:
     assert kept.stored() == [event_id(number) for number in range(count)]
 
 
+@pytest.mark.slow(on="postgresql")
 def test_a_second_follower_of_directories_says_that_there_is_one(followers: Followers, kept: Kept) -> None:
     followers.start()
     followers.wait()

@@ -178,6 +178,7 @@ def frame() -> dict[str, Any]:
 
 
 @pytest.mark.timeout(1800)
+@pytest.mark.slow(on="sqlite")
 def test_no_start_lets_an_event_be_changed_or_deleted_even_if_it_is_killed(
     conversation: ConversationRef,
     server: Server,

@@ -236,6 +236,7 @@ def wait_for_status(conversation: ConversationRef, status: str) -> None:
     wait_until(lambda: status_of(conversation) == status)
 
 
+@pytest.mark.slow(on="postgresql")
 def test_runs_that_are_killed_end_in_error_and_the_next_ones_work(server: Server, run: Run) -> None:
     talks = {name: run(text, name) for name, text in zip("abc", MOMENTS.values(), strict=True)}
     server.start(CONVSERVER_AGENT=AGENT)

@@ -172,6 +172,7 @@ def require_whole(talk: Talk) -> None:
 
 
 @pytest.mark.timeout(3600)
+@pytest.mark.slow(on="postgresql")
 def test_a_server_that_is_killed_at_any_point_of_a_call_runs_nothing_twice(
     server: Server, alice: User, chance: random.Random, tmp_path: Path, is_full: bool
 ) -> None:

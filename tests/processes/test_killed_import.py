@@ -18,6 +18,7 @@ pytestmark = pytest.mark.needs_engine
 CHATS = 150
 
 
+@pytest.mark.slow(on="postgresql")
 def test_an_import_goes_on_after_its_server_was_killed(server: Server, alice: User) -> None:
     content = export(
         *(

@@ -27,6 +27,7 @@ SWEEPS_OFTEN = {"sessions_app.loops.manager.SWEEP_S": 0.2}
 
 
 @pytest.mark.needs_engine
+@pytest.mark.slow(on="postgresql")
 def test_a_call_that_a_crash_cut_off_gets_its_result_and_nothing_comes_twice(
     server: Server, alice: User
 ) -> None:

@@ -48,6 +48,7 @@ def opened(
     return open_it
 
 
+@pytest.mark.sampled(1)
 async def test_a_program_finds_pages_and_reads(opened: Opened, conversation: ConversationRef) -> None:
     async with opened() as client:
 

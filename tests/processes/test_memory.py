@@ -43,6 +43,7 @@ def ask(server: Server, number: int) -> set[int]:
 
 
 @pytest.mark.one_engine
+@pytest.mark.slow
 def test_what_a_burst_of_long_requests_needed_is_given_back(server: Server, alice: User) -> None:
     server.start()
     ask(server, REQUESTS)  # the first of each kind loads what the others need, too

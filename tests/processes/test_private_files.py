@@ -45,6 +45,7 @@ def open_to_all(data_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("umask", [0o022, 0])
+@pytest.mark.sampled(1)
 def test_what_the_server_creates_only_its_own_account_can_read(server: Server, umask: int) -> None:
     before = os.umask(umask)
     try:
@@ -57,6 +58,7 @@ def test_what_the_server_creates_only_its_own_account_can_read(server: Server, u
     assert {*found.values(), rights(data_dir)} == {"-rw-------", "drwx------"}
 
 
+@pytest.mark.slow
 def test_a_start_takes_from_others_the_rights_that_they_had_and_says_so_once(server: Server) -> None:
     start(server)
     server.stop()

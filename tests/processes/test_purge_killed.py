@@ -21,6 +21,7 @@ EVENTS = 6_000
 SETTLED_S = 60.0
 
 
+@pytest.mark.slow(on="postgresql")
 def test_a_purge_that_is_killed_goes_on_where_it_was(conversation: ConversationRef, tmp_path: Path) -> None:
     for _ in range(EVENTS // 1_000):
         writes.append(conversation, [event() for _ in range(1_000)])

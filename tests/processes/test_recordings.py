@@ -175,6 +175,7 @@ def record(
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.slow(on="postgresql")
 def test_recordings_arrive_whole_through_a_server_that_is_killed_again_and_again(
     server: Server, alice: User, chance: random.Random, is_full: bool
 ) -> None:

@@ -104,6 +104,7 @@ def test_the_program_has_at_most_40_lines_of_code() -> None:
     assert len([line for line in PROGRAM.splitlines() if line]) <= 40
 
 
+@pytest.mark.slow(on="postgresql")
 def test_the_program_answers_calls_asks_is_stopped_paused_and_resumed(
     program: Program, reader: NetworkClient, talk: ConversationRef
 ) -> None:

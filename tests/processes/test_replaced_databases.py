@@ -152,6 +152,7 @@ def refused(server: Server, after: str) -> tuple[int, str]:
     return answer.status_code, answer.json().get("code", "")
 
 
+@pytest.mark.slow(on="postgresql")
 def test_a_reader_of_a_log_that_was_put_back_is_told_so_however_long_it_has_become(
     server: Server, replaceable: Replaceable
 ) -> None:
@@ -181,6 +182,7 @@ def test_a_reader_of_a_log_that_was_put_back_is_told_so_however_long_it_has_beco
     assert ANEW not in server.log.read_text()
 
 
+@pytest.mark.slow(on="postgresql")
 def test_a_start_on_an_empty_database_where_one_was_used_says_so_and_tells_its_readers(
     server: Server, replaceable: Replaceable
 ) -> None:
@@ -248,6 +250,7 @@ def test_a_data_directory_that_cannot_be_written_hinders_no_start(said: Said, tm
 
 
 @pytest.mark.one_engine
+@pytest.mark.slow
 def test_migrate_by_hand_says_it_too_and_keeps_no_password(tmp_path: Path) -> None:
     environment = {**program_environment(tmp_path), "DATABASE_URL": f"sqlite:///{tmp_path}/talks.sqlite3"}
     kept = tmp_path / "data" / beginnings.LAST_DATABASE

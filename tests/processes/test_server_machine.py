@@ -29,7 +29,7 @@ from faults.suite.load import REFUSALS, UNKNOWN
 from tests.clients import HTTP, Server, SocketClosed
 from tests.network import NetworkClient, wait_until
 
-RUNS, FULL_RUNS = {"sqlite": 10, "postgresql": 4}, 500
+RUNS, FULL_RUNS = {"sqlite": 5, "postgresql": 2}, 500
 STEPS, FULL_STEPS = 8, 20
 TRIGGERS = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",

@@ -125,6 +125,7 @@ def join_stalled(server: Server, door: str, *, after: int) -> StalledClient:
 
 @pytest.mark.one_engine
 @pytest.mark.parametrize("door", ["native", "v0"])
+@pytest.mark.sampled(1)
 def test_clients_that_do_not_read_cost_neither_others_nor_the_memory(
     server: Server, conversation: ConversationRef, door: str
 ) -> None:

@@ -132,7 +132,7 @@ def test_a_thousand_messages_outlive_a_thousand_polls_and_restarts(
     length, metadata = Event.objects.of(talk).count(), store.get_metadata("talk")
     with counted_writes() as written:
         for _ in range(RESTARTS):
-            poll(server, (POLLS if is_full else POLLS // 2) // RESTARTS)
+            poll(server, (POLLS if is_full else POLLS // 4) // RESTARTS)
             reconnect(server, RECONNECTS)
             restart(server)
     assert written == []
@@ -142,6 +142,7 @@ def test_a_thousand_messages_outlive_a_thousand_polls_and_restarts(
     assert length > MESSAGES + 2  # the message, the part of its answer, and the end of its turn
 
 
+@pytest.mark.slow(on="postgresql")
 def test_saved_metadata_outlive_stubs_that_are_saved_again(
     server: Server, talk: ConversationRef, store: ConversationStore
 ) -> None:

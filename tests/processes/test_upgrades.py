@@ -136,6 +136,7 @@ def wait_until_somebody_waits_for_a_lock(outside: psycopg.Connection[Any]) -> No
 
 
 @on_postgresql
+@pytest.mark.slow
 def test_a_kill_between_a_migration_and_its_record_harms_no_later_start(fresh: Own) -> None:
     assert fresh.migrate("contenttypes").returncode == 0
     with closing(psycopg.connect(fresh.url)) as holding, fresh.migrating() as process:
@@ -157,6 +158,7 @@ def test_kills_at_any_moment_harm_no_later_start(fresh: Own, chance: random.Rand
 
 
 @once
+@pytest.mark.slow
 def test_what_an_earlier_release_applied_without_a_record_is_recorded(fresh: Own) -> None:
     fresh.migrate("auth", "0001")
     fresh.ask("DELETE FROM django_migrations WHERE app = 'auth' RETURNING id")
@@ -189,6 +191,7 @@ AgentLoop.objects.create(conversation_id=talk.pk, status="error", error="no agen
 """
 
 
+@pytest.mark.slow
 def test_a_loop_loses_the_column_that_nothing_reads_and_keeps_all_else(complete: Own) -> None:
     complete.run(LOOP)
     assert complete.migrate("sessions_app", "0017").stderr == ""
@@ -212,6 +215,7 @@ SHOWN = "SELECT name FROM auth_permission WHERE codename LIKE '%_receiver' ORDER
 
 
 @once
+@pytest.mark.slow
 def test_permissions_for_endpoints_are_shown_with_that_word_and_stay_granted(complete: Own) -> None:
     complete.run(STAFF)
     for arguments, noun in ((("sessions_app", "0018"), "receiver"), ((), "endpoint")):
@@ -225,6 +229,7 @@ def test_permissions_for_endpoints_are_shown_with_that_word_and_stay_granted(com
 # At the same time
 
 
+@pytest.mark.slow(on="sqlite")
 def test_servers_that_start_at_once_on_an_empty_database_all_start(fresh: Own, tmp_path: Path) -> None:
     servers = [Server(_made(tmp_path / name)) for name in ("first", "second")]
     try:
@@ -236,6 +241,7 @@ def test_servers_that_start_at_once_on_an_empty_database_all_start(fresh: Own, t
     assert fresh.is_complete
 
 
+@pytest.mark.slow(on="sqlite")
 def test_who_comes_second_waits_and_says_so(complete: Own) -> None:
     with closing(complete.connect()) as holding, complete.migrating() as process:
         holding.execute("BEGIN IMMEDIATE" if connection.vendor == "sqlite" else "BEGIN")

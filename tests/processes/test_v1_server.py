@@ -51,6 +51,7 @@ def test_an_image_of_several_megabytes_is_stored_and_shown(server: Server, talk:
 
 @pytest.mark.one_engine
 @pytest.mark.parametrize("path", [ALL, session_path()])
+@pytest.mark.sampled(1)
 def test_a_client_that_does_not_read_is_closed_with_1013_and_costs_little(
     server: Server, talk: ConversationRef, path: str
 ) -> None:

@@ -566,6 +566,7 @@ def refusal(server: Server, **environment: str) -> str:
         ("PERMITTED_CORS_ORIGINS", "*"),
     ],
 )
+@pytest.mark.sampled(4)
 def test_the_server_does_not_start_with_a_wrong_value_and_says_so_in_one_line(
     server: Server, variable: str, text: str
 ) -> None:
@@ -612,6 +613,7 @@ def test_each_command_of_that_help_exists() -> None:
         (["migrate", "-v0"], 0, ""),
     ],
 )
+@pytest.mark.sampled(1)
 def test_a_management_command_may_be_the_first_to_use_a_data_directory(
     tmp_path: Path, command: list[str], status: int, said: str
 ) -> None:

@@ -105,6 +105,7 @@ def rows() -> list[tuple[str, int]]:
 
 @pytest.mark.needs_engine
 @each_of(PAYLOADS)
+@pytest.mark.sampled(6)
 async def test_what_a_socket_sends_comes_back_byte_for_byte_everywhere(
     conversation: ConversationRef, join: Join, rest: httpx.AsyncClient, text: str
 ) -> None:
@@ -121,6 +122,7 @@ async def test_what_a_socket_sends_comes_back_byte_for_byte_everywhere(
 
 @pytest.mark.needs_engine
 @each_of(PAYLOADS)
+@pytest.mark.sampled(6)
 async def test_what_rest_sends_comes_back_byte_for_byte(
     conversation: ConversationRef, join: Join, rest: httpx.AsyncClient, text: str
 ) -> None:

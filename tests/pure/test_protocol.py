@@ -352,6 +352,7 @@ async def test_every_frame_that_an_agents_program_may_send_stands_here(dial: Dia
 
 
 @pytest.mark.parametrize("name", examples("### The agent, from the client"))
+@pytest.mark.sampled(6)
 async def test_the_example_of_a_step_is_accepted(
     conversation: ConversationRef, join: Join, dial: Dial, name: str
 ) -> None:

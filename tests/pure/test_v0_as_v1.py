@@ -445,6 +445,7 @@ def stored_of_both_wires() -> list[EventEnvelope]:
 
 @pytest.mark.parametrize("kind", [None, *KINDS])
 @pytest.mark.parametrize("source", [None, "agent", "user", "environment", "hook"])
+@pytest.mark.sampled(40)
 def test_a_filter_meets_what_is_shown_under_kind_and_source_and_nothing_else(
     kind: str | None, source: str | None
 ) -> None:

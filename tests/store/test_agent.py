@@ -351,6 +351,7 @@ async def test_the_demo_agent_introduces_itself_once(talk: ConversationRef, join
     "text",
     ["Why does the test fail?", "Approve nothing", "Which tool is slow?", "try /fail", "/usr/bin is full"],
 )
+@pytest.mark.sampled(3)
 async def test_words_that_are_commands_elsewhere_are_answered_like_any_others(
     talk: ConversationRef, join: Join, text: str
 ) -> None:

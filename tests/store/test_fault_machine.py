@@ -21,7 +21,7 @@ from faults.checker.history import Did, Record
 from faults.checker.judge import checked
 from tests.events import event
 
-RUNS, FULL_RUNS = 100, 500
+RUNS, FULL_RUNS = 50, 500
 STEPS = 25
 keys = st.sampled_from([f"k{number}" for number in range(6)])
 

@@ -46,6 +46,7 @@ def everywhere_the_same(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("format", SAMPLES)
+@pytest.mark.slow(on="postgresql")
 def test_what_is_stored_of_the_samples_is_what_was_found_right(format: str, alice: User) -> None:
     report = everywhere_the_same(imported(format))
     conversations = stored.dump(Conversation.objects.filter(owner=alice))

@@ -69,6 +69,7 @@ def unsettled(owner: User) -> list[str]:
 
 
 @pytest.mark.parametrize("format", SAMPLES)
+@pytest.mark.sampled(4)
 def test_an_import_that_is_killed_at_any_statement_and_goes_on_stores_the_same(
     format: str, alice: User, chance: random.Random
 ) -> None:
@@ -81,6 +82,7 @@ def test_an_import_that_is_killed_at_any_statement_and_goes_on_stores_the_same(
 
 
 @pytest.mark.parametrize("format", SAMPLES)
+@pytest.mark.sampled(4)
 def test_two_imports_at_once_store_the_same(format: str, alice: User) -> None:
     def take(_: int) -> None:
         imported(format)

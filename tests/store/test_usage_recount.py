@@ -201,6 +201,7 @@ def sums_of(talk: ConversationRef) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.sampled(12)
 async def test_usage_by_user_model_and_day_equals_a_recount_after_any_sequence(
     alice: User, bob: User, seed: int, is_full: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -241,6 +241,7 @@ def statements(browser: Browser, path: str, status: int = 200) -> list[str]:
 
 
 @pytest.mark.parametrize("path", MAKERS)
+@pytest.mark.sampled(4)
 def test_a_list_asks_as_much_of_the_database_with_10_rows_as_with_more_than_a_page(
     boss: Browser, alice: User, path: str, is_full: bool
 ) -> None:

@@ -804,6 +804,7 @@ def short(value: Any) -> str:
 
 @pytest.mark.one_engine
 @pytest.mark.parametrize(("method", "path", "body", "status", "code"), NONSENSE, ids=short)
+@pytest.mark.sampled(40)
 async def test_wrong_input_is_answered_with_what_is_wrong(
     conversation: ConversationRef,
     rest: httpx.AsyncClient,

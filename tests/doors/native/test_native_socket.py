@@ -515,6 +515,7 @@ WRONG = {
 
 @pytest.mark.one_engine
 @pytest.mark.parametrize(("frame", "code", "frame_id"), WRONG.values(), ids=WRONG.keys())
+@pytest.mark.sampled(12)
 async def test_a_wrong_frame_is_answered_with_an_error_and_the_socket_goes_on(
     conversation: ConversationRef, join: Join, frame: Any, code: str, frame_id: Any
 ) -> None:

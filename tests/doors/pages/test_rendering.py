@@ -638,6 +638,7 @@ def test_an_event_of_tomorrow_shows_its_text() -> None:
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda each: each.name)
+@pytest.mark.sampled(40)
 def test_hostile_text_shows_itself_and_does_nothing(hostile: Hostile) -> None:
     for place, each in event_places.blocks(hostile.block).items():
         parts = page(each)
@@ -646,6 +647,7 @@ def test_hostile_text_shows_itself_and_does_nothing(hostile: Hostile) -> None:
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda each: each.name)
+@pytest.mark.sampled(40)
 def test_a_hostile_name_shows_itself_and_does_nothing(hostile: Hostile) -> None:
     for place, each in event_places.lines(hostile.line).items():
         parts = page(each)
@@ -690,6 +692,7 @@ def test_a_line_of_a_list_shows_what_its_markdown_would_make_of_an_override() ->
 
 
 @pytest.mark.parametrize("hostile", [*HUGE, *COSTLY], ids=lambda each: each.name)
+@pytest.mark.sampled(16)
 def test_huge_and_costly_text_is_shown_and_bounded(hostile: Hostile, is_full: bool) -> None:
     places = list(event_places.blocks(hostile.text).items())
     if not is_full:  # a third of the places, others for each text

@@ -132,6 +132,7 @@ async def test_in_local_mode_everybody_is_the_owner(
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
 @pytest.mark.parametrize("mode", ["local", "accounts"])
+@pytest.mark.sampled(50)
 async def test_who_has_given_the_servers_key_is_the_operator(
     request: pytest.FixtureRequest,
     server_key: None,

@@ -114,6 +114,7 @@ FILTERS: dict[str, tuple[str, dict[str, Any], Fits]] = {
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", FILTERS)
 @pytest.mark.needs_engine
+@pytest.mark.sampled(2)
 async def test_every_standing_conversation_comes_exactly_once_whatever_the_limit_while_others_come_and_go(
     name: str, alice: User, rest: httpx.AsyncClient, chance: random.Random, limits: Sequence[int]
 ) -> None:

@@ -93,6 +93,7 @@ LONG_BODIES: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize(("path", "body"), LONG_BODIES.values(), ids=LONG_BODIES.keys())
+@pytest.mark.sampled(8)
 async def test_a_long_body_that_is_refused_is_not_sent_back(
     path: str, body: Any, conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:

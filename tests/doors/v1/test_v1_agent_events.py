@@ -173,6 +173,7 @@ def test_pages_of_every_length_are_a_long_history(
 
 @pytest.mark.parametrize("size", [101, 1000])
 @pytest.mark.needs_engine
+@pytest.mark.sampled(1)
 def test_pages_of_what_is_filtered_are_that_of_the_history(
     talk: ConversationRef, size: int, limits: Sequence[int], chance: random.Random, is_full: bool
 ) -> None:
@@ -189,6 +190,7 @@ def test_pages_of_what_is_filtered_are_that_of_the_history(
 @pytest.mark.parametrize("limit", [1, 2, 10, 99, 100])
 @pytest.mark.parametrize("query", [{}, {"kind": "MessageEvent"}, {"body": "even"}], ids=str)
 @pytest.mark.needs_engine
+@pytest.mark.sampled(5)
 def test_pages_from_the_beginning_hold_what_is_written_meanwhile(
     talk: ConversationRef, limit: int, query: dict[str, Any]
 ) -> None:

@@ -344,6 +344,7 @@ async def pages(rest: httpx.AsyncClient, **query: Any) -> list[list[str]]:
         ("UPDATED_AT_DESC", "updated_at", True),
     ],
 )
+@pytest.mark.sampled(8)
 async def test_pages_hold_each_conversation_once_in_each_order(
     alice: User, rest: httpx.AsyncClient, limit: int, sort_order: str, column: Any, newest_first: bool
 ) -> None:

@@ -53,6 +53,7 @@ def at(second: int, **members: Any) -> Any:
 @pytest.mark.parametrize(("path", "query"), FAMILIES)
 @pytest.mark.parametrize("order", ["TIMESTAMP", "TIMESTAMP_DESC"])
 @pytest.mark.needs_engine
+@pytest.mark.sampled(2)
 async def test_the_pages_together_are_the_log_whatever_the_limit_while_it_grows(
     path: str, query: dict[str, Any], order: str, talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:

@@ -339,6 +339,7 @@ def fill(owner: User, count: int, *, conversation: ConversationRef | None = None
 
 @pytest.mark.needs_engine
 @pytest.mark.parametrize("order", ["CREATED_AT", "CREATED_AT_DESC", "UPDATED_AT", "UPDATED_AT_DESC"])
+@pytest.mark.sampled(1)
 async def test_every_start_comes_once_whatever_the_limit(
     order: str, alice: User, bob: User, rest: httpx.AsyncClient
 ) -> None:
