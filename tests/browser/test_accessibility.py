@@ -31,6 +31,7 @@ pytestmark = once
         "/nowhere",
     ],
 )
+@pytest.mark.sampled(3)
 def test_a_page_is_accessible(page: Page, path: str) -> None:
     page.goto(path)
     page.evaluate("() => { for (const each of document.querySelectorAll('details')) each.open = true }")

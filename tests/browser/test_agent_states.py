@@ -284,6 +284,7 @@ def test_nothing_is_retried_where_everything_was_answered(talk: Talk) -> None:
 
 
 @pytest.mark.parametrize("version", ["V0", "V1"])
+@pytest.mark.sampled(1)
 def test_the_last_message_is_said_again_by_retry_after_a_reload_too(
     page: Page, site: Site, version: str
 ) -> None:

@@ -202,6 +202,7 @@ def test_an_approval_outlives_a_reload_and_is_asked_for_once(talk: Talk) -> None
 
 
 @pytest.mark.parametrize("decision", ["Approve", "Reject", "Stop"])
+@pytest.mark.sampled(1)
 def test_a_page_opened_anew_asks_until_another_one_has_decided(
     talk: Talk, browse: Browse, decision: str
 ) -> None:
@@ -215,6 +216,7 @@ def test_a_page_opened_anew_asks_until_another_one_has_decided(
 
 
 @pytest.mark.parametrize("still_open", [True, False])
+@pytest.mark.sampled(1)
 def test_an_approval_outlives_a_server_that_is_killed(talk: Talk, still_open: bool) -> None:
     talk.say("/approve")
     expect(talk.waiting).to_have_count(1)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from conversations.events import EventEnvelope
@@ -46,6 +47,7 @@ def test_hostile_messages_and_titles_do_nothing(talk: Talk) -> None:
     _did_nothing(talk.page)
 
 
+@pytest.mark.slow
 def test_huge_text_shows_its_beginning(page: Page, site: Site) -> None:
     conversation_id = site.create(title="Huge")
     for each in HUGE:

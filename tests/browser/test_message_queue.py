@@ -147,6 +147,7 @@ def test_what_was_refused_goes_out_after_no_reload_by_itself(talk: Talk) -> None
     ("text", "steer", "end"),
     [("/fail", "", "Not answered: the agent failed"), (SLOW, "Stop", "Unfinished: the agent was stopped")],
 )
+@pytest.mark.sampled(1)
 def test_a_message_that_got_no_answer_does_not_say_so(talk: Talk, text: str, steer: str, end: str) -> None:
     talk.say(text)
     if steer:
@@ -207,6 +208,7 @@ def test_a_message_to_a_deleted_conversation_can_be_taken_back(talk: Talk) -> No
 
 
 @pytest.mark.parametrize("way", ["paste", "drop"])
+@pytest.mark.sampled(1)
 def test_an_image_is_taken_and_sent(talk: Talk, way: str) -> None:
     talk.box.fill("Look at this")
     talk.page.evaluate(_GIVE, [way, base64.b64encode(_png()).decode()])

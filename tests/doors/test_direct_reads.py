@@ -194,6 +194,7 @@ def test_each_route_is_compared() -> None:
     assert {route.name for route in ROUTES} == GOOD.keys()
 
 
+@pytest.mark.slow(on="sqlite")
 async def test_reads_are_answered_as_their_views_answer(doors: Doors, world: World) -> None:
     await doors.warmed_up(world)
     for path in (*GOOD.values(), *OTHERS):

@@ -161,6 +161,7 @@ REFUSED_FRAMES = {
 
 @pytest.mark.parametrize("frame", REFUSED_FRAMES.values(), ids=REFUSED_FRAMES)
 @pytest.mark.parametrize("path", ["/ws/conversations/talk", "/ws/conversations"])
+@pytest.mark.sampled(2)
 async def test_a_frame_of_too_many_values_does_not_hold_up_the_event_loop(
     conversation: ConversationRef, dial: Dial, path: str, frame: str
 ) -> None:

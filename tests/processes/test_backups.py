@@ -273,6 +273,7 @@ def test_a_restore_in_place_keeps_what_it_replaces_and_readers_are_told(
     assert [each for each in log(server, "first") if each in ("kept", "later")] == ["kept"]
 
 
+@pytest.mark.slow(on="postgresql")
 def test_a_backup_that_is_damaged_is_refused_and_nothing_is_touched(
     server: Server, store: Store, tmp_path: Path
 ) -> None:
@@ -332,6 +333,7 @@ def vouch_for(backup: Path, **differences: Any) -> None:
     manifest.write(replace(manifest.Manifest(**text, files=files), **differences), backup)
 
 
+@pytest.mark.slow(on="postgresql")
 def test_a_restore_that_is_killed_leaves_the_store_and_the_next_one_succeeds(
     server: Server, store: Store, tmp_path: Path
 ) -> None:

@@ -149,6 +149,7 @@ def test_a_kill_between_a_migration_and_its_record_harms_no_later_start(fresh: O
     assert fresh.is_complete
 
 
+@pytest.mark.slow(on="sqlite")
 def test_kills_at_any_moment_harm_no_later_start(fresh: Own, chance: random.Random) -> None:
     for _ in range(KILLS):
         with fresh.migrating() as process, pytest.raises(subprocess.TimeoutExpired):

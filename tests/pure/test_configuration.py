@@ -363,6 +363,7 @@ def an_address(network: str) -> str:
 
 
 @pytest.mark.parametrize(("trusted", "is_believed"), [("127.0.0.0/8", True), ("192.0.2.1", False)])
+@pytest.mark.sampled(1)
 def test_a_trusted_proxy_says_who_has_guessed_too_often_and_no_other_does(
     server: Server, trusted: str, is_believed: bool
 ) -> None:

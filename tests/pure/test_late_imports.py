@@ -51,6 +51,7 @@ def imported_after(code: str, modules: tuple[str, ...] = LATE) -> set[str]:
 
 
 @pytest.mark.parametrize("code", ["", f"{ANSWER}run(answer('/alive'))"], ids=["start", "probe"])
+@pytest.mark.sampled(1)
 def test_a_start_and_a_probe_import_no_page_and_no_route(code: str) -> None:
     assert not imported_after(code)
 
@@ -67,6 +68,7 @@ _require_classes(settings.CONFIGURATION)
 
 
 @pytest.mark.parametrize("code", [STARTED, f"{ANSWER}run(answer('/api/nowhere'))"], ids=["start", "request"])
+@pytest.mark.sampled(1)
 def test_a_start_and_a_request_import_no_library_of_models(code: str) -> None:
     assert not imported_after(code, MODELS + TOOLS)
 

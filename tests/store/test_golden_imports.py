@@ -59,6 +59,7 @@ def test_what_is_stored_of_the_samples_is_what_was_found_right(format: str, alic
 
 @pytest.mark.one_engine
 @pytest.mark.parametrize("format", SAMPLES)
+@pytest.mark.sampled(4)
 def test_an_import_that_is_repeated_changes_nothing_here_or_in_its_source(format: str, alice: User) -> None:
     source = digest_of(SAMPLES[format])
     imported(format)

@@ -183,6 +183,7 @@ def test_a_damaged_line_is_kept_byte_for_byte(alice: User) -> None:
 
 
 @pytest.mark.parametrize("format", SOURCES)
+@pytest.mark.sampled(3)
 def test_an_import_that_is_repeated_adds_nothing(format: str, alice: User, tmp_path: Path) -> None:
     first = told(tmp_path, format, str(SOURCES[format]))
     assert sum(each["events"]["added"] for each in first.values()) > 0

@@ -113,6 +113,7 @@ async def until_ended(client: Client, talk: ConversationRef, code: str) -> None:
         ),
     ],
 )
+@pytest.mark.sampled(3)
 async def test_a_limit_of_the_turn_ends_it_or_pauses_it_and_resuming_grants_it_once_more(
     talk: ConversationRef, alice: User, join: Join, priced: None, options: Any, code: str, notice: str
 ) -> None:
@@ -142,6 +143,7 @@ async def test_a_limit_of_the_turn_ends_it_or_pauses_it_and_resuming_grants_it_o
         ("max_cost", 15, 35, "MaxBudgetReached"),
     ],
 )
+@pytest.mark.sampled(3)
 async def test_a_limit_of_the_conversation_stays_reached_until_it_is_raised(
     talk: ConversationRef,
     alice: User,

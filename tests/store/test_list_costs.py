@@ -68,6 +68,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize("path", PATHS)
+@pytest.mark.sampled(10)
 def test_a_list_costs_the_same_however_long_it_is(alice: User, path: str) -> None:
     client = Client(headers={"host": "localhost"})
 

@@ -132,6 +132,7 @@ async def test_what_was_used_is_added_to_the_conversations_totals(
         (cut_completion([]), "broke before its answer was complete"),
     ],
 )
+@pytest.mark.sampled(8)
 async def test_a_failure_is_told_in_words_without_the_key(
     talk: ConversationRef, alice: User, join: Join, answer: Answer, words: str
 ) -> None:
@@ -170,6 +171,7 @@ async def test_a_failure_has_the_code_that_clients_of_the_wire_have_words_for(
 @pytest.mark.parametrize(
     "failure", [Answer(408, {}), Answer(500, {}), Answer(503, {}), cut_completion([])], ids=str
 )
+@pytest.mark.sampled(3)
 async def test_a_passing_failure_is_not_seen(
     talk: ConversationRef, alice: User, join: Join, failure: Answer
 ) -> None:

@@ -215,6 +215,7 @@ async def test_a_long_result_is_cut_and_says_so(
         ("silent", "didn't answer in time"),
     ],
 )
+@pytest.mark.sampled(2)
 async def test_a_program_that_misbehaves_gets_a_sentence_and_the_turn_goes_on(
     v0_talk: ConversationRef,
     alice: User,
@@ -237,6 +238,7 @@ async def test_a_program_that_misbehaves_gets_a_sentence_and_the_turn_goes_on(
 
 
 @pytest.mark.parametrize("kind", ["garbage", "flood", "long", "silent"])
+@pytest.mark.sampled(2)
 async def test_another_conversation_is_answered_as_before_beside_a_program_that_misbehaves(
     v0_talk: ConversationRef, alice: User, join: Join, kind: str
 ) -> None:

@@ -70,6 +70,7 @@ def lengths() -> dict[str, int]:
 
 
 @pytest.mark.parametrize("format", SAMPLES)
+@pytest.mark.sampled(3)
 def test_a_damaged_source_is_imported_as_far_as_it_can_be_and_once(
     format: str, alice: User, tmp_path: Path, chance: random.Random, is_full: bool
 ) -> None:

@@ -66,6 +66,7 @@ def value_of(annotation: str, conversation: ConversationRef, alice: User) -> Any
 
 
 @pytest.mark.parametrize(("model", "method"), list(building()))
+@pytest.mark.slow(on="postgresql")
 def test_a_queryset_is_built_without_a_query(
     model: Any, method: Callable[..., Any], conversation: ConversationRef, alice: User
 ) -> None:

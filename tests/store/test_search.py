@@ -481,6 +481,7 @@ def test_titles_stand_on_the_first_page_alone_and_not_where_events_are_asked_for
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
+@pytest.mark.sampled(6)
 def test_pages_bring_every_hit_once(conversation: ConversationRef, write_index: Indexing, limit: int) -> None:
     say(conversation, *(f"needle {n}" if n % 3 else "hay" for n in range(20)))
     write_index()
@@ -498,6 +499,7 @@ def test_pages_bring_every_hit_once(conversation: ConversationRef, write_index: 
 @pytest.mark.parametrize(
     ("bound", "value", "count"), [("EVENTS_MAX", 10, 100), ("BYTES_MAX", 10, 30), ("READING_S", 0.0, 30)]
 )
+@pytest.mark.sampled(4)
 def test_a_page_ends_early_where_much_has_to_be_looked_through_and_the_next_one_goes_on(
     conversation: ConversationRef,
     write_index: Indexing,

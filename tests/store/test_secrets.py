@@ -243,6 +243,7 @@ def test_what_is_deleted_during_a_rotation_stays_deleted(secret: Secret, keys: K
     assert raw_values() == []
 
 
+@pytest.mark.slow(on="postgresql")
 def test_a_rotation_that_is_killed_loses_nothing_and_can_be_repeated(
     alice: User, keys: Keys, tmp_path: Path
 ) -> None:

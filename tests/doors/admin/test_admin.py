@@ -393,6 +393,7 @@ def various(alice: User, bob: User) -> None:
         ("q=..", []),
     ],
 )
+@pytest.mark.sampled(12)
 def test_conversations_are_found_by(boss: Browser, various: None, query: str, titles: list[str]) -> None:
     assert shown(boss.get(f"{LIST}?{query}")) == titles
 

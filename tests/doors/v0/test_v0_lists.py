@@ -327,6 +327,7 @@ def cost(path: str) -> int:
         f"{CONVERSATIONS}/row-0001",
     ],
 )
+@pytest.mark.sampled(3)
 def test_a_page_costs_the_same_number_of_queries_at_10_and_at_1000_conversations(
     path: str, alice: User
 ) -> None:

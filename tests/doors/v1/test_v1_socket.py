@@ -176,6 +176,7 @@ async def test_the_first_frame_is_the_whole_state(
         ({"after_timestamp": "2026-01-01T00:00:02"}, []),
     ],
 )
+@pytest.mark.sampled(6)
 async def test_a_replay_brings_what_was_asked_for_and_then_what_happens(
     talk: ConversationRef, dial: Dial, query: dict[str, str], shown: list[int]
 ) -> None:
