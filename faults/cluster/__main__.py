@@ -53,7 +53,7 @@ class Size:
 FULL = Size(conversations=200, messages=20, seconds=480.0)
 """At this pace two cores also carry the starts of what was killed: a takeover that waits for a machine that
 is too slow says nothing about the cluster."""
-QUICK = Size(conversations=30, messages=8, seconds=50.0)
+QUICK = Size(conversations=30, messages=6, seconds=40.0)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
