@@ -41,7 +41,7 @@ COMMANDS = {"serve", "worker"}
 APPLICATION = ("convserver.asgi", "convserver.serving.doors", "uvicorn.lifespan.on", "uvicorn.loops.auto")
 FACTS_OF_A_PROCESS = (("convserver.activity", "activity"), ("convserver.web.probes", "_process"))
 """What is taken down about a process when these modules are imported."""
-KEPT_MAX = 3
+KEPT_MAX = 8
 """At most this many processes wait; the one that was not copied for longest ends first."""
 
 

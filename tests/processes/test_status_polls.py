@@ -117,6 +117,7 @@ def turns(conversation: ConversationRef) -> int:
     return Event.objects.of(conversation).filter(kind=Kind.TURN).count()
 
 
+@pytest.mark.slow(on="postgresql")
 def test_a_thousand_messages_outlive_a_thousand_polls_and_restarts(
     server: Server, talk: ConversationRef, store: ConversationStore, is_full: bool
 ) -> None:

@@ -124,6 +124,7 @@ async def test_a_form_without_a_page_of_ours_leads_back_to_the_first_page(
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
+@pytest.mark.sampled(30)
 async def test_in_local_mode_everybody_is_the_owner(
     talk: ConversationRef, visitor: Browser, page: Page
 ) -> None:
