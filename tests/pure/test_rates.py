@@ -122,9 +122,9 @@ def redis(
 
 
 def exchanged(*processes: Rates) -> None:
-    """Let each tell and learn, twice, so that all know of all."""
+    """Let each tell and learn, twice, so that all know of all: in its thread, behind what it has begun."""
     for rates in 2 * processes:
-        rates.exchange("alice", MINUTE)
+        rates._exchanges.submit(rates.exchange, "alice", MINUTE).result(WAIT_S)
 
 
 @pytest.mark.usefixtures("redis")
