@@ -168,15 +168,22 @@ class Stored:
                 self._at.setdefault(int(marks[-1]), at.timestamp())
 
     def whole_sessions(self, journal: list[Entry]) -> dict[str, int]:
-        """Return those of which every whole line is stored, with the last number that the journal knows."""
+        """Return those that end with a whole line and whose whole lines are stored, with the last number.
+
+        Of a line that was only begun nobody knows yet whether it will be whole.
+        """
         here = {session: set(numbers) for session, numbers in self.of.items()}
-        last: dict[str, int] = {}
+        last: dict[str, Entry] = {}
         missing: set[str] = set()
         for entry in journal:
-            last[entry.session] = entry.number
+            last[entry.session] = entry
             if entry.is_whole and entry.number not in here.get(entry.session, ()):
                 missing.add(entry.session)
-        return {session: number for session, number in last.items() if session not in missing}
+        return {
+            session: entry.number
+            for session, entry in last.items()
+            if entry.is_whole and session not in missing
+        }
 
     def require_order(self, journal: list[Entry]) -> None:
         """Fail if a line is stored twice, before an earlier one, in another session, or was never written."""
