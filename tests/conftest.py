@@ -117,8 +117,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return  # these are files, of which the tests will be seen later
     left = thinning.left_out(items, connection.vendor) if thinning.is_thinned(config) else set()
     if connection.vendor != "sqlite":
-        names = set() if config.getoption("--full") else {item.nodeid for item in items}
-        left |= {item for item in items if not _needs_engine(item) or _with_v1(item.nodeid) in names}
+        taken = set() if config.getoption("--full") else {item.nodeid for item in items if item not in left}
+        left |= {item for item in items if not _needs_engine(item) or _with_v1(item.nodeid) in taken}
     config.stash.setdefault(LEFT, []).extend(left)  # a run may collect one file after another
     config.hook.pytest_deselected(items=[item for item in items if item in left])
     items[:] = [item for item in items if item not in left]

@@ -131,7 +131,6 @@ def test_readers_of_one_answer_ask_less_often_when_they_are_many() -> None:
 
 
 @pytest.mark.parametrize("hostile", [*HOSTILE, *HUGE, *COSTLY], ids=lambda each: each.name)
-@pytest.mark.sampled(50)
 def test_hostile_answers_stay_balanced_and_bounded(hostile: Hostile) -> None:
     text = hostile.text[:60_000]
     preview = grown(text, max(1, len(text) // 8))

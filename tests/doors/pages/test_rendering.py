@@ -638,7 +638,6 @@ def test_an_event_of_tomorrow_shows_its_text() -> None:
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda each: each.name)
-@pytest.mark.sampled(40)
 def test_hostile_text_shows_itself_and_does_nothing(hostile: Hostile) -> None:
     for place, each in event_places.blocks(hostile.block).items():
         parts = page(each)
@@ -647,7 +646,6 @@ def test_hostile_text_shows_itself_and_does_nothing(hostile: Hostile) -> None:
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda each: each.name)
-@pytest.mark.sampled(40)
 def test_a_hostile_name_shows_itself_and_does_nothing(hostile: Hostile) -> None:
     for place, each in event_places.lines(hostile.line).items():
         parts = page(each)

@@ -124,7 +124,6 @@ async def test_a_form_without_a_page_of_ours_leads_back_to_the_first_page(
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
-@pytest.mark.sampled(30)
 async def test_in_local_mode_everybody_is_the_owner(
     talk: ConversationRef, visitor: Browser, page: Page
 ) -> None:
@@ -133,7 +132,6 @@ async def test_in_local_mode_everybody_is_the_owner(
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
 @pytest.mark.parametrize("mode", ["local", "accounts"])
-@pytest.mark.sampled(50)
 async def test_who_has_given_the_servers_key_is_the_operator(
     request: pytest.FixtureRequest,
     server_key: None,

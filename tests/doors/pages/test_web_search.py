@@ -132,7 +132,6 @@ async def test_nothing_is_found_of_others(alice: User, bob: User, rest: httpx.As
 
 
 @pytest.mark.parametrize("first", range(0, len(HOSTILE), ON_A_PAGE))
-@pytest.mark.sampled(5)
 async def test_hostile_text_is_shown_as_text(first: int, alice: User, rest: httpx.AsyncClient) -> None:
     titles: list[str] = []
     for number, hostile in enumerate(HOSTILE[first : first + ON_A_PAGE]):

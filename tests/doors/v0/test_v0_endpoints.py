@@ -1073,7 +1073,6 @@ def arrangement(
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-@pytest.mark.sampled(60)
 async def test_each_endpoint_answers_as_the_wire_says(
     case: Case, arrangement: Arrangement, rest: httpx.AsyncClient
 ) -> None:
