@@ -5,11 +5,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+UV := $(BIN)/uv
 # What `make test` passes on to pytest: ARGS="-k replay", or ARGS=--full for the slow tests as well.
 ARGS ?=
 
 # Stamps: made when their step is complete, so an interrupted one is done again.
 CREATED := $(VENV)/.created
+INSTALLER := $(VENV)/.installer-installed
 BASE := $(VENV)/.base-installed
 DEV := $(VENV)/.dev-installed
 NODE_PACKAGES := tests/socket_io_client tests/mcp_conformance
@@ -74,11 +76,11 @@ check: $(DEV)
 
 
 # One file of pins for every platform and Python, with hashes and without the place they came from.
-COMPILE := UV_CUSTOM_COMPILE_COMMAND="make requirements" $(BIN)/uv pip compile --quiet --no-config \
+COMPILE := UV_CUSTOM_COMPILE_COMMAND="make requirements" $(UV) pip compile --quiet --no-config \
 	--universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-emit-find-links $(UPGRADE)
 
-requirements: $(CREATED)
-	$(PIP) install --quiet uv
+requirements: $(INSTALLER)
+	$(COMPILE) --output-file requirements/installer.txt requirements/installer.in
 	$(COMPILE) --output-file requirements/base.txt requirements/base.in
 	$(COMPILE) --output-file requirements/dev.txt requirements/dev.in
 
@@ -98,15 +100,27 @@ $(CREATED):
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(BASE): requirements/base.txt $(CREATED)
+# Takes seconds for what takes pip more than a minute. Without it, pip does all.
+$(INSTALLER): requirements/installer.txt $(CREATED)
+	@$(PIP) install --quiet --only-binary :all: --require-hashes -r requirements/installer.txt \
+		|| echo "uv could not be installed: pip goes on, which takes longer." >&2
+	@touch $@
+
+# Some machines tell pip alone where packages are.
+define install
+	@{ test -x $(UV) && $(UV) pip install --quiet --python $(BIN)/python --require-hashes -r $(1); } \
+		|| { echo "pip does it instead ..." >&2; $(PIP) install --quiet --no-compile --require-hashes -r $(1); }
+endef
+
+$(BASE): requirements/base.txt $(INSTALLER)
 	@echo "Installing what convserver needs ..."
-	@$(PIP) install --quiet --no-compile --require-hashes -r requirements/base.txt
+	$(call install,requirements/base.txt)
 	@touch $@
 
 # dev.txt holds base.txt as well, so `make run` after this has nothing left to install.
-$(DEV): requirements/dev.txt requirements/base.txt $(CREATED)
+$(DEV): requirements/dev.txt requirements/base.txt $(INSTALLER)
 	@echo "Installing what working on convserver needs ..."
-	@$(PIP) install --quiet --no-compile --require-hashes -r requirements/dev.txt
+	$(call install,requirements/dev.txt)
 	@touch $(BASE) $@
 
 # Without a network the tests go on without it, and say so as well.
