@@ -67,6 +67,9 @@ on_sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="is about S
 DATABASES = {"django_db_setup", "server", "site"}
 """Fixtures of which a test that can tell one engine from another has at least one."""
 
+SERVING = {"server", "site", "two_servers"}
+"""Fixtures that start servers on the test's database."""
+
 KEPT_IDLE_S = 1.0
 """A connection that no test needs for so long is closed: all runs share those that PostgreSQL has."""
 LEFT = pytest.StashKey[list[pytest.Item]]()
@@ -209,12 +212,14 @@ def static_files_listed_once() -> Iterator[None]:
 
 
 @pytest.fixture
-def database(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+def database(django_db_setup: None, django_db_blocker: Any, request: pytest.FixtureRequest) -> Iterator[None]:
     """Allow the database, with real commits, and empty it afterwards by the guards' own way: a purge."""
     with django_db_blocker.unblock():
         yield
         empty_database()
-        connections.close_all()
+        # To open a file anew takes longer than many a test; where servers start, they may replace it.
+        if connection.vendor != "sqlite" or SERVING.intersection(request.fixturenames):
+            connections.close_all()
         health.forget()  # its connection would keep the database from being removed
 
 
