@@ -63,6 +63,7 @@ def test_a_conversation_is_accessible_while_the_agent_asks(page: Page, site: Sit
     assert violations_in_themes(page) == []
 
 
+@pytest.mark.slow
 def test_a_lost_connection_is_accessible(page: Page, site: Site) -> None:
     talk = Talk(page, site, site.create(title="Lost")).open()
     page.context.set_offline(True)
@@ -87,6 +88,7 @@ def test_a_page_without_the_list_is_accessible(page: Page, path: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["400", "401", "403", "403_csrf", "500"])
+@pytest.mark.sampled(2)
 def test_a_page_that_says_what_went_wrong_is_accessible(page: Page, name: str) -> None:
     html = render_to_string(f"{name}.html", request=RequestFactory().get("/wrong"))
     page.route("**/wrong", lambda route: route.fulfill(body=html, content_type="text/html"))
@@ -108,6 +110,7 @@ def test_the_palette_and_the_help_are_accessible(page: Page, site: Site) -> None
     assert violations_in_themes(page) == []
 
 
+@pytest.mark.slow
 def test_settings_fit_the_window(page: Page) -> None:
     for width in (320, 390, 800, 1440):
         page.set_viewport_size({"width": width, "height": 800})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import uuid4
 
 import httpx
+import pytest
 
 from tests.browser.conftest import Browse
 from tests.browser.site import Site
@@ -21,6 +22,7 @@ WIDER_THAN_THE_SCREEN = """() => [...document.querySelectorAll("main *, #main *,
 PATHS = ["", "conversations/conversation/", "sessions_app/apitoken/", "admin/logentry/", "auth/user/add/"]
 
 
+@pytest.mark.slow
 def test_long_names_stay_within_the_screen(site: Site, browse: Browse) -> None:
     made = site.create(title=WORD, repository=WORD)
     httpx.post(

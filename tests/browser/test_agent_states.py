@@ -207,6 +207,7 @@ def test_a_message_to_a_paused_agent_is_queued_and_answered_once_it_resumes(talk
     expect(talk.delivery("Are you there?")).to_contain_text("Answered")
 
 
+@pytest.mark.slow
 def test_a_message_to_a_paused_agent_that_is_stopped_is_not_answered_and_can_be_sent_again(
     talk: Talk,
 ) -> None:
@@ -236,6 +237,7 @@ def test_what_was_not_answered_is_marked_after_a_reload_and_in_another_tab(
     talk.answered("You said: Are you there?")
 
 
+@pytest.mark.slow
 def test_what_another_program_asked_before_the_server_was_killed_is_marked_and_can_be_sent_again(
     page: Page, site: Site
 ) -> None:
@@ -284,7 +286,7 @@ def test_nothing_is_retried_where_everything_was_answered(talk: Talk) -> None:
 
 
 @pytest.mark.parametrize("version", ["V0", "V1"])
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 def test_the_last_message_is_said_again_by_retry_after_a_reload_too(
     page: Page, site: Site, version: str
 ) -> None:
@@ -356,6 +358,7 @@ def test_a_message_that_was_refused_is_sent_again_or_edited(page: Page, site: Si
     assert site.said(talk.id) == ["Refused at first"]
 
 
+@pytest.mark.slow
 def test_a_server_that_cannot_store_now_says_why_while_it_is_tried_again(page: Page, site: Site) -> None:
     line = Line(page)
     talk = Talk(page, site, site.create()).open()
@@ -386,6 +389,7 @@ def test_the_time_of_a_turn_is_right_whatever_the_clock_of_the_device_says(
     expect(elapsed).to_have_text("")
 
 
+@pytest.mark.slow
 def test_the_time_of_a_running_tool_is_shown(page: Page, site: Site) -> None:
     line = Line(page)
     talk = Talk(page, site, site.create()).open()

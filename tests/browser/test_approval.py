@@ -202,7 +202,7 @@ def test_an_approval_outlives_a_reload_and_is_asked_for_once(talk: Talk) -> None
 
 
 @pytest.mark.parametrize("decision", ["Approve", "Reject", "Stop"])
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 def test_a_page_opened_anew_asks_until_another_one_has_decided(
     talk: Talk, browse: Browse, decision: str
 ) -> None:
@@ -268,6 +268,7 @@ def test_a_call_that_is_stopped_while_it_waits_stays_one_card(talk: Talk) -> Non
     expect(talk.page.locator("#events").get_by_text("Result of")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_a_tool_and_its_result_are_one_card(talk: Talk) -> None:
     talk.say("/tool")
     talk.answered("It is noon on Friday")
@@ -277,6 +278,7 @@ def test_a_tool_and_its_result_are_one_card(talk: Talk) -> None:
     expect(talk.page.locator("#events > .stretch > .tool_result")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_an_agent_that_breaks_down_says_so_in_words(talk: Talk) -> None:
     talk.say("/fail")
     expect(talk.page.locator("#events article.error")).to_be_visible()

@@ -25,6 +25,7 @@ def beside(process: Site, tmp_path: Path) -> Iterator[None]:
     process.kill()
 
 
+@pytest.mark.slow
 def test_a_conversation_is_begun_found_and_left_below_ui(beside: None, page: Page, site: Site) -> None:
     page.goto("/")
     expect(page.get_by_role("heading", name="Another frontend")).to_be_visible()

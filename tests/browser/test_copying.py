@@ -41,6 +41,7 @@ def test_a_message_is_copied_as_it_was_written(talk: Talk) -> None:
     assert clipboard(talk) == WRITTEN
 
 
+@pytest.mark.slow
 def test_a_block_of_code_is_copied_without_the_rest(talk: Talk) -> None:
     talk.articles.get_by_role("button", name="Copy code").click()
     expect(talk.page.get_by_role("status").filter(has_text="Copied")).to_have_count(1)

@@ -17,6 +17,7 @@ LIGHT, DARK = "rgba(0, 0, 0, 0)", "rgb(28, 32, 34)"
     ("system", "chosen", "background"),
     [("dark", "", DARK), ("dark", "light", LIGHT), ("light", "dark", DARK)],
 )
+@pytest.mark.sampled(1)
 def test_the_document_is_shown_in_the_theme_of_the_pages(
     browse: Browse, system: str, chosen: str, background: str
 ) -> None:

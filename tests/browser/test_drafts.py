@@ -94,6 +94,7 @@ def test_a_copy_is_offered_until_somebody_takes_it_and_grows_with_the_next(
     expect(talk.box).to_have_value("and once more\n\nwritten there\n\nthere, too")
 
 
+@pytest.mark.slow
 def test_what_is_typed_before_the_scripts_run_stays(talk: Talk) -> None:
     write(talk, "an older draft")
     script = Held(talk.page, "**/composer*.js")
@@ -172,6 +173,7 @@ def test_an_image_that_is_added_before_those_of_the_draft_are_back_stands_beside
     expect(talk.page.get_by_role("img", name="Image 2")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_a_message_that_was_sent_is_no_draft_any_more(talk: Talk, other: Callable[[], Talk]) -> None:
     write(talk, "said")
     talk.box.press("Enter")

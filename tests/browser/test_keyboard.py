@@ -39,6 +39,7 @@ def test_a_conversation_is_begun_steered_and_left_by_keys(page: Page) -> None:
     expect(page.get_by_label("Message", exact=True)).to_be_focused()
 
 
+@pytest.mark.slow
 def test_what_is_done_to_a_conversation_in_the_list_is_done_by_keys(page: Page, site: Site) -> None:
     conversation_id = site.create(title="By keys alone")
     keys, row = page.keyboard, page.locator(f"#row-{conversation_id}")
@@ -78,6 +79,7 @@ def test_what_is_done_to_a_conversation_in_the_list_is_done_by_keys(page: Page, 
         expect(row).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_an_event_is_searched_for_and_found_by_keys(page: Page, site: Site) -> None:
     conversation_id = site.create(title="Where it stands")
     word = f"xyzzy{conversation_id[:8]}"
@@ -162,6 +164,7 @@ def _focused(page: Page) -> str:
 
 
 @pytest.mark.parametrize("path", ["/", "/settings", "a conversation"])
+@pytest.mark.sampled(1)
 def test_the_focus_is_always_to_be_seen(page: Page, site: Site, path: str) -> None:
     if path == "a conversation":
         Talk(page, site, site.create(title="To be walked through")).open()

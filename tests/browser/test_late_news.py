@@ -164,6 +164,7 @@ def test_a_log_goes_on_though_a_request_is_never_answered(page: Page, site: Site
     unanswered.abort()  # or it would be pending still when the browser ends
 
 
+@pytest.mark.slow
 def test_what_was_seen_is_said_again_where_that_was_lost(page: Page, site: Site) -> None:
     line = Line(page, loses=lambda frame: frame["type"] == "seen")
     talk = Talk(page, site, site.create()).open()
@@ -177,6 +178,7 @@ def test_what_was_seen_is_said_again_where_that_was_lost(page: Page, site: Site)
     expect(row.locator(".new")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_a_page_comes_back_with_the_cursor_of_the_last_event_that_it_has(page: Page, site: Site) -> None:
     line = Line(page)
     talk = Talk(page, site, site.create())

@@ -72,6 +72,7 @@ def test_a_conversation_is_pinned_to_the_top(page: Page, site: Site, row: Row) -
 
 
 @pytest.mark.parametrize("action", ["Archive", "Delete"])
+@pytest.mark.sampled(1)
 def test_what_is_put_away_can_be_taken_back(page: Page, site: Site, row: Row, action: str) -> None:
     conversation_id = site.create(title="Put away by mistake")
     page.goto("/")

@@ -48,6 +48,7 @@ def top(page: Page) -> float:
 
 
 @pytest.mark.parametrize("number", [30, 45])
+@pytest.mark.sampled(1)
 def test_opening_a_row_far_below_leaves_the_list_where_it_was(
     found: Page, ids: list[str], number: int
 ) -> None:

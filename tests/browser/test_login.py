@@ -65,6 +65,7 @@ class TestAccounts:
         assert way_out.evaluate(height) < 1.5
 
     @pytest.mark.parametrize("width", [390, 1280])
+    @pytest.mark.slow
     def test_a_long_name_is_cut_in_the_sidebar_and_log_out_is_not(
         self, page: Page, site: Site, width: int
     ) -> None:
@@ -84,6 +85,7 @@ class TestAccounts:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert button.locator("span").evaluate("(words) => words.offsetWidth") > 100
 
+    @pytest.mark.slow
     def test_a_logout_keeps_the_draft(self, page: Page) -> None:
         page.goto("/")
         log_in(page)
@@ -101,6 +103,7 @@ class TestAccounts:
         expect(page).to_have_url(address)
         expect(box).to_have_value("half a thought")
 
+    @pytest.mark.slow
     def test_a_page_that_was_there_before_a_new_login_can_still_write(self, page: Page, site: Site) -> None:
         page.goto("/")
         log_in(page)

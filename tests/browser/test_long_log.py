@@ -108,6 +108,7 @@ def test_a_result_far_behind_its_call_stays_when_the_call_goes(site: Site, page:
 
 
 @pytest.mark.parametrize("place", ["?around=5000#e5000", "#e5000"])
+@pytest.mark.sampled(1)
 def test_an_address_leads_to_an_event(long: Talk, place: str) -> None:
     long.open(place)
     expect(long.page.locator("#e5000")).to_be_in_viewport()
@@ -116,6 +117,7 @@ def test_an_address_leads_to_an_event(long: Talk, place: str) -> None:
     expect(long.to_end).to_have_text("Newest (4974 more)")
 
 
+@pytest.mark.slow
 def test_the_newest_are_one_click_away(long: Talk) -> None:
     long.open("?around=5000#e5000")
     long.to_end.click()
@@ -181,6 +183,7 @@ def test_events_that_show_little_leave_no_page_empty(page: Page, site: Site) -> 
 
 
 @pytest.mark.parametrize("way", ["the page", "the keys"])
+@pytest.mark.sampled(1)
 def test_a_word_of_one_event_is_found_and_shown(long: Talk, way: str) -> None:
     if way == "the page":
         long.page.goto(f"/search?q={NEEDLE}")

@@ -27,6 +27,7 @@ def menu(talk: Talk) -> Locator:
     return found
 
 
+@pytest.mark.sampled(1)
 def test_a_conversation_is_renamed_by_its_menu(talk: Talk) -> None:
     found = menu(talk)
     found.get_by_label("Title").fill("A better title")
@@ -37,6 +38,7 @@ def test_a_conversation_is_renamed_by_its_menu(talk: Talk) -> None:
     expect(found.get_by_label("Title")).to_be_hidden()
 
 
+@pytest.mark.sampled(1)
 def test_a_conversation_is_deleted_by_its_menu_and_brought_back(talk: Talk) -> None:
     menu(talk).get_by_role("button", name="Delete").click()
     expect(talk.page).to_have_url(re.compile(r"/\?deleted="))
@@ -46,6 +48,7 @@ def test_a_conversation_is_deleted_by_its_menu_and_brought_back(talk: Talk) -> N
     expect(row).to_be_visible()
 
 
+@pytest.mark.sampled(1)
 def test_what_was_deleted_by_the_menu_is_undone_by_one_key(talk: Talk) -> None:
     menu(talk).get_by_role("button", name="Delete").click()
     undo = talk.page.get_by_role("button", name="Undo")

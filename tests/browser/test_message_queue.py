@@ -147,7 +147,7 @@ def test_what_was_refused_goes_out_after_no_reload_by_itself(talk: Talk) -> None
     ("text", "steer", "end"),
     [("/fail", "", "Not answered: the agent failed"), (SLOW, "Stop", "Unfinished: the agent was stopped")],
 )
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 def test_a_message_that_got_no_answer_does_not_say_so(talk: Talk, text: str, steer: str, end: str) -> None:
     talk.say(text)
     if steer:
@@ -221,6 +221,7 @@ def test_an_image_is_taken_and_sent(talk: Talk, way: str) -> None:
     expect(talk.page.get_by_role("img", name="Image 1")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_an_image_can_be_left_out_again(talk: Talk) -> None:
     talk.page.evaluate(_GIVE, ["paste", base64.b64encode(_png()).decode()])
     talk.page.get_by_role("button", name="Remove image 1").click()

@@ -114,6 +114,7 @@ def test_the_palette_offers_what_the_page_of_a_conversation_does(site: Site, pag
     assert download.value.suggested_filename.endswith(".md")
 
 
+@pytest.mark.slow
 def test_the_palette_renames_and_deletes_the_conversation_in_front(site: Site, page: Page) -> None:
     [conversation] = begin(site, "Fix the list")
     page.goto(f"/c/{conversation}")

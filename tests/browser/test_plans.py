@@ -47,6 +47,7 @@ def planned(wire: str, number: int, done: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("wire", ["V0", "V1"])
+@pytest.mark.sampled(1)
 def test_a_plan_that_changes_stays_one_card_with_its_earlier_states_folded(talk: Talk, wire: str) -> None:
     plans = talk.page.locator("#events article.plan:visible")
     for number in range(3):

@@ -27,6 +27,7 @@ def many(site: Site) -> list[str]:
     return [site.create(title=f"Number {number}") for number in range(50)][::-1]
 
 
+@pytest.mark.slow
 def test_fifty_conversations_are_labelled_at_once_and_it_is_undone(
     page: Page, site: Site, many: list[str]
 ) -> None:

@@ -60,6 +60,7 @@ def test_messages_show_the_readers_time_before_any_other_script_runs(site: Site,
     assert is_never_utc(far_away)
 
 
+@pytest.mark.slow
 def test_messages_that_come_later_show_the_readers_time_when_they_are_drawn(
     site: Site, far_away: Page
 ) -> None:

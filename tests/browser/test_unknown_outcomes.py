@@ -91,6 +91,7 @@ def test_a_person_says_what_became_of_a_call(cut_site: Site, browse: Browse, kil
         expect(calls(talk)).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_it_is_said_by_a_form_where_no_script_runs(cut_site: Site, browse: Browse, kill: Cut) -> None:
     talk = begun(Talk(browse().new_page(), cut_site, cut_site.create()).open())
     kill()

@@ -36,6 +36,7 @@ def work(talk: Talk, text: str) -> None:
     expect(talk.delivery(text)).to_have_text("Seen by the agent")
 
 
+@pytest.mark.slow
 def test_the_choice_is_kept_and_messages_wait_by_default(talk: Talk) -> None:
     expect(menu(talk)).to_have_value("queue")
     choose(talk, "interrupt it")

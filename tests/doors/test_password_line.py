@@ -286,6 +286,7 @@ async def test_a_delayed_account_delays_no_other(accounts: None, live: None, acc
 # A real server
 
 
+@pytest.mark.slow
 def test_many_wrong_log_ins_at_once_take_little_memory_and_leave_others_served(
     server: Server, is_full: bool
 ) -> None:

@@ -91,6 +91,7 @@ def is_described_elsewhere(route: URLPattern) -> bool:
 # The document
 
 
+@pytest.mark.slow
 def test_it_is_made_without_a_warning_and_valid(tmp_path: Path) -> None:
     call_command("spectacular", file=str(tmp_path / "schema.yaml"), validate=True, fail_on_warn=True)
 
@@ -283,6 +284,7 @@ def test_two_shapes_of_one_name_are_noticed() -> None:
         ("*/*", "?format=yaml", "application/yaml"),
     ],
 )
+@pytest.mark.sampled(2)
 async def test_it_comes_in_the_form_that_is_asked_for(
     rest: httpx.AsyncClient, schema: dict[str, Any], accept: str, query: str, media_type: str
 ) -> None:

@@ -60,6 +60,7 @@ def test_the_door_passes_what_is_asked_of_any_server(server: Server, conversatio
     assert all("0 failed" in each for each in told)
 
 
+@pytest.mark.slow
 def test_fixtures_pass_all_but_the_expected_failures_with_a_token_that_may_read(
     server: Server, alice: User
 ) -> None:

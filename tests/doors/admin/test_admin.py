@@ -241,7 +241,7 @@ def statements(browser: Browser, path: str, status: int = 200) -> list[str]:
 
 
 @pytest.mark.parametrize("path", MAKERS)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 def test_a_list_asks_as_much_of_the_database_with_10_rows_as_with_more_than_a_page(
     boss: Browser, alice: User, path: str, is_full: bool
 ) -> None:
@@ -1027,6 +1027,7 @@ async def test_a_failure_of_the_server_is_told_and_is_no_500(
     assert await entries(conversation) == []
 
 
+@pytest.mark.slow
 async def test_an_action_takes_a_hundred_rows_and_no_more(page: Page, alice: User) -> None:
     rows = await astore.call(make_conversations, 101, alice)
     pks = [row.pk for row in rows]

@@ -257,6 +257,7 @@ async def test_who_tries_many_names_has_to_wait_as_well(accounts: None, bob: Use
         assert (status, login_throttle.TOO_MANY in said) == (429, True)
 
 
+@pytest.mark.slow
 async def test_other_names_in_between_do_not_begin_the_count_anew(
     accounts: None, bob: User, visitor: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
