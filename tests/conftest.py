@@ -435,7 +435,7 @@ def is_full(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture
 def mutation_seeds(chance: random.Random, is_full: bool) -> Sequence[int]:
     """Seeds of damaged files: others in every run, and more with `--full`."""
-    return [chance.randrange(2**32) for _ in range(1000 if is_full else 200)]
+    return [chance.randrange(2**32) for _ in range(1000 if is_full else 120)]
 
 
 @pytest.fixture

@@ -499,6 +499,7 @@ def test_a_thread_has_no_id_left_after_a_request_that_failed() -> None:
 
 @once
 @pytest.mark.parametrize("format", ["json", "text"])
+@pytest.mark.sampled(1)
 def test_the_programs_lines_are_all_written_in_the_chosen_format(server: Server, format: str) -> None:
     server.start(CONVSERVER_LOG_FORMAT=format, CONVSERVER_LOG_LEVEL="info")
     HTTP.post(f"{server.url}{NATIVE}", json={"id": "talk"})

@@ -152,7 +152,7 @@ def refused(server: Server, after: str) -> tuple[int, str]:
     return answer.status_code, answer.json().get("code", "")
 
 
-@pytest.mark.slow(on="postgresql")
+@pytest.mark.slow
 def test_a_reader_of_a_log_that_was_put_back_is_told_so_however_long_it_has_become(
     server: Server, replaceable: Replaceable
 ) -> None:

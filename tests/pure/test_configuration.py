@@ -526,6 +526,7 @@ def test_a_name_an_address_and_a_pattern_are_names_of_the_server(data_dir: Path,
 # The command
 
 
+@pytest.mark.slow
 def test_a_first_start_with_a_key_of_its_own_makes_the_data_directory(tmp_path: Path) -> None:
     environment = {"CONVSERVER_DATA_DIR": str(tmp_path / "new" / "var"), "SECRET_KEY": "k" * 50}
     program = "import django; django.setup(); from convserver import cli; cli.prepare_database()"

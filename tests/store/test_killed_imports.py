@@ -69,7 +69,7 @@ def unsettled(owner: User) -> list[str]:
 
 
 @pytest.mark.parametrize("format", SAMPLES)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 def test_an_import_that_is_killed_at_any_statement_and_goes_on_stores_the_same(
     format: str, alice: User, chance: random.Random
 ) -> None:

@@ -68,7 +68,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 def test_a_list_costs_the_same_however_long_it_is(alice: User, path: str) -> None:
     client = Client(headers={"host": "localhost"})
 
@@ -94,6 +94,7 @@ def test_what_changed_since_costs_the_same_however_long_the_list_is(alice: User)
 
 
 @pytest.mark.parametrize("order", ["TIMESTAMP", "TIMESTAMP_DESC"])
+@pytest.mark.sampled(1)
 def test_a_page_of_the_events_of_all_conversations_costs_the_same_however_many_were_read(
     alice: User, order: str
 ) -> None:

@@ -132,7 +132,7 @@ def version(request: pytest.FixtureRequest, configured: Callable[..., None]) -> 
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(4)
 async def test_every_reader_is_told_the_same_of_a_turn_and_its_end(
     version: Version,
     name: str,
