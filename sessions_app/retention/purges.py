@@ -58,6 +58,8 @@ def sweep_late(now: datetime | None = None, failures: Failures | None = None) ->
     failures = failures or Failures()
     recent = Purge.objects.finished_since((now or timezone.now()) - LATE)
     purged = recent.filter(conversation__purged_at__isnull=False).values("conversation_id")
+    if not purged.exists():  # as nearly always, and all that is kept anywhere need not be looked through
+        return 0
     found = places.written_late(purged)
     for row in Conversation.objects.with_pks(found):
         with failures.noted("conversation", row.public_id), transaction.atomic():

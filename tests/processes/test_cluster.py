@@ -226,6 +226,7 @@ def test_a_turn_that_waits_for_approval_is_stopped_while_there_is_no_worker(
         assert reader.until("event", kind="turn")["text"].startswith("stopped")
 
 
+@pytest.mark.slow
 def test_a_process_that_serves_imports_no_library_of_models(cluster: Cluster, tmp_path: Path) -> None:
     variables = {**program_environment(tmp_path), **cluster.variables, "LLM_MODEL": "openai/none"}
     run = subprocess.run(

@@ -234,6 +234,7 @@ def run_from_queue(directory: Path, *files: str) -> subprocess.CompletedProcess[
 
 
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.sampled(1)
 def test_both_end_and_leave_no_database_when_the_run_is_stopped(suite: Suite, told: signal.Signals) -> None:
     run = suite.start(WITHOUT_END)
     wait_until(lambda: len(suite.marks()) == 2, within_s=STEP_S)
