@@ -47,7 +47,7 @@ def needing_a_loop(limit: int, *, besides: Collection[int] = (), after: int = 0)
     """
     now = timezone.now()
     found: dict[int, ConversationRef] = {}
-    for is_behind in (True, False) if after else (True,):
+    for is_behind in (True, False) if after else (True,):  # no key is 0 or less
         for asked in asked_conversations(Conversation.objects.all()):
             rows = asked.exclude(pk__in=besides).select_related("loop")
             rows = rows.filter(pk__gt=after) if is_behind else rows.filter(pk__lte=after)

@@ -44,7 +44,6 @@ def test_the_servers_of_one_configuration_have_ports_directories_and_ages_of_the
         servers[1].kill()
 
 
-@pytest.mark.slow
 def test_a_copy_has_the_key_the_agent_and_the_database_that_it_was_started_with(server: Server) -> None:
     server.start()
     assert HTTP.get(f"{server.url}/api/native/conversations").status_code == 200

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from functools import partial
 
@@ -481,6 +482,13 @@ def test_a_conversation_that_needs_a_loop_is_found_behind_many_that_have_one(
     last = creation.create(alice, conversation_id="last")
     writes.append(last, [asking("hello")])
     assert pending_work.needing_a_loop(1) == [last]
+
+
+def test_a_look_from_the_start_looks_everywhere_once(
+    conversation: ConversationRef, django_assert_num_queries: Callable[[int], AbstractContextManager[object]]
+) -> None:
+    with django_assert_num_queries(2):  # for messages, and for what else a loop is asked for
+        assert pending_work.needing_a_loop(1) == []
 
 
 def test_what_cannot_be_started_hides_no_other_conversation(alice: User) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from datetime import date
 from functools import partial
 
@@ -424,6 +425,13 @@ def test_what_somebody_wrote_after_a_purge_is_swept_away(conversation: Conversat
     assert purges.sweep_late() == 1
     assert not Draft.objects.exists()
     assert purges.sweep_late() == 0
+
+
+def test_where_nothing_was_purged_lately_one_query_says_so(
+    conversation: ConversationRef, django_assert_num_queries: Callable[[int], AbstractContextManager[object]]
+) -> None:
+    with django_assert_num_queries(1):
+        assert purges.sweep_late() == 0
 
 
 @on_postgresql
