@@ -55,7 +55,10 @@ def test_without_end():
     Event().wait()
 """
 
-QUICKLY = ("--no-migrations", "-p", "no:schemathesis", "-p", "no:hypothesispytest", "-p", "no:asyncio")
+QUICKLY = (
+    *("--no-migrations", "-p", "no:schemathesis", "-p", "no:hypothesispytest", "-p", "no:asyncio"),
+    *("-p", "no:playwright"),  # it would empty test-results/
+)
 """What a run of one small test can go without."""
 PYTEST = [sys.executable, "-m", "pytest", "-c", "/dev/null", *QUICKLY, "--ds", "convserver.settings"]
 STEP_S = 6 * WAIT_S
