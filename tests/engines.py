@@ -1,7 +1,7 @@
 """Run the suite on SQLite and, when both can be reached, at the same time on PostgreSQL and Redis.
 
 On each, several runs at a time take the files of a whole suite one after another: while one waits, another
-works.
+works. Of a whole suite, failed tests run again at the end (`tests.second_tries`).
 
 Run as `python -m tests.engines [pytest arguments]`. TEST_DATABASE_URL and TEST_REDIS_URL say where to
 look; CONVSERVER_REQUIRE_ENGINES=all makes a missing engine a failure, and so a missing package from npm
@@ -17,7 +17,7 @@ import shutil
 import signal
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +30,11 @@ import psycopg
 import redis
 from psycopg import sql
 
-from tests import chromium, migrated
+from tests import chromium, migrated, second_tries
 from tests.file_queue import RUNS, SERVERS, SQLITE, FileQueue, in_order
 from tests.npm import MCP_CONFORMANCE, SOCKET_IO_CLIENT
 from tests.ports import PORTS
+from tests.second_tries import Outcomes
 from tests.suite_run import Outcome, SuiteRun, ended_together, started
 
 DATABASE_URL = os.environ.get("TEST_DATABASE_URL") or "postgresql://postgres@127.0.0.1:5432/postgres"
@@ -47,11 +48,14 @@ SLOWEST = "The slowest files, in seconds"
 SHOWN_FILES = 20
 """So many files are shown at the end, those that take the longest."""
 SKIPPED = "Skipped tests, and why"
+FLAKY = "Flaky tests, and how both tries went"
 FAILED = "Failed tests, and what went wrong"
 """Shown last, so that the end of an output says it."""
 
+CLUSTER = f"{SERVERS}, two servers"
+"""What the engines are called where servers share them."""
+CLUSTER_OPTIONS = ("--two-servers",)
 ON_TWO_SERVERS = (
-    "--two-servers",
     "tests/doors/v1/test_v1_sdk_traffic.py",
     *(
         f"tests/processes/test_v0_clients.py::{name}"
@@ -113,8 +117,11 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     try:
         problem = postgresql_problem() or redis_problem()
-        outcomes = _run(arguments, [SQLITE] if problem else [SQLITE, SERVERS])
-        results = [_result(engines, found) for engines, found in outcomes.items()]
+        outcomes: Outcomes = _run(arguments, [SQLITE] if problem else [SQLITE, SERVERS])
+        if is_whole(arguments):
+            outcomes = second_tries.after(outcomes, lambda engines, test: _again(engines, test, arguments))
+        is_too_flaky = second_tries.are_too_many_flaky(outcomes)
+        results = [_result(engines, found, is_too_flaky) for engines, found in outcomes.items()]
         missing = (
             (SERVERS, problem),
             (SOCKET_IO_CLIENT.name, SOCKET_IO_CLIENT.problem()),
@@ -128,6 +135,9 @@ def main(arguments: Sequence[str]) -> int:
         return 128 + signal.SIGINT
     _show_slowest(outcomes)
     _show_skipped(outcomes)
+    _show_flaky(outcomes)
+    if is_too_flaky:
+        print(f"More than {second_tries.FLAKY_AT_MOST} tests are flaky: the run fails.")
     _show_failed(outcomes)
     print()
     for result in results:
@@ -193,9 +203,18 @@ def _parts(all_engines: Sequence[str], queues: Path | None) -> list[Part]:
             name = engines if count == 1 else f"{engines}, part {number} of {count}"
             parts.append(Part(engines=engines, name=name, number=len(parts), queue=queue))
     if queues and SERVERS in all_engines:
-        name = f"{SERVERS}, two servers"
-        parts.append(Part(engines=name, name=name, number=len(parts), queue=None, arguments=ON_TWO_SERVERS))
+        own = [*CLUSTER_OPTIONS, *ON_TWO_SERVERS]
+        parts.append(Part(engines=CLUSTER, name=CLUSTER, number=len(parts), queue=None, arguments=own))
     return parts
+
+
+def _again(engines: str, test: str, arguments: Sequence[str]) -> Outcome:
+    """Run one test by itself, with the options of its part; return how it went."""
+    own = [*(CLUSTER_OPTIONS if engines == CLUSTER else ()), test]
+    part = Part(engines=engines, name=f"{engines}, second try", number=0, queue=None, arguments=own)
+    _head(part.name)
+    with _started(part, arguments) as run, ended_together(run):
+        return run.finish()
 
 
 @contextmanager
@@ -240,27 +259,29 @@ def _head(engines: str) -> None:
     print(f"\n{engines}", flush=True)
 
 
-def _result(engines: str, outcomes: Sequence[Outcome]) -> Result:
-    is_failure = any(outcome.exit_code for outcome in outcomes)
+def _result(engines: str, outcomes: Sequence[Outcome], is_too_flaky: bool) -> Result:
+    is_failure = any(outcome.exit_code or (is_too_flaky and outcome.flaky) for outcome in outcomes)
     verdict = "failed" if is_failure else "passed"
     details = ", ".join(_details(outcomes))
     return Result(engines=engines, verdict=f"{verdict} ({details})", is_failure=is_failure)
 
 
 def _details(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Say how many tests ran, failed and were skipped, and which runs ended without a word of that."""
+    """Say how many tests ran, failed, were flaky and were skipped, and which runs ended without a report."""
     ran, failed, skipped = (
         sum(getattr(outcome, what) for outcome in outcomes) for what in ("ran", "failed", "skipped")
     )
     yield f"{ran} test{'' if ran == 1 else 's'}"
     if failed:
         yield f"{failed} failed"
+    if flaky := sum(len(outcome.flaky) for outcome in outcomes):
+        yield f"{flaky} flaky"
     if skipped:
         yield f"{skipped} skipped"
     yield from (f"pytest ended with {outcome.exit_code}" for outcome in outcomes if not outcome.is_told)
 
 
-def _show_slowest(outcomes: Mapping[str, Sequence[Outcome]]) -> None:
+def _show_slowest(outcomes: Outcomes) -> None:
     """Print the files that took the longest, on all engines together."""
     seconds = {
         engines: sum((Counter(outcome.seconds) for outcome in found), Counter[str]())
@@ -272,7 +293,7 @@ def _show_slowest(outcomes: Mapping[str, Sequence[Outcome]]) -> None:
         print(f"{taken:6.1f}  {file} ({each})")
 
 
-def _show_skipped(outcomes: Mapping[str, Sequence[Outcome]]) -> None:
+def _show_skipped(outcomes: Outcomes) -> None:
     """Print why tests were skipped, and how many for each reason."""
     if any(outcome.skipped for found in outcomes.values() for outcome in found):
         print(f"\n{SKIPPED}")
@@ -282,7 +303,17 @@ def _show_skipped(outcomes: Mapping[str, Sequence[Outcome]]) -> None:
             print(f"{count:6}  {engines}: {reason}")
 
 
-def _show_failed(outcomes: Mapping[str, Sequence[Outcome]]) -> None:
+def _show_flaky(outcomes: Outcomes) -> None:
+    """Print the name of every flaky test, and how each try went."""
+    if any(outcome.flaky for found in outcomes.values() for outcome in found):
+        print(f"\n{FLAKY}")
+    for engines, found in outcomes.items():
+        for outcome in found:
+            for test, what in outcome.flaky.items():
+                print(f"{engines}: {test}: first {what}; then passed")
+
+
+def _show_failed(outcomes: Outcomes) -> None:
     """Print the name of every test that failed, and the first line of what went wrong."""
     if any(outcome.failures for found in outcomes.values() for outcome in found):
         print(f"\n{FAILED}")

@@ -1,7 +1,8 @@
 """One run of the suite by pytest, in an environment that says which engines it is on.
 
-As a plugin of that run, this module reports to whoever started it how many tests ran and how long each
-file took, and ends it on SIGTERM as Ctrl-C does: with its servers and its database taken down.
+As a plugin of that run, this module reports to the process that started it how many tests ran, how long each
+file took, and which failed tests may run again. It ends the run on SIGTERM as Ctrl-C does: with its servers
+and its database taken down.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import pytest
 
@@ -45,8 +46,17 @@ OWN_NAMES = {
 COSTLY_NAMES = {"PYTHONDONTWRITEBYTECODE"}
 """Each of the many servers that tests start would compile all its code again."""
 
+NO_SECOND_TRY = "no_second_try"
+"""The mark of a test whose failure is final."""
+
 _seconds: defaultdict[str, float] = defaultdict(float)
 """How long the tests of each file took so far, with their fixtures."""
+
+_repeatable: set[str] = set()
+"""Tests that failed without the mark."""
+
+_broken_session: set[str] = set()
+"""Tests in which a fixture of the whole session failed."""
 
 
 def pytest_configure() -> None:
@@ -57,6 +67,39 @@ def pytest_configure() -> None:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Add what a phase of a test took."""
     _seconds[report.nodeid.partition("::")[0]] += report.duration
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note a failed test that may run again."""
+    report = yield
+    if report.failed and item.get_closest_marker(NO_SECOND_TRY) is None:
+        _repeatable.add(item.nodeid)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Note a failure in a fixture of the session: all tests behind it share the fixture."""
+    try:
+        return (yield)
+    except (Exception, pytest.fail.Exception):
+        if fixturedef.scope == "session":
+            _broken_session.add(request.node.nodeid)
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """Note a failure behind the last test, where the fixtures of the session end as well."""
+    try:
+        yield
+    except (Exception, pytest.fail.Exception):
+        if nextitem is None:
+            _broken_session.add(item.nodeid)
+        raise
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -73,11 +116,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             for outcome in ("failed", "error")
             for report in terminalreporter.stats.get(outcome, [])
         },
+        "repeatable": [] if _ends_early(terminalreporter.config) or _broken_session else sorted(_repeatable),
         "skipped": len(skipped),
         "skipped_for": Counter(map(_reason, terminalreporter.stats.get("skipped", []))),
         "seconds": _seconds,
     }
     Path(os.environ["CONVSERVER_TEST_REPORT"]).write_text(json.dumps(report))
+
+
+def _ends_early(config: pytest.Config) -> bool:
+    """Return whether failures may have kept other tests from running (`-x`, `--maxfail`)."""
+    return bool(config.option.maxfail)
 
 
 def _failure(report: pytest.TestReport | pytest.CollectReport) -> str:
@@ -103,6 +152,10 @@ class Outcome:
     ran: int = 0
     failures: Mapping[str, str] = field(default_factory=dict)
     """What went wrong, for the name of each test that failed and each file that could not be read."""
+    repeatable: Sequence[str] = ()
+    """The failed tests that may run again."""
+    flaky: Mapping[str, str] = field(default_factory=dict)
+    """What went wrong at the first try, for the name of each test that passed at the second one."""
     skipped: int = 0
     skipped_for: Mapping[str, int] = field(default_factory=dict)
     """How many tests were skipped for each reason."""
