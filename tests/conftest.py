@@ -41,6 +41,7 @@ from sessions_app.loops.manager import close_manager
 from sessions_app.sockets.v0 import server as socketio_v0
 from tests import migrated, thinning
 from tests.clients import WAIT_S, Client, Server
+from tests.suite_run import NO_SECOND_TRY
 from tests.two_servers import TwoServers
 from tests.v0_socket import V0Client
 from tests.web_browser import Browser
@@ -420,6 +421,8 @@ def server(database: None, tmp_path: Path, request: pytest.FixtureRequest) -> It
 @pytest.fixture
 def chance(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> random.Random:
     """Moments drawn at random; the seed is printed, and TEST_SEED=… draws the same ones again."""
+    # A second try would draw other moments, pass, and hide what this one has found.
+    request.node.add_marker(NO_SECOND_TRY)
     seed = int(os.environ.get("TEST_SEED") or secrets.randbelow(2**32))
     with capsys.disabled():
         print(f"\n{request.node.name}: TEST_SEED={seed}")
