@@ -33,6 +33,8 @@ from tests.conftest import on_postgresql, on_sqlite
 from tests.events import payload
 from tests.network import wait_until
 
+pytestmark = pytest.mark.no_second_try
+
 TALKS = ("first", "second")
 CONTENT = secrets.token_hex(50_000).encode()
 SECRET = "a secret key that only the backup knows: " + secrets.token_hex(16)

@@ -30,7 +30,7 @@ from tests.removing_server import TAKEN_WITH
 from tests.socketio_clients import PythonClient
 from tests.v0_socket import Refused
 
-pytestmark = on_sqlite
+pytestmark = [on_sqlite, pytest.mark.no_second_try]
 
 BOUND_BY_RIGHTS = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
 """Runs a program as root, but without the right to pass over the rights of files."""

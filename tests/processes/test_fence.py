@@ -22,6 +22,8 @@ from tests.clients import WAIT_S, program_environment
 from tests.events import event
 from tests.network import wait_until
 
+pytestmark = pytest.mark.no_second_try
+
 LoopProcess = subprocess.Popen[str]
 StartLoop = Callable[[float], LoopProcess]
 

@@ -19,7 +19,7 @@ from tests.conftest import on_sqlite
 from tests.followed import SETTLED_S, Followers, Program, Stored, lacking, said_of
 from tests.network import wait_until
 
-pytestmark = pytest.mark.needs_engine
+pytestmark = [pytest.mark.needs_engine, pytest.mark.no_second_try]
 
 SOON_S = 2.0
 LINES, LINES_FULL = 600, 10_000

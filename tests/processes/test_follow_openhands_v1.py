@@ -17,7 +17,7 @@ from tests.followed import SETTLED_S, Followers, said_of
 from tests.network import wait_until
 from tests.v1_directories import Kept, event_id
 
-pytestmark = pytest.mark.needs_engine
+pytestmark = [pytest.mark.needs_engine, pytest.mark.no_second_try]
 
 EVENTS, EVENTS_FULL = 100, 10_000
 KILLS, KILLS_FULL = 2, 8

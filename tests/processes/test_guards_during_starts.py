@@ -25,6 +25,8 @@ from conversations.models import ConversationRef, Event, GuardRepair
 from tests.clients import HTTP, WAIT_S, Server, database_url, program_environment
 from tests.events import event
 
+pytestmark = pytest.mark.no_second_try
+
 EVENTS = "/api/native/conversations/talk/events"
 TRIES = [
     "DELETE FROM conversations_event WHERE seq = 0",

@@ -25,6 +25,8 @@ from tests.clients import Server
 from tests.events import event
 from tests.network import NetworkClient, wait_until
 
+pytestmark = pytest.mark.no_second_try
+
 AGENT = "tests.agents.StandingStillAgent"
 ACCEPTED_WITHIN_S = 5.0
 AT_ONCE_S = 8.0

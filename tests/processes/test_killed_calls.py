@@ -31,6 +31,8 @@ from tests.model_server import Answer, Asked, calling, chunk, completion, model_
 from tests.model_talks import KEY, told
 from tests.network import wait_until
 
+pytestmark = pytest.mark.no_second_try
+
 ROOT = Path(__file__).parents[2]
 AGENT = "tests.held_agent.HeldAgent"
 CALLS = 2

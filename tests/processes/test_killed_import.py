@@ -13,7 +13,7 @@ from tests.clients import HTTP, Server
 from tests.import_files import chat, export
 from tests.network import wait_until
 
-pytestmark = pytest.mark.needs_engine
+pytestmark = [pytest.mark.needs_engine, pytest.mark.no_second_try]
 
 CHATS = 150
 

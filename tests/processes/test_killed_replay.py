@@ -15,6 +15,8 @@ from tests.clients import Server
 from tests.events import event
 from tests.network import wait_until
 
+pytestmark = pytest.mark.no_second_try
+
 WITHIN_S = 60.0
 LATER = "2026-01-01T11:00:00"
 RECORDING = [

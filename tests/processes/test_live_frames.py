@@ -15,6 +15,8 @@ from tests.clients import Server
 from tests.network import NetworkClient
 from tests.v1_socket import ID, events_path, session_path
 
+pytestmark = pytest.mark.no_second_try
+
 EVENTS = 300
 LENGTHS = (1, 100, 125, 126, 2_000, CHUNK_BYTES - 500, CHUNK_BYTES + 1, 200_000)
 """In characters: frames with each form of length, some longer than one write, or than a hint."""

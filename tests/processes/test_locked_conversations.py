@@ -23,6 +23,8 @@ from sessions_app.models import ApiToken
 from tests.clients import HTTP, WAIT_S, Server, database_url
 from tests.conftest import on_sqlite
 
+pytestmark = pytest.mark.no_second_try
+
 WRITERS = 40
 """More than there are threads for requests."""
 LOCKED = "0123456789abcdef0123456789abcdef"

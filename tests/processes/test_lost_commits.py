@@ -20,7 +20,7 @@ from tests.database_proxy import DatabaseProxy
 from tests.events import event
 from tests.network import NetworkClient
 
-pytestmark = on_postgresql
+pytestmark = [on_postgresql, pytest.mark.no_second_try]
 
 FRAME = {"type": "event", "id": "an id", "event": json.loads(event().payload)}
 LOST = 6

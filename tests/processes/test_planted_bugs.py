@@ -17,7 +17,7 @@ from faults.suite.installations import OnSQLite
 from faults.suite.planted import all_faults, started
 from faults.suite.rounds import Result, Rounds
 
-pytestmark = pytest.mark.one_engine
+pytestmark = [pytest.mark.one_engine, pytest.mark.no_second_try]
 CUT = "connections of clients reset"
 
 

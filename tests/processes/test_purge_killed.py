@@ -15,7 +15,7 @@ from tests.clients import program_environment
 from tests.events import event
 from tests.network import wait_until
 
-pytestmark = pytest.mark.needs_engine
+pytestmark = [pytest.mark.needs_engine, pytest.mark.no_second_try]
 
 EVENTS = 6_000
 SETTLED_S = 60.0

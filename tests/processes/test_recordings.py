@@ -17,6 +17,8 @@ from conversations.payloads import jsontext
 from tests.clients import WAIT_S, Server, SocketClosed
 from tests.network import NetworkClient, wait_until
 
+pytestmark = pytest.mark.no_second_try
+
 RECORDINGS = sorted(Path(__file__).parents[1].glob("data/openhands-v0-*.json"))
 KILLS = 3
 FULL_KILLS = 5

@@ -24,6 +24,8 @@ from tests.clients import HTTP, Server, database_url, program_environment
 from tests.events import payload
 from tests.network import NetworkClient, wait_until
 
+pytestmark = pytest.mark.no_second_try
+
 TALK = "/api/native/conversations/talk/events"
 ANEW = "is new and empty"
 

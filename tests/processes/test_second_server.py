@@ -18,7 +18,7 @@ from tests.clients import HTTP, Server
 from tests.conftest import on_sqlite
 from tests.network import NetworkClient, wait_until
 
-pytestmark = on_sqlite
+pytestmark = [on_sqlite, pytest.mark.no_second_try]
 
 OFTEN = {"sessions_app.loops.manager.SWEEP_S": 0.2, "sessions_app.live.hub.POLL_S": 0.2}
 SAID = "Another server runs the agents on"

@@ -29,6 +29,8 @@ from faults.suite.load import REFUSALS, UNKNOWN
 from tests.clients import HTTP, Server, SocketClosed
 from tests.network import NetworkClient, wait_until
 
+pytestmark = pytest.mark.no_second_try
+
 RUNS, FULL_RUNS = {"sqlite": 5, "postgresql": 2}, 500
 STEPS, FULL_STEPS = 8, 20
 TRIGGERS = {

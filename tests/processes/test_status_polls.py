@@ -20,6 +20,8 @@ from tests.clients import HTTP, Server
 from tests.events import event
 from tests.network import NetworkClient, wait_until
 
+pytestmark = pytest.mark.no_second_try
+
 AGENT = "tests.agents.StandingStillAgent"
 MESSAGES = 1_000
 POLLS = 1_000

@@ -23,6 +23,8 @@ from tests.conftest import on_postgresql
 from tests.events import event, payload
 from tests.threads import in_threads
 
+pytestmark = pytest.mark.no_second_try
+
 
 def stored(conversation: ConversationRef) -> list[tuple[int, str]]:
     return list(Event.objects.of(conversation).oldest_first().values_list("seq", "payload"))

@@ -12,6 +12,8 @@ from django.db import connection
 from conversations.engines.durability import check_durability, weaknesses
 from tests.conftest import on_postgresql
 
+pytestmark = pytest.mark.no_second_try
+
 
 def test_the_settings_of_this_project_are_durable(database: None) -> None:
     assert weaknesses(connection) == []

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 from uuid import uuid4
 
+import pytest
 from django.contrib.auth.models import User
 from django.db import InterfaceError, OperationalError, connection, connections
 from hypothesis import settings, stateful
@@ -20,6 +21,8 @@ from conversations.store import creation
 from faults.checker.history import Did, Record
 from faults.checker.judge import checked
 from tests.events import event
+
+pytestmark = pytest.mark.no_second_try
 
 RUNS, FULL_RUNS = 50, 500
 STEPS = 25

@@ -29,7 +29,7 @@ from tests.clients import WAIT_S, database_url
 from tests.conftest import Join, on_postgresql
 from tests.events import event, payload
 
-pytestmark = pytest.mark.usefixtures("live")
+pytestmark = [pytest.mark.usefixtures("live"), pytest.mark.no_second_try]
 
 COUNT = 50
 

@@ -37,6 +37,8 @@ from tests.clients import database_url
 from tests.conftest import on_postgresql, on_sqlite
 from tests.events import event, payload
 
+pytestmark = pytest.mark.no_second_try
+
 LATER = "later"
 """The alias of a database that has lived to see one more migration."""
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
+import pytest
 from django.db import connections
 from django.db.models import F
 
 from sessions_app.housekeeping import take_round
 from sessions_app.models import HousekeepingRound
+
+pytestmark = pytest.mark.no_second_try
 
 EVERY_S = 60.0
 

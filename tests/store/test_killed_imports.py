@@ -20,6 +20,8 @@ from tests import stored
 from tests.import_samples import DATA, SAMPLES, imported
 from tests.threads import in_threads
 
+pytestmark = pytest.mark.no_second_try
+
 KILLS = 6
 IDLE = ExecutionStatus.IDLE
 

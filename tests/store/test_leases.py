@@ -40,6 +40,8 @@ from tests.scripted_agent import Hooked, asking, hooked
 
 __all__ = ["hooked"]
 
+pytestmark = pytest.mark.no_second_try
+
 HERE = this_process()
 DEAD = HERE._replace(started=1.0)
 """A process of this host that is gone: its number was given to another one."""

@@ -15,6 +15,8 @@ from sessions_app.openhands_v1 import sandboxes, steering
 from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
 
+pytestmark = pytest.mark.no_second_try
+
 Work = Callable[[Sequence[ConversationRef]], None]
 
 

@@ -57,6 +57,8 @@ from tests.scripted_agent import (
 
 __all__ = ["hooked", "manager", "stage"]
 
+pytestmark = pytest.mark.no_second_try
+
 
 # Messages and starts
 

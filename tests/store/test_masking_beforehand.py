@@ -24,6 +24,8 @@ from sessions_app import astore
 from tests.events import event
 from tests.store.test_masking import TOKEN, keep, message, payloads
 
+pytestmark = pytest.mark.no_second_try
+
 OTHER = "another-secret-that-comes-later"
 LONG = 20 * 1024
 

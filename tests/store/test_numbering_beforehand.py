@@ -17,6 +17,8 @@ from conversations.store import deletion
 from tests.events import event
 from tests.store.test_masking import TOKEN, keep, message, payloads
 
+pytestmark = pytest.mark.no_second_try
+
 
 def numbered(conversation: ConversationRef, *events: NewEvent, epoch: int | None = None) -> AppendRequest:
     return append.numbered(

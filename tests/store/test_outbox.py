@@ -40,6 +40,8 @@ from tests.threads import in_threads
 
 __all__ = ["manager", "stage"]
 
+pytestmark = pytest.mark.no_second_try
+
 PATH = "tests.hooks.Listener"
 
 

@@ -16,6 +16,8 @@ from sessions_app.imports.uploads import pieces, runs
 from sessions_app.imports.uploads.runs import NewImport
 from tests.conftest import on_sqlite
 
+pytestmark = pytest.mark.no_second_try
+
 NAMES = "abcdefgh"
 """Of each there are so many: chance keeps some of what is not synced, and hardly all of it."""
 SEED = 7

@@ -69,6 +69,8 @@ from tests.refusing import refusing
 from tests.residues import columns_with, files_with
 from tests.threads import in_threads, is_somebody_waiting
 
+pytestmark = pytest.mark.no_second_try
+
 WORD = "quibblezorp"
 """A word that nothing else in any database has."""
 

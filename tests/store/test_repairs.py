@@ -21,6 +21,8 @@ from tests.scripted_agent import Hooked, asking, hooked
 
 __all__ = ["hooked"]
 
+pytestmark = pytest.mark.no_second_try
+
 AGENT = "tests.agents.StandingStillAgent"
 HERE = this_process()
 DEAD = HERE._replace(started=1.0)

@@ -25,6 +25,8 @@ from sessions_app import astore
 from sessions_app.live.status import states_of
 from tests.events import event
 
+pytestmark = pytest.mark.no_second_try
+
 MESSAGES = 1_000
 READS = 1_000
 READERS = 4

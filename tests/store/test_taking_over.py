@@ -13,6 +13,8 @@ from sessions_app.loops import leases
 from sessions_app.processes import Process, this_process
 from tests.events import event
 
+pytestmark = pytest.mark.no_second_try
+
 ELSEWHERE = Process("elsewhere", 1, 1.0)
 """A process of another host, whose lease counts until it expires."""
 CLAIMS = 5

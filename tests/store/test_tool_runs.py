@@ -43,6 +43,8 @@ from tests.scripted_agent import asking, ends, log, loop_of, manager, stage, unt
 
 __all__ = ["manager", "stage"]
 
+pytestmark = pytest.mark.no_second_try
+
 HERE = this_process()
 DEAD = HERE._replace(started=1.0)
 """A process of this host that is gone: its number was given to another one."""

@@ -34,7 +34,8 @@ from sessions_app.models.model_use import NANOS
 from sessions_app.processes import this_process
 from tests.scripted_agent import asking, manager, stage
 
-pytestmark = pytest.mark.usefixtures("manager")  # whose end closes the threads of the store
+# The end of the manager closes the threads of the store.
+pytestmark = [pytest.mark.usefixtures("manager"), pytest.mark.no_second_try]
 
 __all__ = ["manager", "stage"]
 

@@ -18,7 +18,7 @@ from conversations.engines.sqlite3.turns import WriteTurns
 from tests.clients import WAIT_S
 from tests.network import wait_until
 
-pytestmark = pytest.mark.one_engine
+pytestmark = [pytest.mark.one_engine, pytest.mark.no_second_try]
 
 INSERT = "INSERT INTO place (name) VALUES (%s)"
 TIMEOUT_S = 1

@@ -32,6 +32,8 @@ from tests.scripted_agent import Hooked, hooked
 
 __all__ = ["hooked"]
 
+pytestmark = pytest.mark.no_second_try
+
 NATIVE = "/api/native/conversations"
 V0 = "/api/conversations"
 AGENT = "/agent/api/conversations"

@@ -33,6 +33,8 @@ from tests.events import event
 
 __all__ = ["no_hints", "quick_poll"]
 
+pytestmark = pytest.mark.no_second_try
+
 HOUR = timedelta(hours=1)
 THOUGHT = '{"action": "think", "source": "agent", "args": {"thought": "Hm."}}'
 ELSEWHERE = 2**62
