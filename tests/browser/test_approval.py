@@ -48,6 +48,7 @@ def test_each_call_waits_for_a_decision_of_its_own(talk: Talk) -> None:
         expect(cards).to_have_count(number)
 
 
+@pytest.mark.no_second_try
 def test_a_decision_is_sent_once_however_often_it_is_asked_for(page: Page, site: Site) -> None:
     sent: list[dict[str, Any]] = []
     page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(json.loads(frame))))

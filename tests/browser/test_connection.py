@@ -18,6 +18,7 @@ SLOWLY = "slow: " + " ".join(f"word{number}" for number in range(30))
 ASKED_FOR_EVENTS = re.compile(r"/events\?after=")
 
 
+@pytest.mark.no_second_try
 def test_a_server_killed_in_mid_answer_loses_and_doubles_nothing(talk: Talk) -> None:
     talk.say(SLOWLY)
     expect(talk.streaming).to_contain_text("word3")
@@ -37,6 +38,7 @@ def test_a_server_killed_in_mid_answer_loses_and_doubles_nothing(talk: Talk) -> 
     assert talk.seqs() == shown
 
 
+@pytest.mark.no_second_try
 def test_what_is_typed_while_the_server_is_killed_goes_out_once(talk: Talk) -> None:
     talk.box.press_sequentially("before ")
     talk.site.kill()
@@ -61,6 +63,7 @@ def test_the_line_says_offline_and_then_connected(talk: Talk, context: BrowserCo
     talk.is_connected()
 
 
+@pytest.mark.no_second_try
 def test_a_page_that_comes_back_shows_what_it_missed(talk: Talk, context: BrowserContext) -> None:
     talk.site.record(talk.id, [message(f"before {number}") for number in range(3)])
     expect(talk.articles).to_have_count(3)

@@ -48,6 +48,7 @@ def test_a_draft_written_without_a_server_outlives_its_page(talk: Talk, other: C
     expect(other().box).to_have_value("written on a train")
 
 
+@pytest.mark.no_second_try
 def test_of_two_drafts_neither_is_lost(talk: Talk, other: Callable[[], Talk]) -> None:
     talk.page.context.set_offline(True)
     expect(talk.line).to_contain_text("Offline")

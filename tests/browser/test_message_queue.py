@@ -20,6 +20,7 @@ STORED = re.compile(r"Sent|Queued until .+|Seen by the agent|Answered.*")
 SLOW = "slow: " + " ".join(f"word{number}" for number in range(60))
 
 
+@pytest.mark.no_second_try
 def test_messages_written_offline_go_out_once_in_order(talk: Talk, context: BrowserContext) -> None:
     context.set_offline(True)
     expect(talk.line).to_contain_text("Offline since")
@@ -159,6 +160,7 @@ def test_a_message_that_got_no_answer_does_not_say_so(talk: Talk, text: str, ste
     expect(talk.delivery(text)).to_contain_text(end)
 
 
+@pytest.mark.no_second_try
 def test_a_message_whose_ack_was_lost_is_stored_once(talk: Talk) -> None:
     talk.page.add_init_script(_LOSE_ACKS)
     talk.page.reload()
@@ -176,6 +178,7 @@ def test_a_message_whose_ack_was_lost_is_stored_once(talk: Talk) -> None:
     expect(talk.messages("user")).to_have_count(1)
 
 
+@pytest.mark.no_second_try
 @pytest.mark.usefixtures("browse_anew")  # which keeps the changed script
 @pytest.mark.slow
 def test_a_message_that_is_still_being_uploaded_is_not_sent_again(talk: Talk) -> None:

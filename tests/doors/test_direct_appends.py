@@ -178,6 +178,7 @@ async def test_a_body_that_takes_long_to_read_is_left_to_the_view(
     assert doors.left_to_views == 2
 
 
+@pytest.mark.no_second_try
 async def test_what_is_sent_twice_is_stored_once(doors: Doors, conversation: ConversationRef) -> None:
     await doors.warmed_up(NATIVE, conversation.public_id)
     path = NATIVE.format(conversation.public_id)

@@ -82,6 +82,7 @@ async def test_what_was_said_is_found_and_read_around(
     assert (around["next_after"], around["next_before"]) == (None, 29)
 
 
+@pytest.mark.no_second_try
 async def test_pages_bring_every_conversation_once(rest: httpx.AsyncClient, alice: User) -> None:
     made = [
         (await astore.call(lambda n=n: creation.create(alice, conversation_id=f"talk-{n}"))).public_id  # type: ignore[misc]
@@ -115,6 +116,7 @@ async def test_long_titles_and_repositories_make_no_result_too_long(
     assert sorted(seen) == sorted(made)
 
 
+@pytest.mark.no_second_try
 @pytest.mark.parametrize("length", [10, 1_900, 5_000])
 async def test_pages_bring_every_event_once_in_both_directions(
     rest: httpx.AsyncClient, conversation: ConversationRef, length: int

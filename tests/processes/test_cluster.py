@@ -154,6 +154,7 @@ def test_jobs_stay_few_after_a_hundred_thousand_messages_that_no_worker_took(
     cluster.ask("DELETE FROM procrastinate_jobs")
 
 
+@pytest.mark.no_second_try
 def test_a_message_whose_job_was_deleted_is_answered(cluster: Cluster, talk: str) -> None:
     cluster.say(talk, "hello")
     cluster.ask("DELETE FROM procrastinate_jobs")
@@ -182,6 +183,7 @@ def test_readers_elsewhere_see_an_answer_while_it_is_written_and_stop_it(cluster
         assert reader.until("event", kind="turn")["text"].startswith("stopped")
 
 
+@pytest.mark.no_second_try
 def test_a_worker_that_is_killed_is_replaced_and_its_turn_marked_once(cluster: Cluster, talk: str) -> None:
     dead = cluster.start_worker()
     cluster.say(talk, "hang")

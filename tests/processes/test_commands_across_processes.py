@@ -402,6 +402,7 @@ def freeze(server: Server) -> None:
             return
 
 
+@pytest.mark.no_second_try
 @on_postgresql
 def test_a_stop_that_a_frozen_process_did_not_hear_is_done_by_the_recovery_of_its_loop(
     database: None, alice: User, tmp_path: Path

@@ -200,6 +200,7 @@ def test_messages_that_are_no_hints_end_neither_hints_nor_sockets(
         assert listed.until("conversation")["conversation"]["id"] == talk.ref.public_id
 
 
+@pytest.mark.no_second_try
 @once
 def test_a_forged_event_is_not_shown_in_place_of_the_stored_one(
     served: Callable[[], Server], own_redis: RedisServer
@@ -265,6 +266,7 @@ async def test_hints_that_cannot_be_read_are_told_once_in_the_log(
     assert caplog.text.count("A hint could not be read") == 1
 
 
+@pytest.mark.no_second_try
 @once
 async def test_an_event_loop_that_was_busy_gets_every_hint_that_came_meanwhile(
     layer: RedisHints, own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch

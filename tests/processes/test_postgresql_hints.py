@@ -50,6 +50,7 @@ async def received(layer: PostgresqlHints, channel: str) -> Any:
         return await layer.receive(channel)
 
 
+@pytest.mark.no_second_try
 async def test_hints_arrive_in_order_at_all_processes_that_wait_for_the_group(new_hints: NewHints) -> None:
     speaker, *readers = (new_hints("one") for _ in range(3))
     channels = [await joined(each, "talk") for each in readers]

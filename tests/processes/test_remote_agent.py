@@ -138,6 +138,7 @@ def test_the_program_answers_calls_asks_is_stopped_paused_and_resumed(
     assert cut != whole
 
 
+@pytest.mark.no_second_try
 def test_a_program_that_is_killed_goes_on_with_its_turn_and_doubles_nothing(
     program: Program, reader: NetworkClient, talk: ConversationRef
 ) -> None:
@@ -173,6 +174,7 @@ def test_a_second_program_takes_the_name_and_the_first_one_ends(
         assert second.until("turn")["conversation"] == talk.public_id
 
 
+@pytest.mark.no_second_try
 def test_a_turn_goes_on_with_its_program_after_the_server_was_killed(
     program: Program, server: Server, owner: str, reader: NetworkClient, talk: ConversationRef
 ) -> None:

@@ -82,6 +82,7 @@ def test_a_server_that_has_started_collects_garbage(server: Server, conversation
         assert client.until("event", kind="message", source="agent")["text"] == "The collector is on."
 
 
+@pytest.mark.no_second_try
 def test_sigterm_keeps_what_the_agent_had_said_and_ends_its_turn(
     server: Server, conversation: ConversationRef
 ) -> None:
@@ -212,6 +213,7 @@ def no_guards(database: None) -> Iterator[None]:
     guards.install(connection)
 
 
+@pytest.mark.no_second_try
 def test_serving_puts_lost_guards_back_before_it_begins(no_guards: None, server: Server) -> None:
     lost = guards.missing(connection)
     server.start()
@@ -219,6 +221,7 @@ def test_serving_puts_lost_guards_back_before_it_begins(no_guards: None, server:
     assert guards.missing(connection) == set()
 
 
+@pytest.mark.no_second_try
 def test_the_application_does_not_start_without_guards_and_says_what_to_do(
     no_guards: None, server: Server
 ) -> None:

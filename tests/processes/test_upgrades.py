@@ -135,6 +135,7 @@ def wait_until_somebody_waits_for_a_lock(outside: psycopg.Connection[Any]) -> No
 # Killed
 
 
+@pytest.mark.no_second_try
 @on_postgresql
 @pytest.mark.slow
 def test_a_kill_between_a_migration_and_its_record_harms_no_later_start(fresh: Own) -> None:
@@ -149,6 +150,7 @@ def test_a_kill_between_a_migration_and_its_record_harms_no_later_start(fresh: O
     assert fresh.is_complete
 
 
+@pytest.mark.no_second_try
 @pytest.mark.slow(on="sqlite")
 def test_kills_at_any_moment_harm_no_later_start(fresh: Own, chance: random.Random) -> None:
     for _ in range(KILLS):
@@ -230,6 +232,7 @@ def test_permissions_for_endpoints_are_shown_with_that_word_and_stay_granted(com
 # At the same time
 
 
+@pytest.mark.no_second_try
 @pytest.mark.slow(on="sqlite")
 def test_servers_that_start_at_once_on_an_empty_database_all_start(fresh: Own, tmp_path: Path) -> None:
     servers = [Server(_made(tmp_path / name)) for name in ("first", "second")]
@@ -242,6 +245,7 @@ def test_servers_that_start_at_once_on_an_empty_database_all_start(fresh: Own, t
     assert fresh.is_complete
 
 
+@pytest.mark.no_second_try
 @pytest.mark.slow(on="sqlite")
 def test_who_comes_second_waits_and_says_so(complete: Own) -> None:
     with closing(complete.connect()) as holding, complete.migrating() as process:

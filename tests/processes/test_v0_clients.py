@@ -124,6 +124,7 @@ async def test_a_client_joins_an_unknown_id_and_one_that_was_posted(
     assert posted.frames[0]["id"] == 0
 
 
+@pytest.mark.no_second_try
 async def test_a_client_that_leaves_resumes_where_it_was(join: Join, server: Server) -> None:
     server.start(constants=QUICK)
     first = await join("my-talk")
@@ -137,6 +138,7 @@ async def test_a_client_that_leaves_resumes_where_it_was(join: Join, server: Ser
     assert second.numbers[0] > first.numbers[-1]
 
 
+@pytest.mark.no_second_try
 async def test_a_client_that_drops_comes_back_by_itself_and_misses_nothing(
     join: Join, server: Server
 ) -> None:
@@ -156,6 +158,7 @@ async def test_a_client_that_drops_comes_back_by_itself_and_misses_nothing(
     assert client.numbers == sorted(set(client.numbers))
 
 
+@pytest.mark.no_second_try
 @pytest.mark.needs_engine
 async def test_a_client_comes_back_to_a_server_that_was_killed_and_has_everything_once(
     join: Join, server: Server
@@ -176,6 +179,7 @@ async def test_a_client_comes_back_to_a_server_that_was_killed_and_has_everythin
     assert client.numbers == sorted(set(client.numbers))
 
 
+@pytest.mark.no_second_try
 async def test_four_clients_that_join_a_busy_conversation_miss_nothing_and_get_nothing_twice(
     join: Join, server: Server
 ) -> None:

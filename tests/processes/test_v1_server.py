@@ -110,6 +110,7 @@ def test_no_key_of_an_address_is_logged(server: Server, alice: User, talk: Conve
     assert key not in server.log.read_text()
 
 
+@pytest.mark.no_second_try
 def test_a_message_is_stored_although_its_sender_leaves_at_once(
     server: Server, talk: ConversationRef
 ) -> None:

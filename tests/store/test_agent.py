@@ -158,6 +158,7 @@ async def test_an_answer_is_shown_while_it_is_given(talk: ConversationRef, join:
     assert delta["answer"] == answer["id"]
 
 
+@pytest.mark.no_second_try
 @pytest.mark.needs_engine
 @pytest.mark.usefixtures("manager")
 async def test_a_turn_ends_once_though_a_client_takes_the_ids_of_its_answer_and_its_end(
@@ -276,6 +277,7 @@ async def test_a_second_decision_is_refused(talk: ConversationRef, join: Join) -
     assert client.frames[-1]["code"] == "loop_unavailable"
 
 
+@pytest.mark.no_second_try
 @pytest.mark.needs_engine
 async def test_a_decision_that_is_repeated_decides_about_no_later_call(
     talk: ConversationRef, join: Join

@@ -107,6 +107,7 @@ def test_what_was_imported_is_exported_with_the_same_bytes(
     assert again(alice, content) == content
 
 
+@pytest.mark.no_second_try
 def test_an_import_that_is_repeated_adds_nothing(alice: User) -> None:
     talk = creation.create(alice, conversation_id="talk")
     writes.append(talk, [event("one"), event("two")])

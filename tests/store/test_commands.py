@@ -205,6 +205,7 @@ async def test_a_new_loop_closes_an_idle_one_of_another_process_when_there_are_t
     assert (loop.status, loop.ended_by) == ("stopped", "crowded_out")
 
 
+@pytest.mark.no_second_try
 async def test_a_command_whose_hint_was_lost_is_found_by_looking(
     conversation: ConversationRef,
     manager: ConversationManager,
@@ -283,6 +284,7 @@ async def test_a_conversation_is_deleted_though_its_agent_does_not_let_go(
 # Races
 
 
+@pytest.mark.no_second_try
 async def test_a_later_loop_ignores_a_command_that_an_earlier_one_was_given(
     conversation: ConversationRef, manager: ConversationManager
 ) -> None:
@@ -296,6 +298,7 @@ async def test_a_later_loop_ignores_a_command_that_an_earlier_one_was_given(
     assert (await loop_of(conversation)).status == "running"
 
 
+@pytest.mark.no_second_try
 async def test_a_command_that_the_end_of_its_loop_overtakes_is_done_where_it_was_given(
     conversation: ConversationRef, hooked: Hooked, other: StandaloneConversationManager
 ) -> None:
@@ -342,6 +345,7 @@ async def test_a_run_that_follows_a_stop_starts_a_new_loop(
     assert (loop.status, loop.epoch) == ("running", 2)
 
 
+@pytest.mark.no_second_try
 @pytest.mark.parametrize(
     ("verb", "outcome", "end"),
     [
@@ -384,6 +388,7 @@ def test_a_stop_ends_a_turn_that_waited_for_the_user_in_a_dead_process(conversat
     assert (loop.turn_id, loop.execution_status) == (None, "idle")
 
 
+@pytest.mark.no_second_try
 @on_postgresql
 def test_no_command_is_given_to_a_loop_that_is_just_being_released(
     conversation: ConversationRef, hooked: Hooked
@@ -410,6 +415,7 @@ def _give_in_thread(conversation: ConversationRef, given: list[int | None]) -> N
 # A conversation that is locked elsewhere
 
 
+@pytest.mark.no_second_try
 @on_postgresql
 async def test_a_stop_of_a_locked_conversation_is_refused_within_its_bound(
     conversation: ConversationRef,
@@ -424,6 +430,7 @@ async def test_a_stop_of_a_locked_conversation_is_refused_within_its_bound(
         await asyncio.wait_for(other.close_session(conversation.public_id), 30)
 
 
+@pytest.mark.no_second_try
 @on_postgresql
 async def test_a_stop_of_a_locked_conversation_of_v1_notes_nothing_behind_the_same_lock(
     alice: User,
@@ -462,6 +469,7 @@ def locked_elsewhere(conversation: ConversationRef) -> Iterator[None]:
         holder.join()
 
 
+@pytest.mark.no_second_try
 async def test_a_message_is_stored_though_a_pause_cannot_be_taken_back(
     alice: User, stage: Stage, other: StandaloneConversationManager, hooked: Hooked
 ) -> None:

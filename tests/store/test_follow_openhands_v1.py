@@ -61,6 +61,7 @@ def age(kept: Kept) -> None:
         os.utime(file, (time.time() - LONG_AGO_S,) * 2)
 
 
+@pytest.mark.no_second_try
 @pytest.mark.parametrize("part", [0.0, 0.5])
 def test_nothing_overtakes_an_event_that_is_half_written(follower: Follower, kept: Kept, part: float) -> None:
     kept.event(0)
@@ -75,6 +76,7 @@ def test_nothing_overtakes_an_event_that_is_half_written(follower: Follower, kep
     assert not [sentence for sentence in follower.said if "new events" not in sentence]
 
 
+@pytest.mark.no_second_try
 def test_nothing_overtakes_an_event_that_is_missing(follower: Follower, kept: Kept, alice: User) -> None:
     kept.event(0)
     kept.event(2)

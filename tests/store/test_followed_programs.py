@@ -59,6 +59,7 @@ def texts() -> list[str]:
     return list(Event.objects.filter(kind="message").order_by("pk").values_list("text", flat=True))
 
 
+@pytest.mark.no_second_try
 async def test_what_a_program_writes_is_stored_once_while_it_is_switched_on(
     alice: User, home: Path, two_runners: None
 ) -> None:

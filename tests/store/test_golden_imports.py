@@ -57,6 +57,7 @@ def test_what_is_stored_of_the_samples_is_what_was_found_right(format: str, alic
     assert found == file.read_text()
 
 
+@pytest.mark.no_second_try
 @pytest.mark.one_engine
 @pytest.mark.parametrize("format", SAMPLES)
 @pytest.mark.sampled(4)

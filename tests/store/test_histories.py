@@ -97,6 +97,7 @@ def test_an_event_is_announced_with_the_fingerprint_that_it_is_read_with(
     assert all(len(each["fingerprint"]) == FINGERPRINT_LENGTH for each in outcome.envelopes)
 
 
+@pytest.mark.no_second_try
 def test_a_cursor_is_of_every_history_that_has_the_same_events_so_far_and_of_no_other(begun: Begun) -> None:
     events = [event() for _ in range(4)]
     first, log = begun(events)
@@ -115,6 +116,7 @@ def test_a_place_alone_is_of_any_history(begun: Begun) -> None:
     assert is_same(conversation, EventCursor(7))
 
 
+@pytest.mark.no_second_try
 def test_a_cursor_beyond_the_end_is_of_another_history() -> None:
     for last_seq in (-1, 4):
         histories.require_within(EventCursor(last_seq), last_seq=last_seq)

@@ -200,6 +200,7 @@ def test_something_else_is_no_store(tmp_path: Path) -> None:
         openhands_v0.found(tmp_path / "nowhere")
 
 
+@pytest.mark.no_second_try
 def test_an_import_that_is_repeated_adds_nothing(alice: User) -> None:
     first = imported(alice)
     assert sum(each.events_added for each in first.values()) == 21
@@ -210,6 +211,7 @@ def test_an_import_that_is_repeated_adds_nothing(alice: User) -> None:
     assert list(Event.objects.values_list("conversation", "seq", "event_id", "payload")) == before
 
 
+@pytest.mark.no_second_try
 def test_a_conversation_that_has_grown_brings_only_what_is_new(alice: User, tmp_path: Path) -> None:
     directory = tmp_path / TEA
     shutil.copytree(STORE / f"sessions/{TEA}", directory)

@@ -107,6 +107,7 @@ def texts_of(run: ImportRun) -> dict[str, Any]:
 # Pieces
 
 
+@pytest.mark.no_second_try
 def test_a_file_is_what_was_sent_however_it_was_cut_repeated_and_disordered(
     alice: User, chance: random.Random
 ) -> None:
@@ -126,6 +127,7 @@ def test_a_file_is_what_was_sent_however_it_was_cut_repeated_and_disordered(
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+@pytest.mark.no_second_try
 def test_a_piece_that_comes_twice_at_once_is_stored_once(alice: User) -> None:
     content = b"0123456789" * 1_000
     run = begun(alice, content)
@@ -144,6 +146,7 @@ def test_no_piece_goes_beyond_the_end_of_its_file(alice: User, offset: int) -> N
         pieces.put(run, offset, b"123456789")
 
 
+@pytest.mark.no_second_try
 def test_what_is_acknowledged_is_changed_by_no_late_request(alice: User) -> None:
     run = begun(alice, b"12345678")
     early = ImportRun.objects.get(pk=run.pk)
@@ -206,6 +209,7 @@ def test_ten_imports_may_wait(alice: User) -> None:
         begun(alice, b"1")
 
 
+@pytest.mark.no_second_try
 def test_two_imports_at_once_cannot_exceed_the_limit_together(
     alice: User, configured: Callable[..., None]
 ) -> None:
@@ -267,6 +271,7 @@ def test_nothing_of_an_import_stays_on_the_disk_or_in_the_database(alice: User, 
     assert [file for file in data_directory.rglob("*") if file.is_file()] == []
 
 
+@pytest.mark.no_second_try
 def test_a_second_import_of_the_same_file_adds_nothing(alice: User) -> None:
     runs_made = [carried_out(uploaded(alice, export())) for _ in range(2)]
     assert [texts_of(run) for run in runs_made] == [
@@ -403,6 +408,7 @@ def test_an_operator_imports_for_somebody_beyond_the_quota(
 # Once, by one process, to the end
 
 
+@pytest.mark.no_second_try
 def test_two_starts_at_once_import_once(alice: User) -> None:
     run = begun(alice, export())
     pieces.put(run, 0, export())
@@ -431,6 +437,7 @@ def test_the_import_of_a_deactivated_user_does_not_begin(bob: User) -> None:
     assert leases.claim(this_process()) is None
 
 
+@pytest.mark.no_second_try
 def test_places_taken_at_the_same_moment_are_no_more_than_there_are(alice: User, bob: User) -> None:
     for user in (alice, bob, User.objects.create_user("eve"), User.objects.create_user("joe")):
         uploaded(user, export())
@@ -442,6 +449,7 @@ def test_places_taken_at_the_same_moment_are_no_more_than_there_are(alice: User,
     assert ImportRun.objects.running().count() <= 2
 
 
+@pytest.mark.no_second_try
 def test_an_import_of_a_process_that_was_killed_goes_on_in_another_one(
     alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -467,6 +475,7 @@ def test_an_import_of_a_process_that_was_killed_goes_on_in_another_one(
     assert ImportedConversation.objects.of(run.pk).count() == 5
 
 
+@pytest.mark.no_second_try
 def test_a_process_that_says_nothing_for_long_loses_its_import(alice: User) -> None:
     run = uploaded(alice, export())
     elsewhere = Process("another host", 1, 1.0)
@@ -485,6 +494,7 @@ def test_a_process_that_says_nothing_for_long_loses_its_import(alice: User) -> N
     assert run.state == ImportState.RUNNING
 
 
+@pytest.mark.no_second_try
 def test_an_attempt_that_was_left_behind_takes_nothing_from_the_one_that_follows(alice: User) -> None:
     run = uploaded(alice, export())
     first = leases.claim(GONE)
@@ -565,6 +575,7 @@ def test_an_import_that_gets_further_between_crashes_is_not_given_up(alice: User
     assert carried_out(run).state == ImportState.DONE
 
 
+@pytest.mark.no_second_try
 def test_after_a_failure_of_the_database_an_import_pauses_and_goes_on(
     alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -182,6 +182,7 @@ def test_a_damaged_line_is_kept_byte_for_byte(alice: User) -> None:
     )
 
 
+@pytest.mark.no_second_try
 @pytest.mark.parametrize("format", SOURCES)
 @pytest.mark.sampled(3)
 def test_an_import_that_is_repeated_adds_nothing(format: str, alice: User, tmp_path: Path) -> None:
@@ -192,6 +193,7 @@ def test_an_import_that_is_repeated_adds_nothing(format: str, alice: User, tmp_p
     assert list(Event.objects.values_list("conversation", "seq", "event_id", "payload")) == before
 
 
+@pytest.mark.no_second_try
 def test_two_imports_at_once_store_the_same_as_one(alice: User, bob: User) -> None:
     imported("claude-code", str(CLAUDE_CODE), owner=bob.username)
 
@@ -205,6 +207,7 @@ def test_two_imports_at_once_store_the_same_as_one(alice: User, bob: User) -> No
     assert stored[alice.pk] == stored[bob.pk]
 
 
+@pytest.mark.no_second_try
 def test_a_session_that_has_grown_brings_only_what_is_new(alice: User, tmp_path: Path) -> None:
     file = tmp_path / f"{SHOP}.jsonl"
     whole = (CLAUDE_CODE / f"-home-ana-shop/{SHOP}.jsonl").read_bytes().splitlines(keepends=True)

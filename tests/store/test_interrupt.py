@@ -104,6 +104,7 @@ async def test_an_agent_that_does_not_hear_the_interruption_finishes_its_turn(
     await until_said(conversation, "What?", "answer to more")
 
 
+@pytest.mark.no_second_try
 async def test_two_interruptions_end_one_turn(
     conversation: ConversationRef, stage: Stage, manager: ConversationManager
 ) -> None:
@@ -115,6 +116,7 @@ async def test_two_interruptions_end_one_turn(
     assert await texts_of_ends(conversation) == STOPPED
 
 
+@pytest.mark.no_second_try
 @pytest.mark.parametrize(("text", "answers"), [("hello", ["answer to hello"]), ("fail", [])])
 async def test_a_turn_that_is_interrupted_when_its_agent_is_done_ends_once(
     conversation: ConversationRef,

@@ -28,6 +28,7 @@ DOORS = {
 }
 
 
+@pytest.mark.no_second_try
 @on_sqlite
 def test_a_join_waits_for_no_write_lock(server: Server, alice: User) -> None:
     conversation = creation.create(alice, conversation_id=ID)

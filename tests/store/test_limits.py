@@ -329,6 +329,7 @@ def in_threads(calls: list[Callable[[], bool]]) -> list[bool]:
         return list(pool.map(call, calls))
 
 
+@pytest.mark.no_second_try
 def test_loops_and_questions_at_the_same_time_go_no_further_than_what_they_reserve(
     family: list[ConversationRef],
 ) -> None:
@@ -344,6 +345,7 @@ def test_loops_and_questions_at_the_same_time_go_no_further_than_what_they_reser
     assert sum(in_threads(calls)) == 10
 
 
+@pytest.mark.no_second_try
 @on_postgresql
 def test_a_first_reservation_counts_for_whoever_waited_while_it_was_made(
     family: list[ConversationRef],
@@ -363,6 +365,7 @@ def test_a_first_reservation_counts_for_whoever_waited_while_it_was_made(
         assert asked.result() == [False]
 
 
+@pytest.mark.no_second_try
 def test_steps_of_a_conversation_and_of_those_that_it_has_started_are_never_more_than_its_limit(
     family: list[ConversationRef],
 ) -> None:
@@ -390,6 +393,7 @@ def test_each_loop_goes_beyond_a_limit_by_at_most_its_call_under_way(family: lis
     assert sum(row.tokens for row in RunMeter.objects.all()) == 990
 
 
+@pytest.mark.no_second_try
 def test_what_a_dead_loop_has_reserved_counts_until_the_next_one_runs_and_then_what_it_used(
     family: list[ConversationRef], alice: User
 ) -> None:
@@ -408,6 +412,7 @@ def test_what_a_dead_loop_has_reserved_counts_until_the_next_one_runs_and_then_w
     assert (meter.tokens, meter.iterations, meter.turn_iterations) == (50, 1, 1)
 
 
+@pytest.mark.no_second_try
 def test_a_reservation_that_is_repeated_counts_once(family: list[ConversationRef]) -> None:
     for _ in range(2):
         assert reserve(family[0], Amounts(1, 5), call_id="c", ended=Amounts(1, 7, 8, 9))

@@ -478,6 +478,7 @@ async def until_asked(client: Client) -> None:
 both = pytest.mark.parametrize("careful", [Version.V0, Version.V1], indirect=True)
 
 
+@pytest.mark.no_second_try
 @both
 async def test_an_approved_call_runs_once_with_the_arguments_that_were_approved(
     careful: ConversationRef, alice: User, join: Join, runs: Path

@@ -239,6 +239,7 @@ async def test_a_loop_that_works_is_not_forgotten(
     await until_said(conversation, "step 1", "step 2")
 
 
+@pytest.mark.no_second_try
 @pytest.mark.usefixtures("forgetful")
 async def test_a_message_that_comes_as_a_forgotten_loop_ends_is_answered(
     conversation: ConversationRef, manager: ConversationManager, hooked: Hooked
@@ -264,6 +265,7 @@ async def test_an_approval_is_waited_for_however_long(
 # Lost wake-ups, dead processes
 
 
+@pytest.mark.no_second_try
 @pytest.mark.usefixtures("quick_rounds")
 async def test_a_message_whose_wake_up_was_lost_is_found(
     conversation: ConversationRef, manager: ConversationManager
@@ -284,6 +286,7 @@ async def test_a_message_that_somebody_else_stored_is_found_while_the_loop_idles
     await until_said(conversation, "answer to hello")
 
 
+@pytest.mark.no_second_try
 @pytest.mark.usefixtures("quick_rounds")
 async def test_leases_are_renewed_while_every_thread_of_the_store_waits(
     conversation: ConversationRef, manager: ConversationManager, hooked: Hooked
@@ -311,6 +314,7 @@ def fail() -> None:
     raise OperationalError("The connection broke.")
 
 
+@pytest.mark.no_second_try
 @pytest.mark.parametrize("trouble", [refuse, fail])
 @pytest.mark.parametrize(
     ("rows", "act"), [(recovery, "repair"), (leases, "ready"), (loop_turns, "begin_turn")]
@@ -360,6 +364,7 @@ def left_behind(conversation: ConversationRef, process: Process) -> None:
     loop_turns.begin_turn(conversation, epoch)
 
 
+@pytest.mark.no_second_try
 async def test_a_turn_of_a_dead_process_is_ended_once_at_the_start(
     conversation: ConversationRef, manager: ConversationManager
 ) -> None:
@@ -370,6 +375,7 @@ async def test_a_turn_of_a_dead_process_is_ended_once_at_the_start(
     assert not (await row_of(conversation)).is_unanswered
 
 
+@pytest.mark.no_second_try
 @pytest.mark.usefixtures("quick_rounds")
 async def test_a_turn_of_another_host_is_left_alone_until_its_lease_has_run_out(
     conversation: ConversationRef, manager: ConversationManager, hooked: Hooked

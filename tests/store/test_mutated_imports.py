@@ -69,6 +69,7 @@ def lengths() -> dict[str, int]:
     return dict(Conversation.objects.values_list("public_id", "next_seq"))
 
 
+@pytest.mark.no_second_try
 @pytest.mark.parametrize("format", SAMPLES)
 @pytest.mark.sampled(3)
 def test_a_damaged_source_is_imported_as_far_as_it_can_be_and_once(

@@ -183,6 +183,7 @@ def test_a_round_cleans_the_files_though_a_purge_fails(live: None, alice: User) 
     assert Purge.objects.get(erased_at__isnull=False).conversation.public_id == "gone"
 
 
+@pytest.mark.no_second_try
 def test_what_was_restored_is_not_deleted_again_by_the_same_policy(alice: User) -> None:
     conversation = quiet(alice, "old")
     policy(is_enabled=True)
@@ -253,6 +254,7 @@ def test_only_policies_in_force_delete_and_what_they_delete_can_be_restored(alic
     assert Conversation.objects.active().exists()
 
 
+@pytest.mark.no_second_try
 def test_a_policy_leaves_what_was_used_while_it_was_applied(
     alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,6 +312,7 @@ def test_without_an_age_the_command_leaves_what_is_not_deleted(alice: User, sele
     assert Conversation.objects.active().get().public_id == "standing"
 
 
+@pytest.mark.no_second_try
 def test_what_changes_between_the_question_and_the_purge_is_skipped(
     alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,6 +391,7 @@ def test_without_a_terminal_the_command_wants_a_yes(alice: User) -> None:
     assert Conversation.objects.deleted().exists()
 
 
+@pytest.mark.no_second_try
 @on_postgresql
 def test_nothing_is_added_between_the_last_look_of_a_policy_and_its_deletion(
     alice: User, monkeypatch: pytest.MonkeyPatch

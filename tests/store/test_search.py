@@ -136,6 +136,7 @@ def result(text: str, **members: Any) -> str:
 # What is found
 
 
+@pytest.mark.no_second_try
 def test_what_was_acknowledged_is_found_at_once(conversation: ConversationRef, write_index: Indexing) -> None:
     say(conversation, *(f"number {n}" for n in range(8)))
     write_index()
@@ -346,6 +347,7 @@ def purge(conversation: ConversationRef) -> None:
     Event.objects.of(conversation)._raw_delete("default")
 
 
+@pytest.mark.no_second_try
 def test_what_is_purged_while_it_is_being_indexed_leaves_no_words(
     conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,6 +365,7 @@ def test_what_is_purged_while_it_is_being_indexed_leaves_no_words(
     assert words_kept() == 0
 
 
+@pytest.mark.no_second_try
 @on_postgresql
 def test_a_purge_waits_for_words_that_are_just_being_added(conversation: ConversationRef) -> None:
     say(conversation, "needle")
@@ -480,6 +483,7 @@ def test_titles_stand_on_the_first_page_alone_and_not_where_events_are_asked_for
 # Pages
 
 
+@pytest.mark.no_second_try
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
 @pytest.mark.sampled(6)
 def test_pages_bring_every_hit_once(conversation: ConversationRef, write_index: Indexing, limit: int) -> None:
@@ -775,6 +779,7 @@ def test_every_engine_finds_what_a_plain_look_at_the_texts_finds(
 # The index
 
 
+@pytest.mark.no_second_try
 def test_indexing_twice_at_once_indexes_once(conversation: ConversationRef) -> None:
     say(conversation, *["needle"] * 50)
 
@@ -782,6 +787,7 @@ def test_indexing_twice_at_once_indexes_once(conversation: ConversationRef) -> N
     assert len(found("needle", limit=100)) == 50
 
 
+@pytest.mark.no_second_try
 @on_postgresql
 def test_an_event_whose_key_is_lower_and_shows_later_is_found(
     alice: User, conversation: ConversationRef
@@ -811,6 +817,7 @@ def test_an_event_whose_key_is_lower_and_shows_later_is_found(
     assert found("needle") == [("talk", 0), ("other", 0)]
 
 
+@pytest.mark.no_second_try
 def test_a_search_beside_which_the_index_is_emptied_finds_all(
     conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -226,6 +226,7 @@ def store_meanwhile(secret: Secret, keys: Keys, text: str) -> None:
     keys(SECOND_KEY, FIRST_KEY)
 
 
+@pytest.mark.no_second_try
 def test_what_is_stored_during_a_rotation_is_kept_and_rotated_too(
     secret: Secret, keys: Keys, hooked: Hooked
 ) -> None:
@@ -236,6 +237,7 @@ def test_what_is_stored_during_a_rotation_is_kept_and_rotated_too(
     assert again(secret).value.open() == "newer"
 
 
+@pytest.mark.no_second_try
 def test_what_is_deleted_during_a_rotation_stays_deleted(secret: Secret, keys: Keys, hooked: Hooked) -> None:
     keys(SECOND_KEY, FIRST_KEY)
     hooked(Sealed, "resealed").after(Secret.objects.all().delete)
@@ -243,6 +245,7 @@ def test_what_is_deleted_during_a_rotation_stays_deleted(secret: Secret, keys: K
     assert raw_values() == []
 
 
+@pytest.mark.no_second_try
 @pytest.mark.slow(on="postgresql")
 def test_a_rotation_that_is_killed_loses_nothing_and_can_be_repeated(
     alice: User, keys: Keys, tmp_path: Path

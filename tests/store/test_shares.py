@@ -157,6 +157,7 @@ def test_a_share_is_never_nothing() -> None:
     assert [share_of(places) for places in (1, 2, 4, 32)] == [1, 1, 3, 24]
 
 
+@pytest.mark.no_second_try
 @hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["come", "leave", "cancel"])), max_size=60))
 def test_no_place_is_lost_or_given_twice_and_nobody_waits_beside_a_free_one(

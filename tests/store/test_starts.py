@@ -177,6 +177,7 @@ async def test_a_state_that_is_stored_is_not_reported_as_failed(
 # Repeated by their keys
 
 
+@pytest.mark.no_second_try
 async def test_a_repeated_decision_decides_about_no_other_call(
     conversation: ConversationRef, manager: ConversationManager, rest: httpx.AsyncClient, stage: Stage
 ) -> None:
@@ -195,6 +196,7 @@ async def test_a_repeated_decision_decides_about_no_other_call(
     assert (await loop_of(conversation)).decision is None
 
 
+@pytest.mark.no_second_try
 async def test_a_repeated_stop_stops_no_later_turn(
     conversation: ConversationRef, manager: ConversationManager, rest: httpx.AsyncClient, stage: Stage
 ) -> None:

@@ -208,6 +208,7 @@ def test_a_title_is_given_on_the_condition_that_there_is_none(
 # Deleting
 
 
+@pytest.mark.no_second_try
 def test_a_deleted_conversation_is_nowhere_to_be_seen_but_loses_no_event(
     store: ConversationStore, conversation: ConversationRef
 ) -> None:
@@ -238,6 +239,7 @@ async def test_a_deleted_conversation_is_missing_at_every_door(
     assert (await socket.closed()).code == 4404
 
 
+@pytest.mark.no_second_try
 def test_a_restored_conversation_is_whole_again(
     store: ConversationStore, conversation: ConversationRef
 ) -> None:
@@ -320,6 +322,7 @@ def followed(store: ConversationStore, limit: int, between: Callable[[], None]) 
     return found
 
 
+@pytest.mark.no_second_try
 @on_one_database
 @given(
     ages=st.lists(st.integers(0, 3), max_size=12),
@@ -392,6 +395,7 @@ def sizes(page: Sequence[EventEnvelope]) -> list[int]:
     return [len(each["payload"].encode()) for each in page]
 
 
+@pytest.mark.no_second_try
 @on_one_database
 @given(
     lengths=st.lists(st.integers(0, 400), max_size=20),

@@ -172,6 +172,7 @@ def test_without_the_extension_titles_are_found_by_reading_them(
 # Others at the same moment
 
 
+@pytest.mark.no_second_try
 @on_postgresql
 def test_a_title_that_changes_while_it_is_indexed_is_indexed_again(alice: User) -> None:
     conversation = creation.create(alice, title="The hay")
@@ -184,6 +185,7 @@ def test_a_title_that_changes_while_it_is_indexed_is_indexed_again(alice: User) 
     assert found("needle") == [conversation.public_id]
 
 
+@pytest.mark.no_second_try
 @on_postgresql
 def test_what_is_deleted_while_it_is_indexed_leaves_no_title(alice: User) -> None:
     creation.create(alice, title="The needle")
@@ -191,6 +193,7 @@ def test_what_is_deleted_while_it_is_indexed_leaves_no_title(alice: User) -> Non
     assert index() == 0
 
 
+@pytest.mark.no_second_try
 @on_postgresql
 def test_an_index_is_begun_anew_once_who_is_just_writing_it_is_done(
     alice: User, monkeypatch: pytest.MonkeyPatch
@@ -218,6 +221,7 @@ def test_an_index_is_begun_anew_once_who_is_just_writing_it_is_done(
     assert (found("needle"), index(), found("needle")) == (["talk"], 1, ["talk"])
 
 
+@pytest.mark.no_second_try
 @on_postgresql
 def test_a_title_that_changes_while_the_index_is_begun_anew_comes_into_it(alice: User) -> None:
     conversation = creation.create(alice, title="The hay")

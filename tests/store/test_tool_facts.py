@@ -134,6 +134,7 @@ async def test_a_branch_that_holds_a_secret_is_not_taken(carry_out: Carry, alice
     assert await branch() == "main"
 
 
+@pytest.mark.no_second_try
 def test_pull_requests_that_are_noted_at_the_same_time_are_all_kept(conversation: ConversationRef) -> None:
     in_threads(8, lambda number: changes.note_pull_request(conversation, number))
     assert sorted(Conversation.objects.get().pr_number) == list(range(8))

@@ -297,6 +297,7 @@ def test_an_unfinished_night_counts_from_the_one_before(log: ConversationRef) ->
     assert HousekeepingRound.objects.get(name="verification").begun_at == three_days_ago
 
 
+@pytest.mark.no_second_try
 def test_one_process_of_the_installation_verifies_each_night(database: None) -> None:
     assert rounds._take_night()
     assert not rounds._take_night()

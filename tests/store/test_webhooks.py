@@ -159,6 +159,7 @@ async def test_the_conversation_is_posted_when_it_is_made_retitled_and_before_it
     assert endpoint.infos[-1] == (await astore.call(information_of, [talk.pk], deleted=True))[talk.pk]
 
 
+@pytest.mark.no_second_try
 def test_events_that_came_while_a_deletion_was_looked_for_are_told_before_it(
     database: None, endpoint: WebhookServer, alice: User, hooked: Hooked
 ) -> None:
@@ -223,6 +224,7 @@ async def test_the_session_key_and_the_headers_are_sent(
     assert (sent["x-session-api-key"], sent["x-team"]) == (CLEAR, "blue")
 
 
+@pytest.mark.no_second_try
 async def test_after_failures_the_same_batches_come_in_order_before_newer_ones(
     dispatching: None, endpoint: WebhookServer, conversation: ConversationRef
 ) -> None:
@@ -254,6 +256,7 @@ def broken() -> None:
     raise OperationalError("The connection is gone.")
 
 
+@pytest.mark.no_second_try
 async def test_what_happens_while_an_endpoint_is_down_comes_when_it_is_back(
     dispatching: None, conversation: ConversationRef
 ) -> None:
@@ -307,6 +310,7 @@ async def test_a_dead_endpoint_delays_no_other(
         assert dead.batches == []
 
 
+@pytest.mark.no_second_try
 async def test_two_dispatchers_deliver_each_batch_once(
     live: None, endpoint: WebhookServer, alice: User
 ) -> None:
@@ -352,6 +356,7 @@ async def test_what_happens_while_a_webhook_is_switched_off_comes_when_it_is_on_
     assert texts(endpoint.batches) == ["one"]
 
 
+@pytest.mark.no_second_try
 def test_a_server_that_is_killed_mid_delivery_delivers_again(server: Server, endpoint: WebhookServer) -> None:
     webhook(endpoint)
     endpoint.hold()

@@ -171,6 +171,7 @@ async def test_a_message_that_arrives_when_the_agent_is_done_is_answered_by_a_ne
     assert await seen(talk) == {"hello": "1", "more": "2"}
 
 
+@pytest.mark.no_second_try
 async def test_a_message_that_steered_is_not_answered_again_after_the_turn_has_failed(
     talk: ConversationRef, stage: Stage, listening: ConversationManager
 ) -> None:
@@ -280,6 +281,7 @@ async def test_what_was_shown_of_an_interrupted_answer_is_marked(
     assert '"interrupted":true' in partial["payload"].replace(" ", "")
 
 
+@pytest.mark.no_second_try
 async def test_messages_in_quick_succession_are_all_answered(
     talk: ConversationRef, stage: Stage, manager: ConversationManager
 ) -> None:
@@ -474,6 +476,7 @@ class World:
         choose(self.conversation, self.chance.choice([STEER, STEER, QUEUE]))
 
 
+@pytest.mark.no_second_try
 def test_every_message_is_dealt_with_exactly_once_whatever_happens_when(
     alice: User, chance: Random, is_full: bool
 ) -> None:
@@ -500,6 +503,7 @@ def test_every_message_is_dealt_with_exactly_once_whatever_happens_when(
         }
 
 
+@pytest.mark.no_second_try
 async def test_messages_at_any_moment_are_each_answered_once(
     talk: ConversationRef, stage: Stage, listening: ConversationManager, chance: Random, is_full: bool
 ) -> None:

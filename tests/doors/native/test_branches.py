@@ -74,6 +74,7 @@ async def test_what_is_said_in_a_fork_is_answered_there_alone(
     assert len(await events_of(rest, "talk")) == 3
 
 
+@pytest.mark.no_second_try
 async def test_a_repeated_request_forks_once(rest: httpx.AsyncClient, talk: ConversationRef) -> None:
     headers = {"Idempotency-Key": "fork-1"}
     first, second = [

@@ -50,6 +50,7 @@ async def test_a_draft_is_kept_as_it_was_written(
     assert (stored["text"], stored["images"]) == ("  two\nlines ", [IMAGE])
 
 
+@pytest.mark.no_second_try
 @both
 @pytest.mark.parametrize("version", [0, 1, 3])
 async def test_a_draft_that_was_written_elsewhere_meanwhile_is_not_replaced(
@@ -69,6 +70,7 @@ async def test_a_version_of_a_draft_that_never_was_is_refused(
     assert (refused.status_code, refused.json()["draft"]["version"]) == (409, 0)
 
 
+@pytest.mark.no_second_try
 def test_of_two_devices_that_write_at_the_same_time_one_is_told(
     conversation: ConversationRef, alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:

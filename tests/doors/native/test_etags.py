@@ -122,6 +122,7 @@ async def test_a_conversation_with_another_etag_is_not_deleted(
     assert (deleted.status_code, (await rest.get(TALK)).status_code) == (204, 404)
 
 
+@pytest.mark.no_second_try
 async def test_a_change_between_the_check_of_an_etag_and_the_deletion_is_not_lost(
     rest: httpx.AsyncClient, conversation: ConversationRef, hooked: Hooked
 ) -> None:
@@ -134,6 +135,7 @@ async def test_a_change_between_the_check_of_an_etag_and_the_deletion_is_not_los
     assert (await rest.delete(TALK, headers={"If-Match": refused.headers["etag"]})).status_code == 204
 
 
+@pytest.mark.no_second_try
 async def test_a_change_that_waits_for_a_deletion_with_an_etag_finds_nothing_to_change(
     rest: httpx.AsyncClient, conversation: ConversationRef, hooked: Hooked
 ) -> None:
@@ -160,6 +162,7 @@ async def test_a_header_that_is_no_list_of_etags_is_refused(
     )
 
 
+@pytest.mark.no_second_try
 async def test_of_two_changes_at_once_with_one_etag_only_one_is_made(
     rest: httpx.AsyncClient, conversation: ConversationRef, hooked: Hooked
 ) -> None:

@@ -145,6 +145,7 @@ async def test_a_hint_about_somebody_elses_conversation_shows_nothing(
     assert (await shown(client))["id"] == "bobs"
 
 
+@pytest.mark.no_second_try
 async def test_since_is_read_page_by_page_and_loses_none_of_the_same_microsecond(
     alice: User, dial: Dial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +183,7 @@ async def test_since_shows_what_changed_meanwhile(alice: User, dial: Dial) -> No
     assert [frame["conversation"]["id"] for frame in second.frames[1:]] == ["a", "c", "b"]
 
 
+@pytest.mark.no_second_try
 async def test_since_misses_nothing_that_was_committed_a_little_late(
     conversation: ConversationRef, dial: Dial
 ) -> None:
@@ -195,6 +197,7 @@ async def test_a_moment_that_is_none_closes_with_4400(dial: Dial, moment: str) -
     assert (await (await dial(PATH, query={"since": moment})).closed()).code == 4400
 
 
+@pytest.mark.no_second_try
 async def test_a_lost_hint_costs_one_poll(quick_poll: None, no_hints: None, alice: User, dial: Dial) -> None:
     client = await opened(dial)
     ref = await astore.call(lambda: creation.create(alice, conversation_id="new"))
@@ -205,6 +208,7 @@ async def test_a_lost_hint_costs_one_poll(quick_poll: None, no_hints: None, alic
     await shown_with(client, id="new", deleted=True)
 
 
+@pytest.mark.no_second_try
 async def test_nothing_is_shown_twice_unchanged(
     quick_poll: None, conversation: ConversationRef, dial: Dial
 ) -> None:

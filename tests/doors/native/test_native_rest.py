@@ -90,6 +90,7 @@ async def test_the_list_shows_the_newest_first(alice: User, rest: httpx.AsyncCli
     assert await listed(rest) == (["c", "b", "a"], None)
 
 
+@pytest.mark.no_second_try
 @pytest.mark.needs_engine
 async def test_pages_bring_what_stands_throughout_exactly_once_whatever_else_comes_and_goes(
     alice: User, rest: httpx.AsyncClient
@@ -108,6 +109,7 @@ async def test_pages_bring_what_stands_throughout_exactly_once_whatever_else_com
     assert seen == [f"old-{n:02}" for n in range(19, 3, -1)]
 
 
+@pytest.mark.no_second_try
 @pytest.mark.needs_engine
 async def test_pages_lose_none_of_those_that_were_made_in_the_same_microsecond(
     alice: User, rest: httpx.AsyncClient

@@ -113,6 +113,7 @@ async def test_a_join_replays_what_is_after_its_cursor(
     assert client.frames[-1] == {"type": "replay_complete", "through": 2}
 
 
+@pytest.mark.no_second_try
 async def test_a_replay_of_many_pages_brings_every_event_once(
     conversation: ConversationRef, join: Join
 ) -> None:
@@ -218,6 +219,7 @@ async def test_an_id_that_can_name_nothing_closes_with_4400(join: Join, conversa
 # Live
 
 
+@pytest.mark.no_second_try
 @pytest.mark.needs_engine
 async def test_two_readers_each_get_every_event_once_and_in_order(
     conversation: ConversationRef, join: Join
@@ -228,6 +230,7 @@ async def test_two_readers_each_get_every_event_once_and_in_order(
         assert seqs(await reader.events(50)) == list(range(50))
 
 
+@pytest.mark.no_second_try
 @pytest.mark.parametrize("moment", ["before the read", "after the read"])
 @pytest.mark.needs_engine
 async def test_an_event_committed_during_replay_arrives_once(
@@ -254,6 +257,7 @@ async def test_an_event_committed_during_replay_arrives_once(
     assert seqs(client.frames) == [0, 1, 2]
 
 
+@pytest.mark.no_second_try
 async def test_an_event_too_large_for_a_hint_arrives_from_the_log(
     conversation: ConversationRef, join: Join
 ) -> None:
@@ -263,6 +267,7 @@ async def test_an_event_too_large_for_a_hint_arrives_from_the_log(
     assert seqs(await client.events(1)) == [0]
 
 
+@pytest.mark.no_second_try
 async def test_what_a_lost_hint_announced_comes_with_the_next_one(
     hints_by_layer: None, conversation: ConversationRef, join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,6 +288,7 @@ async def test_what_a_lost_hint_announced_comes_with_the_next_one(
     assert seqs(await client.events(2)) == [0, 1]
 
 
+@pytest.mark.no_second_try
 async def test_a_lost_hint_with_nothing_after_it_costs_one_poll(
     hints_by_layer: None, conversation: ConversationRef, join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -589,6 +595,7 @@ async def test_two_tabs_may_both_number_their_messages_from_1(
     assert await stored_messages(conversation) == ["from one", "from two"]
 
 
+@pytest.mark.no_second_try
 async def test_a_session_that_comes_back_and_repeats_a_message_stores_it_once(
     conversation: ConversationRef, join: Join, silence: None
 ) -> None:

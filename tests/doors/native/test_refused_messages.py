@@ -107,6 +107,7 @@ async def test_what_is_recorded_is_taken_beside_a_message_that_is_refused(
     ]
 
 
+@pytest.mark.no_second_try
 async def test_a_message_that_is_stored_can_be_repeated_while_the_agent_works(
     refusing: ConversationRef, stage: Stage, rest: httpx.AsyncClient
 ) -> None:

@@ -145,6 +145,7 @@ async def test_readers_at_the_same_place_of_a_log_share_what_is_read_of_it(
     assert [reader.seqs for reader in readers] == [list(range(EVENTS))] * 5
 
 
+@pytest.mark.no_second_try
 async def test_a_reader_that_shares_a_page_is_shown_what_was_stored_since_it_was_read(
     joined: Joined, pages: list[list[EventEnvelope]], conversation: ConversationRef
 ) -> None:

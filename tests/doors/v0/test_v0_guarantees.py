@@ -321,6 +321,7 @@ async def test_a_failing_store_is_never_reported_as_a_conversation_that_is_not_t
     assert (response.status_code, response.text) == (500, "Internal Server Error")
 
 
+@pytest.mark.no_second_try
 @pytest.mark.needs_engine
 async def test_deleting_hides_every_event_and_takes_none_away(
     conversation: ConversationRef, rest: httpx.AsyncClient
@@ -467,6 +468,7 @@ async def test_pages_of_long_events_end_early_and_say_so(
     assert seen == [0, 1, 2, 3]
 
 
+@pytest.mark.no_second_try
 @pytest.mark.needs_engine
 async def test_a_repeated_request_with_its_key_stores_nothing_twice(
     conversation: ConversationRef, rest: httpx.AsyncClient

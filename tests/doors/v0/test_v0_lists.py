@@ -111,6 +111,7 @@ FILTERS: dict[str, tuple[str, dict[str, Any], Fits]] = {
 }
 
 
+@pytest.mark.no_second_try
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", FILTERS)
 @pytest.mark.needs_engine

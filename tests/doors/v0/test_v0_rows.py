@@ -200,6 +200,7 @@ def finds_it_locked(write: Callable[[], object]) -> Callable[[], None]:
     return try_elsewhere
 
 
+@pytest.mark.no_second_try
 @on_postgresql
 def test_a_rotation_waits_for_who_adds_a_creation_parameter(
     with_servers: ConversationRef, hooked: Hooked
@@ -210,6 +211,7 @@ def test_a_rotation_waits_for_who_adds_a_creation_parameter(
     assert tool_servers.rotate(with_servers.pk)
 
 
+@pytest.mark.no_second_try
 @on_postgresql
 def test_who_adds_a_creation_parameter_waits_for_a_rotation(
     with_servers: ConversationRef, hooked: Hooked

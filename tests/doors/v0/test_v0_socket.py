@@ -97,6 +97,7 @@ async def test_a_conversation_that_was_posted_is_joined_with_its_history(
     assert (await client.said())["message"].startswith("You said: hello")
 
 
+@pytest.mark.no_second_try
 @pytest.mark.needs_engine
 async def test_a_client_that_comes_back_gets_what_it_lacks_and_nothing_twice(connect: Connect) -> None:
     first = await connect("talk")

@@ -409,6 +409,7 @@ async def test_a_page_load_opens_two_sockets_and_the_one_that_goes_takes_nothing
     assert (await kept.said())["message"] == "Done."
 
 
+@pytest.mark.no_second_try
 @pytest.mark.needs_engine
 async def test_a_page_that_reconnects_gets_each_event_once_and_its_state(
     page: httpx.AsyncClient, connect: Connect

@@ -349,6 +349,7 @@ def test_a_v0_client_answers_what_it_was_shown_whatever_the_file_was_called(kept
     assert Event.objects.get(seq=appended.seq).cause_seq == 1
 
 
+@pytest.mark.no_second_try
 @pytest.mark.needs_engine
 def test_two_imports_at_once_store_every_event_once(
     kept: Kept, alice: User, monkeypatch: pytest.MonkeyPatch
@@ -428,6 +429,7 @@ def test_a_lease_that_is_over_holds_nothing(kept: Kept, alice: User, lease: str)
     assert "imported 3 events" in imported(kept)
 
 
+@pytest.mark.no_second_try
 @pytest.mark.needs_engine
 def test_a_second_import_changes_nothing(kept: Kept, alice: User) -> None:
     kept.event(1, message(1)).write_text("")
@@ -455,6 +457,7 @@ def test_under_one_id_the_bytes_that_were_imported_first_stay(kept: Kept, alice:
     assert "sender" not in log()[0]
 
 
+@pytest.mark.no_second_try
 @pytest.mark.needs_engine
 def test_an_interrupted_import_goes_on_where_it_stopped(
     kept: Kept, alice: User, monkeypatch: pytest.MonkeyPatch

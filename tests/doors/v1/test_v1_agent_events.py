@@ -187,6 +187,7 @@ def test_pages_of_what_is_filtered_are_that_of_the_history(
             assert found == wanted, (query, sort_order, limit)
 
 
+@pytest.mark.no_second_try
 @pytest.mark.parametrize("limit", [1, 2, 10, 99, 100])
 @pytest.mark.parametrize("query", [{}, {"kind": "MessageEvent"}, {"body": "even"}], ids=str)
 @pytest.mark.needs_engine
@@ -204,6 +205,7 @@ def test_pages_from_the_beginning_hold_what_is_written_meanwhile(
     assert len(found) >= len(expected(history(talk)[:101], query))
 
 
+@pytest.mark.no_second_try
 @pytest.mark.parametrize("limit", [1, 2, 10, 99, 100])
 def test_pages_from_the_end_hold_what_stood_when_they_were_begun(talk: ConversationRef, limit: int) -> None:
     write(talk, 0, 101)

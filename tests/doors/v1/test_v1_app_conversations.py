@@ -189,6 +189,7 @@ async def test_sub_conversations_are_named_by_their_parent_and_listed_only_when_
 # Lists
 
 
+@pytest.mark.no_second_try
 @pytest.mark.needs_engine
 @pytest.mark.timeout(300)
 async def test_every_standing_conversation_comes_once_whatever_the_limit_while_others_come_and_go(

@@ -50,6 +50,7 @@ def at(second: int, **members: Any) -> Any:
 # One conversation
 
 
+@pytest.mark.no_second_try
 @pytest.mark.parametrize(("path", "query"), FAMILIES)
 @pytest.mark.parametrize("order", ["TIMESTAMP", "TIMESTAMP_DESC"])
 @pytest.mark.needs_engine
@@ -180,6 +181,7 @@ async def test_a_page_id_of_another_conversation_is_refused(
 # All conversations
 
 
+@pytest.mark.no_second_try
 @pytest.mark.needs_engine
 async def test_without_a_conversation_every_event_that_the_user_may_see_comes_once_log_by_log(
     alice: User, bob: User, rest: httpx.AsyncClient

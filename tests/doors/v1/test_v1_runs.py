@@ -224,6 +224,7 @@ async def test_a_run_without_a_new_message_asks_the_agent_for_a_step(
     assert stage.asked == [["hello"], []]
 
 
+@pytest.mark.no_second_try
 @pytest.mark.needs_engine
 async def test_a_run_that_was_accepted_survives_the_server(
     talk: ConversationRef, manager: ConversationManager
@@ -307,6 +308,7 @@ async def test_a_message_without_a_run_waits_until_one_is_asked_for(
     assert stage.asked == [["first", "second"]]
 
 
+@pytest.mark.no_second_try
 async def test_a_repeated_message_stores_and_asks_nothing(
     talk: ConversationRef, stage: Stage, manager: ConversationManager
 ) -> None:
@@ -326,6 +328,7 @@ async def test_a_message_over_this_wire_is_one_of_the_conversations_own(
     assert json.loads((await log(older))[0]["payload"])["args"]["content"] == "hello"
 
 
+@pytest.mark.no_second_try
 async def test_a_message_whose_client_has_left_is_answered(
     talk: ConversationRef, manager: ConversationManager, hooked: Hooked
 ) -> None:
@@ -391,6 +394,7 @@ class Late:
         self._thread.join(20)
 
 
+@pytest.mark.no_second_try
 @pytest.mark.needs_engine
 def test_a_message_and_a_run_at_the_same_moment_come_one_after_the_other(
     talk: ConversationRef, hooked: Hooked
@@ -403,6 +407,7 @@ def test_a_message_and_a_run_at_the_same_moment_come_one_after_the_other(
     assert Conversation.objects.get(pk=talk.pk).asked_through == seq
 
 
+@pytest.mark.no_second_try
 @pytest.mark.needs_engine
 def test_a_run_that_finds_nothing_to_answer_cannot_miss_what_is_being_stored(
     talk: ConversationRef, hooked: Hooked
@@ -507,6 +512,7 @@ def test_a_call_that_was_accepted_cannot_be_rejected(talk: ConversationRef) -> N
         runs.reject(talk, "")
 
 
+@pytest.mark.no_second_try
 @pytest.mark.needs_engine
 def test_a_rejection_and_an_approval_at_the_same_moment_are_not_both_taken(
     talk: ConversationRef, hooked: Hooked
@@ -1016,6 +1022,7 @@ async def test_a_run_that_was_to_follow_an_interruption_survives_the_server(
     await until_said(talk, "answer to more")
 
 
+@pytest.mark.no_second_try
 @pytest.mark.needs_engine
 def test_a_run_that_is_asked_for_as_an_interrupted_turn_ends_is_not_lost(
     talk: ConversationRef, hooked: Hooked

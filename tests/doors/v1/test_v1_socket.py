@@ -224,6 +224,7 @@ async def test_events_are_the_bytes_that_were_stored(talk: ConversationRef, dial
     assert await client.receive_text() == sent
 
 
+@pytest.mark.no_second_try
 @pytest.mark.timeout(300)
 @pytest.mark.needs_engine
 async def test_who_joins_while_a_thousand_events_come_gets_each_once_in_order(
@@ -246,6 +247,7 @@ async def test_who_joins_while_a_thousand_events_come_gets_each_once_in_order(
         assert ids(await receive(client, len(stored))) == ids(stored)
 
 
+@pytest.mark.no_second_try
 @pytest.mark.needs_engine
 async def test_a_client_that_was_cut_off_goes_on_by_the_time_of_its_last_event(
     talk: ConversationRef, dial: Dial

@@ -71,6 +71,7 @@ async def test_a_batch_is_stored_in_its_order_with_the_bytes_that_it_came_with(
     assert await stored(talk) == texts
 
 
+@pytest.mark.no_second_try
 async def test_events_that_are_reported_again_and_in_another_order_are_stored_once(
     talk: ConversationRef, rest: httpx.AsyncClient, chance: random.Random
 ) -> None:
@@ -84,6 +85,7 @@ async def test_events_that_are_reported_again_and_in_another_order_are_stored_on
     assert sorted(found) == sorted(each["id"] for each in events)
 
 
+@pytest.mark.no_second_try
 async def test_the_same_events_reported_at_the_same_time_are_stored_once(
     talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
@@ -93,6 +95,7 @@ async def test_the_same_events_reported_at_the_same_time_are_stored_once(
     assert len(await stored(talk)) == 10
 
 
+@pytest.mark.no_second_try
 async def test_whoever_reports_other_content_at_the_same_moment_waits_and_is_told_of_success_too(
     talk: ConversationRef, rest: httpx.AsyncClient, hooked: Hooked
 ) -> None:
@@ -117,6 +120,7 @@ async def test_other_content_under_a_stored_id_is_a_success_and_the_first_stays(
     assert [json.loads(text) for text in await stored(talk)] == [first, new]
 
 
+@pytest.mark.no_second_try
 def test_what_is_stored_already_is_not_read_under_the_lock(talk: ConversationRef) -> None:
     log = [event(f"number {number}") for number in range(5)]
     reports.store_once(talk, log)
