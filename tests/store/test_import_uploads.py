@@ -320,6 +320,14 @@ def test_a_zip_file_with_a_link_is_refused(alice: User) -> None:
     assert refused(alice, content.getvalue()) == "The zip file has a link in it: 'passwords'."
 
 
+def test_a_zip_file_that_is_packed_by_another_method_is_refused(alice: User) -> None:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_LZMA) as packed:
+        packed.writestr("conversations.json", chats(chat()))
+    problem = refused(alice, content.getvalue())
+    assert problem == "The zip file is packed by another method than deflate: 'conversations.json'."
+
+
 def test_an_encrypted_zip_file_is_refused(alice: User) -> None:
     content = bytearray(export())
     for start in (b"PK\x03\x04", b"PK\x01\x02"):

@@ -31,6 +31,8 @@ LARGE_PLACE = struct.Struct("<4sLQL")
 LARGE_ENDS = struct.Struct("<4sQ2H2L4Q")
 """Before it, in a large file, is where another end stands that has room for large numbers."""
 COMMENT_MAX_BYTES = 0xFFFF
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""The ways of packing that exports use. With others a few bytes ask for gigabytes of memory."""
 ENCRYPTED = 0x1
 """The bit of a member's flags that says so."""
 _DRIVE = re.compile("[A-Za-z]:")
@@ -191,6 +193,8 @@ def _check(member: ZipInfo) -> None:
         raise Unreadable(f"the zip file has directories in directories, more than {DEPTH_MAX} deep")
     if member.flag_bits & ENCRYPTED:
         raise Unreadable(f"the zip file is encrypted: {member.filename!r}")
+    if member.compress_type not in METHODS:
+        raise Unreadable(f"the zip file is packed by another method than deflate: {member.filename!r}")
     if stat.S_ISLNK(member.external_attr >> 16):
         raise Unreadable(f"the zip file has a link in it: {member.filename!r}")
     if member.file_size > max(BOMB_MIN_BYTES, member.compress_size * BOMB_RATIO):
