@@ -1,0 +1,148 @@
+"""Starts a confined process, takes what it writes, and kills it when it exceeds a limit or is not wanted."""
+
+from __future__ import annotations
+
+import json
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from conversations.confined import child
+
+CHILD = Path(child.__file__)
+CHECK_S = 0.2
+CHUNK_BYTES = 1024 * 1024
+
+
+class NotRead(Exception):
+    """The process did not read the whole file; the message says why, as the end of a sentence."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What one confined process may take."""
+
+    memory_bytes: int
+    """Address space, with the interpreter's own of some tens of megabytes."""
+    cpu_s: int
+    wall_s: float
+    output_bytes: int
+
+
+def _go_on() -> None:
+    """Do nothing."""
+
+
+_check: ContextVar[Callable[[], None]] = ContextVar("_check", default=_go_on)
+
+
+@contextmanager
+def checked_by(check: Callable[[], None]) -> Iterator[None]:
+    """Call `check` several times a second while this context waits for a confined process.
+
+    If it raises, the process is killed and the error passes on: so an import is cancelled.
+    """
+    token = _check.set(check)
+    try:
+        yield
+    finally:
+        _check.reset(token)
+
+
+def check() -> None:
+    """Call what `checked_by` names, from a long loop over what a confined process has written."""
+    _check.get()()
+
+
+def has_landlock(version: int = 1) -> bool:
+    """Return whether the kernel has this version of Landlock, which keeps readers from all other files."""
+    return child.landlock_version() >= version
+
+
+def run(
+    reader: Path,
+    arguments: Sequence[object],
+    *,
+    limits: Limits,
+    readable: Sequence[Path] = (),
+    writable: Sequence[Path] = (),
+) -> IO[bytes]:
+    """Call `read(*arguments)` of a reader's file in a confined process; return what it printed.
+
+    The arguments are JSON values. The result is a temporary file without a name, at its beginning. Only the
+    paths given can be read there, and `writable` opened for writing, though no byte can be written. Raise
+    NotRead, and whatever the check of `checked_by` raises.
+    """
+    task = {
+        "reader": str(reader),
+        "arguments": arguments,
+        "memory_bytes": limits.memory_bytes,
+        "cpu_s": limits.cpu_s,
+        "readable": [str(path) for path in readable],
+        "writable": [str(path) for path in writable],
+    }
+    output = tempfile.TemporaryFile()  # noqa: SIM115 - the caller's to close
+    try:
+        with subprocess.Popen(  # noqa: S603 - this interpreter, and a program of this package
+            [sys.executable, "-I", "-S", str(CHILD), json.dumps(task)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd="/",
+            env={},
+            start_new_session=True,  # Ctrl-C is this process's to handle
+        ) as process:
+            try:
+                _take(process, output, limits)
+            finally:
+                process.kill()
+    except BaseException:
+        output.close()
+        raise
+    output.seek(0)
+    return output
+
+
+def _take(process: subprocess.Popen[bytes], output: IO[bytes], limits: Limits) -> None:
+    """Copy what the process prints until it ends. Raise NotRead."""
+    assert process.stdout  # noqa: S101 - Popen was given a pipe
+    until = time.monotonic() + limits.wall_s
+    left = limits.output_bytes
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while True:
+            check()
+            if time.monotonic() > until:
+                raise NotRead("it takes longer than a file of its size should take")
+            if not selector.select(CHECK_S):
+                continue
+            chunk = process.stdout.read1(CHUNK_BYTES)  # type: ignore[attr-defined]
+            if not chunk:
+                break
+            left -= len(chunk)
+            if left < 0:
+                raise NotRead("there is far more in it than a file of its size can hold")
+            output.write(chunk)
+    _require_success(process)
+
+
+def _require_success(process: subprocess.Popen[bytes]) -> None:
+    """Raise NotRead unless the process has ended by itself, without a problem."""
+    assert process.stderr  # noqa: S101 - Popen was given a pipe
+    said = process.stderr.read().decode(errors="replace").strip()
+    code = process.wait()
+    if code in (-signal.SIGXCPU, -signal.SIGKILL):
+        raise NotRead("it takes longer than a file of its size should take")
+    if code < 0:
+        raise NotRead(f"reading it ended by signal {-code}")
+    if code:
+        raise NotRead(said.rpartition("\n")[2] or f"reading it ended with {code}")
