@@ -10,6 +10,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from conversations.transcripts.sources.nodes import (
     Transcript,
     Unreadable,
 )
+from tests import hostile_databases
 from tests.mutations import mutated, mutated_json
 
 STATE = Path(__file__).parents[1] / "data" / "hermes-webui" / "webui"
@@ -538,6 +540,48 @@ def test_a_damaged_database_does_not_hide_the_files(with_database: Path) -> None
         assert said(found["both"]) == ["of the file"]
         with pytest.raises(Unreadable):
             list(found["state.db"].nodes())
+
+
+def test_a_hostile_database_does_no_harm_and_hides_no_file(
+    with_database: Path, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    victim = tmp_path / "secret_key"
+    victim.write_text("a key of the server")
+    file = with_database.parent / "state.db"
+    for make, why in (
+        (partial(hostile_databases.with_super_journal, victim=victim), "state.db-journal is beside it"),
+        (hostile_databases.with_endless_view, "sessions is not a plain table"),
+        (hostile_databases.with_misnamed_view, "malformed database schema|not a plain table"),
+        (hostile_databases.with_large_values, "columns in it that are computed"),
+        (hostile_databases.with_virtual_table, "messages is not a plain table"),
+        (hostile_databases.with_repeated_pages, "more in it than a file of its size can hold"),
+    ):
+        with subtests.test(why):
+            for each in with_database.parent.glob("state.db*"):
+                each.unlink()
+            make(file)
+            found = read(with_database)
+            assert said(found["both"]) == ["of the file"]
+            with pytest.raises(Unreadable, match=f"state.db cannot be read: .*({why})"):
+                list(found["state.db"].nodes())
+            assert victim.exists()
+
+
+def test_a_journal_that_no_transaction_uses_is_passed_over(with_database: Path) -> None:
+    (with_database.parent / "state.db-journal").write_bytes(bytes(512))
+    assert said(read(with_database)["sub"]) == ["task"]
+
+
+def test_what_sqlite_has_no_json_for_is_kept(with_database: Path) -> None:
+    with closing(sqlite3.connect(with_database.parent / "state.db")) as database:
+        database.execute(
+            "INSERT INTO messages (session_id, role, content, later, timestamp) VALUES (?, ?, ?, ?, ?)",
+            ("cli", "user", "tab\tand\nline", b"\xff\0", float("inf")),
+        )
+        database.commit()
+    talk = read(with_database)["cli"]
+    assert said(talk)[-1] == "tab\tand\nline"
+    assert "{'base64': '/wA='}" in str([node.parts for node in talk.nodes()])
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_mixed(tmp_path: Path) -> None:

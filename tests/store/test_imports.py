@@ -21,6 +21,7 @@ from sessions_app.imports.importer import Importer
 from sessions_app.live import marks
 from sessions_app.models import AgentLoop, AgentSetup, ExecutionStatus
 from sessions_app.settings.user_settings import create_custom_secret
+from tests import hostile_databases
 from tests.threads import in_threads
 
 SAMPLES = Path(__file__).parents[1] / "data"
@@ -243,6 +244,22 @@ def test_a_dry_run_stores_nothing_and_says_what_it_would(alice: User) -> None:
     said = imported("claude-code", str(CLAUDE_CODE), dry_run=True)
     assert "would import" in said
     assert not Conversation.objects.exists()
+
+
+def test_a_hostile_database_of_a_directory_deletes_nothing_and_the_rest_is_imported(
+    alice: User, tmp_path: Path
+) -> None:
+    victim = tmp_path / "id_rsa"
+    victim.write_text("a key of the user's")
+    state = shutil.copytree(SOURCES["hermes-webui"], tmp_path / "webui")
+    hostile_databases.with_super_journal(state / "state.db", victim)
+    report = tmp_path / "report.json"
+    with pytest.raises(CommandError):
+        imported("hermes-webui", str(state), report=report)
+    found = json.loads(report.read_text())
+    assert "state.db-journal is beside it" in found["failed"]["state.db"]
+    assert found["conversations"]
+    assert victim.exists()
 
 
 def test_registered_secrets_are_masked_in_events_and_titles(alice: User, tmp_path: Path) -> None:

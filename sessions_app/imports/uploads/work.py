@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from django.db import DataError, IntegrityError, NotSupportedError, ProgrammingError, connections
 from django.db import Error as DatabaseProblem
 
+from conversations.confined import processes
 from conversations.dialects import columns
 from conversations.events import NewEvent
 from conversations.exceptions import (
@@ -143,7 +144,11 @@ class Work:
         return ImportState.DONE, ""
 
     def _import(self, path: Path) -> None:
-        way, place = sources.opened(self.run, path, self._look)
+        with processes.checked_by(self._look_between):
+            self._import_all(path)
+
+    def _import_all(self, path: Path) -> None:
+        way, place = sources.opened(self.run, path, self._look_between)
         self.progress.format = way.name
         wanted = Wanted(
             user=self.run.user,
@@ -152,9 +157,7 @@ class Work:
             watch=Watch(look=self._look, read=self._read, admit=None if self.run.by_id else self._admit),
         )
         for number, found in enumerate(way.found(place, wanted), 1):
-            self._look()
-            if self.progress.is_cancelled:
-                raise Cancelled
+            self._look_between()
             self._take(number, found, path)
         if not self.progress.conversations:
             raise Unreadable(NOTHING)
@@ -207,6 +210,12 @@ class Work:
 
     def _read(self) -> None:
         self.progress.records += 1
+        self._look()
+
+    def _look_between(self) -> None:
+        """Give way to calls where no conversation is half imported. Raise Interrupted and Cancelled."""
+        if self.progress.is_cancelled:
+            raise Cancelled
         self._look()
 
     def _look(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,13 @@ import httpx
 import pytest
 from django.contrib.auth.models import Permission, User
 
+from conversations.confined import sqlite_files
 from convserver.quotas import Quotas
 from sessions_app import astore, background
 from sessions_app.imports.uploads.pieces import PIECE_MAX_BYTES
 from sessions_app.models import ApiToken, Grant, ImportRun, Scope
-from tests.import_files import SAID, chat, export
+from tests import hostile_databases
+from tests.import_files import SAID, chat, export, zipped
 from tests.scripted_agent import until_true
 
 pytestmark = pytest.mark.one_engine
@@ -200,6 +204,76 @@ async def test_a_token_that_only_reads_imports_nothing(
     answer = await rest.post(IMPORTS, json={"file_name": "a.zip", "size": 1}, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (403, "scope_too_small")
     assert (await rest.get(IMPORTS, headers=headers)).status_code == 200
+
+
+# Hostile files
+
+
+def with_state(session: str, directory: Path) -> bytes:
+    """Return an upload of hermes-webui: a session, and the agent's database with what is beside it."""
+    files = {each.name: each.read_bytes() for each in directory.iterdir()}
+    document = {
+        "session_id": session,
+        "messages": [{"role": "user", "content": SAID}, {"role": "assistant", "content": "In the forest."}],
+    }
+    return zipped({f"sessions/{session}.json": json.dumps(document).encode(), **files})
+
+
+async def test_an_uploaded_database_deletes_nothing_and_takes_a_bounded_time(
+    accounts: None,
+    bob: User,
+    rest: httpx.AsyncClient,
+    importing: None,
+    tmp_path: Path,
+    subtests: pytest.Subtests,
+) -> None:
+    rest.headers.update(await with_token(bob, Scope.READ, Scope.WRITE))
+    victim = tmp_path / "secret_key"
+    victim.write_text("a key of the server")
+    hostile: list[tuple[Callable[[Path], Path], str]] = [
+        (partial(hostile_databases.with_super_journal, victim=victim), "a change was not completed"),
+        (hostile_databases.with_endless_view, "sessions is not a plain table"),
+        (hostile_databases.with_large_values, "computed"),
+        (hostile_databases.with_repeated_pages, "more in it than a file of its size can hold"),
+    ]
+    for number, (make, why) in enumerate(hostile):
+        with subtests.test(why):
+            directory = tmp_path / str(number)
+            directory.mkdir()
+            make(directory / "state.db")
+            content = with_state(f"s{number}", directory)
+            done = await imported(rest, content, format="hermes-webui")
+            assert (done["state"], done["conversations"], done["failed"]) == ("done", 2, 1)
+            page = (await rest.get(f"{IMPORTS}/{done['id']}/conversations")).json()["conversations"]
+            assert [why in (each["problem"] or "") for each in page] == [True, False]
+            assert victim.read_text() == "a key of the server"
+
+
+async def test_an_import_is_cancelled_while_a_database_is_read(
+    accounts: None,
+    bob: User,
+    rest: httpx.AsyncClient,
+    importing: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rest.headers.update(await with_token(bob, Scope.READ, Scope.WRITE))
+    endless = tmp_path / "reader.py"
+    endless.write_text("def read(*arguments):\n    while True: pass\n")
+    monkeypatch.setattr(sqlite_files, "READER", endless)
+    (tmp_path / "state").mkdir()
+    hostile_databases.made(tmp_path / "state/state.db", hostile_databases.TABLES, hostile_databases.ROWS)
+    content = with_state("s", tmp_path / "state")
+    made = await begun(rest, len(content), format="hermes-webui")
+    await put(rest, made, 0, content)
+    await rest.post(f"{IMPORTS}/{made['id']}/start")
+
+    async def is_running() -> bool:
+        return bool((await rest.get(f"{IMPORTS}/{made['id']}")).json()["state"] == "running")
+
+    assert await until_true(is_running)
+    assert (await rest.post(f"{IMPORTS}/{made['id']}/cancel")).status_code in (200, 202)
+    assert (await ended(rest, made))["state"] == "cancelled"
 
 
 # For others

@@ -2,101 +2,89 @@
 
 from __future__ import annotations
 
+import base64
 import json
-import shutil
-import sqlite3
-import tempfile
 import weakref
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from array import array
+from collections import defaultdict
 from functools import partial
 from pathlib import Path
 
+from conversations.confined import processes, sqlite_files
+from conversations.confined.processes import NotRead
+from conversations.confined.sqlite_files import ChangedMeanwhile
 from conversations.dialects import columns
 from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.hermes import copies, rows
 from conversations.transcripts.sources.hermes.copies import DATABASE, Copy, Row
-from conversations.transcripts.sources.nodes import Unreadable
+from conversations.transcripts.sources.nodes import Changed, Unreadable
 
 NAME = "state.db"
-WITH_CHANGES = ("-wal", "-journal")
-"""The ends of the names of files that hold what is not in the database yet."""
+KEYS = {"sessions": None, "messages": "session_id"}
+"""The tables that are read, and by which column their rows are found."""
 JSON_COLUMNS = frozenset({"tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items"})
 WORKSPACE = ("[Workspace::v1: ", "[Workspace: ")
 """How a line begins that the agent put before a prompt."""
+CHECKED_ROWS = 1000
 
 
 class Database:
-    """A database as it is now."""
+    """The rows of a database as it is now, as JSON lines in a temporary file."""
 
     def __init__(self, path: Path) -> None:
-        """Open it, or a copy of it if changes are waiting beside it. Raise Unreadable."""
+        """Read it in a confined process. Raise Unreadable."""
         self._name = path.name
-        beside = [path.with_name(path.name + end) for end in WITH_CHANGES]
-        waiting = [each for each in beside if each.is_file() and each.stat().st_size]
-        self._uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
-        if waiting:
-            self._uri = f"{self._copied([path, *waiting]).as_uri()}?mode=rw"
+        self._sessions: list[dict[str, object]] = []
+        """Oldest first."""
+        self._messages: defaultdict[str, array[int]] = defaultdict(lambda: array("Q"))
+        """By conversation: where in the file its rows begin."""
+        try:
+            self._lines = sqlite_files.rows(path, KEYS)
+        except NotRead as error:
+            kind = Changed if isinstance(error, ChangedMeanwhile) else Unreadable
+            raise kind(f"{self._name} cannot be read: {error}") from error
+        weakref.finalize(self, self._lines.close)
+        offset = 0
+        for number, line in enumerate(self._lines):
+            if number % CHECKED_ROWS == 0:
+                processes.check()
+            table, key, row = line.split(b"\t", 2)  # JSON has no tabs of its own
+            if table == b"sessions":
+                self._sessions.append(_storable(_decoded(row)))
+            else:
+                self._messages[key.decode()].append(offset + len(line) - len(row))
+            offset += len(line)
 
     def sessions(self) -> list[dict[str, object]]:
-        """Return the conversations, oldest first. Raise Unreadable."""
-        with self._connection() as connection:
-            found = connection.execute("SELECT * FROM sessions ORDER BY rowid")
-            return [_storable(dict(row)) for row in found]
+        """Return the conversations, oldest first."""
+        return self._sessions
 
     def copy(self, told: dict[str, object]) -> Copy:
-        """Return the rows of a conversation. Raise Unreadable."""
+        """Return the rows of a conversation."""
         copy = Copy(origin=DATABASE, told=told)
-        with self._connection() as connection:
-            found = connection.execute(
-                "SELECT * FROM messages WHERE session_id = ? ORDER BY id", (told.get("id"),)
-            )
-            for number, row in enumerate(found, 1):
-                value = _row(dict(row))
-                load = partial(self._load, value.get("id"))
-                copy.rows.append(Row(number, load, rows.facts(value), is_inactive=value.get("active") == 0))
+        offsets = self._messages.get(json.dumps(told.get("id"), ensure_ascii=False), ())
+        for number, offset in enumerate(offsets, 1):
+            value = self._load(offset)
+            is_inactive = value.get("active") == 0
+            copy.rows.append(Row(number, partial(self._load, offset), rows.facts(value), is_inactive))
         return copy
 
-    def _load(self, row_id: object) -> object:
-        with self._connection() as connection:
-            row = connection.execute("SELECT * FROM messages WHERE id = ?", (row_id,)).fetchone()
-        if row is None:
-            raise Unreadable(f"{self._name} changed while it was read")
-        return _row(dict(row))
-
-    def _copied(self, files: list[Path]) -> Path:
-        """Copy the files to where opening them may change them. Raise Unreadable."""
-        folder = Path(tempfile.mkdtemp(prefix="convserver-"))
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        try:
-            before = [_stamp(file) for file in files]
-            for file in files:
-                shutil.copyfile(file, folder / file.name)
-            if before != [_stamp(file) for file in files]:
-                raise Unreadable(f"{self._name} changed while it was read")
-        except OSError as error:
-            raise Unreadable(f"{self._name} cannot be read: {error.strerror}") from error
-        return folder / self._name
-
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        try:
-            with closing(sqlite3.connect(self._uri, uri=True)) as connection:
-                connection.row_factory = sqlite3.Row
-                connection.text_factory = lambda text: text.decode(errors="replace")
-                yield connection
-        except (sqlite3.Error, OverflowError) as error:
-            raise Unreadable(f"{self._name} cannot be read: {error}") from error
+    def _load(self, offset: int) -> dict[str, object]:
+        self._lines.seek(offset)
+        return _row(_decoded(self._lines.readline()))
 
 
-def _stamp(file: Path) -> tuple[int, int]:
-    found = file.stat()
-    return found.st_size, found.st_mtime_ns
+def _decoded(text: bytes) -> dict[str, object]:
+    """Return a row; its bytes are a list with one text."""
+    row: dict[str, object] = json.loads(text)
+    return {
+        name: lines.kept(base64.b64decode(value[0])) if isinstance(value, list) else value
+        for name, value in row.items()
+    }
 
 
 def _storable(row: dict[str, object]) -> dict[str, object]:
-    told = {name: lines.kept(value) if isinstance(value, bytes) else value for name, value in row.items()}
-    return dict(columns.fields(lines.storable(told)))
+    return dict(columns.fields(lines.storable(row)))
 
 
 def _row(stored: dict[str, object]) -> dict[str, object]:
