@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import selectors
 import signal
 import subprocess
@@ -16,11 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from conversations.confined import child
+from conversations.confined import child, walls
 
-CHILD = Path(child.__file__)
 CHECK_S = 0.2
 CHUNK_BYTES = 1024 * 1024
+END_MAX_BYTES = 8 * child.PROBLEM_MAX_CHARS
+TOO_SLOW = "it takes longer than a file of its size should take"
 
 
 class NotRead(Exception):
@@ -63,11 +65,6 @@ def check() -> None:
     _check.get()()
 
 
-def has_landlock(version: int = 1) -> bool:
-    """Return whether the kernel has this version of Landlock, which keeps readers from all other files."""
-    return child.landlock_version() >= version
-
-
 def run(
     reader: Path,
     arguments: Sequence[object],
@@ -83,6 +80,8 @@ def run(
     NotRead, and whatever the check of `checked_by` raises.
     """
     task = {
+        "parent": os.getpid(),
+        "walls": walls.__file__,
         "reader": str(reader),
         "arguments": arguments,
         "memory_bytes": limits.memory_bytes,
@@ -93,18 +92,19 @@ def run(
     output = tempfile.TemporaryFile()  # noqa: SIM115 - the caller's to close
     try:
         with subprocess.Popen(  # noqa: S603 - this interpreter, and a program of this package
-            [sys.executable, "-I", "-S", str(CHILD), json.dumps(task)],
+            [sys.executable, "-I", "-S", child.__file__, json.dumps(task)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             cwd="/",
             env={},
             start_new_session=True,  # Ctrl-C is this process's to handle
         ) as process:
             try:
-                _take(process, output, limits)
+                end = _taken(process, output, limits)
             finally:
                 process.kill()
+        _require_end(end, process.returncode, output)
     except BaseException:
         output.close()
         raise
@@ -112,37 +112,37 @@ def run(
     return output
 
 
-def _take(process: subprocess.Popen[bytes], output: IO[bytes], limits: Limits) -> None:
-    """Copy what the process prints until it ends. Raise NotRead."""
+def _taken(process: subprocess.Popen[bytes], output: IO[bytes], limits: Limits) -> bytes:
+    """Copy what the process prints until it closes its output; return the end of it. Raise NotRead."""
     assert process.stdout  # noqa: S101 - Popen was given a pipe
     until = time.monotonic() + limits.wall_s
-    left = limits.output_bytes
+    left, end = limits.output_bytes, b""
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while True:
             check()
             if time.monotonic() > until:
-                raise NotRead("it takes longer than a file of its size should take")
+                raise NotRead(TOO_SLOW)
             if not selector.select(CHECK_S):
                 continue
-            chunk = process.stdout.read1(CHUNK_BYTES)  # type: ignore[attr-defined]
+            chunk = os.read(process.stdout.fileno(), CHUNK_BYTES)
             if not chunk:
-                break
+                return end
             left -= len(chunk)
             if left < 0:
                 raise NotRead("there is far more in it than a file of its size can hold")
             output.write(chunk)
-    _require_success(process)
+            end = (end + chunk)[-END_MAX_BYTES:]
 
 
-def _require_success(process: subprocess.Popen[bytes]) -> None:
-    """Raise NotRead unless the process has ended by itself, without a problem."""
-    assert process.stderr  # noqa: S101 - Popen was given a pipe
-    said = process.stderr.read().decode(errors="replace").strip()
-    code = process.wait()
-    if code in (-signal.SIGXCPU, -signal.SIGKILL):
-        raise NotRead("it takes longer than a file of its size should take")
-    if code < 0:
-        raise NotRead(f"reading it ended by signal {-code}")
-    if code:
-        raise NotRead(said.rpartition("\n")[2] or f"reading it ended with {code}")
+def _require_end(end: bytes, status: int, output: IO[bytes]) -> None:
+    """Cut off the last line, which says that all was read. Raise NotRead if it says something else."""
+    line = end[end.rstrip(b"\n").rfind(b"\n") + 1 :].decode(errors="replace")
+    if line == child.END:
+        output.truncate(output.tell() - len(line))
+        return
+    if line.startswith(child.PROBLEM):
+        raise NotRead(line.removeprefix(child.PROBLEM).strip())
+    if status == -signal.SIGXCPU:
+        raise NotRead(TOO_SLOW)
+    raise NotRead("reading it broke off")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,13 +17,20 @@ from conversations.confined.processes import Limits, NotRead
 
 READER = Path(__file__).with_name("sqlite_reader.py")
 MEMORY_BYTES = 1024 * 1024 * 1024
-CPU_S = 20
+CPU_S, CPU_MAX_S = 20, 600
 BYTES_PER_CPU_S = 2 * 1024 * 1024
 """A large file may take as much longer. On a slow machine some 20 MB are read in a second."""
 WALL_TIMES = 3
 SPARE_BYTES = 64 * 1024 * 1024
 OUTPUT_TIMES = 8
 """JSON has six bytes for some characters, and repeats the names of columns."""
+TRIES = 5
+LOG_HEADER_BYTES = 32
+"""With it each log begins, and with another one after it was begun anew."""
+CHUNK_BYTES = 4 * 1024 * 1024
+COPIES = "convserver-read-"
+LEFT_AFTER_S = 3 * CPU_MAX_S * WALL_TIMES
+"""The directory of a process that was killed is removed later than any could still be in use."""
 
 
 class ChangedMeanwhile(NotRead):
@@ -35,45 +44,62 @@ def rows(path: Path, keys: Mapping[str, str | None]) -> IO[bytes]:
     rollback journal is never opened, for it can name any file to be deleted; one that is in use is refused.
     Raise NotRead, and ChangedMeanwhile.
     """
+    path = path.resolve()  # its log is beside the file, not beside a link to it
     try:
-        log = path.with_name(f"{path.name}-wal")
-        before = _stamps(path, log)
-        _require_no_journal(path)
-        with _alone(path, log if before[1] and before[1][0] else None) as (readable, is_copy):
-            found = processes.run(
-                READER,
-                [str(readable), is_copy, dict(keys)],
-                limits=_limits(sum(stamp[0] for stamp in before if stamp)),
-                readable=[] if is_copy else [readable],
-                writable=[readable.parent] if is_copy else [],
-            )
-        if before != _stamps(path, log):
-            found.close()
-            raise ChangedMeanwhile("it changed while it was read")
+        for _ in range(TRIES - 1):
+            try:
+                return _rows(path, keys)
+            except ChangedMeanwhile:
+                processes.check()
+        return _rows(path, keys)
     except OSError as error:
         raise NotRead(error.strerror or str(error)) from error
+
+
+def _rows(path: Path, keys: Mapping[str, str | None]) -> IO[bytes]:
+    log = path.with_name(f"{path.name}-wal")
+    _require_no_journal(path)
+    before = _stamp(path)
+    if _header(log):
+        with _copied(path, log) as copy:
+            size = sum(file.stat().st_size for file in copy.parent.iterdir())
+            return processes.run(
+                READER, [str(copy), True, dict(keys)], limits=_limits(size), writable=[copy.parent]
+            )
+    found = processes.run(READER, [str(path), False, dict(keys)], limits=_limits(before[0]), readable=[path])
+    if before != _stamp(path) or _header(log):
+        found.close()
+        raise ChangedMeanwhile("it changed while it was read")
     return found
 
 
-def _stamps(*files: Path) -> list[tuple[int, int, int] | None]:
-    """Return what changes when a file is written to; None for a missing one. Raise NotRead for a link."""
-    return [_stamp(file) for file in files]
-
-
-def _stamp(file: Path) -> tuple[int, int, int] | None:
-    try:
-        found = file.lstat() if file.name.endswith("-wal") else file.stat()
-    except FileNotFoundError:
-        return None
+def _stamp(file: Path) -> tuple[int, int, int]:
+    """Return what changes when a file is written to. Raise NotRead unless it is a regular file."""
+    found = file.lstat()
     if not stat.S_ISREG(found.st_mode):
         raise NotRead(f"{file.name} is not a regular file")
     return found.st_size, found.st_mtime_ns, found.st_ino
 
 
+def _header(log: Path) -> bytes:
+    """Return how a log begins; nothing if there is none, or an empty one. Raise NotRead, and OSError."""
+    try:
+        with _opened(log) as file:
+            return file.read(LOG_HEADER_BYTES)
+    except FileNotFoundError:
+        return b""
+
+
+def _opened(file: Path) -> IO[bytes]:
+    """Open a regular file. Raise NotRead for a link or a pipe, which could lead elsewhere or never end."""
+    _stamp(file)
+    return os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+
+
 def _require_no_journal(path: Path) -> None:
     journal = path.with_name(f"{path.name}-journal")
     try:
-        with journal.open("rb") as file:
+        with _opened(journal) as file:
             is_used = file.read(1) not in (b"", b"\0")
     except FileNotFoundError:
         return
@@ -85,20 +111,48 @@ def _require_no_journal(path: Path) -> None:
 
 
 @contextmanager
-def _alone(path: Path, log: Path | None) -> Iterator[tuple[Path, bool]]:
-    """Yield the file, or a copy with its log in an empty directory; and whether it is a copy."""
-    if log is None:
-        yield path.resolve(), False
-        return
-    with tempfile.TemporaryDirectory(prefix="convserver-") as directory:
-        for file, name in ((path, "copy"), (log, "copy-wal")):
+def _copied(path: Path, log: Path) -> Iterator[Path]:
+    """Yield a copy of a file with its log, in a directory where nothing else is. Raise ChangedMeanwhile.
+
+    The program that writes it may go on. The log is copied after the file and holds every page of it that a
+    checkpoint has changed meanwhile, unless it was begun anew.
+    """
+    _remove_left()
+    with tempfile.TemporaryDirectory(prefix=COPIES) as directory:
+        copy = Path(directory, "copy").resolve()
+        begins = _header(log)
+        inode = _stamp(path)[2]
+        try:
+            _copy(path, copy)
+            _copy(log, copy.with_name(f"{copy.name}-wal"))
+        except FileNotFoundError as error:
+            raise ChangedMeanwhile("it changed while it was read") from error
+        headers = {begins, _header(copy.with_name(f"{copy.name}-wal")), _header(log)}
+        if len(headers) > 1 or _stamp(path)[2] != inode:
+            raise ChangedMeanwhile("it changed while it was read")
+        yield copy
+
+
+def _copy(file: Path, to: Path) -> None:
+    with _opened(file) as source, to.open("xb") as target:
+        while chunk := source.read(CHUNK_BYTES):
             processes.check()
-            shutil.copyfile(file, Path(directory, name))
-        yield Path(directory, "copy").resolve(), True
+            target.write(chunk)
+
+
+def _remove_left() -> None:
+    """Remove the copies of processes that were killed."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{COPIES}*"):
+        try:
+            found = directory.lstat()
+        except FileNotFoundError:
+            continue
+        if found.st_uid == os.getuid() and found.st_mtime < time.time() - LEFT_AFTER_S:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _limits(size: int) -> Limits:
-    cpu_s = CPU_S + size // BYTES_PER_CPU_S
+    cpu_s = min(CPU_S + size // BYTES_PER_CPU_S, CPU_MAX_S)
     return Limits(
         memory_bytes=MEMORY_BYTES,
         cpu_s=cpu_s,

@@ -10,11 +10,10 @@ import json
 import os
 import re
 import sqlite3
-import sys
 from collections.abc import Iterator
 
-VALUE_MAX_BYTES = 32 * 1024 * 1024
-"""A longer value, or row, is not read."""
+VALUE_MAX_BYTES = 48 * 1024 * 1024
+"""A file with a longer value, or row, is refused."""
 OBJECTS_MAX = 10_000
 """A schema with more tables, indexes and triggers is refused."""
 STEPS = 100_000
@@ -22,8 +21,9 @@ STEPS = 100_000
 ROW_MIN_BYTES = 4
 """No row takes less of a file: the pointer to it, its length and its header."""
 SPARE_ROWS = 1000
-REPEATED_BYTES = 16 * 1024 * 1024
-"""Values that are defaults of a column take no place in the file; so much of them is read in any case."""
+SPARE_VALUES = 1_000_000
+SPARE_BYTES = 64 * 1024 * 1024
+"""Values that are defaults of a column take no place in the file; so many of them are read in any case."""
 NEEDED = (3, 37)
 """Older versions cannot say of what type a table is."""
 PLAIN = re.compile(r"create\s+table\b", re.IGNORECASE)
@@ -40,7 +40,6 @@ def read(path: str, is_copy: bool, keys: dict[str, str | None]) -> None:
     """
     if sqlite3.sqlite_version_info < NEEDED:
         raise ValueError(f"this needs SQLite 3.37 or newer, and Python has {sqlite3.sqlite_version}")
-    sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
     bounds = Bounds(sum(os.stat(each).st_size for each in ([path, f"{path}-wal"] if is_copy else [path])))  # noqa: PTH116
     connection = _opened(path, is_copy)
     for table, key in keys.items():
@@ -106,10 +105,10 @@ def _require_plain(connection: sqlite3.Connection, table: str) -> None:
 
 
 def rows(connection: sqlite3.Connection, table: str) -> Iterator[dict[str, Value]]:
-    """Yield the rows of a table in the order of their row ids: no index and no sorting is needed."""
+    """Yield the rows of a table in the order of their row ids, which needs no index; NULL is left out."""
     found = connection.execute(f"SELECT * FROM {table} NOT INDEXED")  # noqa: S608 - names of this program
     for row in found:
-        yield dict(zip(row.keys(), row, strict=True))
+        yield {name: value for name, value in zip(row.keys(), row, strict=True) if value is not None}
 
 
 class Bounds:
@@ -117,13 +116,15 @@ class Bounds:
 
     def __init__(self, size: int) -> None:
         self._rows = size // ROW_MIN_BYTES + SPARE_ROWS
-        self._bytes = size + REPEATED_BYTES
+        self._values = size + SPARE_VALUES
+        self._bytes = size + SPARE_BYTES
 
     def take(self, row: dict[str, Value]) -> None:
         """Count a row. Raise ValueError if the file cannot hold so many, or so much."""
         self._rows -= 1
+        self._values -= len(row)
         self._bytes -= sum(len(value) for value in row.values() if isinstance(value, str | bytes))
-        if self._rows < 0 or self._bytes < 0:
+        if min(self._rows, self._values, self._bytes) < 0:
             raise ValueError("there is more in it than a file of its size can hold")
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import socket
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from conversations.confined import processes
+from conversations.confined import processes, walls
 from conversations.confined.processes import Limits, NotRead
+from tests.network import wait_until
 
 LIMITS = Limits(memory_bytes=512 * 1024 * 1024, cpu_s=20, wall_s=60.0, output_bytes=1_000_000)
 ENDLESS = "def read():\n    while True: pass\n"
@@ -35,7 +38,7 @@ def test_a_reader_reads_its_files_and_can_write_to_none(tmp_path: Path) -> None:
         directory.mkdir()
         (directory / "file").write_text("whole")
     code = """
-import json, os, socket
+import json, os, resource, socket
 
 def tried(what):
     try:
@@ -57,9 +60,18 @@ def read(given, copied, other, port):
             tried(lambda: written(place + "/new", "w")),
             tried(lambda: os.unlink(place + "/file")),
             tried(lambda: os.rename(place + "/file", place + "/renamed")),
+            tried(lambda: os.chmod(place + "/file", 0o777)),
+            tried(lambda: os.utime(place + "/file", (0, 0))),
+            tried(lambda: os.truncate(place + "/file", 0)),
         ]
-    found["network"] = tried(lambda: socket.create_connection(("127.0.0.1", port)).close())
-    found["process"] = tried(lambda: os.system("true") and "refused")
+    found["others"] = [
+        tried(lambda: socket.create_connection(("127.0.0.1", port)).close()),
+        tried(lambda: socket.socket(socket.AF_UNIX).close()),
+        tried(lambda: os.fork()),
+        tried(lambda: os.kill(os.getppid(), 0)),
+        tried(lambda: resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (5, 5))),
+        tried(lambda: os.execv("/bin/true", ["true"])),
+    ]
     print(json.dumps(found))
 """
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -71,15 +83,13 @@ def read(given, copied, other, port):
     for directory in (given, copied, other):
         assert [file.name for file in directory.iterdir()] == ["file"]
         assert (directory / "file").read_text() == "whole"
-    if not processes.has_landlock():
+    if walls.landlock_version() < 1:
         pytest.skip("this kernel has no Landlock")
     refused = "PermissionError"
-    assert found["given"] == ["whole", *[refused] * 5]
-    assert found["copied"] == ["whole", None, "OSError", *[refused] * 3]
-    assert found["other"] == [refused] * 6
-    assert found["process"] == "refused"
-    if processes.has_landlock(4):
-        assert found["network"] == refused
+    assert found["given"] == ["whole", *[refused] * 8]
+    assert found["copied"] == ["whole", None, "OSError", *[refused] * 6]
+    assert found["other"] == [refused] * 9
+    assert found["others"] == [refused] * 6
 
 
 def test_a_reader_that_takes_too_much_is_ended(tmp_path: Path, subtests: pytest.Subtests) -> None:
@@ -88,6 +98,8 @@ def test_a_reader_that_takes_too_much_is_ended(tmp_path: Path, subtests: pytest.
     waiting = "import time\n\ndef read():\n    time.sleep(1000)\n"
     for what, code, limits in (
         ("takes longer", ENDLESS, replace(LIMITS, cpu_s=1)),
+        ("broke off", "import os\n\ndef read():\n    os.close(1)\n    while True: pass\n", LIMITS),
+        ("broke off", "import os\n\ndef read():\n    print('half', flush=True)\n    os._exit(0)\n", LIMITS),
         ("takes longer", waiting, replace(LIMITS, wall_s=0.5)),
         ("far more in it", talking, LIMITS),
         ("more memory", hungry, LIMITS),
@@ -116,3 +128,30 @@ def test_a_reader_is_killed_when_it_is_cancelled(tmp_path: Path) -> None:
 
     with processes.checked_by(check), pytest.raises(Cancelled):
         processes.run(reader(tmp_path, ENDLESS), [], limits=LIMITS)
+
+
+def test_a_reader_ends_when_the_process_is_killed_that_waits_for_it(tmp_path: Path) -> None:
+    """By a lock that the reader holds for as long as it lives."""
+    lock = tmp_path / "lock"
+    lock.touch()
+    code = f"import fcntl\nheld = open({str(lock)!r})\nfcntl.flock(held, fcntl.LOCK_EX)\n{ENDLESS}"
+    waiting = (
+        "from pathlib import Path\nfrom conversations.confined import processes\n"
+        "limits = processes.Limits(memory_bytes=10**9, cpu_s=60, wall_s=60.0, output_bytes=1)\n"
+        f"processes.run(Path({str(reader(tmp_path, code))!r}), [], limits=limits)"
+    )
+
+    def is_held() -> bool:
+        with lock.open() as other:
+            try:
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    process = subprocess.Popen([sys.executable, "-c", waiting], cwd=Path(__file__).parents[2])
+    wait_until(is_held)
+    process.kill()
+    process.wait()
+    if sys.platform == "linux":
+        wait_until(lambda: not is_held())

@@ -8,8 +8,8 @@ import random
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from conversations.confined import processes, sqlite_files
 from conversations.transcripts.sources import hermes
 from conversations.transcripts.sources.hermes import heads, scanning
 from conversations.transcripts.sources.lines import Damaged
@@ -496,6 +497,20 @@ def with_database(tmp_path: Path) -> Path:
     return state
 
 
+@contextmanager
+def written_to(file: Path) -> Iterator[sqlite3.Connection]:
+    """Open a database as the program does, which keeps its log."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as database:
+        database.execute("PRAGMA journal_mode = wal")
+        database.execute("PRAGMA wal_autocheckpoint = 0")
+        yield database
+
+
+def late(database: sqlite3.Connection) -> None:
+    """Add a row to a conversation."""
+    database.execute("INSERT INTO messages (session_id, role, content) VALUES ('cli', 'user', 'late')")
+
+
 def test_the_database_counts_where_there_is_no_file(with_database: Path) -> None:
     found = read(with_database)
     assert said(found["both"]) == ["of the file"]
@@ -517,11 +532,8 @@ def test_a_database_with_changes_beside_it_is_read_whole_and_left_alone(
     with_database: Path, is_open: bool
 ) -> None:
     file = with_database.parent / "state.db"
-    with closing(sqlite3.connect(file)) as database:
-        database.execute("PRAGMA journal_mode = wal")
-        database.execute("PRAGMA wal_autocheckpoint = 0")
-        database.execute("INSERT INTO messages (session_id, role, content) VALUES ('cli', 'user', 'late')")
-        database.commit()
+    with written_to(file) as database:
+        late(database)
         if not is_open:
             copy = with_database.parent.parent / "copy"
             shutil.copytree(with_database.parent, copy)
@@ -565,6 +577,63 @@ def test_a_hostile_database_does_no_harm_and_hides_no_file(
             with pytest.raises(Unreadable, match=f"state.db cannot be read: .*({why})"):
                 list(found["state.db"].nodes())
             assert victim.exists()
+
+
+def test_a_link_to_a_database_brings_what_is_beside_its_target(with_database: Path) -> None:
+    file = with_database.parent / "state.db"
+    target = with_database.parent.parent / "elsewhere.db"
+    file.rename(target)
+    file.symlink_to(target)
+    with written_to(target) as database:
+        late(database)
+        assert "late" in said(read(with_database)["cli"])
+
+
+def test_a_database_is_imported_while_the_program_writes_it(
+    with_database: Path, subtests: pytest.Subtests
+) -> None:
+    def begin_log_anew(database: sqlite3.Connection) -> None:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        late(database)
+
+    with written_to(with_database.parent / "state.db") as database:
+        late(database)
+        for what, times in ((late, 1000), (begin_log_anew, 1)):
+            with subtests.test(what.__name__):
+                left = iter(range(times))
+                with processes.checked_by(lambda: what(database) if next(left, None) is not None else None):  # noqa: B023
+                    found = read(with_database)
+                assert "late" in said(found["cli"])
+                assert "state.db" not in found
+
+
+def test_what_a_database_made_of_its_reader_is_not_believed(
+    with_database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    session = 'sessions\\t"cli"\\t{"id": "cli", "source": "cli"}\\n'
+    for printed in (
+        "no tabs",
+        "sessions\\t\\xff\\t{}",
+        'sessions\\t"cli"\\tnot JSON',
+        'sessions\\t"cli"\\t[1]',
+        'sessions\\t"cli"\\t{"id": []}',
+        'sessions\\t"cli"\\t" + "[" * 100000 + "',
+        session + 'messages\\t"cli"\\tnot JSON',
+        session + 'messages\\t"cli"\\t{"content": [1]}',
+    ):
+        with subtests.test(printed):
+            reader = tmp_path / "reader.py"
+            reader.write_text(
+                "import sys\n\ndef read(*_):\n"
+                f"    sys.stdout.buffer.write(('{printed}\\n').encode('latin-1'))\n"
+                "    sys.stdout.buffer.flush()\n"
+            )
+            monkeypatch.setattr(sqlite_files, "READER", reader)
+            found = read(with_database)
+            assert said(found["both"]) == ["of the file"]
+            broken = found.get("state.db") or found["cli"]
+            with pytest.raises(Unreadable, match="malformed"):
+                list(broken.nodes())
 
 
 def test_a_journal_that_no_transaction_uses_is_passed_over(with_database: Path) -> None:

@@ -6,8 +6,10 @@ import base64
 import json
 import weakref
 from array import array
-from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 from conversations.confined import processes, sqlite_files
@@ -20,12 +22,16 @@ from conversations.transcripts.sources.hermes.copies import DATABASE, Copy, Row
 from conversations.transcripts.sources.nodes import Changed, Unreadable
 
 NAME = "state.db"
-KEYS = {"sessions": None, "messages": "session_id"}
+KEYS = {"sessions": "id", "messages": "session_id"}
 """The tables that are read, and by which column their rows are found."""
 JSON_COLUMNS = frozenset({"tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items"})
 WORKSPACE = ("[Workspace::v1: ", "[Workspace: ")
 """How a line begins that the agent put before a prompt."""
 CHECKED_ROWS = 1000
+SESSIONS_MAX = 100_000
+LINE_MAX_BYTES = 64 * 1024 * 1024
+MALFORMED = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
+"""What a line raises that the confined process would not print, unless the file has taken it over."""
 
 
 class Database:
@@ -34,53 +40,84 @@ class Database:
     def __init__(self, path: Path) -> None:
         """Read it in a confined process. Raise Unreadable."""
         self._name = path.name
-        self._sessions: list[dict[str, object]] = []
-        """Oldest first."""
-        self._messages: defaultdict[str, array[int]] = defaultdict(lambda: array("Q"))
-        """By conversation: where in the file its rows begin."""
+        self._sessions: dict[str, int] = {}
+        """By the id's JSON, oldest first: where in the file the row of a conversation begins."""
+        self._messages: dict[str, array[int]] = {}
+        """By the same: where the rows of its messages begin."""
         try:
             self._lines = sqlite_files.rows(path, KEYS)
         except NotRead as error:
             kind = Changed if isinstance(error, ChangedMeanwhile) else Unreadable
             raise kind(f"{self._name} cannot be read: {error}") from error
         weakref.finalize(self, self._lines.close)
-        offset = 0
-        for number, line in enumerate(self._lines):
-            if number % CHECKED_ROWS == 0:
-                processes.check()
-            table, key, row = line.split(b"\t", 2)  # JSON has no tabs of its own
-            if table == b"sessions":
-                self._sessions.append(_storable(_decoded(row)))
-            else:
-                self._messages[key.decode()].append(offset + len(line) - len(row))
-            offset += len(line)
+        with self._readable():
+            self._find_rows()
 
-    def sessions(self) -> list[dict[str, object]]:
-        """Return the conversations, oldest first."""
-        return self._sessions
+    def sessions(self) -> Iterator[tuple[int, dict[str, object]]]:
+        """Yield each conversation, oldest first: where its row is, and the row. Raise Unreadable."""
+        for offset in self._sessions.values():
+            yield offset, self._told(offset)
 
-    def copy(self, told: dict[str, object]) -> Copy:
-        """Return the rows of a conversation."""
+    def copy(self, place: int) -> Copy:
+        """Return the rows of the conversation whose own row is there. Raise Unreadable."""
+        told = self._told(place)
         copy = Copy(origin=DATABASE, told=told)
-        offsets = self._messages.get(json.dumps(told.get("id"), ensure_ascii=False), ())
+        offsets = self._messages.get(_json(told.get("id")), ())
         for number, offset in enumerate(offsets, 1):
             value = self._load(offset)
             is_inactive = value.get("active") == 0
             copy.rows.append(Row(number, partial(self._load, offset), rows.facts(value), is_inactive))
         return copy
 
+    def _find_rows(self) -> None:
+        """Note where each row begins. Messages of no conversation are passed over."""
+        offset = 0
+        for number in count():
+            if number % CHECKED_ROWS == 0:
+                processes.check()
+            line = self._lines.readline(LINE_MAX_BYTES)
+            if not line:
+                return
+            table, key, row = line.split(b"\t", 2)  # JSON has no tabs of its own
+            begins, session = offset + len(line) - len(row), key.decode()
+            if table == b"sessions":
+                if len(self._sessions) == SESSIONS_MAX:
+                    raise Unreadable(f"{self._name} has more than {SESSIONS_MAX:,} conversations")
+                self._sessions.setdefault(session, begins)
+            elif session in self._sessions:
+                self._messages.setdefault(session, array("Q")).append(begins)
+            offset += len(line)
+
+    def _told(self, offset: int) -> dict[str, object]:
+        with self._readable():
+            return _storable(self._decoded(offset))
+
     def _load(self, offset: int) -> dict[str, object]:
+        with self._readable():
+            return _row(self._decoded(offset))
+
+    def _decoded(self, offset: int) -> dict[str, object]:
+        """Return a row; its bytes are a list with one text."""
         self._lines.seek(offset)
-        return _row(_decoded(self._lines.readline()))
+        row: dict[str, object] = json.loads(self._lines.readline(LINE_MAX_BYTES))
+        return {
+            name: lines.kept(base64.b64decode(value[0])) if isinstance(value, list) else value
+            for name, value in row.items()
+        }
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Raise Unreadable for a line that is not what a row becomes."""
+        try:
+            yield
+        except Unreadable:
+            raise
+        except MALFORMED as error:
+            raise Unreadable(f"{self._name} cannot be read: what was read of it is malformed") from error
 
 
-def _decoded(text: bytes) -> dict[str, object]:
-    """Return a row; its bytes are a list with one text."""
-    row: dict[str, object] = json.loads(text)
-    return {
-        name: lines.kept(base64.b64decode(value[0])) if isinstance(value, list) else value
-        for name, value in row.items()
-    }
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _storable(row: dict[str, object]) -> dict[str, object]:

@@ -24,6 +24,7 @@ NAME = "hermes-webui"
 SESSIONS = "sessions"
 DELETED = "_deleted_webui_sessions.json"
 ENDS = (".json", ".json.bak")
+UNUSABLE_ID = "its id is none that the program gives"
 OLD_NAME = "session_"
 """How the names of files began in the oldest releases."""
 UNTITLED = frozenset({"", "Untitled", "New Chat"})
@@ -89,8 +90,8 @@ class _Source:
     files: list[Path]
     """The newest first; empty if there is only a backup or the database."""
     backup: Path | None = None
-    stored: dict[str, object] | None = None
-    """What the database says of it."""
+    stored: int | None = None
+    """Where the database has it."""
     parent: str | None = None
 
 
@@ -174,15 +175,15 @@ class _Directory:
             return
         try:
             self._database = Database(path)
-            stored = self._database.sessions()
+            for begins, told in self._database.sessions():
+                source_id = database.session_id(told)
+                if source_id is None:
+                    yield _failing(f"{path.name} {told.get('id')!r}"[:TITLE_MAX_CHARS], UNUSABLE_ID)
+                elif source_id not in self._sources:
+                    parent = copies.session_id(told.get("parent_session_id"))
+                    self._sources[source_id] = _Source(files=[], stored=begins, parent=parent)
         except Unreadable as error:
             yield _failing(path.name, str(error))
-            return
-        for told in stored:
-            source_id = database.session_id(told)
-            if source_id is not None and source_id not in self._sources:
-                parent = copies.session_id(told.get("parent_session_id"))
-                self._sources[source_id] = _Source(files=[], stored=told, parent=parent)
 
     def _of_session(self, source_id: str) -> Iterator[Transcript]:
         parent = self._sources[source_id].parent
