@@ -13,6 +13,7 @@ import pytest
 from django.db import OperationalError
 from django.db.utils import ConnectionHandler
 
+from conversations.engines import failures
 from conversations.engines.sqlite3 import turns
 from conversations.engines.sqlite3.turns import WriteTurns
 from tests.clients import WAIT_S
@@ -205,3 +206,40 @@ def test_another_programs_lock_is_waited_for_as_long_as_without_turns(threads: T
     other.close()
     threads.run(insert("c")).result(WAIT_S)
     assert names(threads) == ["c"]
+
+
+# Checkpoints: a library with the WAL-reset bug loses a commit that is made while a checkpoint begins
+
+CHECKPOINT = "PRAGMA wal_checkpoint(PASSIVE)"
+
+
+def checkpoint(connection: Any) -> None:
+    execute(connection, CHECKPOINT)
+
+
+def test_a_checkpoint_waits_for_its_turn_among_the_writers(threads: Threads) -> None:
+    held = threading.Event()
+    writing = threads.run(insert_in_transaction(threads, "a", held))
+    wait_until(lambda: threads.turns._is_taken)
+    copying = threads.run(checkpoint)
+    threads.waiting(1)
+    following = threads.run(insert("b"))
+    threads.waiting(2)
+    held.set()
+    for each in (writing, copying, following):
+        each.result(WAIT_S)
+    assert names(threads) == ["a", "b"]
+    assert not threads.turns._is_taken
+
+
+@pytest.mark.parametrize("work", [checkpoint, insert("b")])
+def test_without_a_turn_nothing_is_copied_and_nothing_written_though_no_lock_is_held(
+    threads: Threads, work: Callable[[Any], None]
+) -> None:
+    assert threads.turns.take(0)
+    with pytest.raises(OperationalError, match="database is locked") as refused:
+        threads.run(work).result(WAIT_S)
+    assert failures.is_locked(refused.value)
+    threads.turns.leave()
+    threads.run(work).result(WAIT_S)
+    assert names(threads) == ([] if work is checkpoint else ["b"])

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
+from django.core.exceptions import ImproperlyConfigured
 from django.db import OperationalError
 from django.db.backends.sqlite3 import base
 from django.db.utils import DatabaseErrorWrapper
@@ -45,7 +46,10 @@ class CheckedConnection(sqlite3.Connection):
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Run a statement in this thread's turn, which lasts until the transaction ends that it may begin."""
+        """Run a statement in this thread's turn, which lasts until the transaction ends that it may begin.
+
+        Raise sqlite3.OperationalError if there is no turn in time.
+        """
         self._take_turn()
         try:
             yield
@@ -66,6 +70,9 @@ class CheckedConnection(sqlite3.Connection):
             return
         began = time.monotonic()
         self._has_turn = self.turns.take(self.wait_ms / 1000)
+        if not self._has_turn:
+            # The lock itself may be free: a checkpoint takes a turn, and no lock that keeps writers out.
+            raise locked()
         waited_ms = round((time.monotonic() - began) * 1000)
         if waited_ms > SHORT_MS:  # the wait for another process's lock is part of the same
             self._is_late = True
@@ -125,6 +132,13 @@ class CheckedConnection(sqlite3.Connection):
             self.require_file()
 
 
+def locked() -> sqlite3.OperationalError:
+    """Return what SQLite raises for a lock that it has waited for in vain."""
+    error = sqlite3.OperationalError("database is locked")
+    error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_BUSY, "SQLITE_BUSY"
+    return error
+
+
 class CheckedCursor(base.SQLiteCursorWrapper):
     """The same for statements that are transactions of their own; reads fail too."""
 
@@ -146,7 +160,7 @@ class CheckedCursor(base.SQLiteCursorWrapper):
     def _checked(
         self, statement: Callable[[str, Any], Any], query: str, params: Any, *, may_write: bool
     ) -> Any:
-        if may_write and not self.connection.in_transaction and not query.startswith("PRAGMA"):
+        if may_write and not self.connection.in_transaction and not _is_setting(query):
             with self.connection.writing():
                 self.connection.require_file()
                 result = self._run(statement, query, params)
@@ -189,6 +203,10 @@ class ErrorWrapper(DatabaseErrorWrapper):
                 connection.is_spent = True  # also when rows are fetched
             raise OperationalError(*error.args).with_traceback(traceback) from error
         super().__exit__(kind, error, traceback)
+
+
+if base.Database.sqlite_version != sqlite3.sqlite_version:
+    raise ImproperlyConfigured("Import convserver before Django's backend: it chooses the library of SQLite.")
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -280,6 +298,12 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def is_usable(self) -> bool:
         """Say whether the connection is still usable after an error."""
         return not getattr(self.connection, "is_spent", False)
+
+
+def _is_setting(query: str) -> bool:
+    """Return whether a statement neither writes nor moves what was written."""
+    # Older libraries lose a commit that a checkpoint of another thread meets, so it takes a turn.
+    return query.startswith("PRAGMA") and not query.startswith("PRAGMA wal_checkpoint")
 
 
 def _lenient(connection: Any) -> Any:

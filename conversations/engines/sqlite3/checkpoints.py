@@ -16,9 +16,9 @@ def turns_ended() -> int:
 
 
 def copy_committed() -> None:
-    """Copy what is committed into the file, as far as no reader needs the old pages. Nobody waits for it.
+    """Copy what is committed into the file, as far as no reader needs the old pages.
 
-    Raise DatabaseError.
+    It takes a turn among the writers of this process. Raise DatabaseError, also if there is no turn in time.
     """
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")
