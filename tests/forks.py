@@ -240,6 +240,13 @@ def _libraries() -> Iterator[tuple[str, str]]:
                     yield from ((module, name) for name in re.findall(r"\w+", names) or [""])
 
 
+def _choose_sqlite() -> None:
+    """Choose the library of SQLite, which what is imported next keeps; then forget the project's modules."""
+    import_module("conversations.engines.sqlite3.library").use_fixed()
+    for name in [name for name in sys.modules if name.partition(".")[0] in PROJECT]:
+        del sys.modules[name]
+
+
 def _import_libraries() -> None:
     from django.core.exceptions import AppRegistryNotReady, ImproperlyConfigured
 
@@ -292,6 +299,7 @@ def run_module(command: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the caller
+    _choose_sqlite()
     _import_libraries()
     gc.collect()
     gc.freeze()  # no copy looks for garbage in what all of them share

@@ -9,7 +9,10 @@ from django.core.checks import CheckMessage, Warning
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from conversations.engines.sqlite3 import library
+
 SQLITE_FULL = 2
+BELOW_FULL = "SQLite runs with synchronous below FULL, so a power cut may lose the newest events."
 
 
 def weaknesses(connection: BaseDatabaseWrapper) -> list[str]:
@@ -18,16 +21,22 @@ def weaknesses(connection: BaseDatabaseWrapper) -> list[str]:
         if connection.vendor == "sqlite":
             cursor.execute("PRAGMA synchronous")
             (level,) = cursor.fetchone()
-            if level >= SQLITE_FULL:
-                return []
-            return ["SQLite runs with synchronous below FULL, so a power cut may lose the newest events."]
-        found: list[str] = []
+            found = [] if (weakness := of_library(connection)) is None else [weakness]
+            if level < SQLITE_FULL:
+                found.append(BELOW_FULL)
+            return found
+        found = []
         for name in ("synchronous_commit", "fsync", "full_page_writes"):
             cursor.execute(f"SHOW {name}")
             (value,) = cursor.fetchone()
             if value == "off":
                 found.append(f"PostgreSQL runs with {name}={value}: a power cut may lose the newest events.")
         return [*found, *asynchronous_standby(cursor)]
+
+
+def of_library(connection: BaseDatabaseWrapper) -> str | None:
+    """Return a sentence if the engine is a SQLite that can lose a commit."""
+    return library.weakness() if connection.vendor == "sqlite" else None
 
 
 def asynchronous_standby(cursor: Any) -> list[str]:

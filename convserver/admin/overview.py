@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db import connection
 from django.db.models import Model, QuerySet
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
+from conversations.engines import durability
 from conversations.models import Conversation, Event, GuardRepair
 from convserver.admin import cells, measures
 from sessions_app.live.state_words import in_state
@@ -141,6 +143,7 @@ def _server(now: datetime) -> list[Figure]:
     return [
         Figure(title="Database answers in", value=milliseconds(database), is_bad=database > SLOW_MS),
         _hints(),
+        *_library(),
         *_repairs(now),
         Figure(title="Database size", value=size(measures.database_bytes())),
         Figure(
@@ -160,6 +163,11 @@ def _hints() -> Figure:
     if took is None:
         return Figure(title=title, value="No answer", is_bad=True)
     return Figure(title=title, value=milliseconds(took), is_bad=took > SLOW_MS)
+
+
+def _library() -> Iterator[Figure]:
+    if weakness := durability.of_library(connection):
+        yield Figure(title="Library", value=weakness, is_bad=True)
 
 
 def _repairs(now: datetime) -> Iterator[Figure]:

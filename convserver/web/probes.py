@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import psutil
 from django.conf import settings
+from django.db import connection
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from drf_spectacular.utils import extend_schema
@@ -14,6 +15,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from conversations import live
+from conversations.engines import durability
 from conversations.exceptions import StoreUnavailable
 from convserver import __version__
 from convserver.activity import activity
@@ -117,7 +119,10 @@ class HealthView(Probe):
     def get(self, request: Request) -> Response:
         """Report that the server can store data."""
         _require_health()
-        return Response("OK", headers={"X-Hints": _hints()})
+        headers = {"X-Hints": _hints()}
+        if weakness := durability.of_library(connection):
+            headers["X-Warning"] = weakness
+        return Response("OK", headers=headers)
 
 
 def _hints() -> str:

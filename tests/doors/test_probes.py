@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 
@@ -61,6 +62,18 @@ async def test_alive_says_that_the_process_answers(rest: httpx.AsyncClient) -> N
 async def test_health_is_one_word(rest: httpx.AsyncClient) -> None:
     answer = await rest.get("/health")
     assert (answer.status_code, answer.text) == (200, '"OK"')
+
+
+async def test_health_names_a_library_that_can_lose_a_commit(
+    rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.53.0")
+    assert "x-warning" not in (await rest.get("/health")).headers
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.40.1")
+    answer = await rest.get("/health")
+    assert (answer.status_code, answer.text) == (200, '"OK"')
+    warning = "SQLite 3.40.1 can lose a commit during a checkpoint"
+    assert answer.headers.get("x-warning", "").startswith(warning) is (connection.vendor == "sqlite")
 
 
 async def test_server_info_says_what_runs_here(rest: httpx.AsyncClient) -> None:

@@ -4,26 +4,40 @@ from __future__ import annotations
 
 import os
 import socket
+import sqlite3
 
 import pytest
 from django.conf import settings
 from django.db import connection
 
 from conversations.engines.durability import check_durability, weaknesses
+from conversations.engines.sqlite3 import library
 from tests.conftest import on_postgresql
 
 pytestmark = pytest.mark.no_second_try
 
 
 def test_the_settings_of_this_project_are_durable(database: None) -> None:
-    assert weaknesses(connection) == []
+    assert [each for each in weaknesses(connection) if each != library.weakness()] == []
+
+
+def test_a_library_that_can_lose_a_commit_is_warned_about(
+    database: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.46.1")
+    found = check_durability(databases=["default"])
+    if connection.vendor == "postgresql":
+        assert found == []
+    else:
+        assert [warning.id for warning in found] == ["conversations.W001"]
+        assert "SQLite 3.46.1 can lose a commit" in found[0].msg
 
 
 def test_a_weaker_setting_is_warned_about(database: None) -> None:
     with connection.cursor() as cursor:
         weak = "PRAGMA synchronous=OFF" if connection.vendor == "sqlite" else "SET synchronous_commit=off"
         cursor.execute(weak)
-    (warning,) = check_durability(databases=["default"])
+    *_, warning = check_durability(databases=["default"])
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("RESET synchronous_commit")  # the pool gives the session to whoever asks next

@@ -205,7 +205,7 @@ class ErrorWrapper(DatabaseErrorWrapper):
         super().__exit__(kind, error, traceback)
 
 
-if base.Database.sqlite_version != sqlite3.sqlite_version:
+if base.Database.sqlite_version != sqlite3.sqlite_version:  # type: ignore[attr-defined]
     raise ImproperlyConfigured("Import convserver before Django's backend: it chooses the library of SQLite.")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from html import unescape
@@ -211,6 +212,14 @@ def test_guards_that_were_put_back_lately_are_told(boss: Browser) -> None:
 
 
 @once
+def test_a_library_that_can_lose_a_commit_is_named(boss: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.53.0")
+    assert "Library" not in figures(boss)
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.46.1")
+    named = figures(boss).get("Library", "")
+    assert named.startswith("SQLite 3.46.1 can lose a commit") is (connection.vendor == "sqlite")
+
+
 def test_staff_see_the_figures_of_what_they_may_view(accounts: None, database: None) -> None:
     user = User.objects.create_user("staff", is_staff=True)
     user.user_permissions.add(Permission.objects.get(codename="view_connection"))
