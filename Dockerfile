@@ -14,7 +14,7 @@ from conversations.engines.sqlite3 import library; raise SystemExit(library.weak
 
 
 FROM python:3.12-slim
-# For `convserver backup` and `convserver restore`: pg_dump, pg_restore and psql.
+# For `convserver backup` and `convserver restore`: pg_dump and pg_restore.
 RUN apt-get update && apt-get install --yes --no-install-recommends postgresql-client \
     && rm -rf /var/lib/apt/lists/*
 RUN useradd --system --uid 10001 --home-dir /var/lib/convserver --create-home convserver

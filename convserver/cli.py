@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     save.add_argument("rest", nargs=argparse.REMAINDER)
     back = commands.add_parser(
-        "restore", help="put a backup in the place of the store, which is kept", add_help=False
+        "restore", help="load a backup into an empty or a stopped store, which is kept", add_help=False
     )
     back.add_argument("rest", nargs=argparse.REMAINDER)
     bring = commands.add_parser(

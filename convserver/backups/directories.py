@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from tempfile import mkdtemp
 
 from conversations import synced_files
 from convserver.backups import manifest
@@ -48,11 +49,10 @@ def new_in(directory: Path, name: str) -> Iterator[Draft]:
         draft.path.mkdir(mode=0o700)
     except OSError as error:
         raise BackupError(f"Nothing can be written to {directory}: {error.strerror}.") from error
-    lock = os.open(draft.path, os.O_RDONLY)
     unfinished = draft.path
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield draft
+        with _locked(unfinished):
+            yield draft
         for path in draft.path.iterdir():
             path.chmod(0o600)
             synced_files.sync(path)
@@ -63,6 +63,33 @@ def new_in(directory: Path, name: str) -> Iterator[Draft]:
         raise BackupError(f"The backup cannot be written to {directory}: {error.strerror}.") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+@contextmanager
+def scratch_in(directory: Path) -> Iterator[Path]:
+    """Return a new directory that is removed at the end of the block, or by the next one in its place.
+
+    Raise BackupError if there can be none.
+    """
+    try:
+        path = Path(mkdtemp(prefix=".convserver-verify.", suffix=UNFINISHED, dir=directory))
+    except OSError as error:
+        raise BackupError(f"Nothing can be written to {directory}: {error.strerror}.") from error
+    try:
+        with _locked(path):
+            yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keep others from removing a directory in use."""
+    lock = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
         os.close(lock)
 
 

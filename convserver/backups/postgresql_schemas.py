@@ -1,64 +1,27 @@
-"""PostgreSQL: everything that is in a schema moves to another one, which takes no right but to own it.
+"""PostgreSQL: what is in a schema, and how all of it moves to another one.
 
-An ordinary owner of a database may not create or rename databases, nor, before PostgreSQL 15, the schema
-`public`. They may move their own tables, and all of that is one transaction.
+A schema that is renamed takes its extensions along, and an ordinary owner of a database may not move those
+back; before PostgreSQL 15 they may not rename `public` either. They may move what they own. It keeps its
+identity, so whatever refers to it goes on doing so, and no text is written anew.
 """
 
 from __future__ import annotations
 
-from typing import LiteralString
-
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import sql
 
-KEPT = "convserver_before_"
-"""Begins the name of a schema with what a restore has replaced."""
-RESTORED = "convserver_restored_"
-"""Begins the name of a schema with what is being restored."""
-ASIDE = "convserver_aside_"
-"""Begins the name of a schema that exists only inside a transaction."""
-
-_MOVE: LiteralString = """
-DO $move$
-DECLARE each record;
-BEGIN
-    FOR each IN
-        SELECT format('ALTER %s %s SET SCHEMA %I', what, identity, {target}) AS statement FROM (
-            SELECT 1 AS turn, pg_class.oid,
-                CASE relkind WHEN 'S' THEN 'SEQUENCE' WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW'
-                    WHEN 'f' THEN 'FOREIGN TABLE' ELSE 'TABLE' END AS what,
-                format('%I.%I', {source}, relname) AS identity
-            FROM pg_class WHERE relnamespace = {source}::regnamespace
-                AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
-                AND NOT (relkind = 'S' AND EXISTS (  -- a table takes its own sequences with it
-                    SELECT 1 FROM pg_depend WHERE pg_depend.classid = 'pg_class'::regclass
-                        AND pg_depend.objid = pg_class.oid AND deptype IN ('a', 'i')))
-            UNION ALL
-            SELECT 2, oid, CASE typtype WHEN 'd' THEN 'DOMAIN' ELSE 'TYPE' END,
-                format('%I.%I', {source}, typname)
-            FROM pg_type WHERE typnamespace = {source}::regnamespace AND typtype IN ('e', 'd', 'c')
-                AND (typrelid = 0 OR EXISTS (
-                    SELECT 1 FROM pg_class WHERE pg_class.oid = typrelid AND relkind = 'c'))
-            UNION ALL
-            SELECT 3, oid, 'ROUTINE', format(
-                '%I.%I(%s)', {source}, proname, pg_get_function_identity_arguments(oid))
-            FROM pg_proc WHERE pronamespace = {source}::regnamespace
-        ) AS objects
-        WHERE NOT EXISTS (
-            SELECT 1 FROM pg_depend WHERE pg_depend.objid = objects.oid AND pg_depend.deptype = 'e')
-        ORDER BY turn, oid
-    LOOP
-        EXECUTE each.statement;
-    END LOOP;
-END $move$;
+_MOVABLE = """
+SELECT classid, objid FROM pg_depend AS place
+WHERE refclassid = 'pg_namespace'::regclass AND refobjid = %s::regnamespace
+    AND classid IN (
+        'pg_class'::regclass, 'pg_type'::regclass, 'pg_proc'::regclass, 'pg_statistic_ext'::regclass)
+    AND NOT EXISTS (
+        SELECT 1 FROM pg_depend AS other LEFT JOIN pg_class ON pg_class.oid = other.objid AND relkind = 'S'
+        WHERE other.classid = place.classid AND other.objid = place.objid
+            AND (other.deptype = 'e' OR (other.deptype IN ('a', 'i') AND relkind IS NOT NULL)))
+ORDER BY classid, objid
 """
-"""All but what belongs to an extension, which stays where its operators are looked for."""
-
-
-def moving(source: str, target: str) -> str:
-    """Return the statement that moves everything from one schema to another."""
-    statement = sql.SQL(_MOVE).format(source=sql.Literal(source), target=sql.Literal(target))
-    return statement.as_string(None)
+"""All but what belongs to an extension, and the sequences that a table takes with it."""
 
 
 def quoted(name: str) -> str:
@@ -66,11 +29,12 @@ def quoted(name: str) -> str:
     return sql.Identifier(name).as_string(None)
 
 
-def current(connection: BaseDatabaseWrapper) -> str:
-    """Return the schema in which new tables are made."""
+def current(connection: BaseDatabaseWrapper) -> str | None:
+    """Return the schema in which new tables are made; None if there is none."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_schema()")
-        return str(cursor.fetchone()[0])
+        found: str | None = cursor.fetchone()[0]
+        return found
 
 
 def extensions_in(connection: BaseDatabaseWrapper, schema: str) -> list[str]:
@@ -78,27 +42,28 @@ def extensions_in(connection: BaseDatabaseWrapper, schema: str) -> list[str]:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT extname FROM pg_extension WHERE extnamespace = %s::regnamespace ORDER BY extname",
-            [schema],
+            [quoted(schema)],
         )
         return [name for (name,) in cursor.fetchall()]
 
 
-def drop_left(connection: BaseDatabaseWrapper) -> None:
-    """Remove what restores have left that were killed before the swap."""
+def tables_in(connection: BaseDatabaseWrapper, schema: str | None) -> list[str]:
+    """Return the tables in the schema."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT nspname FROM pg_namespace WHERE starts_with(nspname, %s)", [RESTORED])
-        for (name,) in cursor.fetchall():
-            drop(connection, name)
+        cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY tablename", [schema])
+        return [name for (name,) in cursor.fetchall()]
 
 
-def drop(connection: BaseDatabaseWrapper, schema: str) -> None:
-    """Remove a schema with everything in it."""
+def move_all(connection: BaseDatabaseWrapper, source: str, target: str) -> bool:
+    """Move all tables, types, routines and statistics to a new schema; return False if there are none."""
     with connection.cursor() as cursor:
-        cursor.execute(f"DROP SCHEMA IF EXISTS {quoted(schema)} CASCADE")
-
-
-def is_empty(connection: BaseDatabaseWrapper, schema: str) -> bool:
-    """Say whether there is no table in the schema."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT 1 FROM pg_tables WHERE schemaname = %s LIMIT 1", [schema])
-        return cursor.fetchone() is None
+        cursor.execute(_MOVABLE, [quoted(source)])
+        found = cursor.fetchall()
+        if found:
+            cursor.execute(f"CREATE SCHEMA {quoted(target)}")
+        for each in found:
+            # Only now: a routine is named with the types of its arguments, which may just have moved.
+            cursor.execute("SELECT type, identity FROM pg_identify_object(%s, %s, 0)", each)
+            kind, identity = cursor.fetchone()
+            cursor.execute(f"ALTER {kind.removesuffix(' object')} {identity} SET SCHEMA {quoted(target)}")
+    return bool(found)

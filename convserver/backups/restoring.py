@@ -1,4 +1,7 @@
-"""`restore`: a backup is validated, loaded beside the live store, validated again, and put in its place."""
+"""`restore`: a backup is loaded, compared with its manifest, and takes the place of a stopped store.
+
+A trial does the same in a scratch database.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,14 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 
-from convserver.backups import contents, directories, manifest, shared_hints
+from convserver.backups import (
+    contents,
+    directories,
+    manifest,
+    postgresql_target,
+    shared_hints,
+    sqlite_target,
+)
 from convserver.backups.failures import BackupError, reason
 from convserver.backups.manifest import Manifest
 from convserver.backups.postgresql_target import PostgresqlTarget
@@ -27,25 +37,18 @@ SHOWN = 3
 class Target(Protocol):
     """A store that a backup may replace."""
 
-    @property
-    def name(self) -> str:
-        """What people call it."""
-
-    @property
-    def is_new(self) -> bool:
-        """Whether there is nothing to replace."""
+    name: str
+    """What people call it."""
+    is_new: bool
+    """Whether there is nothing to replace."""
+    kept: str | None
+    """Where the replaced store is, after a restore; None if there was none."""
 
     def alone(self) -> AbstractContextManager[None]:
-        """Keep everybody else away. Raise BackupError if somebody uses it."""
+        """Keep everybody else away. Raise BackupError if it is in use."""
 
-    def loaded(self, manifest: Manifest, dumped: Path) -> AbstractContextManager[BaseDatabaseWrapper]:
-        """Load the backup beside the live store, and open it."""
-
-    def swap(self) -> str | None:
-        """Put what was loaded in place, and return where what it replaces is kept."""
-
-    def discard(self) -> None:
-        """Remove what was loaded."""
+    def loading(self, manifest: Manifest, dumped: Path) -> AbstractContextManager[BaseDatabaseWrapper]:
+        """Load the backup, and put it in the store's place at the end of the block, unless that fails."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,9 +56,29 @@ class Restored:
     """A restore that has succeeded."""
 
     kept: str | None
-    """Where the replaced store is; None if there was none, or it was a trial."""
+    """Where the replaced store is; None if there was none."""
     hints: str | None
     """What is left to do about Redis; None if nothing is."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verification:
+    """What came of loading a backup."""
+
+    differences: list[str]
+    """What is not as the manifest says, a sentence each."""
+    problems: list[str]
+    """What is damaged in it, a sentence each: it is so in the store that the backup is of."""
+
+    def require_whole(self, *, accept_damage: bool = False) -> None:
+        """Raise BackupError if the backup cannot be relied on."""
+        if self.differences:
+            raise BackupError(f"{_some(self.differences)} Choose another backup.")
+        if self.problems and not accept_damage:
+            raise BackupError(
+                f"The backup is damaged: {_some(self.problems)} Choose another backup, or restore this one "
+                "as it is with --accept-damage."
+            )
 
 
 def readable(directory: Path) -> Manifest:
@@ -90,60 +113,60 @@ def target() -> Target:
 
 
 def restore(
-    directory: Path,
-    found: Manifest,
-    into: Target,
-    *,
-    is_own: bool,
-    is_trial: bool = False,
-    accept_damage: bool = False,
+    directory: Path, found: Manifest, into: Target, *, is_own: bool, accept_damage: bool = False
 ) -> Restored:
-    """Put a readable backup in the place of the live store, which is kept. A trial ends before that.
+    """Put a readable backup in the place of a stopped store, which is kept, or into an empty one.
 
     `is_own` says that it is the store of this installation, whose servers share what is in Redis.
-    Raise BackupError; then the live store is as it was.
+    Raise BackupError; then the store is as it was.
     """
-    with into.alone():
-        is_done = False
-        try:
-            with into.loaded(found, directory / DATABASE[found.engine]) as store:
-                _require_whole(store, found, accept_damage=accept_damage)
-                void_leases(store)
-            if is_trial:
-                return Restored(kept=None, hints=None)
-            kept = into.swap()
-            is_done = True
-        except (Error, OSError) as error:
-            raise BackupError(
-                f"The backup could not be loaded, and {into.name} was left as it was: {reason(error)}."
-            ) from error
-        finally:
-            if not is_done:
-                into.discard()
+    try:
+        with into.alone(), into.loading(found, directory / DATABASE[found.engine]) as store:
+            _compared(store, found).require_whole(accept_damage=accept_damage)
+            void_leases(store)
+    except (Error, OSError) as error:
+        raise BackupError(
+            f"The backup could not be loaded, and {into.name} was left as it was: {reason(error)}."
+        ) from error
     return Restored(
-        kept=kept, hints=shared_hints.forget(settings.CONFIGURATION.redis_url) if is_own else None
+        kept=into.kept, hints=shared_hints.forget(settings.CONFIGURATION.redis_url) if is_own else None
     )
 
 
-def _require_whole(store: BaseDatabaseWrapper, found: Manifest, *, accept_damage: bool) -> None:
-    """Raise BackupError if what was loaded is not what the manifest says, or is damaged."""
+def verify(directory: Path, found: Manifest) -> Verification:
+    """Load a readable backup into a scratch database, which is removed again, and look at what is there.
+
+    Raise BackupError if that is not possible.
+    """
+    scratch = sqlite_target.scratch if connection.vendor == "sqlite" else postgresql_target.scratch
+    try:
+        with scratch(found, directory / DATABASE[found.engine]) as store:
+            return _compared(store, found)
+    except (Error, OSError) as error:
+        raise BackupError(f"The backup could not be loaded to be verified: {reason(error)}.") from error
+
+
+def _compared(store: BaseDatabaseWrapper, found: Manifest) -> Verification:
     here = contents.contents(store)
-    if here.counts != found.counts:
-        table = next(
-            name
-            for name in sorted({*here.counts, *found.counts})
-            if here.counts.get(name) != found.counts.get(name)
-        )
-        raise BackupError(
-            f"The backup has {here.counts.get(table, 0):,} rows in {table}, but its manifest says "
-            f"{found.counts.get(table, 0):,}: choose another backup."
-        )
-    if (here.heads, here.migrations) != (found.heads, found.migrations):
-        raise BackupError("The backup's conversations are not those of its manifest: choose another backup.")
+    differences = [
+        f"The backup has {here.counts.get(table, 0):,} rows in {table}, but its manifest says "
+        f"{found.counts.get(table, 0):,}."
+        for table in sorted({*here.counts, *found.counts})
+        if here.counts.get(table) != found.counts.get(table)
+    ]
+    if here.migrations != found.migrations:
+        differences.append("The migrations of the backup are not those of its manifest.")
+    if here.heads != found.heads:
+        differences.append("The conversations of the backup are not those of its manifest.")
     problems = contents.problems(store)
-    if problems and not accept_damage:
-        more = f" and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
-        raise BackupError(
-            f"The backup is damaged: {' '.join(problems[:SHOWN])}{more} Choose another backup, or "
-            "restore this one as it is with --accept-damage."
+    if found.is_checked and problems != found.problems:
+        differences.append(
+            f"Its manifest says that {len(found.problems)} places are damaged, but {len(problems)} are, or "
+            f"others. {' '.join(problems[:SHOWN])}".rstrip()
         )
+    return Verification(differences=differences, problems=problems)
+
+
+def _some(sentences: list[str]) -> str:
+    more = f" And {len(sentences) - SHOWN} more." if len(sentences) > SHOWN else ""
+    return f"{' '.join(sentences[:SHOWN])}{more}"

@@ -1,4 +1,4 @@
-"""Connections to a store beside the one of the settings: a copy, or a schema that is being restored."""
+"""Connections beside the one of the settings: to a copy, or to a server's database for a long time."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def _text(stored: bytes) -> str:
 
 
 @contextmanager
-def session(search_path: str = "") -> Iterator[BaseDatabaseWrapper]:
-    """Open a session of its own to the PostgreSQL database of the settings, outside the pool."""
-    options = dict(connections.settings["default"]["OPTIONS"])
-    options.pop("pool", None)
+def session(database: str = "", *, search_path: str = "") -> Iterator[BaseDatabaseWrapper]:
+    """Open a session of its own, outside the pool, to the PostgreSQL database of the settings or another."""
+    found = connections.settings["default"]
+    options = {name: value for name, value in found["OPTIONS"].items() if name != "pool"}
     path = f" -c search_path={search_path}" if search_path else ""
     options["options"] = f"{options.get('options', '')} {_NO_LIMITS}{path}".strip()
-    with _opened({"OPTIONS": options}) as connection:
+    with _opened({"NAME": database or found["NAME"], "OPTIONS": options}) as connection:
         yield connection
 
 

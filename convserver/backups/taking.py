@@ -104,7 +104,7 @@ def _take_postgresql(target: Path, begun: Manifest, check: bool) -> Manifest:
     """Look at a snapshot, and have pg_dump write the same one."""
     with stores.session() as session:
         postgresql_programs.require(session, "pg_dump", "pg_restore")
-        schema = postgresql_schemas.current(session)
+        schema = postgresql_schemas.current(session) or ""
         with transaction.atomic(using=session.alias):
             with session.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import sqlite3
@@ -13,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from signal import SIGKILL
 from typing import Any
@@ -25,10 +27,11 @@ from django.conf import settings
 from django.db import connection
 from psycopg import sql
 
+from conversations.engines import upgrades
 from convserver.backups import manifest
 from convserver.backups.sealed_key import PASSPHRASE
 from tests import forks, migrated
-from tests.clients import HTTP, Server, database_url
+from tests.clients import HTTP, Server, Worker, database_url
 from tests.conftest import on_postgresql, on_sqlite
 from tests.events import payload
 from tests.network import wait_until
@@ -45,10 +48,22 @@ PRIVATE = "only the two of them know this"
 NO_PROGRAMS = "backups of PostgreSQL need the package postgresql-client"
 
 
+DOCUMENTED = (forks.ROOT / "docs/operation.md").read_text()
+
+
 class Store(ABC):
     """A database of a test's own."""
 
     url: str
+    is_clustered = False
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What a server or a command needs to use it."""
+        return {
+            "DATABASE_URL": self.url,
+            **({"CONVSERVER_MANAGER": "clustered"} if self.is_clustered else {}),
+        }
 
     @abstractmethod
     def make(self) -> None:
@@ -65,6 +80,10 @@ class Store(ABC):
     @abstractmethod
     def kept(self) -> int:
         """Return how many replaced stores there are."""
+
+    @abstractmethod
+    def undo(self) -> None:
+        """Put the replaced store back, as docs/operation.md says."""
 
 
 class File(Store):
@@ -87,11 +106,21 @@ class File(Store):
     def kept(self) -> int:
         return len(list(self.path.parent.glob("*.before-*Z")))
 
+    def undo(self) -> None:
+        away = self.path.with_name("away")
+        away.mkdir()
+        for path in self.path.parent.glob(f"{self.path.name}*"):
+            if ".before-" not in path.name:
+                path.rename(away / path.name)
+        (kept,) = self.path.parent.glob("*.before-*Z")
+        kept.rename(self.path)
+
 
 class Named(Store):
     """PostgreSQL's."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_clustered: bool) -> None:
+        self.is_clustered = is_clustered
         self._name = f"backed_up_{secrets.token_hex(6)}"
         self.url = urlunsplit(urlsplit(database_url())._replace(path=f"/{self._name}"))
 
@@ -107,10 +136,31 @@ class Named(Store):
             return asked.execute(statement.encode()).fetchall()
 
     def is_being_restored(self) -> bool:
-        return bool(self._schemas("convserver_restored_%"))
+        """Say whether the present tables are moving, in a transaction, or were moved."""
+        return bool(
+            self.ask(
+                "SELECT 1 FROM pg_locks JOIN pg_database ON pg_database.oid = database "
+                "WHERE datname = current_database() AND mode = 'AccessExclusiveLock' LIMIT 1"
+            )
+        )
 
     def kept(self) -> int:
         return len(self._schemas("convserver_before_%"))
+
+    def own(self, role: str) -> None:
+        """Make an empty database that belongs to an ordinary role, and use it as that."""
+        self._administer("CREATE DATABASE {} OWNER " + role)
+        split = urlsplit(self.url)
+        self.url = urlunsplit(split._replace(netloc=f"{role}@{split.hostname}:{split.port}"))
+
+    def undo(self) -> None:
+        ((kept,),) = self._schemas("convserver_before_%")
+        for statement in re.findall(r"`(ALTER SCHEMA public .*?)`", DOCUMENTED, re.DOTALL):
+            self.ask_nothing(statement.replace("convserver_before_…", kept))
+
+    def ask_nothing(self, statement: str) -> None:
+        with psycopg.connect(self.url, autocommit=True) as asked:
+            asked.execute(statement.encode())
 
     def remove(self) -> None:
         self._administer("DROP DATABASE IF EXISTS {} WITH (FORCE)")
@@ -123,26 +173,35 @@ class Named(Store):
             outside.execute(sql.SQL(statement).format(sql.Identifier(self._name)))
 
 
+@pytest.fixture(params=["standalone", *(["clustered"] if connection.vendor == "postgresql" else [])])
+def is_clustered(request: pytest.FixtureRequest) -> bool:
+    """Whether it is a cluster, whose database has Procrastinate's tables, types and functions, too."""
+    return bool(request.param == "clustered")
+
+
 @pytest.fixture
-def store(database: None, tmp_path: Path) -> Iterator[Store]:
+def store(database: None, is_clustered: bool, tmp_path: Path) -> Iterator[Store]:
     """A database with all tables."""
     if connection.vendor == "postgresql" and not shutil.which("pg_dump"):
         assert os.environ.get("CONVSERVER_REQUIRE_ENGINES") != "all", NO_PROGRAMS
         pytest.skip(NO_PROGRAMS)
-    found: Store = File(tmp_path) if connection.vendor == "sqlite" else Named()
+    found: Store = File(tmp_path) if connection.vendor == "sqlite" else Named(is_clustered=is_clustered)
     found.make()
+    if is_clustered:
+        migrated_too = Server(tmp_path).run(["convserver", "manage", "migrate"], **found.variables)
+        assert migrated_too.returncode == 0, migrated_too.stderr
     yield found
     if isinstance(found, Named):
         found.remove()
 
 
 @pytest.fixture
-def elsewhere(database: None, tmp_path: Path) -> Iterator[Store]:
+def elsewhere(database: None, is_clustered: bool, tmp_path: Path) -> Iterator[Store]:
     """A database without tables, or none at all where a file is one."""
     if connection.vendor == "sqlite":
         yield File(tmp_path / "elsewhere")
         return
-    named = Named()
+    named = Named(is_clustered=is_clustered)
     named.make_empty()
     yield named
     named.remove()
@@ -150,7 +209,7 @@ def elsewhere(database: None, tmp_path: Path) -> Iterator[Store]:
 
 def begin(server: Server, store: Store, *, secret_key: str = "") -> None:
     environment = {"SECRET_KEY": secret_key} if secret_key else {}
-    server.start(constants=None, **{"DATABASE_URL": store.url, **environment})
+    server.start(constants=None, **store.variables, **environment)
     for id in TALKS:
         HTTP.post(f"{server.url}/api/native/conversations", json={"id": id}).raise_for_status()
 
@@ -159,6 +218,26 @@ def append(server: Server, talk: str, id: str, text: str = "hello") -> None:
     """Return once the event is acknowledged."""
     body = {"type": "event", "id": id, "event": json.loads(payload(text))}
     HTTP.post(f"{server.url}/api/native/conversations/{talk}/events", json=body).raise_for_status()
+
+
+def fill(server: Server) -> None:
+    """Append so much that reading all of it takes long enough to be ended meanwhile."""
+    for number in range(10):
+        events = [{"id": f"{number}-{each}", "event": json.loads(payload(LONG))} for each in range(80)]
+        body = {"type": "events", "events": events}
+        HTTP.post(f"{server.url}/api/native/conversations/first/events", json=body).raise_for_status()
+
+
+def say(server: Server, talk: str, text: str) -> None:
+    """Send a message, for which an agent is woken."""
+    body = {"type": "message", "text": text}
+    HTTP.post(f"{server.url}/api/native/conversations/{talk}/events", json=body).raise_for_status()
+
+
+def kinds(server: Server, talk: str) -> list[str]:
+    """Return the kinds of all events."""
+    answer = HTTP.get(f"{server.url}/api/native/conversations/{talk}/events").raise_for_status()
+    return [event["kind"] for event in answer.json()["events"]]
 
 
 def log(server: Server, talk: str) -> list[str]:
@@ -184,7 +263,7 @@ def back_up(server: Server, store: Store, directory: Path, *options: str, **envi
 
 
 def run(server: Server, store: Store, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return server.run(["convserver", *command], DATABASE_URL=store.url, **environment)
+    return server.run(["convserver", *command], **store.variables, **environment)
 
 
 class Load:
@@ -241,7 +320,7 @@ def test_what_was_acknowledged_before_a_backup_under_load_is_served_elsewhere_af
     done = run(other, elsewhere, "restore", str(backup), "--yes", "--with-secret-key", **keys, SECRET_KEY="")
     assert done.returncode == 0, done.stderr
     try:
-        other.start(DATABASE_URL=elsewhere.url, SECRET_KEY="")
+        other.start(constants=None, **elsewhere.variables, SECRET_KEY="")
         for talk in TALKS:
             restored = log(other, talk)
             assert set(before[talk]) <= set(restored)
@@ -271,8 +350,119 @@ def test_a_restore_in_place_keeps_what_it_replaces_and_readers_are_told(
     done = run(server, store, "restore", str(backup), "--yes")
     assert done.returncode == 0, done.stderr
     assert (store.kept(), store.is_being_restored()) == (1, False)
-    server.start(DATABASE_URL=store.url)
+    server.start(constants=None, **store.variables)
     assert [each for each in log(server, "first") if each in ("kept", "later")] == ["kept"]
+
+
+@pytest.mark.slow(on="postgresql")
+def test_what_a_restore_has_replaced_can_be_put_back_as_documented(
+    server: Server, store: Store, tmp_path: Path
+) -> None:
+    begin(server, store)
+    backup = back_up(server, store, tmp_path / "backups")
+    append(server, "first", "later")
+    server.stop()
+    done = run(server, store, "restore", str(backup), "--yes")
+    assert done.returncode == 0, done.stderr
+    store.undo()
+    server.start(constants=None, **store.variables)
+    assert log(server, "first") == ["later"]
+    say(server, "first", "one more")
+
+
+@on_postgresql
+@pytest.mark.slow(on="postgresql")
+def test_an_ordinary_owner_of_a_database_can_restore_and_extensions_stay_where_they_are(
+    server: Server, is_clustered: bool, tmp_path: Path
+) -> None:
+    store, role = Named(is_clustered=is_clustered), f"owner_{secrets.token_hex(6)}"
+    with psycopg.connect(database_url(), autocommit=True) as outside:
+        outside.execute(f"CREATE ROLE {role} LOGIN".encode())
+        try:
+            store.own(role)
+            begin(server, store)
+            append(server, "first", "kept")
+            backup = back_up(server, store, tmp_path / "backups")
+            refused = run(server, store, "restore", str(backup), "--dry-run")
+            assert (refused.returncode, f'ALTER ROLE "{role}" CREATEDB' in refused.stderr) == (1, True)
+            append(server, "first", "later")
+            server.stop()
+            done = run(server, store, "restore", str(backup), "--yes")
+            assert done.returncode == 0, done.stderr
+            indexed = (
+                "SELECT count(*) FROM pg_indexes WHERE indexname = 'conversations_titletext_pieces' "
+                "AND indexdef LIKE '%gin_trgm_ops%'"
+            )
+            where = "SELECT nspname FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace"
+            assert store.ask(indexed) == [(2,)]
+            assert store.ask(f"{where} WHERE extname = 'pg_trgm'") == [("public",)]
+            server.start(constants=None, **store.variables)
+            assert log(server, "first") == ["kept"]
+        finally:
+            server.kill()
+            store.remove()
+            outside.execute(f"DROP ROLE {role}".encode())
+
+
+@on_postgresql
+@pytest.mark.parametrize("is_clustered", [False], ids=["standalone"])
+@pytest.mark.parametrize("lock", [upgrades.LOCK, upgrades.TURN_LOCK])
+def test_a_restore_is_refused_while_a_server_or_a_cluster_upgrades_the_database(
+    server: Server, store: Named, tmp_path: Path, lock: int
+) -> None:
+    backup = back_up(server, store, tmp_path / "backups")
+    with psycopg.connect(store.url, autocommit=True) as upgrading:
+        upgrading.execute("SELECT pg_advisory_lock(%s)", [lock])
+        refused = run(server, store, "restore", str(backup), "--yes")
+    assert (refused.returncode, "upgrades or restores" in refused.stderr) == (1, True)
+    assert store.kept() == 0
+
+
+@on_postgresql
+@pytest.mark.parametrize("is_clustered", [False], ids=["standalone"])
+def test_a_restore_into_a_database_of_another_program_is_refused(
+    server: Server, store: Named, elsewhere: Named, tmp_path: Path
+) -> None:
+    backup = back_up(server, store, tmp_path / "backups")
+    elsewhere.ask_nothing("CREATE TABLE theirs (a text)")
+    refused = run(server, elsewhere, "restore", str(backup), "--yes")
+    assert (refused.returncode, "such as theirs" in refused.stderr) == (1, True)
+    assert (elsewhere.kept(), elsewhere.ask("SELECT * FROM theirs")) == (0, [])
+
+
+@on_postgresql
+@pytest.mark.parametrize("is_clustered", [True], ids=["clustered"])
+def test_a_cluster_goes_on_with_the_jobs_of_its_backup(
+    server: Server, store: Store, elsewhere: Store, tmp_path: Path
+) -> None:
+    begin(server, store)
+    say(server, "first", "answer this")
+    assert jobs(store) == 1
+    backup = back_up(server, store, tmp_path / "backups")
+    server.stop()
+    for target in (store, elsewhere):
+        done = run(server, target, "restore", str(backup), "--yes")
+        assert done.returncode == 0, done.stderr
+        assert jobs(target) == 1
+        server.start(constants=None, **target.variables)
+        worker = Worker(tmp_path)
+        worker.start(constants=None, **target.variables)
+        try:
+            wait_until(partial(has_no_jobs, target))
+            say(server, "second", "and this")
+            wait_until(lambda: all("turn" in kinds(server, talk) for talk in TALKS))
+        finally:
+            worker.kill()
+            server.stop()
+
+
+def jobs(store: Store) -> int:
+    """Return how many jobs wait for a worker."""
+    return int(store.ask("SELECT count(*) FROM procrastinate_jobs")[0][0])
+
+
+def has_no_jobs(store: Store) -> bool:
+    return jobs(store) == 0
 
 
 @pytest.mark.slow(on="postgresql")
@@ -340,18 +530,13 @@ def test_a_restore_that_is_killed_leaves_the_store_and_the_next_one_succeeds(
     server: Server, store: Store, tmp_path: Path
 ) -> None:
     begin(server, store)
-    for number in range(10):  # long enough to be killed while it is read
-        events = [{"id": f"{number}-{each}", "event": json.loads(payload(LONG))} for each in range(80)]
-        body = {"type": "events", "events": events}
-        HTTP.post(f"{server.url}/api/native/conversations/first/events", json=body).raise_for_status()
+    fill(server)
     backup = back_up(server, store, tmp_path / "backups")
     append(server, "second", "later")
     server.stop()
     command = ["convserver", "restore", str(backup), "--yes"]
     with (tmp_path / "said").open("wb") as said:
-        restoring = forks.start(
-            command, {**server.environment, "DATABASE_URL": store.url}, stdout=said, stderr=said
-        )
+        restoring = forks.start(command, {**server.environment, **store.variables}, stdout=said, stderr=said)
     wait_until(store.is_being_restored)
     restoring.send_signal(SIGKILL)
     assert restoring.wait(timeout=10) == -SIGKILL

@@ -1,160 +1,235 @@
-"""A SQLite file that is restored: nobody ever has the old one and the new one together."""
+"""A SQLite file that is restored: at every moment there is one whole store, the old one or the new one."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from signal import SIGKILL
 
 import pytest
+from pytest_django import DjangoDbBlocker
 
 from conversations.engines.sqlite3.base import DatabaseWrapper
 from conversations.engines.sqlite3.files import FileGone
-from convserver.backups import sqlite_file
+from convserver.backups import manifest
 from convserver.backups.failures import BackupError
-from convserver.backups.sqlite_target import SqliteTarget
+from convserver.backups.manifest import Manifest
+from convserver.backups.sqlite_target import COMPANIONS, SqliteTarget
 from tests.clients import WAIT_S
 from tests.network import wait_until
 
-BIG = 8_000
-"""Rows of 4 kB: their restore can be killed in the middle."""
 RESTORE = """
 import sys
 from pathlib import Path
-from conversations.engines.sqlite3.base import DatabaseWrapper
-from conversations.engines.sqlite3.files import FileGone
-from convserver.backups import sqlite_file
-restored, live, kept = map(Path, sys.argv[1:])
-with sqlite_file.alone_with(live) as place:
-    sqlite_file.swap(restored, place, kept)
+import django
+django.setup()
+from tests.pure.test_sqlite_restores import restore
+def hold(*_):
+    held.touch()
+    sys.stdin.read()
+backup, live, held = map(Path, sys.argv[1:4])
+setattr(Path, sys.argv[4], hold)
+restore(backup, live)
 """
+"""A restore that stops before its first call of a method of paths."""
 
 
-def make(path: Path, said: str, *, journal: str = "wal", page: int = 4096, rows: int = 1) -> Path:
-    """Write a database that says the same in each of its rows."""
+@pytest.fixture(autouse=True)
+def _files_may_be_opened(django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    with django_db_blocker.unblock():
+        yield
+
+
+def make(path: Path, said: str, *, journal: str = "wal", page: int = 4096) -> Path:
+    """Write a database with one row."""
+    path.parent.mkdir(exist_ok=True)
     with closing(sqlite3.connect(path, isolation_level=None)) as made:
         made.execute(f"PRAGMA page_size = {page}")
         made.execute(f"PRAGMA journal_mode = {journal}")
         made.execute("CREATE TABLE said (text)")
-        made.execute("BEGIN")
-        made.executemany("INSERT INTO said VALUES (?)", [(said,)] * rows)
-        made.execute("COMMIT")
+        made.execute("INSERT INTO said VALUES (?)", (said,))
+    return path
+
+
+def make_killed(path: Path, said: str, *, journal: str = "wal") -> Path:
+    """Write the same as a process leaves it that is killed: with files beside it."""
+    open_one = make(path.with_name("open"), "nothing yet", journal=journal)
+    with closing(sqlite3.connect(open_one, isolation_level=None)) as writer:
+        writer.execute("PRAGMA cache_spill = 1")
+        writer.execute("UPDATE said SET text = ?", (said,))
+        if journal == "delete":  # a transaction that has written into the file, and has not ended
+            writer.execute("PRAGMA cache_size = 2")
+            writer.execute("BEGIN")
+            writer.execute("UPDATE said SET text = 'half'")
+            writer.executemany("INSERT INTO said VALUES (?)", [("half" * 900,)] * 50)
+        for ending in ("", *COMPANIONS):
+            if (found := open_one.with_name(f"open{ending}")).exists():
+                shutil.copy(found, path.with_name(f"{path.name}{ending}"))
+    for left in path.parent.glob("open*"):
+        left.unlink()
     return path
 
 
 def said(path: Path) -> list[str]:
-    """Return what a database says, once for all rows that say the same."""
+    """Return what a database says."""
     with closing(sqlite3.connect(path)) as asked:
         assert asked.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        return [text for (text,) in asked.execute("SELECT DISTINCT text FROM said ORDER BY rowid")]
+        return [text for (text,) in asked.execute("SELECT text FROM said ORDER BY rowid")]
+
+
+def described(backup: Path) -> Manifest:
+    return Manifest(
+        version="1",
+        engine="sqlite",
+        made_at="",
+        installation="",
+        migrations=[],
+        counts={},
+        heads="",
+        files={backup.name: manifest.described(backup)},
+    )
+
+
+def restore(backup: Path, live: Path) -> Path | None:
+    """Return where the replaced store is."""
+    target = SqliteTarget(live, "1")
+    with target.alone(), target.loading(described(backup), backup):
+        pass
+    return Path(target.kept) if target.kept else None
+
+
+def around(live: Path) -> set[str]:
+    """Return the names of all files that are there, but for that of the lock."""
+    return {path.name for path in live.parent.iterdir() if not path.name.endswith("lock")}
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Path:
-    return tmp_path / "live.before-1"
+def live(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data" / "live"
 
 
-def swap(restored: Path, live: Path, kept: Path) -> Path | None:
-    with sqlite_file.alone_with(live) as place:
-        return sqlite_file.swap(restored, place, kept)
+@pytest.fixture
+def backup(tmp_path: Path) -> Path:
+    return make(tmp_path / "backup" / "database.sqlite3", "restored")
+
+
+@pytest.mark.parametrize("page", [4096, 8192])
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_the_restored_store_takes_the_place_of_the_old_one_which_is_kept_alone(
+    live: Path, backup: Path, journal: str, page: int
+) -> None:
+    make(live, "old", journal=journal, page=page).chmod(0o640)
+    kept = restore(backup, live)
+    assert kept is not None
+    assert (said(live), said(kept), around(live)) == (["restored"], ["old"], {"live", "live.before-1"})
+    assert live.stat().st_mode & 0o777 == 0o640
 
 
 @pytest.mark.parametrize("journal", ["wal", "delete"])
-def test_who_waits_during_a_restore_goes_on_with_what_was_restored(
-    tmp_path: Path, kept: Path, journal: str
+def test_what_a_killed_server_has_committed_is_in_the_store_that_is_kept(
+    live: Path, backup: Path, journal: str
 ) -> None:
-    live, restored = make(tmp_path / "live", "old", journal=journal), make(tmp_path / "restored", "restored")
-    with sqlite_file.alone_with(live) as place:
-        waiter = sqlite3.connect(live, isolation_level=None)  # it has the file, and no lock yet
-        assert sqlite_file.swap(restored, place, kept) == kept
-    with closing(waiter):
-        waiter.execute("INSERT INTO said VALUES ('acknowledged')")
-    assert said(live) == ["restored", "acknowledged"]
-    assert said(kept) == ["old"]
-    assert sorted(path.name for path in tmp_path.iterdir() if "lock" not in path.name) == [
-        "live",
-        "live.before-1",
-    ]
+    make_killed(live, "old", journal=journal)
+    assert len(around(live)) > 1
+    kept = restore(backup, live)
+    assert kept is not None
+    assert (said(live), said(kept), around(live)) == (["restored"], ["old"], {"live", "live.before-1"})
 
 
-def test_nobody_gets_the_store_while_it_is_restored(tmp_path: Path, kept: Path) -> None:
-    live = make(tmp_path / "live", "old")
-    with (
-        sqlite_file.alone_with(live),
-        closing(sqlite3.connect(live, timeout=0)) as other,
-        pytest.raises(sqlite3.OperationalError, match="locked"),
-    ):
-        other.execute("SELECT * FROM said")
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_files_beside_a_missing_store_are_kept_and_not_read_as_those_of_the_restored_one(
+    live: Path, backup: Path, journal: str
+) -> None:
+    make_killed(live, "old", journal=journal).unlink()
+    beside = {path.name.removeprefix("live"): path.read_bytes() for path in live.parent.glob("live-*")}
+    assert any(beside.values())
+    assert restore(backup, live) is None
+    assert said(live) == ["restored"]
+    assert {ending: live.with_name(f"live.before-1{ending}").read_bytes() for ending in beside} == beside
 
 
-def test_a_store_in_use_is_not_restored(tmp_path: Path) -> None:
-    live = make(tmp_path / "live", "old")
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_a_damaged_store_is_replaced_and_kept_and_no_file_beside_it_is_read(
+    live: Path, backup: Path, journal: str
+) -> None:
+    make_killed(live, "old", journal=journal).write_bytes(b"damage" * 1000)
+    kept = restore(backup, live)
+    assert kept is not None
+    assert (said(live), kept.stat().st_size > 0) == (["restored"], True)
+    assert all(name == "live" or name.startswith("live.before-1") for name in around(live))
+
+
+def test_where_there_was_no_store_the_restored_one_is_put(live: Path, backup: Path) -> None:
+    assert restore(backup, live) is None
+    assert (said(live), around(live)) == (["restored"], {"live"})
+
+
+def test_a_store_in_use_is_not_replaced(live: Path, backup: Path) -> None:
+    make(live, "old")
     with closing(sqlite3.connect(live)) as user:
         user.execute("SELECT * FROM said").fetchall()
-        with pytest.raises(BackupError, match="in use"), sqlite_file.alone_with(live):
-            pass
+        with pytest.raises(BackupError, match="in use"):
+            restore(backup, live)
+    assert (said(live), around(live)) == (["old"], {"live"})
 
 
-def test_a_restore_that_is_killed_while_it_writes_leaves_the_old_store(tmp_path: Path, kept: Path) -> None:
-    live = make(tmp_path / "live", "old")
-    restored = make(tmp_path / "restored", "r" * 4000, rows=BIG)
-    command = [sys.executable, "-c", RESTORE, *map(str, (restored, live, kept))]
-    written = tmp_path / "live-wal"
-    with subprocess.Popen(command) as restoring:
-        wait_until(lambda: written.exists() and written.stat().st_size > 100_000)
+def test_a_store_that_gets_into_use_during_the_restore_is_not_replaced(live: Path, backup: Path) -> None:
+    make(live, "old")
+    target = SqliteTarget(live, "1")
+    with closing(sqlite3.connect(live)) as user:
+        with (
+            pytest.raises(BackupError, match="in use"),
+            target.alone(),
+            target.loading(described(backup), backup),
+        ):
+            user.execute("SELECT * FROM said").fetchall()
+        user.execute("INSERT INTO said VALUES ('acknowledged')")
+        user.commit()
+    assert (said(live), around(live)) == (["old", "acknowledged"], {"live"})
+
+
+@pytest.mark.parametrize("moment", ["hardlink_to", "replace"])
+def test_a_restore_that_is_killed_leaves_the_old_store_and_the_next_one_keeps_it_once(
+    tmp_path: Path, live: Path, backup: Path, moment: str
+) -> None:
+    make(live, "old")
+    command = [sys.executable, "-c", RESTORE, *map(str, (backup, live, tmp_path / "held")), moment]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as restoring:
+        wait_until((tmp_path / "held").exists)
         restoring.send_signal(SIGKILL)
     assert restoring.returncode == -SIGKILL
-    assert (said(live), said(kept)) == (["old"], ["old"])
+    assert "live.restoring-1" in around(live)
+    assert said(live) == ["old"]
+    kept = restore(backup, live)
+    assert kept is not None
+    assert (said(live), said(kept), around(live)) == (["restored"], ["old"], {"live", "live.before-1"})
 
 
-def test_a_store_with_pages_of_another_size_is_not_touched(tmp_path: Path, kept: Path) -> None:
-    live, restored = make(tmp_path / "live", "old", page=8192), make(tmp_path / "restored", "restored")
-    with pytest.raises(BackupError, match="pages of 8192 bytes"):
-        swap(restored, live, kept)
-    assert (said(live), kept.exists()) == (["old"], False)
+def test_an_older_kept_store_stays(live: Path, backup: Path) -> None:
+    make(live, "old")
+    older = make(live.with_name("live.before-0"), "older")
+    restore(backup, live)
+    assert said(older) == ["older"]
 
 
-def test_where_there_was_no_store_the_restored_one_is_put(tmp_path: Path, kept: Path) -> None:
-    restored, live = make(tmp_path / "restored", "restored"), tmp_path / "live"
-    assert swap(restored, live, kept) is None
-    assert (said(live), restored.exists(), kept.exists()) == (["restored"], False, False)
-
-
-def test_a_store_that_was_made_during_the_restore_stays(tmp_path: Path, kept: Path) -> None:
-    restored, live = make(tmp_path / "restored", "restored"), tmp_path / "live"
-    with sqlite_file.alone_with(live) as place:
-        make(live, "new")
-        with pytest.raises(BackupError, match="was created meanwhile"):
-            sqlite_file.swap(restored, place, kept)
-    assert said(live) == ["new"]
-
-
-def test_a_log_without_its_store_is_kept_apart(tmp_path: Path, kept: Path) -> None:
-    live = tmp_path / "live"
-    (tmp_path / "live-wal").write_bytes(b"log")
-    swap(make(tmp_path / "restored", "restored"), live, kept)
-    assert said(live) == ["restored"]
-    assert (tmp_path / "live.before-1-wal").read_bytes() == b"log"
-
-
-def test_a_damaged_store_is_replaced_and_kept(tmp_path: Path, kept: Path) -> None:
-    live = tmp_path / "live"
-    live.write_bytes(b"damage" * 1000)
-    assert swap(make(tmp_path / "restored", "restored"), live, kept) == kept
-    assert (said(live), kept.read_bytes()) == (["restored"], b"damage" * 1000)
-
-
-def test_a_second_name_of_the_store_that_a_killed_restore_has_left_is_removed(tmp_path: Path) -> None:
-    live = make(tmp_path / "live", "old")
-    second, real = tmp_path / "live.before-1", make(tmp_path / "live.before-0", "older")
-    os.link(live, second)
-    with SqliteTarget(live, "2").alone():
-        assert (second.exists(), real.exists()) == (False, True)
+def test_a_backup_that_changes_while_it_is_read_is_refused(live: Path, backup: Path) -> None:
+    make(live, "old")
+    found = described(backup)
+    with closing(sqlite3.connect(backup)) as changed:
+        changed.execute("UPDATE said SET text = 'another'")
+        changed.commit()
+    target = SqliteTarget(live, "1")
+    with pytest.raises(BackupError, match="changed while"), target.alone(), target.loading(found, backup):
+        pass
+    assert (said(live), around(live)) == (["old"], {"live"})
 
 
 def test_a_server_that_waits_while_its_file_is_replaced_does_not_pair_it_with_the_new_log(
@@ -183,7 +258,7 @@ def times_open(path: Path) -> int:
     return sum(name == str(path) for name in names)
 
 
-def test_what_is_no_file_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "live").mkdir()
-    with pytest.raises(BackupError, match="cannot be opened"), sqlite_file.alone_with(tmp_path / "live"):
-        pass
+def test_what_is_no_file_is_refused_in_a_sentence(live: Path, backup: Path) -> None:
+    live.mkdir()
+    with pytest.raises(BackupError, match="cannot be opened"):
+        restore(backup, live)

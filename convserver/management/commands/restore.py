@@ -1,4 +1,4 @@
-"""`restore`: put a backup in the place of the store, which is kept."""
+"""`restore`: load a backup into an empty store, or in the place of a stopped one, which is kept."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Command(BaseCommand):
 
     requires_system_checks = ()
     help = (
-        "Put a backup in the place of the database, which is kept under another name. No server may run on "
-        "it. The backup is validated before and after it is loaded; if anything is wrong, the database stays "
-        "as it is."
+        "Load a backup into an empty database, or in the place of a stopped one, which is kept under another "
+        "name: no server may run on it. The backup is validated before and after it is loaded; if anything "
+        "is wrong, the database stays as it is."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -39,7 +39,9 @@ class Command(BaseCommand):
         )
         parser.add_argument("--yes", action="store_true", help="do not ask")
         parser.add_argument(
-            "--dry-run", action="store_true", help="load and validate the backup, and remove what was loaded"
+            "--dry-run",
+            action="store_true",
+            help="verify the backup: load it into a scratch database, and remove that; servers may run",
         )
         parser.add_argument(
             "--with-secret-key",
@@ -72,23 +74,19 @@ class Command(BaseCommand):
             keys = sealed_key.unseal(directory, passphrases.known()) if with_secret_key else None
             if keys is not None:
                 secret_keys.require_place(settings.CONFIGURATION, keys)
-            target = restoring.target()
             self._show(found)
-            if not (yes or dry_run):
+            if dry_run:
+                restoring.verify(directory, found).require_whole(accept_damage=accept_damage)
+                self.stdout.write("The backup is whole: it was loaded into a scratch database, and removed.")
+                return
+            target = restoring.target()
+            if not yes:
                 _ask(target)
             done = restoring.restore(
-                directory,
-                found,
-                target,
-                is_own=into is None,
-                is_trial=dry_run,
-                accept_damage=accept_damage,
+                directory, found, target, is_own=into is None, accept_damage=accept_damage
             )
         except BackupError as error:
             raise CommandError(str(error)) from error
-        if dry_run:
-            self.stdout.write("The backup is whole. Nothing was changed.")
-            return
         self.stdout.write(f"{target.name} is restored.")
         if done.kept:
             self.stdout.write(f"What it replaces is kept as {done.kept}: remove it when you are sure.")
