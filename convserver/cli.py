@@ -16,7 +16,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import django
 import psycopg
@@ -287,6 +287,7 @@ def export_conversations(arguments: Sequence[str]) -> int:
 
 def back_up(arguments: Sequence[str]) -> int:
     """Run the command that backs up; if it fails, it ends the process itself."""
+    _clean_up_on_sigterm()
     _let_statements_take_their_time()
     django.setup()
     command = load_command_class("convserver", "backup")
@@ -305,6 +306,7 @@ def restore(arguments: Sequence[str]) -> int:
 
     It does not look at the present database first, which may be damaged or missing.
     """
+    _clean_up_on_sigterm()
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--into")
     parsed, others = parser.parse_known_args(arguments)
@@ -318,6 +320,16 @@ def restore(arguments: Sequence[str]) -> int:
         load_command_class("convserver", "restore").run_from_argv(["convserver restore", "", *arguments])
     _protect_files()
     return 0
+
+
+def _clean_up_on_sigterm() -> None:
+    """Let SIGTERM end the command as an error does: what it has written so far is removed."""
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        signal.signal(number, signal.SIG_IGN)  # a second one must not stop the cleaning
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 def _asks_for_help(arguments: Sequence[str]) -> bool:

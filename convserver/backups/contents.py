@@ -26,6 +26,13 @@ _TABLES = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name",
     "postgresql": "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename",
 }
+_TRIGGERS = {
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",
+    "postgresql": "SELECT tgname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid "
+    "WHERE relnamespace = quote_ident(current_schema())::regnamespace AND NOT tgisinternal "
+    "AND tgenabled IN ('O', 'A')",
+}
+"""The guards among them: which those are depends on the version."""
 
 
 class Contents(NamedTuple):
@@ -37,6 +44,8 @@ class Contents(NamedTuple):
     """The number of rows of each table."""
     heads: str
     """SHA-256 over the heads of all conversations, in hex."""
+    triggers: list[str]
+    """The names of those that are switched on, sorted."""
 
 
 class Head(NamedTuple):
@@ -59,7 +68,9 @@ def contents(connection: BaseDatabaseWrapper) -> Contents:
                 counts[table] = int(cursor.fetchone()[0])
         cursor.execute("SELECT app, name FROM django_migrations")
         migrations = sorted(f"{app}.{name}" for app, name in cursor.fetchall())
-    return Contents(migrations, counts, heads_digest(connection))
+        cursor.execute(_TRIGGERS[connection.vendor])
+        triggers = sorted(name for (name,) in cursor.fetchall())
+    return Contents(migrations, counts, heads_digest(connection), triggers)
 
 
 def _is_internal(table: str) -> bool:

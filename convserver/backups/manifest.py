@@ -48,6 +48,8 @@ class Manifest:
     """The number of rows of each table."""
     heads: str
     """SHA-256 over the heads of all conversations, in hex."""
+    triggers: list[str] = field(default_factory=list)
+    """The names of those that were switched on, sorted: the guards. Empty: not recorded."""
     problems: list[str] = field(default_factory=list)
     """What was damaged already in the store that the backup is of."""
     is_checked: bool = False

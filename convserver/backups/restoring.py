@@ -1,6 +1,6 @@
 """`restore`: a backup is loaded, compared with its manifest, and takes the place of a stopped store.
 
-A trial does the same in a scratch database.
+The same is done to verify a backup, in a scratch database.
 """
 
 from __future__ import annotations
@@ -158,6 +158,9 @@ def _compared(store: BaseDatabaseWrapper, found: Manifest) -> Verification:
         differences.append("The migrations of the backup are not those of its manifest.")
     if here.heads != found.heads:
         differences.append("The conversations of the backup are not those of its manifest.")
+    if found.triggers and here.triggers != found.triggers:
+        names = ", ".join(sorted(set(here.triggers) ^ set(found.triggers)))
+        differences.append(f"The guards of the backup are not those of its manifest: {names}.")
     problems = contents.problems(store)
     if found.is_checked and problems != found.problems:
         differences.append(

@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from signal import SIGKILL
+from signal import SIGKILL, SIGTERM
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -82,6 +82,10 @@ class Store(ABC):
         """Return how many replaced stores there are."""
 
     @abstractmethod
+    def scratches(self, backups: Path) -> list[Any]:
+        """Return the databases in which backups of a directory are being verified."""
+
+    @abstractmethod
     def undo(self) -> None:
         """Put the replaced store back, as docs/operation.md says."""
 
@@ -105,6 +109,9 @@ class File(Store):
 
     def kept(self) -> int:
         return len(list(self.path.parent.glob("*.before-*Z")))
+
+    def scratches(self, backups: Path) -> list[Any]:
+        return list(backups.glob(".convserver-*"))
 
     def undo(self) -> None:
         away = self.path.with_name("away")
@@ -152,6 +159,9 @@ class Named(Store):
         self._administer("CREATE DATABASE {} OWNER " + role)
         split = urlsplit(self.url)
         self.url = urlunsplit(split._replace(netloc=f"{role}@{split.hostname}:{split.port}"))
+
+    def scratches(self, backups: Path) -> list[Any]:
+        return self.ask(f"SELECT datname FROM pg_database WHERE datname LIKE '{self._name}_verify_%'")
 
     def undo(self) -> None:
         ((kept,),) = self._schemas("convserver_before_%")
@@ -370,6 +380,51 @@ def test_what_a_restore_has_replaced_can_be_put_back_as_documented(
     say(server, "first", "one more")
 
 
+def test_a_backup_is_verified_in_a_scratch_database_while_the_server_runs(
+    server: Server, store: Store, tmp_path: Path
+) -> None:
+    begin(server, store)
+    append(server, "first", "kept")
+    backups = tmp_path / "backups"
+    done = run(server, store, "backup", str(backups), "--verify")
+    assert (done.returncode, "verified" in done.stdout) == (0, True), done.stderr
+    (backup,) = backups.glob("convserver-*")
+    append(server, "first", "later")
+    again = run(server, store, "restore", str(backup), "--dry-run")
+    assert (again.returncode, "is whole" in again.stdout) == (0, True), again.stderr
+    made = manifest.read(backup)
+    for differences, said in (
+        ({"counts": {**made.counts, "conversations_event": 7}}, "rows in conversations_event"),
+        ({"heads": "0"}, "conversations"),
+        ({"migrations": made.migrations[1:]}, "migrations"),
+        ({"triggers": [*made.triggers, "title_forgotten"]}, "guards of the backup are not those"),
+        ({"problems": ["Conversation first: event 0 is missing."]}, "1 places are damaged, but 0 are"),
+    ):
+        vouch_for(backup, **differences)
+        refused = run(server, store, "restore", str(backup), "--dry-run")
+        assert (refused.returncode, said in refused.stderr) == (1, True), refused.stderr
+        vouch_for(backup, **{name: getattr(made, name) for name in differences})
+    assert (store.scratches(backups), store.kept()) == ([], 0)
+    assert log(server, "first") == ["kept", "later"]
+
+
+@pytest.mark.slow(on="postgresql")
+def test_a_verification_that_is_ended_leaves_no_scratch_database(
+    server: Server, store: Store, tmp_path: Path
+) -> None:
+    begin(server, store)
+    fill(server)
+    backups = tmp_path / "backups"
+    backup = back_up(server, store, backups)
+    command = ["convserver", "restore", str(backup), "--dry-run"]
+    with (tmp_path / "said").open("wb") as said:
+        verifying = forks.start(command, {**server.environment, **store.variables}, stdout=said, stderr=said)
+    wait_until(lambda: bool(store.scratches(backups)))
+    verifying.send_signal(SIGTERM)
+    assert verifying.wait(timeout=10) == 128 + SIGTERM
+    assert store.scratches(backups) == []
+
+
 @on_postgresql
 @pytest.mark.slow(on="postgresql")
 def test_an_ordinary_owner_of_a_database_can_restore_and_extensions_stay_where_they_are(
@@ -382,9 +437,9 @@ def test_an_ordinary_owner_of_a_database_can_restore_and_extensions_stay_where_t
             store.own(role)
             begin(server, store)
             append(server, "first", "kept")
-            backup = back_up(server, store, tmp_path / "backups")
-            refused = run(server, store, "restore", str(backup), "--dry-run")
+            refused = run(server, store, "backup", str(tmp_path / "backups"), "--verify")
             assert (refused.returncode, f'ALTER ROLE "{role}" CREATEDB' in refused.stderr) == (1, True)
+            (backup,) = (tmp_path / "backups").glob("convserver-*")
             append(server, "first", "later")
             server.stop()
             done = run(server, store, "restore", str(backup), "--yes")

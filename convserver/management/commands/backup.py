@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from convserver.backups import directories, passphrases, taking
+from convserver.backups import directories, passphrases, restoring, taking
 from convserver.backups.failures import BackupError
 from convserver.backups.sealed_key import PASSPHRASE
 
@@ -47,6 +47,12 @@ class Command(BaseCommand):
             action="store_true",
             help="do not read every event to see whether the store is whole; `convserver restore` does so",
         )
+        parser.add_argument(
+            "--verify",
+            action="store_true",
+            help="afterwards, restore the backup into a scratch database, compare it with the manifest, and "
+            "remove that; on PostgreSQL the role must be allowed to create databases",
+        )
 
     def handle(
         self,
@@ -55,9 +61,10 @@ class Command(BaseCommand):
         with_secret_key: bool,
         keep: int | None,
         no_check: bool,
+        verify: bool,
         **others: Any,
     ) -> None:
-        """Make the backup, say where it is, and fail if the store is damaged."""
+        """Make the backup, say where it is, and fail if the store is damaged or the backup is not whole."""
         try:
             passphrase = passphrases.new() if with_secret_key else None
             made = taking.back_up(directory, passphrase=passphrase, check=not no_check)
@@ -68,6 +75,15 @@ class Command(BaseCommand):
             f"{made.path}: {counts['conversations_conversation']:,} conversations, "
             f"{counts['conversations_event']:,} events, {made.size:,} bytes"
         )
+        if verify:
+            try:
+                verification = restoring.verify(made.path, restoring.readable(made.path))
+                verification.require_whole(accept_damage=bool(made.manifest.problems))  # said below
+            except BackupError as error:
+                raise CommandError(f"{error} No older backup was removed.") from error
+            self.stdout.write(
+                f"{made.path}: verified: restored into a scratch database, it is what its manifest says"
+            )
         if made.manifest.problems:
             shown = "\n".join(made.manifest.problems[:SHOWN])
             raise CommandError(
