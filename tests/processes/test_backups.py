@@ -51,6 +51,22 @@ NO_PROGRAMS = "backups of PostgreSQL need the package postgresql-client"
 DOCUMENTED = (forks.ROOT / "docs/operation.md").read_text()
 
 
+def documented(command: str) -> str:
+    """Return the commands for an emergency, without the one that starts a server."""
+    by_hand = DOCUMENTED.partition("\n**By hand**")[2].partition("\n**Every night**")[0]
+    (found,) = (each for each in re.findall(r"```bash\n(.*?)```", by_hand, re.DOTALL) if command in each)
+    *commands, serve = found.strip().splitlines()
+    assert serve.endswith("convserver serve")
+    return "\n".join(commands)
+
+
+def execute(commands: str, backup: Path, directory: Path, **variables: str) -> None:
+    """Run commands of the documentation on a backup."""
+    commands = re.sub(r"/srv/backups/convserver-\w+", str(backup), commands)
+    environment = {**os.environ, **variables}
+    subprocess.run(["bash", "-eu", "-c", commands], cwd=directory, env=environment, check=True)
+
+
 class Store(ABC):
     """A database of a test's own."""
 
@@ -89,6 +105,10 @@ class Store(ABC):
     def undo(self) -> None:
         """Put the replaced store back, as docs/operation.md says."""
 
+    @abstractmethod
+    def restored_by_hand(self, backup: Path) -> dict[str, str]:
+        """Restore a backup by the commands of docs/operation.md; return the variables of a server for it."""
+
 
 class File(Store):
     """SQLite's."""
@@ -122,12 +142,17 @@ class File(Store):
         (kept,) = self.path.parent.glob("*.before-*Z")
         kept.rename(self.path)
 
+    def restored_by_hand(self, backup: Path) -> dict[str, str]:
+        execute(documented("cp ").replace("convserver.sqlite3", self.path.name), backup, self.path.parent)
+        return self.variables
+
 
 class Named(Store):
     """PostgreSQL's."""
 
     def __init__(self, *, is_clustered: bool) -> None:
         self.is_clustered = is_clustered
+        self._others: list[str] = []
         self._name = f"backed_up_{secrets.token_hex(6)}"
         self.url = urlunsplit(urlsplit(database_url())._replace(path=f"/{self._name}"))
 
@@ -168,12 +193,24 @@ class Named(Store):
         for statement in re.findall(r"`(ALTER SCHEMA public .*?)`", DOCUMENTED, re.DOTALL):
             self.ask_nothing(statement.replace("convserver_before_…", kept))
 
+    def restored_by_hand(self, backup: Path) -> dict[str, str]:
+        name = f"{self._name}_by_hand"
+        where = urlsplit(self.url)
+        variables = {"PGHOST": str(where.hostname), "PGPORT": str(where.port), "PGUSER": str(where.username)}
+        commands = documented("pg_restore ").replace("convserver_restored", name)
+        execute(commands, backup, backup.parent, **variables)
+        self._others.append(name)
+        return {**self.variables, "DATABASE_URL": urlunsplit(where._replace(path=f"/{name}"))}
+
     def ask_nothing(self, statement: str) -> None:
         with psycopg.connect(self.url, autocommit=True) as asked:
             asked.execute(statement.encode())
 
     def remove(self) -> None:
         self._administer("DROP DATABASE IF EXISTS {} WITH (FORCE)")
+        for name in self._others:
+            with psycopg.connect(database_url(), autocommit=True) as outside:
+                outside.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
     def _schemas(self, pattern: str) -> list[tuple[Any, ...]]:
         return self.ask(f"SELECT nspname FROM pg_namespace WHERE nspname LIKE '{pattern}'")
@@ -378,6 +415,21 @@ def test_what_a_restore_has_replaced_can_be_put_back_as_documented(
     server.start(constants=None, **store.variables)
     assert log(server, "first") == ["later"]
     say(server, "first", "one more")
+
+
+def test_a_backup_restored_by_hand_as_documented_is_served(
+    server: Server, store: Store, tmp_path: Path
+) -> None:
+    begin(server, store)
+    append(server, "first", "kept")
+    say(server, "second", "for an agent")
+    backup = back_up(server, store, tmp_path / "backups")
+    append(server, "first", "later")
+    server.stop()
+    server.start(constants=None, **store.restored_by_hand(backup))
+    assert log(server, "first") == ["kept"]
+    say(server, "second", "one more")
+    server.stop()
 
 
 def test_a_backup_is_verified_in_a_scratch_database_while_the_server_runs(
