@@ -22,6 +22,8 @@ from conversations.confined import child, walls
 CHECK_S = 0.2
 CHUNK_BYTES = 1024 * 1024
 END_MAX_BYTES = 8 * child.PROBLEM_MAX_CHARS
+NEEDED_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""Some Pythons do not start without these."""
 TOO_SLOW = "it takes longer than a file of its size should take"
 
 
@@ -97,7 +99,7 @@ def run(
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd="/",
-            env={},
+            env={name: value for name, value in os.environ.items() if name in NEEDED_VARIABLES},
             start_new_session=True,  # Ctrl-C is this process's to handle
         ) as process:
             try:

@@ -67,9 +67,13 @@ def _rows(path: Path, keys: Mapping[str, str | None]) -> IO[bytes]:
                 READER, [str(copy), True, dict(keys)], limits=_limits(size), writable=[copy.parent]
             )
     found = processes.run(READER, [str(path), False, dict(keys)], limits=_limits(before[0]), readable=[path])
-    if before != _stamp(path) or _header(log):
+    try:
+        _require_no_journal(path)
+        if before != _stamp(path) or _header(log):
+            raise ChangedMeanwhile("it changed while it was read")
+    except BaseException:
         found.close()
-        raise ChangedMeanwhile("it changed while it was read")
+        raise
     return found
 
 

@@ -12,8 +12,9 @@ import re
 import sqlite3
 from collections.abc import Iterator
 
-VALUE_MAX_BYTES = 48 * 1024 * 1024
-"""A file with a longer value, or row, is refused."""
+VALUE_MAX_BYTES = 40 * 1024 * 1024
+LINE_MAX_CHARACTERS = 60 * 1024 * 1024
+"""A file with a longer value, or with a row that is longer as JSON, is refused."""
 OBJECTS_MAX = 10_000
 """A schema with more tables, indexes and triggers is refused."""
 STEPS = 100_000
@@ -23,7 +24,7 @@ ROW_MIN_BYTES = 4
 SPARE_ROWS = 1000
 SPARE_VALUES = 1_000_000
 SPARE_BYTES = 64 * 1024 * 1024
-"""Values that are defaults of a column take no place in the file; so many of them are read in any case."""
+"""Values that are defaults of a column take no place in the file; at least as many as these can be read."""
 NEEDED = (3, 37)
 """Older versions cannot say of what type a table is."""
 PLAIN = re.compile(r"create\s+table\b", re.IGNORECASE)
@@ -36,7 +37,7 @@ def read(path: str, is_copy: bool, keys: dict[str, str | None]) -> None:
 
     `keys` has the tables, and the name of each one's key column, if any. Value and row are JSON, the row an
     object; bytes are a list with one text, in base64. `is_copy` says that the file and its write-ahead log
-    are copies that nobody else uses. Raise ValueError and sqlite3.Error.
+    are copies that no other program uses. Raise ValueError and sqlite3.Error.
     """
     if sqlite3.sqlite_version_info < NEEDED:
         raise ValueError(f"this needs SQLite 3.37 or newer, and Python has {sqlite3.sqlite_version}")
@@ -46,12 +47,15 @@ def read(path: str, is_copy: bool, keys: dict[str, str | None]) -> None:
         _require_plain(connection, table)
         for row in rows(connection, table):
             bounds.take(row)
-            print(table, _json(None if key is None else row.get(key)), _json(row), sep="\t")
+            text = _json(row)
+            if len(text) > LINE_MAX_CHARACTERS:
+                raise ValueError(f"a row of {table} is longer than can be read")
+            print(table, _json(None if key is None else row.get(key)), text, sep="\t")
 
 
 def _opened(path: str, is_copy: bool) -> sqlite3.Connection:
     """Open the file so that its schema can run nothing, and a copy with the log beside it."""
-    # A file that is no copy is neither locked nor changed, and a journal beside it is not looked for.
+    # A file that is no copy is neither locked nor changed, and no journal is looked for beside it.
     mode = "mode=rw" if is_copy else "mode=ro&immutable=1"
     escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     connection = sqlite3.connect(f"file:{escaped}?{mode}", uri=True, isolation_level=None)
@@ -120,7 +124,7 @@ class Bounds:
         self._bytes = size + SPARE_BYTES
 
     def take(self, row: dict[str, Value]) -> None:
-        """Count a row. Raise ValueError if the file cannot hold so many, or so much."""
+        """Count a row. Raise ValueError if the file cannot hold as many rows or bytes."""
         self._rows -= 1
         self._values -= len(row)
         self._bytes -= sum(len(value) for value in row.values() if isinstance(value, str | bytes))

@@ -28,14 +28,16 @@ BIND_AND_CONNECT = 0b11
 SOCKETS_AND_SIGNALS = 0b11
 
 # The filter, see seccomp(2): a program of the Berkeley Packet Filter.
-LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
+LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
 NUMBER_AT, MACHINE_AT = 0, 4
 OTHER_CALLS = 0x40000000
 """From here on are the calls of x86-64 with pointers of 32 bits: the same under other numbers."""
-LATE = [424, 425, 434, 435, 438, 440, 442, 452, 463, 466]
-"""On every machine: pidfd_send_signal, io_uring_setup, pidfd_open, clone3, pidfd_getfd, process_madvise,
-mount_setattr, fchmodat2, setxattrat, removexattrat."""
+LATE = [424, 425, 434, 435, 437, 438, 440, 442, 452, 463, 466]
+"""On every machine: pidfd_send_signal, io_uring_setup, pidfd_open, clone3, openat2, pidfd_getfd,
+process_madvise, mount_setattr, fchmodat2, setxattrat, removexattrat."""
+TRUNCATING, SHARED = 0x200, 1
+ARGUMENTS_AT, ARGUMENT_BYTES = 16, 8
 MACHINES = {
     "x86_64": (
         0xC000003E,
@@ -52,9 +54,11 @@ MACHINES = {
             *(235, 251, 258, 259, 260, 261, 263, 264, 265, 266, 268),
             # unshare utimensat fallocate prlimit64 setns process_vm_readv process_vm_writev sched_setattr
             *(272, 280, 285, 302, 308, 310, 311, 314),
-            # renameat2 memfd_create bpf execveat
-            *(316, 319, 321, 322),
+            # renameat2 memfd_create bpf execveat tgkill rt_sigqueueinfo rt_tgsigqueueinfo
+            *(316, 319, 321, 322, 234, 129, 297),
         ],
+        # open openat mmap
+        [(2, 1, TRUNCATING), (257, 2, TRUNCATING), (9, 3, SHARED)],
     ),
     "aarch64": (
         0xC00000B7,
@@ -69,12 +73,15 @@ MACHINES = {
             *(118, 119, 122, 129, 130, 140, 164),
             # socket socketpair clone execve prlimit64 setns process_vm_readv process_vm_writev sched_setattr
             *(198, 199, 220, 221, 261, 268, 270, 271, 274),
-            # renameat2 memfd_create bpf execveat
-            *(276, 279, 280, 281),
+            # renameat2 memfd_create bpf execveat tgkill rt_sigqueueinfo rt_tgsigqueueinfo
+            *(276, 279, 280, 281, 131, 138, 240),
         ],
+        # openat mmap
+        [(56, 2, TRUNCATING), (222, 3, SHARED)],
     ),
 }
-"""By machine: the number by which the kernel knows it, and the system calls that are refused."""
+"""By machine: the number by which the kernel knows it, the system calls that are refused, and those that are
+refused if an argument, counted from 0, has one of these bits."""
 
 
 def raise_walls(readable: Iterable[str], writable: Iterable[str]) -> None:
@@ -123,19 +130,24 @@ def _restrict_files(libc: Any, readable: Iterable[str], writable: Iterable[str])
     os.close(ruleset)
 
 
-def _refuse_calls(libc: Any, machine: int, refused: list[int]) -> None:
-    numbers = [*refused, *LATE]
-    steps = [
-        (LOAD, 0, 0, MACHINE_AT),
-        (EQUAL, 0, len(numbers) + 3, machine),
-        (LOAD, 0, 0, NUMBER_AT),
-        (AT_LEAST, len(numbers) + 1, 0, OTHER_CALLS),
-        *((EQUAL, len(numbers) - place, 0, number) for place, number in enumerate(numbers)),
-        (RETURN, 0, 0, ALLOW),
-        (RETURN, 0, 0, REFUSE),
-    ]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
-    program = ctypes.create_string_buffer(struct.pack("@HP", len(steps), ctypes.addressof(code)))
+def _refuse_calls(
+    libc: Any, machine: int, refused: list[int], refused_with: list[tuple[int, int, int]]
+) -> None:
+    """Refuse system calls from now on. Raise OSError."""
+    # A step says how many of the next to pass over if it holds, and if not; None leads to the refusal.
+    steps = [(LOAD, 0, 0, NUMBER_AT), (AT_LEAST, None, 0, OTHER_CALLS)]
+    steps += [(EQUAL, None, 0, number) for number in (*refused, *LATE)]
+    for number, argument, bits in refused_with:
+        at = ARGUMENTS_AT + argument * ARGUMENT_BYTES
+        steps += [(EQUAL, 0, 3, number), (LOAD, 0, 0, at), (ANY_BIT, None, 0, bits), (LOAD, 0, 0, NUMBER_AT)]
+    end = len(steps) + 3
+    steps = [(LOAD, 0, 0, MACHINE_AT), (EQUAL, 0, end - 2, machine), *steps, (RETURN, 0, 0, ALLOW)]
+    code = b"".join(
+        struct.pack("=HBBI", step, end - place - 1 if holds is None else holds, fails, value)
+        for place, (step, holds, fails, value) in enumerate([*steps, (RETURN, 0, 0, REFUSE)])
+    )
+    kept = ctypes.create_string_buffer(code)
+    program = ctypes.create_string_buffer(struct.pack("@HP", end + 1, ctypes.addressof(kept)))
     if libc.prctl(SET_SECCOMP, FILTER, program, 0, 0):
         raise OSError(ctypes.get_errno(), "system calls cannot be filtered")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import platform
 import socket
 import subprocess
 import sys
@@ -92,6 +93,48 @@ def read(given, copied, other, port):
     assert found["others"] == [refused] * 6
 
 
+def test_without_landlock_a_reader_can_still_remove_and_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if platform.machine() not in walls.MACHINES or sys.platform != "linux":
+        pytest.skip("there is no filter of system calls for this machine")
+    code = Path(walls.__file__).read_text()
+    without = tmp_path / "walls.py"
+    without.write_text(code.replace("if landlock_version() > 0:", "if False:"))
+    assert without.read_text() != code
+    monkeypatch.setattr(walls, "__file__", str(without))
+    victim = tmp_path / "victim"
+    victim.write_text("whole")
+    code = """
+import json, mmap, os, socket
+
+def tried(what):
+    try:
+        return what()
+    except OSError as error:
+        return type(error).__name__
+
+def changed(path):
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), 5) as shared:
+        shared[:5] = b"other"
+
+def read(victim):
+    print(json.dumps([
+        tried(lambda: os.unlink(victim)),
+        tried(lambda: os.rename(victim, victim + "-moved")),
+        tried(lambda: open(victim, "w").close()),
+        tried(lambda: changed(victim)),
+        tried(lambda: os.chmod(victim, 0o777)),
+        tried(lambda: os.fork()),
+        tried(lambda: socket.socket().close()),
+        tried(lambda: os.kill(os.getppid(), 0)),
+    ]))
+"""
+    with processes.run(reader(tmp_path, code), [str(victim)], limits=LIMITS) as output:
+        assert json.loads(output.read()) == ["PermissionError"] * 8
+    assert victim.read_text() == "whole"
+
+
 def test_a_reader_that_takes_too_much_is_ended(tmp_path: Path, subtests: pytest.Subtests) -> None:
     hungry = "def read():\n    kept = [bytearray(1_000_000) for _ in range(10_000)]\n"
     talking = "def read():\n    while True: print('x' * 1000)\n"
@@ -149,9 +192,10 @@ def test_a_reader_ends_when_the_process_is_killed_that_waits_for_it(tmp_path: Pa
                 return True
         return False
 
-    process = subprocess.Popen([sys.executable, "-c", waiting], cwd=Path(__file__).parents[2])
-    wait_until(is_held)
-    process.kill()
-    process.wait()
+    with subprocess.Popen([sys.executable, "-c", waiting], cwd=Path(__file__).parents[2]) as process:
+        try:
+            wait_until(is_held)
+        finally:
+            process.kill()
     if sys.platform == "linux":
         wait_until(lambda: not is_held())

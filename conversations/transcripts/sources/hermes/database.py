@@ -15,6 +15,7 @@ from pathlib import Path
 from conversations.confined import processes, sqlite_files
 from conversations.confined.processes import NotRead
 from conversations.confined.sqlite_files import ChangedMeanwhile
+from conversations.confined.sqlite_reader import LINE_MAX_CHARACTERS
 from conversations.dialects import columns
 from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.hermes import copies, rows
@@ -29,7 +30,7 @@ WORKSPACE = ("[Workspace::v1: ", "[Workspace: ")
 """How a line begins that the agent put before a prompt."""
 CHECKED_ROWS = 1000
 SESSIONS_MAX = 100_000
-LINE_MAX_BYTES = 64 * 1024 * 1024
+LINE_MAX_BYTES = 4 * LINE_MAX_CHARACTERS + 1024
 MALFORMED = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
 """What a line raises that the confined process would not print, unless the file has taken it over."""
 
