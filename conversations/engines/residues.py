@@ -11,12 +11,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
-from django.db import connection, transaction
+import psutil
+from django.db import OperationalError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from conversations.engines import guards
+from conversations.engines.failures import is_locked
+from conversations.exceptions import StoreUnavailable
 
 MERGE_PAGES = 200
 """At most about this many pages of a full text index are rewritten in one transaction."""
@@ -26,6 +30,8 @@ INCREMENTAL = 2
 """The value of `PRAGMA auto_vacuum` with which pages can be given back while others write."""
 CHECKPOINT_WAIT_MS = 100
 """So long emptying the write-ahead log waits for readers."""
+ALL_IN_MEMORY = "TEMP_STORE=3"
+"""With this option a library of SQLite makes no temporary files."""
 COST_DELAY_MS = 2
 """The pause of a VACUUM after each piece of work, as PostgreSQL's own makes it."""
 
@@ -66,15 +72,32 @@ def rewrite(tables: Sequence[str]) -> bool:
     """Write the tables anew, so that not even the free space in their pages has what was removed.
 
     Nobody else can write meanwhile, on PostgreSQL nor read; it needs as much space as the tables. Return
-    False if readers kept SQLite's write-ahead log from being emptied.
+    False if readers kept SQLite's write-ahead log from being emptied. Raise StoreUnavailable if memory is
+    short.
     """
     if connection.vendor == "sqlite":
+        _require_memory()
         _execute("VACUUM")
         return _checkpoint()
     with _without_limits():
         for table in tables:
             _execute(f"VACUUM (FULL, ANALYZE) {table}")
     return True
+
+
+def _require_memory() -> None:
+    """Raise StoreUnavailable if VACUUM would need more memory than is free."""
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA compile_options")
+        if ALL_IN_MEMORY not in {option for (option,) in cursor.fetchall()}:
+            return
+    needed = Path(connection.settings_dict["NAME"]).stat().st_size
+    free = psutil.virtual_memory().available
+    if needed > free:
+        raise StoreUnavailable(
+            "The tables were not written anew: this library of SQLite needs as much memory for it as the "
+            f"file is large ({needed:,} bytes), and {free:,} bytes are free."
+        )
 
 
 def _merge(table: str, rest: Rest | None) -> None:
@@ -109,22 +132,23 @@ def _give_back() -> None:
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA auto_vacuum")
         if cursor.fetchone()[0] == INCREMENTAL:
-            cursor.execute("PRAGMA incremental_vacuum")
-            cursor.fetchall()
+            with transaction.atomic():  # in a turn among the writers, to its end
+                cursor.execute("PRAGMA incremental_vacuum")
+                cursor.fetchall()
 
 
 def _checkpoint() -> bool:
-    """Write the write-ahead log into the file and empty it; return False if somebody still reads from it."""
-    with connection.cursor() as cursor:
-        cursor.execute("PRAGMA busy_timeout")
-        (before_ms,) = cursor.fetchone()
-        # It keeps others from writing while it waits for readers.
-        cursor.execute(f"PRAGMA busy_timeout = {CHECKPOINT_WAIT_MS}")
+    """Write the write-ahead log into the file and empty it; return False if somebody still uses it."""
+    wrapper: Any = connection
+    # It keeps others from writing while it waits for readers.
+    with wrapper.waiting(CHECKPOINT_WAIT_MS), connection.cursor() as cursor:
         try:
             cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            is_busy, _, _ = cursor.fetchone()
-        finally:
-            cursor.execute(f"PRAGMA busy_timeout = {before_ms}")
+        except OperationalError as error:
+            if not is_locked(error):
+                raise
+            return False
+        is_busy, _, _ = cursor.fetchone()
     return not is_busy
 
 

@@ -58,7 +58,7 @@ def _at_once() -> Iterator[None]:
             yield
         return
     wrapper: Any = connection
-    with wrapper.at_once():
+    with wrapper.waiting(0):
         yield
 
 

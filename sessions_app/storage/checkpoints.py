@@ -1,4 +1,4 @@
-"""SQLite's checkpoints, made beside the appends of a server rather than in their commits."""
+"""SQLite's checkpoints, made between the appends of a server rather than in their commits."""
 
 from __future__ import annotations
 

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from datetime import date
 from functools import partial
+from types import SimpleNamespace
 
+import psutil
 import pytest
 from django.apps import apps
 from django.contrib.admin.models import CHANGE, LogEntry
@@ -18,7 +20,8 @@ from django.db import connection, connections, transaction
 from django.utils import timezone
 
 from conversations import access
-from conversations.exceptions import ConversationNotFound, Fenced
+from conversations.engines import residues
+from conversations.exceptions import ConversationNotFound, Fenced, StoreUnavailable
 from conversations.log import writes
 from conversations.models import (
     Conversation,
@@ -155,6 +158,20 @@ def test_after_a_purge_the_word_is_nowhere(full: ConversationRef, alice: User, r
     if rewrites or connection.vendor == "sqlite":
         assert files_with(WORD) == []
     assert Event.objects.of(other).count() == 1
+
+
+@on_sqlite
+def test_tables_are_not_written_anew_without_the_memory_for_it(
+    full: ConversationRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    purge(full)
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA compile_options")
+        if (residues.ALL_IN_MEMORY,) not in cursor.fetchall():
+            pytest.skip("this library of SQLite makes temporary files")
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1000))
+    with pytest.raises(StoreUnavailable, match="and 1,000 bytes are free"):
+        erasing.erase(rewrites=True)
 
 
 def test_every_table_says_what_a_purge_does_to_it() -> None:

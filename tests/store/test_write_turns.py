@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -179,7 +180,7 @@ def test_however_a_transaction_ends_the_next_one_has_its_turn(
 
 def test_who_waits_for_no_lock_waits_for_no_turn(threads: Threads) -> None:
     def at_once(connection: Any) -> None:
-        with connection.at_once(), pytest.raises(OperationalError, match="locked"):
+        with connection.waiting(0), pytest.raises(OperationalError, match="locked"):
             execute(connection, INSERT, "b")
 
     held = threading.Event()
@@ -243,3 +244,25 @@ def test_without_a_turn_nothing_is_copied_and_nothing_written_though_no_lock_is_
     threads.turns.leave()
     threads.run(work).result(WAIT_S)
     assert names(threads) == ([] if work is checkpoint else ["b"])
+
+
+def test_a_checkpoint_is_no_write_after_which_another_checkpoint_is_due(threads: Threads) -> None:
+    threads.run(insert("a")).result(WAIT_S)
+    before = threads.turns.ended
+    threads.run(checkpoint).result(WAIT_S)
+    assert threads.turns.ended == before
+    threads.run(insert("b")).result(WAIT_S)
+    assert threads.turns.ended == before + 1
+
+
+def test_a_wait_that_is_shorter_in_a_block_is_so_for_turns_and_locks(threads: Threads) -> None:
+    def refused(connection: Any) -> tuple[float, int]:
+        began = time.monotonic()
+        with connection.waiting(1), pytest.raises(OperationalError, match="locked"):
+            execute(connection, INSERT, "b")
+        return time.monotonic() - began, int(execute(connection, "PRAGMA busy_timeout")[0][0])
+
+    assert threads.turns.take(0)
+    took_s, after_ms = threads.run(refused).result(WAIT_S)
+    assert (took_s < TIMEOUT_S, after_ms) == (True, 1000 * TIMEOUT_S)
+    threads.turns.leave()

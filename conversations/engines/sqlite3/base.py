@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
-from django.core.exceptions import ImproperlyConfigured
 from django.db import OperationalError
 from django.db.backends.sqlite3 import base
 from django.db.utils import DatabaseErrorWrapper
@@ -42,16 +41,17 @@ class CheckedConnection(sqlite3.Connection):
     """Of the threads that write to this file."""
     wait_ms = 0
     """How long a statement waits for its turn and for the lock."""
-    _has_turn = _is_late = False
+    _has_turn = _is_late = _is_checkpoint = False
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self, *, is_checkpoint: bool) -> Iterator[None]:
         """Run a statement in this thread's turn, which lasts until the transaction ends that it may begin.
 
         Raise sqlite3.OperationalError if there is no turn in time.
         """
-        self._take_turn()
+        self._is_checkpoint = is_checkpoint
         try:
+            self._take_turn()
             yield
         finally:
             if self._is_late:
@@ -81,7 +81,7 @@ class CheckedConnection(sqlite3.Connection):
     def _leave_turn(self) -> None:
         if self._has_turn and self.turns is not None:
             self._has_turn = False
-            self.turns.leave()
+            self.turns.leave(is_checkpoint=self._is_checkpoint)
 
     def wait_at_most(self, wait_ms: int) -> None:
         """Let SQLite wait so long for another process's lock."""
@@ -160,8 +160,11 @@ class CheckedCursor(base.SQLiteCursorWrapper):
     def _checked(
         self, statement: Callable[[str, Any], Any], query: str, params: Any, *, may_write: bool
     ) -> Any:
-        if may_write and not self.connection.in_transaction and not _is_setting(query):
-            with self.connection.writing():
+        # Older libraries lose a commit that a checkpoint of another thread meets, so it takes a turn, too.
+        is_checkpoint = query.startswith("PRAGMA wal_checkpoint")
+        writes = may_write and (is_checkpoint or not query.startswith("PRAGMA"))
+        if writes and not self.connection.in_transaction:
+            with self.connection.writing(is_checkpoint=is_checkpoint):
                 self.connection.require_file()
                 result = self._run(statement, query, params)
         else:
@@ -203,10 +206,6 @@ class ErrorWrapper(DatabaseErrorWrapper):
                 connection.is_spent = True  # also when rows are fetched
             raise OperationalError(*error.args).with_traceback(traceback) from error
         super().__exit__(kind, error, traceback)
-
-
-if base.Database.sqlite_version != sqlite3.sqlite_version:  # type: ignore[attr-defined]
-    raise ImproperlyConfigured("Import convserver before Django's backend: it chooses the library of SQLite.")
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -268,15 +267,15 @@ class DatabaseWrapper(base.DatabaseWrapper):
             raise
 
     @contextmanager
-    def at_once(self) -> Iterator[None]:
-        """Wait for no lock in this block."""
+    def waiting(self, at_most_ms: int) -> Iterator[None]:
+        """Wait no longer for a turn and for a lock in this block."""
         self.ensure_connection()
         connection = self.connection
         if not isinstance(connection, CheckedConnection):
             yield
             return
-        wait_ms, connection.wait_ms = connection.wait_ms, 0
-        connection.wait_at_most(0)
+        wait_ms, connection.wait_ms = connection.wait_ms, at_most_ms
+        connection.wait_at_most(at_most_ms)
         try:
             yield
         finally:
@@ -298,12 +297,6 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def is_usable(self) -> bool:
         """Say whether the connection is still usable after an error."""
         return not getattr(self.connection, "is_spent", False)
-
-
-def _is_setting(query: str) -> bool:
-    """Return whether a statement neither writes nor moves what was written."""
-    # Older libraries lose a commit that a checkpoint of another thread meets, so it takes a turn.
-    return query.startswith("PRAGMA") and not query.startswith("PRAGMA wal_checkpoint")
 
 
 def _lenient(connection: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Checkpoints of SQLite beside its writers: what stands in the write-ahead log is copied into the file.
+"""Checkpoints of SQLite between its writers: what is in the write-ahead log is copied into the file.
 
-By itself, SQLite does it in a commit, while all other writers wait.
+By itself, SQLite does it in a commit, once the log is long.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class WriteTurns:
         self._waiting: deque[threading.Lock] = deque()
         """Those who wait, the first one first: each gets the turn when its lock is released."""
         self.ended = 0
-        """How many turns have ended so far."""
+        """How many turns of writers have ended so far; those of checkpoints do not count."""
 
     def take(self, within_s: float) -> bool:
         """Wait for a turn; False if there is none within this time."""
@@ -40,10 +40,10 @@ class WriteTurns:
                 return False
         return True  # it came at the last moment
 
-    def leave(self) -> None:
+    def leave(self, *, is_checkpoint: bool = False) -> None:
         """Give the turn to the next."""
         with self._lock:
-            self.ended += 1
+            self.ended += not is_checkpoint
             if self._waiting:
                 self._waiting.popleft().release()
             else:
