@@ -10,6 +10,8 @@ from __future__ import annotations
 import _sqlite3
 import sys
 
+BACKEND = "django.db.backends.sqlite3.base"
+
 Version = tuple[int, ...]
 
 FIRST: Version = (3, 7, 0)
@@ -29,12 +31,12 @@ def is_affected(version: str) -> bool:
 
 
 def use_fixed() -> None:
-    """Have `import sqlite3` give a library without the defect, where one is installed and is needed.
+    """Make `import sqlite3` return a library without the defect, where one is installed and is needed.
 
-    Two libraries in one process lose each other's locks on the same file, so this comes before the first
-    import of `sqlite3` by anything that opens the database.
+    Two libraries in one process lose each other's locks on the same file. So this comes before the first
+    import of `sqlite3` by anything that opens the database, and does nothing after that of Django's backend.
     """
-    if not is_affected(_sqlite3.sqlite_version):
+    if not is_affected(_sqlite3.sqlite_version) or BACKEND in sys.modules:
         return
     try:
         import pysqlite3

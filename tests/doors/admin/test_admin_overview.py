@@ -211,7 +211,6 @@ def test_guards_that_were_put_back_lately_are_told(boss: Browser) -> None:
     assert figures(boss)["Guards repaired"] == "2 d 3 h ago: event_refuse_delete"
 
 
-@once
 def test_a_library_that_can_lose_a_commit_is_named(boss: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version", "3.53.0")
     assert "Library" not in figures(boss)
@@ -220,6 +219,7 @@ def test_a_library_that_can_lose_a_commit_is_named(boss: Browser, monkeypatch: p
     assert named.startswith("SQLite 3.46.1 can lose a commit") is (connection.vendor == "sqlite")
 
 
+@once
 def test_staff_see_the_figures_of_what_they_may_view(accounts: None, database: None) -> None:
     user = User.objects.create_user("staff", is_staff=True)
     user.user_permissions.add(Permission.objects.get(codename="view_connection"))
