@@ -28,6 +28,7 @@ from faults.suite.installations import Installation, OnPostgreSQL, OnSQLite
 from faults.suite.planted import Caught, all_faults, started
 from faults.suite.results import FILE, Results
 from faults.suite.rounds import Result, Rounds
+from faults.wal_reset import NAME, Tried, tried_with_each
 
 ENGINES: dict[str, type[Installation]] = {"sqlite": OnSQLite, "postgresql": OnPostgreSQL}
 AT_ONCE = 2
@@ -43,11 +44,13 @@ class Size(NamedTuple):
     """Whether every kind of fault comes at least once, however long that takes."""
     power_cuts: int
     """How often the power is cut afterwards."""
+    races: int
+    """How often a checkpoint of SQLite meets a commit."""
 
 
-QUICK = Size(seconds=12.0, faults=1_000_000, is_whole=False, power_cuts=1)
-NORMAL = Size(seconds=90.0, faults=1_000_000, is_whole=True, power_cuts=3)
-LONG = Size(seconds=5_400.0, faults=510, is_whole=True, power_cuts=100)
+QUICK = Size(seconds=12.0, faults=1_000_000, is_whole=False, power_cuts=1, races=1_000)
+NORMAL = Size(seconds=90.0, faults=1_000_000, is_whole=True, power_cuts=3, races=20_000)
+LONG = Size(seconds=5_400.0, faults=510, is_whole=True, power_cuts=100, races=1_000_000)
 """Both engines at the same time: most of a round is waiting."""
 
 
@@ -104,6 +107,7 @@ def _rounds(asked: argparse.Namespace) -> int:
     is_kept = not (asked.quick or asked.no_page or asked.only)
     rng = random.Random(asked.seed)
     results: list[Result] = []
+    races = _raced(size, is_kept) if "sqlite" in (asked.engine or ENGINES) and asked.only in NAME else []
     for name in asked.engine or ENGINES:
         place = Path(mkdtemp(prefix="convserver-faults-"))
         place.chmod(0o755)  # PostgreSQL runs as somebody else
@@ -125,9 +129,20 @@ def _rounds(asked: argparse.Namespace) -> int:
     injected, acknowledged = (
         sum(getattr(result, name) for result in results) for name in ("injected", "acknowledged")
     )
-    wrong = sum(not result.is_right for result in results)
+    wrong = sum(not result.is_right for result in results) + sum(race.lost > 0 for race in races[:1])
     print(f"\n{injected:,} faults, {acknowledged:,} acknowledgements, wrong with {wrong} kinds of fault.")
     return int(wrong > 0)
+
+
+def _raced(size: Size, is_kept: bool) -> list[Tried]:
+    """Let checkpoints of SQLite meet commits; return what came of it, the library of convserver first."""
+    found = tried_with_each(size.races)
+    for race in found:
+        print(f"{NAME}: SQLite {race.version}, {race.tries:,} tries, {race.lost} commits lost", flush=True)
+    if is_kept:
+        with _changed_results() as kept:
+            kept.take_races(found)
+    return found
 
 
 def _broken(
@@ -136,7 +151,7 @@ def _broken(
     """Break an installation; return what each fault has shown, nothing where power cannot be cut."""
     if engine not in OF_ENGINE.values():
         return asyncio.run(_on(engine, place, size, rng, only))
-    cuts = Size(seconds=size.seconds, faults=size.power_cuts, is_whole=True, power_cuts=0)
+    cuts = size._replace(faults=size.power_cuts, is_whole=True)
     try:
         return asyncio.run(_on(engine, place, cuts, rng, only))
     except Missing as missing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -14,6 +14,7 @@ from typing import Any
 from faults.programs import ROOT
 from faults.suite.planted import Caught
 from faults.suite.rounds import Result
+from faults.wal_reset import Tried
 
 FILE = ROOT / "faults" / "results.json"
 
@@ -26,6 +27,7 @@ class Results:
     """By the name of the installation: that of its engine, and of its disk if that one forgets."""
     planted: dict[str, Any] = field(default_factory=dict)
     tests: dict[str, Any] = field(default_factory=dict)
+    races: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path = FILE) -> Results:
@@ -35,8 +37,7 @@ class Results:
 
     def write(self, path: Path = FILE) -> None:
         """Keep it."""
-        kept = {"rounds": self.rounds, "planted": self.planted, "tests": self.tests}
-        path.write_text(json.dumps(kept, indent=1) + "\n")
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
 
     def take_rounds(
         self, installation: str, results: dict[str, Result], *, seed: int, seconds: float
@@ -56,6 +57,10 @@ class Results:
             for fault, result in results.items()
         ]
         self.rounds[installation] = {**_made_now(), "seed": seed, "seconds": round(seconds), "rows": rows}
+
+    def take_races(self, found: list[Tried]) -> None:
+        """Take what became of commits that a checkpoint met, by the library."""
+        self.races = {**_made_now(), "rows": [asdict(each) for each in found]}
 
     def take_planted(self, found: list[Caught], *, seed: int) -> None:
         """Take what became of the planted bugs."""
