@@ -323,7 +323,7 @@ def restore(arguments: Sequence[str]) -> int:
 
 
 def _clean_up_on_sigterm() -> None:
-    """Let SIGTERM end the command as an error does: what it has written so far is removed."""
+    """End the command on SIGTERM as an error does: what it has written so far is removed."""
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
         signal.signal(number, signal.SIG_IGN)  # a second one must not stop the cleaning

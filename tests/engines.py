@@ -267,7 +267,7 @@ def _result(engines: str, outcomes: Sequence[Outcome], is_too_flaky: bool) -> Re
 
 
 def _details(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Say how many tests ran, failed, were flaky and were skipped, and which runs ended without a report."""
+    """Yield how many tests ran, failed, were flaky and were skipped, and which runs gave no report."""
     ran, failed, skipped = (
         sum(getattr(outcome, what) for outcome in outcomes) for what in ("ran", "failed", "skipped")
     )

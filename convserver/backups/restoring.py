@@ -45,7 +45,7 @@ class Target(Protocol):
     """Where the replaced store is, after a restore; None if there was none."""
 
     def alone(self) -> AbstractContextManager[None]:
-        """Keep everybody else away. Raise BackupError if it is in use."""
+        """Keep other programs away. Raise BackupError if it is in use."""
 
     def loading(self, manifest: Manifest, dumped: Path) -> AbstractContextManager[BaseDatabaseWrapper]:
         """Load the backup, and put it in the store's place at the end of the block, unless that fails."""
