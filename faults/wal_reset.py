@@ -99,7 +99,7 @@ def _tried(file: Path, tries: int, rng: random.Random) -> Tried:
 
 
 def _race(pid: int, writer: Any, stored: list[int], rng: random.Random) -> None:
-    """Let a commit begin the log anew just after a checkpoint has begun, and commit until it is so again."""
+    """Begin the log anew by a commit just after a checkpoint has begun, and commit until it is so again."""
     os.kill(pid, signal.SIGSTOP)
     for _ in range(COMMITS):
         _commit(pid, writer, stored)
@@ -152,7 +152,7 @@ def _connected(file: Path) -> Any:
 
 @contextmanager
 def _checkpointing(file: Path) -> Iterator[int]:
-    """Have a copy of this process checkpoint without a pause."""
+    """Run a copy of this process that checkpoints without a pause; yield its number."""
     pid = os.fork()
     if not pid:
         connection = _connected(file)

@@ -135,7 +135,7 @@ def _rounds(asked: argparse.Namespace) -> int:
 
 
 def _raced(size: Size, is_kept: bool) -> list[Tried]:
-    """Let checkpoints of SQLite meet commits; return what came of it, the library of convserver first."""
+    """Race checkpoints of SQLite against commits; return the results, the library of convserver first."""
     found = tried_with_each(size.races)
     for race in found:
         print(f"{NAME}: SQLite {race.version}, {race.tries:,} tries, {race.lost} commits lost", flush=True)

@@ -169,7 +169,7 @@ class Named(Store):
             return asked.execute(statement.encode()).fetchall()
 
     def is_being_restored(self) -> bool:
-        """Say whether the present tables are moving, in a transaction, or were moved."""
+        """Return whether the present tables are moving, in a transaction, or were moved."""
         return bool(
             self.ask(
                 "SELECT 1 FROM pg_locks JOIN pg_database ON pg_database.oid = database "
