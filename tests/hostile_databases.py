@@ -83,13 +83,13 @@ def with_virtual_table(path: Path) -> Path:
 
 
 def with_repeated_pages(path: Path) -> Path:
-    """Make a database of some 200 KB with one table, whose tree leads to the same rows again and again."""
-    size = 65536
+    """Make a small database with a table whose tree leads to the same rows hundreds of times."""
+    size = 4096
     made(
         path,
         f"PRAGMA page_size = {size}",
         TABLES,
-        f"{ENDLESS} INSERT INTO messages (id) SELECT i FROM n LIMIT 20000",
+        f"{ENDLESS} INSERT INTO messages (id) SELECT i FROM n LIMIT 1000",
         "INSERT INTO sessions (id, source) VALUES ('cli', 'cli')",
     )
     with closing(sqlite3.connect(path)) as database:
