@@ -33,7 +33,7 @@ from conversations.models import (
     StorageProgress,
 )
 from conversations.search import titles
-from conversations.search.fulltext import indexing
+from conversations.search.fulltext import index, indexing
 from conversations.search.fulltext.indexing import Watermark
 from conversations.storage import stored_bytes
 from conversations.store import ConversationExists, changes, creation, deletion, forks, purging
@@ -158,6 +158,26 @@ def test_after_a_purge_the_word_is_nowhere(full: ConversationRef, alice: User, r
     if rewrites or connection.vendor == "sqlite":
         assert files_with(WORD) == []
     assert Event.objects.of(other).count() == 1
+
+
+@on_sqlite
+@pytest.mark.parametrize("small_pages", [0, residues.SMALL_PAGES])
+def test_after_a_purge_the_word_is_nowhere_in_an_index_that_was_merged_often(
+    conversation: ConversationRef, alice: User, small_pages: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Merges of several levels of segments add levels, and those stay though nothing is left in them."""
+    monkeypatch.setattr(residues, "SMALL_PAGES", small_pages)
+    index.empty()
+    for talk in (conversation, creation.create(alice, conversation_id="other")):
+        for number in range(6):
+            writes.append(talk, [event(f"I say {WORD} {number} {place} to you") for place in range(100)])
+            index_all()
+            assert erasing.erase()
+        assert columns_with(WORD)
+        purge(talk)
+        assert erasing.erase()
+        assert columns_with(WORD) == []
+        assert files_with(WORD) == []
 
 
 @on_sqlite
