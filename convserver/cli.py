@@ -152,6 +152,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     checkpoint.add_argument("rest", nargs=argparse.REMAINDER)
     away = commands.add_parser("purge", help="remove deleted and old conversations for good", add_help=False)
     away.add_argument("rest", nargs=argparse.REMAINDER)
+    person = commands.add_parser("delete-user", help="delete a person and all their data", add_help=False)
+    person.add_argument("rest", nargs=argparse.REMAINDER)
     commands.add_parser(
         "mcp",
         help="answer a program that has started this and speaks the Model Context Protocol over stdio",
@@ -181,6 +183,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return run_command(chosen.command, chosen.command, [*others, *chosen.rest])
             case "purge":
                 return run_command("purge", "purge_conversations", [*others, *chosen.rest])
+            case "delete-user":
+                return run_command("delete-user", "delete_user", [*others, *chosen.rest])
             case "mcp":
                 return serve_mcp(os.environ.get(TOKEN, ""))
             case _:

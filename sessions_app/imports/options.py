@@ -54,15 +54,18 @@ def prepare_database(*, dry_run: bool) -> None:
     call_command("migrate", verbosity=0, interactive=False)
 
 
-def owner(name: str | None, *, dry_run: bool) -> User:
-    """Return the owner of the conversations. Raise CommandError."""
+def owner(name: str | None, *, dry_run: bool, may_be_closed: bool = False) -> User:
+    """Return the owner of the conversations, with `may_be_closed` also one of a closed account.
+
+    Raise CommandError.
+    """
     if name is None and settings.CONFIGURATION.auth != "local":
         raise CommandError("Accounts mode needs the owner of the conversations: --owner USERNAME.")
     if name is None:
         if not dry_run:
             return local_user()
         return User.objects.filter(username=LOCAL_USERNAME).first() or User(username=LOCAL_USERNAME)
-    user = User.objects.filter(username=name, is_active=True).first()
-    if user is None:
+    user = User.objects.filter(username=name).first()
+    if user is None or not (user.is_active or may_be_closed):
         raise CommandError(f"There is no active user {name!r}. Create one with createsuperuser.")
     return user

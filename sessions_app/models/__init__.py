@@ -83,7 +83,7 @@ from sessions_app.models.remote_agents import (
     RemoteProgram,
     RemoteProgramQuerySet,
 )
-from sessions_app.models.retention import DAYS_MAX, DeletedLimit, RetentionPolicy
+from sessions_app.models.retention import DAYS_MAX, DeletedLimit, RetentionPolicy, UserDeletion
 from sessions_app.models.run_meter import (
     Amounts,
     RunMeter,
@@ -216,6 +216,7 @@ __all__ = [
     "UnknownOutcome",
     "Usage",
     "Used",
+    "UserDeletion",
     "UserSettings",
     "Verb",
     "WhileWorking",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import timedelta
+from typing import Any, Self
 
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.db.models import Q
 from django.utils import timezone
 
 DAYS_MAX = 36_500
@@ -24,6 +26,41 @@ class DeletedLimit(models.Model):
 
     def __str__(self) -> str:
         return f"{self.days} days"
+
+
+class UserDeletionQuerySet(models.QuerySet["UserDeletion"]):
+    """Queries for deletions of users."""
+
+    def under_way(self, late: timedelta) -> Self:
+        """Return the unfinished ones, and those that were finished less than `late` ago.
+
+        A process that had begun before can still have written something for the user.
+        """
+        recent = Q(finished_at__gte=timezone.now() - late)
+        return self.filter(Q(finished_at__isnull=True) | recent).order_by("pk")
+
+    def unerased(self) -> Self:
+        """Return the finished ones whose rows may still leave bytes in the database's files."""
+        return self.filter(finished_at__isnull=False, erased_at__isnull=True)
+
+
+class UserDeletion(models.Model):
+    """A decision to delete a person, its progress, and the record that stays of it."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, models.PROTECT, related_name="deletion")
+    """The account, which has lost its names."""
+    requested_by = models.TextField()
+    """The name of a member of staff, or who ran the command."""
+    requested_at = models.DateTimeField(default=timezone.now)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    """When the last row was removed."""
+    erased_at = models.DateTimeField(null=True, blank=True)
+    """When the database's files were cleaned after it."""
+
+    objects = models.Manager.from_queryset(UserDeletionQuerySet)()
+
+    def __str__(self) -> str:
+        return f"deletion of user {self.user_id}"
 
 
 class RetentionPolicyQuerySet(models.QuerySet["RetentionPolicy"]):

@@ -11,6 +11,7 @@ from conversations.engines.residues import Rest
 from conversations.models import Purge
 from conversations.server_log import log_act
 from conversations.store import purging
+from sessions_app.models import UserDeletion
 from sessions_app.retention import places, purges
 
 _ALSO = (
@@ -18,14 +19,17 @@ _ALSO = (
     "sessions_app.ImportedConversation",
     "sessions_app.Delivery",
     "sessions_app.ModelUse",
-    "sessions_app.RecordedAnswer",
     "admin.LogEntry",
+    "auth.User",
+    "sessions_app.ImportRun",
+    "conversations.Purge",
+    "sessions_app.UserDeletion",
 )
 
 
 def is_due() -> bool:
-    """Say whether a purge is finished after which the files were not cleaned."""
-    return Purge.objects.unerased().exists()
+    """Return whether a purge or a deletion of a user is finished after which the files were not cleaned."""
+    return Purge.objects.unerased().exists() or UserDeletion.objects.unerased().exists()
 
 
 def erase(*, rest: Rest | None = None, rewrites: bool = False) -> bool:
@@ -35,11 +39,14 @@ def erase(*, rest: Rest | None = None, rewrites: bool = False) -> bool:
     `rewrites`: write the tables anew, for which nobody else can write meanwhile.
     """
     newest = Purge.objects.unerased().aggregate(newest=Max("pk"), moment=Max("finished_at"))
+    deletions = list(UserDeletion.objects.unerased().values_list("pk", flat=True))
     purges.sweep_late()
     purging.forget_titles()
     is_clean = residues.clean(_tables(), rest)
     if rewrites:
         is_clean = residues.rewrite(_tables())
+    if is_clean:
+        UserDeletion.objects.filter(pk__in=deletions).update(erased_at=timezone.now())
     if is_clean and newest["newest"] is not None:
         done = Purge.objects.unerased().filter(finished_at__lte=newest["moment"])
         log_act("Purges erased from the files", purges=done.update(erased_at=timezone.now()))
@@ -48,5 +55,6 @@ def erase(*, rest: Rest | None = None, rewrites: bool = False) -> bool:
 
 def _tables() -> list[str]:
     labels = ["conversations.Event", "conversations.Conversation", "conversations.CreationParameters"]
-    models = [apps.get_model(label) for label in (*labels, *places.REMOVED, *_ALSO)]
+    named = dict.fromkeys((*places.REMOVED, *places.OF_USER, *_ALSO))
+    models = [apps.get_model(label) for label in (*labels, *named)]
     return [guards.SEARCH_TEXT, guards.TITLE_TEXT, *(model._meta.db_table for model in models)]

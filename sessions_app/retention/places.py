@@ -1,6 +1,6 @@
-"""Every table of the installation, and what a purge does to the rows in it that come from a conversation.
+"""Every table of the installation, and what a purge and the deletion of a user do to the rows in it.
 
-A test compares these lists with the tables that there are, so a new table cannot be forgotten.
+Tests compare these lists with the tables that there are, so a new table cannot be forgotten.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from typing import Any
 
 from django.apps import apps
 from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
 from django.contrib.contenttypes.models import ContentType
+from django.db import transaction
 from django.db.models import Model, QuerySet
 
 from conversations.engines import guards
@@ -81,6 +83,7 @@ UNTOUCHED = {
     "conversations.WriteProbe": "always empty",
     "conversations.VerificationRun": "about the installation",
     "sessions_app.AccessRemoval": "about a user",
+    "sessions_app.UserDeletion": "about a user",
     "sessions_app.HousekeepingRound": "about the installation",
     "sessions_app.DeletedLimit": "about the installation",
     "sessions_app.UserSettings": "about a user",
@@ -100,6 +103,39 @@ UNTOUCHED = {
     "sessions.Session": "a login: keys of a user, nothing of a conversation",
 }
 """Tables in which there is nothing of a conversation."""
+
+OF_USER = {
+    "sessions_app.ApiToken": "user",
+    "sessions_app.Secret": "user",
+    "sessions_app.UserSettings": "user",
+    "sessions_app.RecordedAnswer": "user",
+    "sessions_app.StartTask": "user",
+    "sessions_app.Draft": "user",
+    "sessions_app.Mark": "user",
+    "sessions_app.Connection": "user",
+    "sessions_app.RemoteProgram": "user",
+    "sessions_app.FollowedProgram": "user",
+    "sessions_app.Delivery": "receiver__owner",
+    "sessions_app.Receiver": "owner",
+    "sessions_app.RetentionPolicy": "owner",
+    "sessions_app.Usage": "user",
+}
+"""Tables whose rows are removed with a user, by the path to the user; referred ones come last."""
+
+STAYS_OF_USER = {
+    "sessions_app.ImportRun": "removed by `user_deletions` once it has ended; what staff sent for others "
+    "stays with those users",
+    "conversations.Conversation": "a purge leaves a tombstone with the id, numbers and times",
+    "conversations.Label": "a purge removes the labels with the tags",
+    "conversations.StoredBytes": "a number that the purges bring to 0",
+    "sessions_app.ModelUse": "sums of tokens and cost, without conversations, for the operator",
+    "sessions_app.AccessRemoval": "what voids the keys that were given out",
+    "sessions_app.UserDeletion": "the record of the deletion",
+    "admin.LogEntry": "what a member of staff has done and read stays, under the number of the account",
+    "auth.User_groups": "emptied",
+    "auth.User_user_permissions": "emptied",
+}
+"""Tables that refer to a user in other ways, and why they may stay."""
 
 WITHOUT_MODEL = {
     guards.SEARCH_TEXT: "a trigger removes the words of an event with the event",
@@ -122,6 +158,19 @@ def remove_some(conversation: ConversationRef) -> int | None:
         if keys := list(rows.order_by("pk").values_list("pk", flat=True)[:limit]):
             return _remove(model, keys, conversation)
     return None
+
+
+def remove_some_of_user(user: User) -> bool:
+    """Remove a bounded number of rows about a user, of one table; return False if there were none in any."""
+    for label, path in OF_USER.items():
+        model = apps.get_model(label)
+        rows = model._default_manager.filter(**{path: user}).order_by("pk")
+        if keys := list(rows.values_list("pk", flat=True)[:STEP_ROWS]):
+            with transaction.atomic():
+                _forget_rows(model, keys, user)
+                model._default_manager.filter(pk__in=keys).delete()
+            return True
+    return False
 
 
 def written_late(purged: QuerySet[Any, Any]) -> set[int]:
@@ -177,6 +226,13 @@ def _forget_names(conversation: ConversationRef) -> None:
     types = ContentType.objects.get_for_models(*_NAMED).values()
     entries = LogEntry.objects.filter(content_type__in=types, object_id=str(conversation.pk))
     entries.update(object_repr=conversation.public_id)
+
+
+def _forget_rows(model: type[Model], keys: list[Any], user: User) -> None:
+    """Replace what rows were called in the log of the admin."""
+    of_model: Any = ContentType.objects.get_for_model(model)
+    entries = LogEntry.objects.filter(content_type=of_model, object_id__in=[str(key) for key in keys])
+    entries.update(object_repr=f"{model._meta.verbose_name} of {user.username}")
 
 
 _NAMED: tuple[type[Model], ...] = (apps.get_model("conversations.Conversation"), AgentLoop)

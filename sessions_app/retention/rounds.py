@@ -18,7 +18,7 @@ from conversations.store import purging
 from sessions_app import astore
 from sessions_app.housekeeping import take_round
 from sessions_app.models import RetentionPolicy
-from sessions_app.retention import erasing, limit, policies, purges
+from sessions_app.retention import erasing, limit, policies, purges, user_deletions
 from sessions_app.retention.failures import Failures, outage
 
 POLL_S = 10.0
@@ -86,6 +86,8 @@ class Retention:
         if await astore.change(take_round, "retention", DUE_EVERY_S):
             await self._begin(failures)
             await astore.change(purges.sweep_late, failures=failures)
+        elif await astore.change(user_deletions.is_any_unfinished):
+            await self._begin(failures)
 
     async def _begin(self, failures: Failures) -> None:
         self._has_more = await astore.change(begin_due, failures) >= BEGUN_AT_ONCE
@@ -127,10 +129,13 @@ class Retention:
 
 
 def begin_due(failures: Failures | None = None) -> int:
-    """Begin to purge what is overdue, and apply the policies; return how many purges were begun."""
+    """Continue deletions of users, or else begin to purge what is overdue, and apply the policies.
+
+    Return how many purges were begun.
+    """
     failures = failures or Failures()
     limit.note()
-    count = _begin_overdue(failures)
+    count = user_deletions.go_on(BEGUN_AT_ONCE, failures) or _begin_overdue(failures)
     for policy in RetentionPolicy.objects.in_force():
         with failures.noted("policy", policy.name):
             policies.apply(policy, limit=DELETED_AT_ONCE, failures=failures)

@@ -1,24 +1,28 @@
 """Users and groups: Django's, with unfold's forms; only superusers hand out rights.
 
-Accounts are closed by taking `Active` away, never deleted: the log of the admin names them.
+Accounts are closed by taking `Active` away. Deleting a person removes what is theirs (`user_deletion`); the
+row stays without names, since the log of the admin refers to it.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.auth.models import Group, User
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from conversations.storage import quotas
-from convserver.admin import cells, widgets
+from convserver.admin import cells, purging, user_deletion, widgets
 from convserver.admin.base import ListAdmin
 from convserver.admin.filters import YES_OR_NO, FormFilter, choice_field
+from sessions_app.models import UserDeletion
 from sessions_app.storage import usage
 
 RIGHTS = ("is_staff", "is_superuser", "groups", "user_permissions")
@@ -80,15 +84,17 @@ class UserAdmin(widgets.UserAdmin, ListAdmin[User]):
         (None, {"fields": ("username", "password")}),
         ("Person", {"fields": ("first_name", "last_name", "email")}),
         ("Permissions", {"fields": ("is_active", *RIGHTS)}),
-        ("Times", {"fields": ("logged_in", "joined")}),
+        ("Times", {"fields": ("logged_in", "joined", "deletion_shown")}),
         ("Quotas", {"fields": ("use",)}),
     )
     search_fields = ("username", "email")
     compressed_fields = True
+    actions = ("delete_person",)
+    change_form_outer_before_template = "admin/user_actions.html"
 
     def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> Any:
         """Let superusers alone hand out rights."""
-        facts = ("logged_in", "joined", "use")
+        facts = ("logged_in", "joined", "deletion_shown", "use")
         return facts if _is_superuser(request) else (*facts, *RIGHTS)
 
     def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
@@ -101,6 +107,55 @@ class UserAdmin(widgets.UserAdmin, ListAdmin[User]):
     def has_delete_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
         """Nobody may: an account is closed by taking `Active` away."""
         return False
+
+    def has_purge_permission(self, request: HttpRequest) -> bool:
+        """Return whether the visitor may delete people with all that is theirs."""
+        return purging.may_purge(request)
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the page that deletes a person, and the export beside it."""
+        pages = (
+            ("<int:pk>/delete-person/", "delete_person", user_deletion.page),
+            ("<int:pk>/export/", "export", user_deletion.export),
+        )
+        own = [
+            path(route, self.admin_site.admin_view(partial(view, admin=self)), name=f"auth_user_{name}")
+            for route, name, view in pages
+        ]
+        return [*own, *super().get_urls()]
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        """Show one account with the button that deletes the person, to those who may."""
+        user = self.get_object(request, object_id) if object_id else None
+        allowed = {"may_delete_person": user is not None and user_deletion.may_delete(request, self, user)}
+        return super().changeform_view(request, object_id, form_url, {**(extra_context or {}), **allowed})
+
+    @admin.action(description="Delete with all data (cannot be undone)", permissions=["purge"])
+    def delete_person(self, request: HttpRequest, queryset: QuerySet[User]) -> HttpResponse | None:
+        """Lead to the page that asks whether the chosen person is to be deleted."""
+        keys = list(queryset.values_list("pk", flat=True)[:2])
+        if len(keys) == 1:
+            return HttpResponseRedirect(reverse("admin:auth_user_delete_person", args=keys))
+        messages.warning(request, "Nothing was deleted. Select one user.")
+        return None
+
+    @admin.display(description="Deleted (UTC)")
+    def deletion_shown(self, user: User) -> str:
+        """How far the deletion of this person is."""
+        deletion = UserDeletion.objects.filter(user=user).first()
+        if deletion is None:
+            return "No"
+        begun = f"Asked for by {deletion.requested_by}, {deletion.requested_at:%Y-%m-%d %H:%M}"
+        if deletion.finished_at is None:
+            return f"{begun}; data is being removed"
+        erased = f"; erased from files {deletion.erased_at:%Y-%m-%d %H:%M}" if deletion.erased_at else ""
+        return f"{begun}; finished {deletion.finished_at:%Y-%m-%d %H:%M}{erased}"
 
     @admin.display(description="Last login (UTC)")
     def logged_in(self, user: User) -> SafeString | None:

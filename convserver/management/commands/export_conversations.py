@@ -45,7 +45,7 @@ class Command(BaseCommand):
     ) -> None:
         """Write it under another name until it is complete, and say how much it is."""
         options.prepare_database(dry_run=True)
-        user = options.owner(owner, dry_run=True)
+        user = options.owner(owner, dry_run=True, may_be_closed=True)
         if os.path.lexists(file):
             raise CommandError(f"{file} exists already: choose another name.")
         unfinished = file.with_name(f"{file.name}.unfinished")

@@ -157,7 +157,7 @@ class Command(BaseCommand):
         for row in rows:
             among = limit.overdue() if conditions is None else conditions.like(row)
             with failures.noted("conversation", row.public_id):
-                begun = purging.begin(row.ref, among=among, requested_by=_who(), reason="by command")
+                begun = purging.begin(row.ref, among=among, requested_by=requester(), reason="by command")
                 outcome.purged.extend([row] if begun else [])
                 outcome.skipped.extend([] if begun else [row.public_id])
         if conditions is None:
@@ -259,7 +259,7 @@ def _days(text: str) -> int:
     return int(text)
 
 
-def _who() -> str:
+def requester() -> str:
     """Return who runs the command, as far as the system knows."""
     try:
         return f"command, as {getuser()}"

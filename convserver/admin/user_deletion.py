@@ -1,0 +1,89 @@
+"""The page on which staff delete a person: it says what goes and what stays, and asks for the name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponseRedirect
+from django.http.response import HttpResponseBase
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods
+
+from conversations.models import Conversation, StoredBytes
+from convserver.admin import purging
+from convserver.admin.resources import audit, events
+from convserver.exports import account
+from sessions_app.retention import user_deletions
+from sessions_app.retention.user_deletions import UserNotDeletable
+
+if TYPE_CHECKING:
+    from convserver.admin.resources.users import UserAdmin
+
+COUNTED_MAX = 10_000
+"""Conversations are counted up to this many."""
+
+
+def may_delete(request: HttpRequest, admin: UserAdmin, user: User) -> bool:
+    """Return whether the visitor may delete this person: a purge, and a change of the account."""
+    is_own = user.pk == request.user.pk
+    return not is_own and purging.may_purge(request) and admin.has_change_permission(request, user)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def page(request: HttpRequest, pk: int, *, admin: UserAdmin) -> HttpResponseBase:
+    """Say what would go, and delete the person once the form comes with the name."""
+    user = _opened(request, pk, admin)
+    if request.method == "POST":
+        return _delete(request, user, admin)
+    count = Conversation.objects.owned_by(user.pk).unpurged()[: COUNTED_MAX + 1].count()
+    context = {
+        **admin.admin_site.each_context(request),
+        "opts": admin.opts,
+        "title": "Delete a person",
+        "person": user,
+        "count": f"more than {COUNTED_MAX:,}" if count > COUNTED_MAX else f"{count:,}",
+        "bytes": StoredBytes.objects.filter(owner=user).values_list("total", flat=True).first() or 0,
+        "may_export": events.may_read(request),
+    }
+    return TemplateResponse(request, "admin/delete_user.html", context)
+
+
+@require_GET
+def export(request: HttpRequest, pk: int, *, admin: UserAdmin) -> HttpResponseBase:
+    """Download all conversations of the person, without deleted ones."""
+    user = _opened(request, pk, admin)
+    if not events.may_read(request):
+        raise PermissionDenied
+    audit.record_change(request, user, "Exported all conversations")
+    return account.download(user, name=f"conversations-of-user-{user.pk}.zip")
+
+
+def _opened(request: HttpRequest, pk: int, admin: UserAdmin) -> User:
+    """Return the person. Raise Http404 and PermissionDenied."""
+    user = admin.get_queryset(request).filter(pk=pk).first()
+    if user is None:
+        raise Http404("There is no such user.")
+    if not may_delete(request, admin, user):
+        raise PermissionDenied
+    return user
+
+
+def _delete(request: HttpRequest, user: User, admin: UserAdmin) -> HttpResponseBase:
+    if request.POST.get("username") != user.username:
+        messages.error(request, "Nothing was deleted. Type the user name exactly as it is shown.")
+        return HttpResponseRedirect(request.path)
+    try:
+        user_deletions.begin(user, requested_by=request.user.get_username())
+    except UserNotDeletable as error:
+        messages.error(request, f"Nothing was deleted. {error}")
+        return HttpResponseRedirect(request.path)
+    user.refresh_from_db()  # as it is called now
+    audit.record_change(request, user, "Deleted with all data")
+    messages.success(
+        request, f"The account is closed and is called {user.username} now. Its data is being removed."
+    )
+    return HttpResponseRedirect(reverse("admin:auth_user_change", args=[user.pk]))
