@@ -6,6 +6,7 @@ import os
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "convserver.settings")
 
+import asyncio
 from typing import Any
 
 import django
@@ -18,6 +19,7 @@ from conversations.engines import guards
 from convserver.activity import NotedActivity
 from convserver.api.bounded_bodies import BoundedBodies
 from convserver.serving.caching import KeptByNobody
+from convserver.serving.cancelled import AnsweredWhenCancelled
 from convserver.serving.http import OneThreadHandler
 from convserver.serving.late import LateApplication
 from sessions_app import astore, background
@@ -28,6 +30,9 @@ from sessions_app.live.hub import hub
 from sessions_app.loops.manager import close_manager, get_manager
 from sessions_app.routing import router
 from sessions_app.sockets.v0 import server
+
+CLOSING_S = 25.0
+"""The end waits this long for agents and statements: more than agents and tasks have to let go."""
 
 http = LateApplication("convserver.serving.doors.application")
 mcp = LateApplication("convserver.mcp.door.application")
@@ -83,11 +88,26 @@ async def lifespan(receive: Any, send: Any) -> None:
                 return
             await send({"type": "lifespan.startup.complete"})
         else:
-            await server.close()
-            await background.close()
-            await close_manager()
-            await send({"type": "lifespan.shutdown.complete"})
+            await send(await _closed())
             return
 
 
-application = KeptByNobody(OwnOriginOnly(ThrottledKeys(NotedActivity(BoundedBodies(by_protocol)))))
+async def _closed() -> dict[str, str]:
+    """End everything that the lifespan has started, and return the message that says how that went."""
+    try:
+        async with asyncio.timeout(CLOSING_S):
+            await server.close()
+            await background.close()
+            await close_manager()
+    except TimeoutError:
+        sentence = (
+            f"The database has not answered for {CLOSING_S:.0f} s while the server was ending. What was "
+            "under way may be stored or not; leases of agents expire by themselves. The process ends now."
+        )
+        return {"type": "lifespan.shutdown.failed", "message": sentence}
+    return {"type": "lifespan.shutdown.complete"}
+
+
+application = AnsweredWhenCancelled(
+    KeptByNobody(OwnOriginOnly(ThrottledKeys(NotedActivity(BoundedBodies(by_protocol)))))
+)

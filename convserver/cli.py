@@ -521,6 +521,9 @@ class _Server(uvicorn.Server):
         """Stop listening, end the requests under way, and log the signal."""
         await super().shutdown(sockets)
         log_act(f"{'Worker' if self._is_worker else 'Server'} stopped", signal=self._signal)
+        if self.lifespan.should_exit:
+            logging.shutdown()
+            os._exit(1)  # threads wait for the database, and the interpreter would wait for them
 
     @property
     def _is_worker(self) -> bool:

@@ -92,14 +92,17 @@ class ConnectedThreads(ThreadPoolExecutor):
         while closed < (begun := len(self._threads)):  # to ask may begin one more
             await self._close_connections(begun)
             closed = begun
-        self.shutdown(wait=True)
+        self.shutdown(wait=True)  # each has just closed its connection, so none is at a statement
 
     async def _close_connections(self, begun: int) -> None:
-        """Close those of so many threads; a barrier ensures that none runs twice."""
+        """Close those of `begun` threads; a barrier ensures that none runs twice.
+
+        It waits for statements that are under way.
+        """
         meeting = threading.Barrier(begun)
 
         def close() -> None:
-            meeting.wait(timeout=10)
+            meeting.wait()
             connections.close_all()
 
         loop = asyncio.get_running_loop()

@@ -397,7 +397,7 @@ async def rest(live: None, alice: User, request: pytest.FixtureRequest) -> Async
         async with httpx.AsyncClient(transport=network, base_url=servers.url, timeout=WAIT_S) as client:
             yield client
         return
-    transport = httpx.ASGITransport(app=application)  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(app=application)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         yield client
 

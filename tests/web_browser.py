@@ -22,7 +22,7 @@ class Browser:
     """One browser at one address."""
 
     def __init__(self, address: str = "127.0.0.1") -> None:
-        transport = httpx.ASGITransport(app=application, client=(address, 1))  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(app=application, client=(address, 1))
         self.http = httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}")
 
     async def log_in(self, user: User) -> None:

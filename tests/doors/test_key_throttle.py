@@ -33,7 +33,7 @@ def server_key(configured: Callable[..., None]) -> None:
 
 async def ask(headers: Mapping[str, str], *, address: str = HERE, path: str = LIST) -> int:
     """Ask for the list from an address; return the status."""
-    transport = httpx.ASGITransport(app=application, client=(address, 1))  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(app=application, client=(address, 1))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         return (await client.get(path, headers=headers)).status_code
 
@@ -70,7 +70,7 @@ async def test_who_guesses_keys_too_often_has_to_wait_though_the_next_is_right(
 
 async def test_the_refusal_says_when_to_try_again(live: None, alice: User) -> None:
     await guess()
-    transport = httpx.ASGITransport(app=application, client=(HERE, 1))  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(app=application, client=(HERE, 1))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         answer = await client.get(LIST, headers={"x-session-api-key": KEY})
     assert (answer.headers["retry-after"], answer.json()["code"]) == ("300", "too_many_attempts")

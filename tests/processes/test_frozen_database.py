@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from signal import SIGCONT, SIGKILL, SIGSTOP
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from tempfile import TemporaryDirectory
 
 import psutil
@@ -19,6 +19,7 @@ import pytest
 from convserver.serving.admission import THREADS
 from tests.clients import HTTP, WAIT_S, Server
 from tests.conftest import on_postgresql
+from tests.network import wait_until
 from tests.ports import free_port
 
 pytestmark = [on_postgresql, pytest.mark.needs_engine]
@@ -113,3 +114,20 @@ def test_probes_answer_while_the_database_hangs_and_the_server_goes_on_once_it_i
         assert answers == {"/health": 503, "/ready": 503, "/alive": 200}
     assert HTTP.get(f"{server.url}/health").status_code == 200
     assert HTTP.get(f"{server.url}/api/native/conversations").status_code == 200
+
+
+@pytest.mark.no_second_try
+def test_sigterm_ends_a_server_whose_database_hangs_with_one_sentence(
+    server: Server, cluster: tuple[str, int]
+) -> None:
+    url, pid = cluster
+    soon = {"convserver.cli.SHUTDOWN_WAIT_S": 1.0, "convserver.asgi.CLOSING_S": 2.0}
+    server.start(DATABASE_URL=url, REDIS_URL="", constants=soon)
+    process = psutil.Process(server.pid)
+    assert HTTP.get(f"{server.url}/api/native/conversations").status_code == 200
+    with frozen(pid), requests_that_wait(server):
+        server.signal(SIGTERM)
+        wait_until(lambda: process.status() == psutil.STATUS_ZOMBIE, within_s=3 * WAIT_S)
+    written = server.log.read_text()
+    assert "Traceback" not in written
+    assert "The database has not answered for 2 s" in written
