@@ -48,7 +48,9 @@ from convserver.configuration import (
     AuthMode,
     Configuration,
     ConfigurationError,
+    LogFormat,
 )
+from convserver.serving import log_format
 from convserver.serving.connections import Connections, room
 from convserver.serving.http_protocol import SILENT_S, BoundedHttp, BoundedWebSocket, State
 from convserver.serving.neighbours import FirstPlace
@@ -190,8 +192,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             case _:
                 return manage_django([*others, *chosen.rest])
     except ConfigurationError as error:
-        sys.stderr.write(f"convserver: {error}\n")
+        _say_why_not(str(error))
         return 2
+
+
+def _say_why_not(sentence: str) -> None:
+    """Write a sentence to standard error, as the log is written; the settings may be what is wrong."""
+    is_json = os.environ.get("CONVSERVER_LOG_FORMAT") == LogFormat.JSON
+    line = log_format.json_line(sentence, level="error") if is_json else f"convserver: {sentence}"
+    sys.stderr.write(f"{line}\n")
 
 
 def _management_help() -> str:
@@ -506,11 +515,16 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started and self._is_worker:
             log_act("Worker started", **_facts_of(self._configuration, None))
-            print("The worker is running. Press Ctrl+C to stop.", flush=True)
+            self._print("The worker is running. Press Ctrl+C to stop.")
         elif self.started:
             port: int = self.servers[0].sockets[0].getsockname()[1]
             log_act("Server started", **_facts_of(self._configuration, port))
-            print(quickstart.text(self._configuration, port), flush=True)
+            self._print(quickstart.text(self._configuration, port))
+
+    def _print(self, text: str) -> None:
+        """Print what is for people, unless a program reads every line."""
+        if self._configuration.log_format is not LogFormat.JSON:
+            print(text, flush=True)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop, and remember the signal for the log."""

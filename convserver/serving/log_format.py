@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import logging.config
 import sys
+import threading
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from io import StringIO
+from types import TracebackType
 from typing import Any, TextIO
 
 import orjson
@@ -90,6 +93,39 @@ def configure(logging_settings: Mapping[str, Any]) -> None:
         cache_logger_on_first_use=True,
     )
     logging.config.dictConfig(dict(logging_settings))
+    if logging_settings["formatters"]["line"]["processors"][-1] is _as_json:
+        _log_what_python_prints()
+
+
+def json_line(sentence: str, *, level: str) -> str:
+    """Return a line of the log in JSON for what is said before logging is configured."""
+    moment = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    facts = {"event": sentence, "logger": "convserver", "level": level, "timestamp": moment}
+    return orjson.dumps(facts).decode()
+
+
+def _log_what_python_prints() -> None:
+    """Log warnings and uncaught exceptions, which Python would print as plain lines."""
+    logging.captureWarnings(True)
+    logger = logging.getLogger("convserver")
+
+    def log_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if issubclass(kind, KeyboardInterrupt):
+            sys.__excepthook__(kind, error, trace)
+        else:
+            logger.critical("An exception was not caught", exc_info=(kind, error, trace))
+
+    def log_of_thread(arguments: threading.ExceptHookArgs) -> None:
+        if arguments.exc_value is not None:
+            log_uncaught(arguments.exc_type, arguments.exc_value, arguments.exc_traceback)
+
+    def log_unraisable(found: sys.UnraisableHookArgs) -> None:
+        if found.exc_value is not None:
+            log_uncaught(found.exc_type, found.exc_value, found.exc_traceback)
+
+    sys.excepthook = log_uncaught
+    threading.excepthook = log_of_thread
+    sys.unraisablehook = log_unraisable
 
 
 def _with_request(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:

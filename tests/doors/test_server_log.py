@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -497,33 +498,57 @@ def test_a_thread_has_no_id_left_after_a_request_that_failed() -> None:
 # How lines look
 
 
-@once
-@pytest.mark.parametrize("format", ["json", "text"])
-@pytest.mark.sampled(1)
-def test_the_programs_lines_are_all_written_in_the_chosen_format(server: Server, format: str) -> None:
-    server.start(CONVSERVER_LOG_FORMAT=format, CONVSERVER_LOG_LEVEL="info")
+def _use(server: Server) -> None:
     HTTP.post(f"{server.url}{NATIVE}", json={"id": "talk"})
     HTTP.get(f"{server.url}/nix")
     HTTP.post(f"{server.url}{NATIVE}", content=b"{", headers={"content-type": "application/json"})
     server.stop()
+
+
+@once
+def test_in_text_the_lines_follow_the_examples(server: Server) -> None:
+    server.start(CONVSERVER_LOG_LEVEL="info")
+    _use(server)
     told = server.log.read_text().partition('"Hello over the socket"}\n')[2].strip().splitlines()
     # The check of the store at the start ends at any time.
     written = [line for line in told if "Store verified" not in line]
     assert len(written) == 4
-    if format == "json":
-        assert [json.loads(line)["level"] for line in written] == ["info", "info", "warning", "info"]
-    else:
-        assert "[info] Conversation created" in written[0]
-        assert "\x1b" not in "".join(written)
+    assert "[info] Conversation created" in written[0]
+    assert "\x1b" not in "".join(written)
+
+
+@once
+def test_in_json_every_line_is_an_object_also_those_of_python_itself(server: Server) -> None:
+    server.start(CONVSERVER_LOG_FORMAT="json", CONVSERVER_LOG_LEVEL="info")
+    _use(server)
+    lines = [json.loads(line) for line in server.log.read_text().splitlines()]
+    levels = [line["level"] for line in lines if line["event"] != "Store verified"]
+    assert levels == ["info", "info", "info", "warning", "info"]
+    code = (
+        "import django, threading, warnings; django.setup(); warnings.warn('look out'); "
+        "thread = threading.Thread(target=lambda: 1 / 0); thread.start(); thread.join(); [][1]"
+    )
+    environment = {**server.environment, "CONVSERVER_LOG_FORMAT": "json"}
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    found = [json.loads(line) for line in ended.stderr.splitlines()]
+    assert [line["level"] for line in found] == ["warning", "critical", "critical"]
+    assert "ZeroDivisionError" in found[1]["exception"]
+    assert "IndexError" in found[2]["exception"]
+
+
+@once
+def test_in_json_a_wrong_configuration_is_an_object_too(server: Server) -> None:
+    ended = server.run(["convserver", "serve"], CONVSERVER_LOG_FORMAT="json", PORT="none")
+    (line,) = map(json.loads, ended.stderr.splitlines())
+    assert (line["level"], ended.returncode) == ("error", 2)
+    assert line["event"].startswith("PORT")
 
 
 @once
 def test_a_server_has_a_line_when_it_starts_and_one_when_it_stops(server: Server) -> None:
     server.start(CONVSERVER_LOG_FORMAT="json")
     server.stop()
-    written = [
-        json.loads(line) for line in server.log.read_text().splitlines() if line.startswith('{"event"')
-    ]
+    written = [json.loads(line) for line in server.log.read_text().splitlines()]
     (started,) = (line for line in written if line["event"] == "Server started")
     (stopped,) = (line for line in written if line["event"] == "Server stopped")
     assert (started["mode"], started["manager"]) == ("local", "standalone")
