@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import faulthandler
 import gc
 import io
 import logging
@@ -459,6 +460,8 @@ def _serve_on(
 ) -> int:
     _protect_files()
     _warn_of_short_key(configuration)
+    # What kills the process leaves its name and the statement: SQLite maps a file that may become immutable.
+    faulthandler.enable(all_threads=False)
     server = _Server(
         configuration,
         uvicorn.Config(

@@ -9,11 +9,12 @@ import shutil
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
@@ -384,6 +385,26 @@ def test_a_start_where_nothing_may_be_written_says_so(
     spoil(directory)
     said = refusal(bound, PORT=str(free_port()), DATABASE_URL=f"sqlite:///{directory}/convserver.sqlite3")
     assert said == f"convserver: The server cannot start: {READ_ONLY}\n"
+
+
+@pytest.fixture
+def immutable(bound: Server) -> Iterator[Path]:
+    """A running server's `-shm` file, which SQLite has mapped into its memory and nothing may change now."""
+    file = bound.file.with_name(f"{bound.file.name}-shm")
+    if shutil.which("chattr") is None or subprocess.run(["chattr", "+i", file], check=False).returncode:
+        pytest.skip("this file system or user cannot make files immutable")
+    yield file
+    subprocess.run(["chattr", "-i", file], check=True)
+
+
+def test_a_server_that_the_system_kills_leaves_a_line(bound: Server, immutable: Path) -> None:
+    """The kernel sends SIGBUS for a write into the mapped file, which no program can survive."""
+    process = psutil.Process(bound.pid)
+    with suppress(httpx.TransportError):
+        while process.status() != psutil.STATUS_ZOMBIE:
+            post(bound)
+    wait_until(lambda: process.status() == psutil.STATUS_ZOMBIE)
+    assert "Fatal Python error: Bus error" in bound.log.read_text()
 
 
 # A damaged file
