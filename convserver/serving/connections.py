@@ -12,12 +12,15 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from conversations.outages import Outage
+from convserver.configuration import ConfigurationError
 from sessions_app.identity.addresses import Networks, subscriber
 
 RESERVED_DESCRIPTORS = 256
 """Descriptors left for everything but clients: SQLite's files, PostgreSQL, Redis, outgoing requests."""
 CONNECTIONS_MIN = 32
 """There is room for this many connections, however few descriptors there are."""
+DESCRIPTORS_MIN = 128
+"""CONNECTIONS_MIN, and the fewest for the database threads, Redis, the log and templates that load late."""
 HELD_MAX_BYTES = 16 * 1024 * 1024
 """Unfinished requests of unknown clients hold at most this much memory in all."""
 RECOVERED = 0.75
@@ -131,7 +134,8 @@ class Connections:
 def room(wanted: int) -> int:
     """Return how many connections there may be: as many as wanted, if there are descriptors for them.
 
-    Raise the limit of this process for that, as far as the operator allows.
+    Raise the limit of this process for that, as far as the operator allows. Raise ConfigurationError if
+    the process may have fewer than DESCRIPTORS_MIN: it would run out of them at work.
     """
     needed = wanted + RESERVED_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -142,4 +146,9 @@ def room(wanted: int) -> int:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return wanted
+    if soft < DESCRIPTORS_MIN:
+        raise ConfigurationError(
+            f"The server may open {soft} files at a time and needs at least {DESCRIPTORS_MIN}, one for each "
+            "connection: raise the limit (`ulimit -n`, or `LimitNOFILE` of systemd)."
+        )
     return min(wanted, max(soft - RESERVED_DESCRIPTORS, CONNECTIONS_MIN))

@@ -522,3 +522,12 @@ async def test_an_answer_that_nobody_reads_is_given_up_and_one_that_is_read_on_i
     assert not connections[1].aborted.is_set()
     for client in clients:
         client.connection_lost(None)
+
+
+@pytest.mark.one_engine
+@pytest.mark.skipif(sys.platform != "linux", reason="prlimit is Linux's")
+def test_a_server_that_may_open_too_few_files_says_so_at_its_start(tmp_path: Path) -> None:
+    server = Server(tmp_path, run_by=("prlimit", "--nofile=64:64"))
+    ended = server.run(["convserver", "serve"])
+    assert ended.returncode == 2
+    assert "may open 64 files at a time and needs at least 128" in ended.stderr
