@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import psutil
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import connection
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
@@ -15,14 +16,18 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from conversations import live
+from conversations.access import Visitor
 from conversations.engines import durability
 from conversations.exceptions import StoreUnavailable
+from conversations.payloads.limits import limits_of
 from convserver import __version__
 from convserver.activity import activity
 from convserver.api.negotiation import OneRenderer
 from convserver.api.schema import Door, NativeRefusal
 from convserver.health import health
+from sessions_app.identity import scopes
 from sessions_app.live.status import iso
+from sessions_app.models import Scope
 
 PROBES = Door(tag="probes", key_refusals={401: NativeRefusal})
 
@@ -78,8 +83,17 @@ class ServerInfo(BaseModel):
     version: str
 
 
+NOTHING_TOLD = Resources(
+    cpu_percent=0.0,
+    memory=Memory(rss=0, vms=0, percent=0.0),
+    disk=Disk(total=0, used=0, free=0, percent=0.0),
+    io=Io(read_bytes=0, write_bytes=0),
+)
+"""For users: clients of the V0 wire read these members, but the machine is the operator's affair."""
+
+
 class DetailedServerInfo(ServerInfo):
-    """What those may know who may come in."""
+    """What those get who may come in."""
 
     resources: Resources
 
@@ -153,13 +167,20 @@ class ServerInfoView(Probe):
 
     @extend_schema(responses={200: DetailedServerInfo | ServerInfo, 503: NativeRefusal})
     def get(self, request: Request) -> Response:
-        """Report how long the server has been running; with valid credentials also its resource usage."""
+        """Report how long the server has been running, and to staff what it uses; users get zeros."""
         info = ServerInfo(
             idle_time=activity.idle_s, uptime=activity.uptime_s, title="convserver", version=__version__
         )
         if not request.user.is_authenticated:
             return Response(info.model_dump())
-        return Response(DetailedServerInfo(**dict(info), resources=resources()).model_dump())
+        used = resources() if _is_operator(request.user) else NOTHING_TOLD
+        return Response(DetailedServerInfo(**dict(info), resources=used).model_dump())
+
+
+def _is_operator(user: Visitor) -> bool:
+    """Return whether a visitor is a member of staff, who came by no less than that."""
+    is_whole = limits_of(user).only is None and scopes.may(user, Scope.ADMIN)
+    return isinstance(user, User) and user.is_staff and is_whole
 
 
 def _require_health() -> None:

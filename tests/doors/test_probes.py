@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import httpx
 import psutil
@@ -17,7 +19,7 @@ from convserver import __version__
 from convserver.activity import activity
 from convserver.health import health
 from sessions_app import astore
-from sessions_app.models import ApiToken
+from sessions_app.models import ApiToken, Grant, Scope
 from tests.conftest import Join
 
 PROBES = ["/alive", "/health", "/server_info"]
@@ -82,6 +84,11 @@ async def test_server_info_says_what_runs_here(rest: httpx.AsyncClient) -> None:
     assert info["uptime"] >= info["idle_time"] >= 0
 
 
+def numbers(resources: dict[str, Any]) -> list[float]:
+    parts = [each.values() for each in resources.values() if isinstance(each, dict)]
+    return [resources["cpu_percent"], *(number for part in parts for number in part)]
+
+
 async def test_resources_are_all_numbers(rest: httpx.AsyncClient) -> None:
     resources = (await rest.get("/server_info")).json()["resources"]
     assert {name: set(part) for name, part in resources.items() if isinstance(part, dict)} == {
@@ -89,11 +96,7 @@ async def test_resources_are_all_numbers(rest: httpx.AsyncClient) -> None:
         "disk": {"total", "used", "free", "percent"},
         "io": {"read_bytes", "write_bytes"},
     }
-    numbers = [
-        resources["cpu_percent"],
-        *(each for part in resources.values() if isinstance(part, dict) for each in part.values()),
-    ]
-    assert all(isinstance(number, int | float) and number >= 0 for number in numbers)
+    assert all(isinstance(number, int | float) and number >= 0 for number in numbers(resources))
 
 
 @pytest.mark.parametrize("problem", [AttributeError, psutil.AccessDenied])
@@ -131,11 +134,24 @@ async def test_nobody_is_told_what_the_server_uses(accounts: None, rest: httpx.A
     assert set((await rest.get("/server_info")).json()) == OPEN
 
 
-async def test_a_token_is_told_what_the_server_uses(
-    accounts: None, bob: User, rest: httpx.AsyncClient
+async def test_staff_with_the_scope_admin_are_told_what_the_server_uses_and_users_get_zeros(
+    accounts: None, bob: User, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    _, token = await astore.call(ApiToken.issue, bob.pk, "laptop")
-    assert "resources" in (await rest.get("/server_info", headers=bearer(token))).json()
+    boss = await astore.call(User.objects.create_superuser, "boss")
+    read_only = Grant(scopes=[Scope.READ])
+    rows = {
+        "a user's token": (bob.pk, None, False),
+        "a token of staff": (boss.pk, None, True),
+        "a token of staff that may only read": (boss.pk, read_only, False),
+    }
+    for name, (user_pk, grant, is_told) in rows.items():
+        with subtests.test(name):
+            _, token = await astore.call(partial(ApiToken.issue, user_pk, "laptop", grant))
+            answer = await rest.get("/server_info", headers=bearer(token))
+            resources = answer.json()["resources"]
+            assert {*resources} == {"cpu_percent", "memory", "disk", "io"}
+            assert (resources["memory"]["rss"] > 0, resources["disk"]["total"] > 0) == (is_told, is_told)
+            assert is_told or not any(numbers(resources))
 
 
 async def test_the_servers_key_is_told_what_the_server_uses(
