@@ -27,6 +27,7 @@ from convserver.quotas import (
 )
 from sessions_app.agents import sources
 from sessions_app.agents.sources import BUILT_IN_AGENTS
+from sessions_app.outbound.internal import InternalAddress, parse_all
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -115,6 +116,8 @@ class Configuration:
     permitted_origins: tuple[str, ...]
     trusted_proxies: tuple[str, ...]
     """Addresses and networks of proxies that are trusted to name the client; none if there is no proxy."""
+    internal_addresses: tuple[InternalAddress, ...]
+    """What users of an accounts server may have asked inside the server's network; empty for nothing."""
     max_connections: int
     """How many connections there may be at a time, if there are as many descriptors."""
     max_connections_per_address: int
@@ -221,6 +224,7 @@ def read(environment: Mapping[str, str]) -> Configuration:
         allowed_hosts=_allowed_hosts(environment, auth, host),
         permitted_origins=_origins(environment),
         trusted_proxies=_trusted_proxies(environment),
+        internal_addresses=_internal_addresses(environment),
         max_connections=_integer(environment, "CONVSERVER_MAX_CONNECTIONS", 10_000, least=32, most=1_000_000),
         max_connections_per_address=_integer(
             environment, "CONVSERVER_MAX_CONNECTIONS_PER_ADDRESS", 500, least=0, most=1_000_000
@@ -558,6 +562,17 @@ def _trusted_proxies(environment: Mapping[str, str]) -> tuple[str, ...]:
                 "one of a network such as 10.0.0.0/24."
             )
     return tuple(dict.fromkeys(proxies))
+
+
+def _internal_addresses(environment: Mapping[str, str]) -> tuple[InternalAddress, ...]:
+    try:
+        return parse_all(_words(environment, "CONVSERVER_INTERNAL_ADDRESSES"))
+    except ValueError as error:
+        raise ConfigurationError(
+            f"CONVSERVER_INTERNAL_ADDRESSES cannot be used: {error}. Separated by commas, each entry is a "
+            "host name, an address or a network, with a port or without: ollama:11434, 10.0.0.7, "
+            "10.1.0.0/16, [fd00::7]:443."
+        ) from error
 
 
 def _may_be_trusted(proxy: str) -> bool:

@@ -21,12 +21,28 @@ PORT_MAX = 65_535
 SERVER = re.compile(rb"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
 """How a server may be named in a URL: any way that resolvers take, or an address of IPv6."""
 NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
-NOT_PUBLIC = "With accounts, a git provider must have a public address."
+NOT_ALLOWED = (
+    "No public address was found for this host. Check its name. The server's administrator can allow a host "
+    "of an internal network."
+)
+"""The one sentence for internal and for unknown hosts: two would tell users which internal names exist."""
+INTERNAL_NAMES = re.compile(r"(?:.*\.)?(?:localhost|localdomain|local|internal|home\.arpa)|[^.]*", re.ASCII)
+"""Names that no public host has; one without a dot is looked up in the server's own domains."""
 WRAPPING = tuple(map(IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
 """Networks whose addresses end with the one of IPv4 that they stand for."""
-NOT_GLOBAL = tuple(map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")))
+ISATAP = (0x0000_5EFE, 0x0200_5EFE)
+"""The third quarter of IPv6 addresses whose last one is the address of IPv4 that they are sent to."""
+NOT_GLOBAL = tuple(
+    map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20", "64:ff9b:1::/48", "5f00::/16"))
+)
 """Networks of protocols, of retired relays and of examples, which `is_global` leaves out in some versions."""
+PROVIDERS = tuple(map(ip_network, ("168.63.129.16/32", "161.26.0.0/16", "166.8.0.0/14")))
+"""Addresses that look public, but are answered inside a cloud: the host of an Azure machine, which hands out
+its setup, and the inner services of IBM Cloud. The other providers' ones are in private networks."""
+SOCKET_SCHEME = re.compile(r"^ws(?=s?://)", re.IGNORECASE)
 PIECE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", re.ASCII)
+
+Address = IPv4Address | IPv6Address
 
 
 class HostRefused(Exception):
@@ -35,7 +51,7 @@ class HostRefused(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Host:
-    """A host that may be asked: over HTTPS, or over plain HTTP when it is this machine itself."""
+    """A host that may be asked: over HTTPS, or plain HTTP on this machine and where the operator lists it."""
 
     scheme: str
     name: str
@@ -51,23 +67,22 @@ class Host:
 def parse_host(text: str | None, *, public: str, takes_path: bool = False) -> Host:
     """Read a host as users write it: `name`, `name:port` or `https://name`; nothing is the public one.
 
-    `takes_path` allows a path behind it. Plain HTTP is for loopback addresses alone, and without a scheme
-    these get it. With accounts every address that is not public is refused, however it is spelled, for
-    users must not reach what only the server's machine or network should; `require_public` looks at what
-    stands behind a name. Raise HostRefused; what was written is not repeated, since it may hold a password.
+    `takes_path` allows a path behind it. Plain HTTP is for loopback addresses, which get it without a scheme,
+    and for hosts that the operator lists. Raise HostRefused for these and as `require_allowed` does; what was
+    written is not repeated, since it may hold a password.
     """
     scheme, rest = _without_scheme((text or "").strip() or public)
     name, _, path = rest.partition("/")
     name = name.lower()
-    bare_name = _checked_name(name)
-    is_loopback = _is_loopback(bare_name)
-    if settings.CONFIGURATION.auth == "accounts" and not may_be_public(bare_name):
-        raise HostRefused(NOT_PUBLIC)
-    if scheme == "http" and not is_loopback:
+    url = _checked_url(scheme or "https", name)
+    require_allowed(url)
+    is_loopback = _is_loopback(url)
+    if scheme == "http" and not is_loopback and not is_listed(url):
         raise HostRefused("A git provider is asked over https only, except on this machine itself.")
     if path and not (takes_path and all(PIECE.fullmatch(piece) for piece in path.split("/"))):
         raise HostRefused("The host of a git provider must stand alone, without a path.")
-    return Host(scheme="http" if is_loopback and scheme != "https" else "https", name=name, path=path)
+    is_plain = scheme == "http" or (is_loopback and not scheme)
+    return Host(scheme="http" if is_plain else "https", name=name, path=path)
 
 
 def server_url(text: str) -> httpx.URL | None:
@@ -82,25 +97,76 @@ def server_url(text: str) -> httpx.URL | None:
     return url if url.scheme in ("http", "https") and has_name and has_port else None
 
 
-async def require_public(url: httpx.URL) -> None:
-    """In accounts mode, look up the host of a URL right before a token is sent there. Raise HostRefused.
+def require_allowed(url: httpx.URL) -> None:
+    """Refuse a host that is seen to be internal without looking its name up, when a URL is entered.
 
-    A name without an address passes: a proxy may know it.
+    With accounts, users must not reach what only the server's machine or network should, unless the operator
+    lists it (CONVSERVER_INTERNAL_ADDRESSES). Names are looked up when they are asked, each time anew: what a
+    name leads to may change. Raise HostRefused.
+    """
+    if settings.CONFIGURATION.auth != "accounts" or is_listed(url):
+        return
+    try:
+        address = _literal(url)
+    except ValueError:
+        raise HostRefused(NOT_ALLOWED) from None
+    is_internal = INTERNAL_NAMES.fullmatch(_name(url)) if address is None else not _is_public(address)
+    if is_internal:
+        raise HostRefused(NOT_ALLOWED)
+
+
+def require_allowed_text(text: str) -> None:
+    """Refuse a text that a user enters as a URL, also one of a socket, as `require_allowed` does.
+
+    What is no such URL passes: it cannot be asked. Raise HostRefused.
+    """
+    url = server_url(SOCKET_SCHEME.sub("http", text.strip()))
+    if url is not None:
+        require_allowed(url)
+
+
+def is_listed(url: httpx.URL) -> bool:
+    """Return whether the operator lists the host of a URL itself, by its name or as an address."""
+    port = port_of(url)
+    try:
+        address = _literal(url)
+    except ValueError:
+        return False
+    if address is not None:
+        return _is_admitted(address, port)
+    name = _name(url)
+    return any(each.admits_name(name, port) for each in settings.CONFIGURATION.internal_addresses)
+
+
+async def require_public(url: httpx.URL) -> bool:
+    """Look up the host of a URL that is asked by a proxy, which looks it up for itself.
+
+    Return False for a name without an address here, which the proxy may know. Raise HostRefused.
     """
     if settings.CONFIGURATION.auth != "accounts":
-        return
+        return True
     with suppress(OSError):
-        await public_addresses(url)
+        await _looked_up(url)
+        return True
+    return False
 
 
-async def public_addresses(url: httpx.URL) -> list[str]:
-    """Look up where a URL leads. Raise HostRefused unless all of it is public, and OSError for nowhere."""
+async def allowed_addresses(url: httpx.URL) -> list[str]:
+    """Look up where a URL leads. Raise HostRefused unless all of it may be asked, and for nowhere."""
+    try:
+        return await _looked_up(url)
+    except OSError:
+        raise HostRefused(NOT_ALLOWED) from None
+
+
+async def _looked_up(url: httpx.URL) -> list[str]:
+    require_allowed(url)
     # As it will be asked: the resolver would have its own, older way to write other letters in ASCII.
-    name = url.raw_host
-    found = await asyncio.get_running_loop().getaddrinfo(name, port_of(url), type=socket.SOCK_STREAM)
+    name, port = url.raw_host, port_of(url)
+    found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
     addresses = [str(place[0]) for *_, place in found]
-    if not all(_is_public(ip_address(address.partition("%")[0])) for address in addresses):
-        raise HostRefused(NOT_PUBLIC)
+    if not is_listed(url) and not all(_may_be_asked(address, port) for address in addresses):
+        raise HostRefused(NOT_ALLOWED)
     return addresses
 
 
@@ -109,34 +175,44 @@ def port_of(url: httpx.URL) -> int:
     return url.port or (80 if url.scheme == "http" else 443)
 
 
-def may_lead_to_public(url: httpx.URL) -> bool:
-    """Say whether the host of a URL is no address at all, or a public one."""
-    host = url.host.lower()
-    try:
-        return may_be_public(f"[{host}]" if ":" in host else host)
-    except ValueError:
-        return False
+def _name(url: httpx.URL) -> str:
+    """Return the host's name as resolvers compare it: in ASCII, without the dot at its end."""
+    return url.raw_host.decode("ascii").lower().removesuffix(".")
 
 
-def may_be_public(name: str) -> bool:
-    """Say whether a name is no address at all, or a public one."""
-    if name == "localhost" or name.endswith(".localhost"):
-        return False
-    if name.startswith("["):
-        return _is_public(ip_address(name.strip("[]")))
+def _literal(url: httpx.URL) -> Address | None:
+    """Return the address that a host is written as, and None for a name. Raise ValueError for neither.
+
+    What ends with a number is an address, in any of the ways that resolvers read: 127.1, 0x7f000001.
+    """
+    name = _name(url)
+    if ":" in name:
+        return ip_address(name)
     if not NUMBER.fullmatch(name.rpartition(".")[2]):
-        return True
-    try:  # what ends with a number is an address, in any of the ways that resolvers read: 127.1, 0x7f000001
-        return _is_public(IPv4Address(socket.inet_aton(name)))
+        return None
+    try:
+        return IPv4Address(socket.inet_aton(name))
     except OSError:
-        return False
+        raise ValueError("this is no address") from None
 
 
-def _is_public(address: IPv4Address | IPv6Address) -> bool:
+def _may_be_asked(text: str, port: int) -> bool:
+    address = ip_address(text.partition("%")[0])
+    return _is_public(address) or _is_admitted(address, port)
+
+
+def _is_admitted(address: Address, port: int) -> bool:
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return any(
+        each.admits_address(mapped or address, port) for each in settings.CONFIGURATION.internal_addresses
+    )
+
+
+def _is_public(address: Address) -> bool:
     if isinstance(address, IPv6Address) and (inner := _wrapped(address)) is not None:
         return _is_public(inner)
     is_special = address.is_multicast or address.is_reserved or getattr(address, "is_site_local", False)
-    is_special = is_special or any(address in network for network in NOT_GLOBAL)
+    is_special = is_special or any(address in network for network in (*NOT_GLOBAL, *PROVIDERS))
     return address.is_global and not is_special
 
 
@@ -144,8 +220,9 @@ def _wrapped(address: IPv6Address) -> IPv4Address | None:
     """Return the IPv4 address that a host or a router on the way would make of it; None if none would."""
     if address.teredo is not None:
         return address.teredo[1]
-    if any(address in network for network in WRAPPING):
-        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    number = int(address)
+    if any(address in network for network in WRAPPING) or (number >> 32) & 0xFFFF_FFFF in ISATAP:
+        return IPv4Address(number & 0xFFFF_FFFF)
     return address.sixtofour
 
 
@@ -158,18 +235,19 @@ def _without_scheme(text: str) -> tuple[str, str]:
     return scheme.lower(), rest.rstrip("/")
 
 
-def _checked_name(name: str) -> str:
-    """Return the name without its port."""
-    found = NAME_AND_PORT.fullmatch(name)
-    if found is None or server_url(f"https://{name}") is None:
+def _checked_url(scheme: str, name: str) -> httpx.URL:
+    """Return the URL of a plain name with a port or without."""
+    url = server_url(f"{scheme}://{name}") if NAME_AND_PORT.fullmatch(name) else None
+    if url is None:
         raise HostRefused("The host of a git provider must be a plain name such as git.example.com.")
-    return found["name"]
+    return url
 
 
-def _is_loopback(name: str) -> bool:
+def _is_loopback(url: httpx.URL) -> bool:
+    name = _name(url)
     try:
-        return ip_address(name.strip("[]")).is_loopback
+        return ip_address(name).is_loopback
     except ValueError:
-        if name.startswith("["):
+        if ":" in name:
             raise HostRefused("The host of a git provider is not an address.") from None
         return name == "localhost"

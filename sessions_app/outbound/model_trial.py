@@ -14,12 +14,11 @@ from typing import NamedTuple
 
 import httpx
 import orjson
-from django.conf import settings
 
 from conversations.dialects import columns
 from conversations.exceptions import ConversationError
 from conversations.payloads import bounds
-from sessions_app.outbound.hosts import HostRefused, may_lead_to_public, server_url
+from sessions_app.outbound.hosts import HostRefused, require_allowed, server_url
 from sessions_app.outbound.proxies import UnusableProxy, way_to
 
 CONNECT_S = 5.0
@@ -95,8 +94,10 @@ def checked_base_url(text: str) -> str:
         )
     if url.path.rstrip("/").endswith("/completions"):
         raise InvalidBaseUrl("Remove the path of the endpoint, such as /chat/completions, from the base URL.")
-    if settings.CONFIGURATION.auth == "accounts" and not may_lead_to_public(url):
-        raise InvalidBaseUrl("With accounts, a model must have a public address.")
+    try:
+        require_allowed(url)
+    except HostRefused as error:
+        raise InvalidBaseUrl(str(error)) from None
     return str(url).rstrip("/")
 
 
@@ -123,10 +124,8 @@ async def ask_model(setup: ModelSetup) -> Finding:
             return Finding(is_fault=False, text=await _asked(client, setup.model))
     except _Fault as fault:
         return Finding(is_fault=True, text=str(fault))
-    except (InvalidBaseUrl, UnusableProxy) as error:
+    except (InvalidBaseUrl, UnusableProxy, HostRefused) as error:
         return Finding(is_fault=True, text=str(error))
-    except HostRefused:
-        return Finding(is_fault=True, text="With accounts, a model must have a public address.")
     except (TimeoutError, httpx.TimeoutException):
         return Finding(
             is_fault=True,

@@ -9,7 +9,13 @@ from urllib.request import getproxies, proxy_bypass
 import httpx
 from django.conf import settings
 
-from sessions_app.outbound.hosts import public_addresses, require_public, server_url
+from sessions_app.outbound.hosts import (
+    NOT_ALLOWED,
+    HostRefused,
+    allowed_addresses,
+    require_public,
+    server_url,
+)
 
 
 class UnusableProxy(Exception):
@@ -22,27 +28,24 @@ class UnusableProxy(Exception):
 def way_to(url: httpx.URL, *, is_operators: bool = False) -> httpx.AsyncHTTPTransport:
     """Return what asks the server at this URL, and no other. Raise UnusableProxy.
 
-    With accounts, asking raises HostRefused where it would not lead to public addresses, unless the
-    server's operator named the URL.
+    With accounts, asking raises HostRefused where it would not lead to addresses that may be asked (`hosts`),
+    unless the server's operator named the URL.
     """
     # A proxy would read what goes without TLS.
     proxy = _proxy_of(url) if url.scheme == "https" else None
     if proxy is not None:
         return _by(proxy, is_operators=is_operators)
     if not is_operators and settings.CONFIGURATION.auth == "accounts":
-        return _PublicWay(verify=_tls())
+        return _GuardedWay(verify=_tls())
     return httpx.AsyncHTTPTransport(verify=_tls())
 
 
-class _PublicWay(httpx.AsyncHTTPTransport):
-    """Goes straight to the public addresses that were found: looked up again, a name may lead elsewhere."""
+class _GuardedWay(httpx.AsyncHTTPTransport):
+    """Go straight to the addresses that were checked: looked up again, a name may lead elsewhere."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Ask at the first address that can be reached."""
-        try:
-            *others, last = await public_addresses(request.url)
-        except OSError as error:
-            raise httpx.ConnectError(str(error), request=request) from error
+        *others, last = await allowed_addresses(request.url)
         for address in others:
             try:
                 return await super().handle_async_request(_sent_to(address, request))
@@ -56,8 +59,14 @@ class _ProxyWay(httpx.AsyncHTTPTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Ask, unless the name is known to lead inside."""
-        await require_public(request.url)
-        return await super().handle_async_request(request)
+        is_known = await require_public(request.url)
+        try:
+            return await super().handle_async_request(request)
+        except (httpx.ProxyError, httpx.ConnectError):
+            if is_known:
+                raise
+            # A name that the proxy does not know either is answered like one that leads inside.
+            raise HostRefused(NOT_ALLOWED) from None
 
 
 def _sent_to(address: str, request: httpx.Request) -> httpx.Request:

@@ -17,7 +17,7 @@ from conversations.dialects import v1
 from conversations.exceptions import ConversationError
 from sessions_app.encryption import Sealed, SecretUnreadable, seal
 from sessions_app.models import EndpointKind, Receiver
-from sessions_app.outbound.hosts import HostRefused, may_lead_to_public, server_url
+from sessions_app.outbound.hosts import HostRefused, is_listed, require_allowed, server_url
 from sessions_app.outbound.proxies import UnusableProxy, way_to
 from sessions_app.webhooks.deliveries import begin
 from sessions_app.webhooks.notifications import DeliveryFailed, Notification, NotificationKind
@@ -25,7 +25,6 @@ from sessions_app.webhooks.notifications import DeliveryFailed, Notification, No
 CONNECT_S = 5.0
 KEY_HEADER = "X-Session-API-Key"
 OWN_HEADERS = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection"})
-NOT_PUBLIC = "With accounts, a webhook must have a public address."
 
 
 class InvalidWebhook(ConversationError):
@@ -77,11 +76,12 @@ def checked_url(text: str) -> str:
         raise InvalidWebhook("A webhook's address looks like https://example.org/hooks.")
     if url.userinfo or url.query or url.fragment:
         raise InvalidWebhook("A webhook's address has no password, no query and no fragment.")
-    if settings.CONFIGURATION.auth == "accounts":
-        if url.scheme != "https":
-            raise InvalidWebhook("With accounts, a webhook is asked over https only.")
-        if not may_lead_to_public(url):
-            raise InvalidWebhook(NOT_PUBLIC)
+    try:
+        require_allowed(url)
+    except HostRefused as error:
+        raise InvalidWebhook(str(error)) from None
+    if settings.CONFIGURATION.auth == "accounts" and url.scheme != "https" and not is_listed(url):
+        raise InvalidWebhook("With accounts, a webhook is asked over https only.")
     return str(url).rstrip("/")
 
 
@@ -134,9 +134,7 @@ class Webhook:
                 await response.aclose()  # only the status of the answer matters
         except (TimeoutError, httpx.TimeoutException) as error:
             raise DeliveryFailed("No response in time.") from error
-        except HostRefused as error:
-            raise DeliveryFailed(NOT_PUBLIC) from error
-        except UnusableProxy as error:
+        except (HostRefused, UnusableProxy) as error:
             raise DeliveryFailed(str(error)) from error
         except SecretUnreadable as error:
             raise DeliveryFailed("The stored headers can't be decrypted. Enter them again.") from error

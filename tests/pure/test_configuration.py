@@ -68,6 +68,7 @@ def read(data_dir: Path, variables: Mapping[str, str] | None = None) -> Configur
         ("allowed_hosts", ("localhost", "127.0.0.1", "[::1]")),
         ("permitted_origins", ()),
         ("trusted_proxies", ()),
+        ("internal_addresses", ()),
         ("max_connections", 10_000),
         ("max_connections_per_address", 500),
         ("max_concurrent", 3),

@@ -273,12 +273,12 @@ async def test_with_accounts_the_first_address_that_can_be_reached_is_asked(
     assert (finding.text, len(asked)) == ("The model works.", 2)
 
 
-async def test_with_accounts_a_name_that_leads_nowhere_is_told(
+async def test_with_accounts_a_name_that_leads_nowhere_is_told_like_one_that_leads_inside(
     accounts: None, monkeypatch: pytest.MonkeyPatch, sent: list[httpx.Request]
 ) -> None:
     looked_up(monkeypatch)
     finding = await ask("https://models.example.org/v1")
-    assert ("name wasn't found" in finding.text, sent) == (True, [])
+    assert ("public address" in finding.text, sent) == (True, [])
 
 
 async def test_with_accounts_a_proxy_may_know_names_that_lead_nowhere_here(

@@ -432,7 +432,7 @@ async def test_with_accounts_an_address_inside_is_not_asked(bob: User, accounts:
         await give(bob, shttp_servers=[{"url": url}])
         async with opened(talk) as tools:
             assert tools.tools == {}
-            assert "with accounts, it must have a public address" in tools.notices[0]
+            assert "no public address was found for its host" in tools.notices[0]
     assert ran == []
 
 

@@ -9,12 +9,15 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
+from pydantic import ValidationError
 
 from convserver.admin import cells
 from convserver.admin.base import ListAdmin, edited_columns, one_line
 from convserver.admin.filters import ANY, FormFilter, choice_field, text_field
 from convserver.admin.widgets import PasswordInput
-from sessions_app.git_providers.base import ProviderType
+from convserver.api.openhands.tool_servers import McpConfig, entered_config
+from sessions_app.git_providers.base import InvalidName, ProviderType
+from sessions_app.git_providers.names import host_of
 from sessions_app.models import Secret, SecretKind, SecretQuerySet
 from sessions_app.settings.user_settings import SettingSecret, store_secret
 
@@ -81,10 +84,28 @@ class SecretForm(FormOfSecret):
         kind = self.instance.kind if self.instance.pk else self.cleaned_data.get("kind", "")
         if self.cleaned_data.get("host") and kind != SecretKind.PROVIDER_TOKEN:
             self.add_error("host", "Only provider tokens have a host.")
+        self._refuse_internal(kind)
         known = [] if self.instance.pk else KNOWN_NAMES.get(kind, [])
         if known and self.cleaned_data.get("name") not in known:
             self.add_error("name", f"A secret of this kind must be named {' or '.join(known)}.")
         return self.cleaned_data
+
+    def _refuse_internal(self, kind: str) -> None:
+        """Refuse a git host or tool servers that the server may not ask for the user."""
+        name = self.instance.name if self.instance.pk else self.cleaned_data.get("name")
+        try:
+            if host := self.cleaned_data.get("host"):
+                host_of(host, public=host, takes_path=True)
+        except InvalidName as error:
+            self.add_error("host", str(error))
+        if name != SettingSecret.MCP_CONFIG or not self.cleaned_data.get("clear"):
+            return
+        try:
+            entered_config(McpConfig.model_validate_json(self.cleaned_data["clear"]))
+        except ValidationError:
+            pass  # it can be stored, and its owner is told to enter it again
+        except ValueError as error:
+            self.add_error("clear", str(error))
 
 
 @admin.register(Secret)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin
@@ -13,7 +13,13 @@ from django.utils.safestring import SafeString
 from convserver.admin import cells
 from convserver.admin.base import ListAdmin, one_line
 from convserver.admin.filters import FormFilter, text_field
+from convserver.api.openhands.tool_servers import entered_url
 from sessions_app.models import UserSettings
+
+if TYPE_CHECKING:
+    FormOfSettings = forms.ModelForm[UserSettings]
+else:
+    FormOfSettings = forms.ModelForm
 
 LABELS = {"llm_model": "Model", "llm_base_url": "Base URL"}
 
@@ -39,10 +45,23 @@ class SettingsFilter(FormFilter[QuerySet[UserSettings]]):
         return rows
 
 
+class UserSettingsForm(FormOfSettings):
+    """A user's settings, whose addresses the server asks for the user."""
+
+    def clean_llm_base_url(self) -> str | None:
+        """Refuse an address that may not be asked."""
+        url: str | None = self.cleaned_data["llm_base_url"]
+        try:
+            return url and entered_url(url)
+        except ValueError as error:
+            raise forms.ValidationError(str(error)) from None
+
+
 @admin.register(UserSettings)
 class UserSettingsAdmin(ListAdmin[UserSettings]):
     """One row for each user who has set anything."""
 
+    form = UserSettingsForm
     list_display = ("user", "model_name", "agent", "language", "changed")
     list_filter = (SettingsFilter,)
     list_select_related = ("user",)

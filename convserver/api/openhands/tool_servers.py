@@ -7,12 +7,11 @@ import shlex
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from django.conf import settings
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from convserver.api.openhands.bounds import KnownMembers, members_at_most
 from convserver.api.openhands.text import StorableText, storable
-from sessions_app.outbound.hosts import may_lead_to_public, server_url
+from sessions_app.outbound.hosts import HostRefused, require_allowed_text
 
 SERVERS_MAX = 100
 """Of each kind."""
@@ -34,22 +33,20 @@ def _server_url(url: str) -> str:
     return url.strip()
 
 
-def require_public(url: str) -> str:
-    """Return the URL of a tool server that a user enters. Raise ValueError for one that may not be asked.
-
-    With accounts it must be public: users must not reach what only the server's machine or network should.
-    Stored ones are not judged anew, or one refused address would make all of them unreadable.
-    """
-    if settings.CONFIGURATION.auth == "accounts":
-        parsed = server_url(re.sub("^ws", "http", url))
-        if parsed is None or not may_lead_to_public(parsed):
-            raise ValueError("with accounts, a tool server must have a public address")
+def entered_url(url: str) -> str:
+    """Return a URL that a user enters for this server to ask. Raise ValueError if it may not ask it."""
+    try:
+        require_allowed_text(url)
+    except HostRefused as error:
+        raise ValueError(str(error)) from None
     return url
 
 
-def _all_public(config: McpConfig) -> McpConfig:
+def entered_config(config: McpConfig) -> McpConfig:
+    """Return tool servers that a user enters. Raise ValueError for an address that may not be asked."""
+    # Stored ones are not judged anew, or one refused address would make all of them unreadable.
     for server in (*config.sse_servers, *config.shttp_servers):
-        require_public(server.url)
+        entered_url(server.url)
     return config
 
 
@@ -143,5 +140,5 @@ class McpConfig(KnownMembers):
     shttp_servers: Annotated[list[Annotated[StreamableServer, BeforeValidator(_server)]], _FewServers] = []
 
 
-EnteredMcpConfig = Annotated[McpConfig, AfterValidator(_all_public)]
+EnteredMcpConfig = Annotated[McpConfig, AfterValidator(entered_config)]
 """Tool servers as a client sends them, whose addresses may be asked."""

@@ -16,7 +16,7 @@ from pydantic import ValidationError as Problems
 from conversations import access
 from conversations.access import Visitor
 from conversations.models import Conversation
-from convserver.api.openhands.tool_servers import SseServer, StdioServer, StreamableServer, require_public
+from convserver.api.openhands.tool_servers import SseServer, StdioServer, StreamableServer, entered_url
 from convserver.api.v0.settings.model_names import MODEL_NAMES
 from convserver.configuration import AuthMode
 from convserver.token_fields import GrantFields
@@ -196,17 +196,12 @@ class ServerForm(Form):
         shape = StreamableServer if self.cleaned_data.get("kind") == "shttp_servers" else SseServer
         if not self.errors:
             self.server = _read(self, shape, given, {})
-        if self.server is not None and not _may_be_asked(self.server):
-            self.add_error("url", "With accounts, a tool server must have a public address.")
+        if self.server is not None:
+            try:
+                entered_url(self.server.url)
+            except ValueError as error:
+                self.add_error("url", str(error))
         return self.cleaned_data
-
-
-def _may_be_asked(server: SseServer) -> bool:
-    try:
-        require_public(server.url)
-    except ValueError:
-        return False
-    return True
 
 
 class CommandForm(Form):

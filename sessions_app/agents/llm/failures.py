@@ -38,8 +38,9 @@ def fault_of(error: Exception, target: Target) -> ModelFault:
 
 
 def _meaning(error: Exception, target: Target) -> _Meaning:
-    if any(isinstance(cause, HostRefused) for cause in _causes(error)):
-        return _Meaning("With accounts, a model must have a public address.", "LLMBadRequestError")
+    if refusal := next((cause for cause in _causes(error) if isinstance(cause, HostRefused)), None):
+        # Also a name that cannot be looked up for a moment: it must not differ from one that leads inside.
+        return _Meaning(str(refusal), "LLMServiceUnavailableError", is_passing=True)
     match error:
         case exceptions.ModelTimeoutError() | exceptions.ModelRequestTimeout() | TimeoutError():
             return _Meaning("The model didn't answer in time.", "LLMTimeoutError", is_passing=True)

@@ -109,7 +109,7 @@ def test_what_a_webhook_carries_stays_unless_it_is_replaced(
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"base_url": "https://10.0.0.1"}, "must have a public address"),
+        ({"base_url": "https://10.0.0.1"}, "No public address was found for this host."),
         ({"base_url": "http://example.org"}, "over https only"),
         ({"base_url": ""}, "looks like https://"),
         ({"headers": f"nonsense {CLEAR}"}, "A header is"),

@@ -13,7 +13,7 @@ from conversations import access
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.settings import KnownSettings, known
 from convserver.api.openhands.text import storable
-from convserver.api.openhands.tool_servers import EnteredMcpConfig
+from convserver.api.openhands.tool_servers import EnteredMcpConfig, entered_url
 from convserver.api.openhands.view import body_of
 from convserver.api.v0.settings.failures import Failure, Message, failing_with
 from convserver.api.v0.view import V0ViewSet
@@ -23,6 +23,7 @@ from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import SettingSecret
 
 Text = Annotated[str, Field(max_length=8000), AfterValidator(storable)]
+EnteredUrl = Annotated[Text, AfterValidator(entered_url)]
 Key = Annotated[str, Field(max_length=16_384), AfterValidator(storable)]
 Count = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 """The range of an integer column of any database."""
@@ -57,7 +58,7 @@ class NewSettings(BaseModel):
     confirmation_mode: bool | None = None
     llm_model: Text | None = None
     llm_api_key: Key | None = None
-    llm_base_url: Text | None = None
+    llm_base_url: EnteredUrl | None = None
     remote_runtime_resource_factor: Count | None = None
     enable_default_condenser: bool | None = None
     enable_sound_notifications: bool | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Annotated, Any
 from uuid import UUID
@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from convserver.api.openhands.text import StorableText, storable
+from convserver.api.openhands.tool_servers import entered_url
 from sessions_app.models.v1 import MAX_ITERATIONS, never_confirm
 
 DEPTH_MAX = 100
@@ -75,7 +76,21 @@ def _is_workspace(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_agent(value: dict[str, Any]) -> dict[str, Any]:
+    for url in _urls(value, frozenset({"base_url"})):
+        entered_url(url)
     return value if "kind" in value else {**value, "kind": "Agent"}
+
+
+def _urls(value: object, names: frozenset[str]) -> Iterator[str]:
+    """Yield the addresses that an agent brings: of models at any depth, and of tool servers."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _urls(each, names)
+    elif isinstance(value, dict):
+        for name, member in value.items():
+            if name in names and isinstance(member, str):
+                yield member
+            yield from _urls(member, names | {"url"} if name == "mcp_config" else names)
 
 
 def _source_of_text(value: object) -> object:
