@@ -1,4 +1,4 @@
-FROM python:3.12-slim AS build
+FROM python:3.12.12-slim-trixie AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/convserver
 ENV PATH=/opt/convserver/bin:$PATH
@@ -13,11 +13,13 @@ RUN [ "$(uname -m)" != x86_64 ] || python -c "import convserver; \
 from conversations.engines.sqlite3 import library; raise SystemExit(library.weakness())"
 
 
-FROM python:3.12-slim
-# For `convserver backup` and `convserver restore`: pg_dump and pg_restore.
+FROM python:3.12.12-slim-trixie
+# For `convserver backup` and `convserver restore`: pg_dump and pg_restore, of 17 in this Debian; an older one
+# than the server cannot dump it.
 RUN apt-get update && apt-get install --yes --no-install-recommends postgresql-client \
     && rm -rf /var/lib/apt/lists/*
-RUN useradd --system --uid 10001 --home-dir /var/lib/convserver --create-home convserver
+RUN useradd --system --uid 10001 --home-dir /var/lib/convserver --create-home convserver \
+    && install -d -m 700 -o convserver /backups
 COPY --from=build /opt/convserver /opt/convserver
 
 # HOST stays as it is: only accounts mode may listen on more than loopback, so whoever sets the one

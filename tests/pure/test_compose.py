@@ -12,6 +12,7 @@ import pytest
 import redis
 import yaml
 
+from convserver import __version__
 from tests.network import wait_until
 from tests.ports import free_port
 from tests.redis_server import PROGRAM
@@ -65,3 +66,42 @@ def _answers(client: redis.Redis) -> bool:
         return bool(client.ping())
     except redis.ConnectionError:
         return False
+
+
+def test_no_image_floats(subtests: pytest.Subtests) -> None:
+    dockerfile = (Path(__file__).parents[2] / "Dockerfile").read_text()
+    bases = re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)
+    assert len(set(bases)) == 1
+    images = {name: service["image"] for name, service in SERVICES.items()} | {"Dockerfile": bases[0]}
+    for name, image in images.items():
+        with subtests.test(name):
+            assert re.search(r":\d+\.\d+(\.\d+)?(-[a-z-]+)?(@sha256:[0-9a-f]{64})?$", image), image
+    assert SERVICES["web"]["image"] == f"convserver:{__version__}"
+
+
+def test_the_image_can_dump_the_database(subtests: pytest.Subtests) -> None:
+    clients = {"bookworm": 15, "trixie": 17}
+    release = re.search(
+        r"^FROM \S+-slim-(\w+)$", (Path(__file__).parents[2] / "Dockerfile").read_text(), re.M
+    )
+    server = re.search(r":(\d+)", SERVICES["postgres"]["image"])
+    assert release is not None
+    assert server is not None
+    assert clients[release[1]] >= int(server[1])
+
+
+def test_no_service_can_write_to_its_image_or_become_more_than_it_is(subtests: pytest.Subtests) -> None:
+    for name, service in SERVICES.items():
+        with subtests.test(name):
+            assert service["read_only"] is True
+            assert service["cap_drop"] == ["ALL"]
+            assert service["security_opt"] == ["no-new-privileges:true"]
+            assert service["mem_limit"]
+            assert service["pids_limit"]
+            # The image's own user is not root, either: `USER` in the Dockerfile.
+            assert "user" in service or service["image"] == SERVICES["web"]["image"]
+
+
+def test_copies_of_uploaded_files_are_on_the_disk() -> None:
+    for name in ("web", "web-2", "worker", "worker-2", "backup"):
+        assert "/tmp" in SERVICES[name]["volumes"]

@@ -9,8 +9,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from convserver import configuration
+from convserver import __version__, configuration
 from convserver.cli import SHUTDOWN_WAIT_S
+from convserver.configuration import ConfigurationError
 from sessions_app import background
 from sessions_app.loops import manager
 
@@ -40,10 +41,63 @@ def test_a_manifest_is_valid_and_has_no_unknown_member(document: dict[str, Any])
     kubernetes_validate.validate(document, RELEASE, strict=True)
 
 
+def pods() -> dict[str, Any]:
+    """Return the pods that the manifests make, by the names of what makes them."""
+    made = {named(each): each["spec"]["template"]["spec"] for each in of_kind("Deployment")}
+    jobs = {
+        named(each): each["spec"]["jobTemplate"]["spec"]["template"]["spec"] for each in of_kind("CronJob")
+    }
+    return made | jobs
+
+
 def test_a_server_can_be_started_with_what_the_manifests_say(tmp_path: Path) -> None:
     [settings] = of_kind("ConfigMap")
-    found = configuration.read({**settings["data"], **SECRET, "CONVSERVER_DATA_DIR": str(tmp_path)})
+    variables = {**settings["data"], **SECRET, "CONVSERVER_DATA_DIR": str(tmp_path)}
+    found = configuration.read({**variables, "CONVSERVER_TRUSTED_PROXIES": "10.42.7.0/28"})
     assert found.is_clustered
+
+
+def test_no_server_starts_before_the_network_of_the_ingress_is_named(tmp_path: Path) -> None:
+    [settings] = of_kind("ConfigMap")
+    with pytest.raises(ConfigurationError, match="CONVSERVER_TRUSTED_PROXIES names"):
+        configuration.read({**settings["data"], **SECRET, "CONVSERVER_DATA_DIR": str(tmp_path)})
+
+
+def test_no_process_can_write_to_its_image_or_become_more_than_it_is(subtests: pytest.Subtests) -> None:
+    assert len(pods()) == 3
+    for name, pod in pods().items():
+        [container] = pod["containers"]
+        with subtests.test(name):
+            assert pod["automountServiceAccountToken"] is False
+            assert pod["securityContext"]["runAsNonRoot"] is True
+            assert pod["securityContext"]["runAsUser"] > 0
+            assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert {"cpu", "memory"} <= container["resources"]["limits"].keys()
+            assert container["image"].endswith(f":{__version__}")
+
+
+def test_what_a_process_writes_to_is_a_volume(subtests: pytest.Subtests) -> None:
+    claims = {each["metadata"]["name"] for each in of_kind("PersistentVolumeClaim")}
+    for name, pod in pods().items():
+        [container] = pod["containers"]
+        volumes = {each["name"]: each for each in pod["volumes"]}
+        mounted = {each["mountPath"]: volumes[each["name"]] for each in container["volumeMounts"]}
+        with subtests.test(name):
+            assert {"/var/lib/convserver", "/tmp"} <= mounted.keys()
+            if container["args"][0] == "backup":
+                assert mounted[container["args"][1]]["persistentVolumeClaim"]["claimName"] in claims
+
+
+def test_a_backup_is_verified_each_night_and_the_old_ones_go() -> None:
+    [job] = of_kind("CronJob")
+    [container] = pods()[named(job)]["containers"]
+    assert {"--verify", "--keep"} <= set(container["args"])
+    assert job["spec"]["concurrencyPolicy"] == "Forbid"
 
 
 def test_no_process_is_given_less_time_to_end_than_it_takes() -> None:
