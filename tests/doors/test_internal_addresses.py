@@ -228,7 +228,7 @@ async def of_webhook(url: str) -> str:
 
 
 @pytest.mark.parametrize("proxy", ["", "http://127.0.0.1:9"])
-async def test_a_name_that_leads_inside_is_answered_like_one_that_nobody_knows(
+async def test_a_name_that_leads_inside_is_answered_like_one_that_does_not_exist(
     accounts: None, database: None, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests, proxy: str
 ) -> None:
     known = {
@@ -240,14 +240,14 @@ async def test_a_name_that_leads_inside_is_answered_like_one_that_nobody_knows(
     def getaddrinfo(name: Any, port: Any, *arguments: Any, **options: Any) -> list[Any]:
         asked = name if isinstance(name, bytes) else str(name).encode()
         if asked not in known:
-            raise socket.gaierror(socket.EAI_NONAME, "nobody knows the name")
+            raise socket.gaierror(socket.EAI_NONAME, "the name is unknown")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (known[asked], port))]
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     monkeypatch.setenv("HTTPS_PROXY", proxy)
     for ask in (of_trial, of_turn, of_git, of_tools, of_webhook):
         with subtests.test(asked=ask.__name__):
-            hosts_named = ("nobody", "inside", "host")
+            hosts_named = ("unknown", "inside", "host")
             answers = {await ask(f"https://{host}.example.org/v1") for host in hosts_named}
             assert len(answers) == 1
             assert "o public address was found for " in answers.pop()

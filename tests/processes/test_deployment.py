@@ -218,7 +218,7 @@ def test_the_proxy_bounds_heads_and_bodies(client: httpx.Client) -> None:
     refused = client.get("/alive", headers=LONG_HEAD)
     assert refused.status_code in (400, 431, 494)
     assert "via" not in refused.headers, "the proxy has passed it on to the server"
-    # Whoever of the two is first: the server refuses by the length that is announced.
+    # By the proxy or by the server, which refuses by the length that is announced.
     assert client.post("/api/conversations", content=LONG_BODY).status_code == 413
 
 

@@ -103,7 +103,7 @@ class SecretForm(FormOfSecret):
         try:
             entered_config(McpConfig.model_validate_json(self.cleaned_data["clear"]))
         except ValidationError:
-            pass  # it can be stored, and its owner is told to enter it again
+            pass  # it can be stored; its owner sees that it has to be entered again
         except ValueError as error:
             self.add_error("clear", str(error))
 
