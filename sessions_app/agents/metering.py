@@ -7,9 +7,9 @@ they go beyond a limit by at most one call of each loop. Nothing is locked after
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db import connection, transaction
@@ -19,6 +19,7 @@ from sessions_app.agents.base import Usage
 from sessions_app.models import Amounts, ModelUse, RunMeter
 from sessions_app.models.model_use import NANOS
 from sessions_app.models.run_meter import COUNTED
+from sessions_app.models.shared_clock import STEP_S
 from sessions_app.settings import run_limits
 from sessions_app.settings.run_limits import Limit, RunLimits, Unit
 
@@ -118,7 +119,7 @@ def reserve_beside(
     _drop_dead(own, own.conversation.loop_epoch)
     reached = _reached(family, rows, None, besides=call_id)
     if reached is None:
-        own.running[call_id] = _call(expected, until=time.time() + BESIDE_S)
+        own.running[call_id] = _call(expected, until=own.read_at.timestamp() + BESIDE_S)
         own.save(update_fields=COUNTED)
     return reached
 
@@ -174,7 +175,7 @@ def _count(own: RunMeter, share: Share) -> None:
 def _drop_dead(own: RunMeter, epoch: int) -> None:
     """Let go what processes have reserved that are gone: nobody knows whether the calls were made."""
     for place, call in list(own.running.items()):
-        if not _is_alive(call, epoch):
+        if not _is_alive(call, epoch, own.read_at):
             del own.running[place]
             own.add(_amounts_in(call), to_turn=place == LOOP)
             if place == LOOP:  # nothing else is under way yet: what was counted with events is all
@@ -223,7 +224,7 @@ def _reserved_below(pk: int, rows: dict[int, RunMeter], own: int, besides: str) 
     reserved = Amounts()
     for place, call in rows[pk].running.items():
         is_in_question = pk == own and place == besides
-        if not is_in_question and _is_alive(call, rows[pk].conversation.loop_epoch):
+        if not is_in_question and _is_alive(call, rows[pk].conversation.loop_epoch, rows[pk].read_at):
             reserved = reserved.plus(_amounts_in(call))
     for row in rows.values():
         if row.conversation.parent_id == pk and row.pk != pk:
@@ -240,9 +241,11 @@ def _amounts_in(call: dict[str, Any]) -> Amounts:
     return Amounts(call["iterations"], call["tokens"], call["cost_nanos"])
 
 
-def _is_alive(call: dict[str, Any], epoch: int) -> bool:
+def _is_alive(call: dict[str, Any], epoch: int, now: datetime) -> bool:
     """Say whether a call may be under way: its loop is the newest one, or its time is not over."""
-    return bool(call["epoch"] == epoch if "epoch" in call else time.time() < call["until"])
+    if "epoch" in call:
+        return bool(call["epoch"] == epoch)
+    return bool(0.0 < call["until"] - now.timestamp() <= BESIDE_S + STEP_S)
 
 
 def _is_untold(own: RunMeter, family: Sequence[RunLimits], model: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
 
 from django.db import InterfaceError, OperationalError, transaction
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from conversations.models import ConversationRef
 from conversations.outages import Outage
@@ -53,7 +53,13 @@ def _begin(
     connection_id: str, conversation: ConversationRef, user_id: int, *, door: str
 ) -> asyncio.Future[None]:
     _here.add(connection_id)
-    row = Connection(id=connection_id, conversation_id=conversation.pk, user_id=user_id, door=door)
+    row = Connection(
+        id=connection_id,
+        conversation_id=conversation.pk,
+        user_id=user_id,
+        door=door,
+        last_seen_at=Now(),
+    )
     return _notebook().note(connection_id, row)
 
 
@@ -138,5 +144,5 @@ def record(arrived: Collection[Connection], gone: Collection[str]) -> None:
 
 def touch(connection_ids: Iterable[str]) -> None:
     """Record that these are still there, and remove expired ones."""
-    Connection.objects.with_ids(connection_ids).update(last_seen_at=timezone.now())
+    Connection.objects.with_ids(connection_ids).update(last_seen_at=Now())
     Connection.objects.expired().delete()

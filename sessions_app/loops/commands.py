@@ -133,7 +133,7 @@ def wake_holder(conversation: ConversationRef, process: Process) -> AgentLoop | 
 
 def _held_elsewhere(conversation: ConversationRef, process: Process) -> AgentLoop | None:
     loop = AgentLoop.objects.of(conversation).first()
-    if loop is None or loop.owner == process or not loop.is_held(timezone.now()):
+    if loop is None or loop.owner == process or not loop.is_held():
         return None
     return loop
 

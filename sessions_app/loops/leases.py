@@ -7,7 +7,6 @@ of a loop carries its epoch and is refused once it is not the newest (`conversat
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 
 from django.db import transaction
 from django.db.models import F
@@ -21,10 +20,11 @@ from conversations.log.locks import lock
 from conversations.models import Conversation, ConversationRef
 from conversations.server_log import ids_of, log_on_commit
 from sessions_app.loops import commands
-from sessions_app.models import AgentLoop, LoopEnd, LoopStatus
+from sessions_app.models import LOOP_LEASE_S, AgentLoop, LoopEnd, LoopStatus
+from sessions_app.models.shared_clock import ahead
 from sessions_app.processes import Process
 
-LEASE_S = 15.0
+LEASE_S = LOOP_LEASE_S
 
 
 class LoopHeld(LoopUnavailable):
@@ -67,7 +67,7 @@ def claim(
     with transaction.atomic():
         row = locked(conversation)
         loop = locked_loop(row)
-        if loop.is_held(now) and (only_abandoned or loop.owner != process):
+        if loop.is_held() and (only_abandoned or loop.owner != process):
             raise held(loop)
         epoch = row.loop_epoch + 1
         Conversation.objects.filter(pk=conversation.pk).update(loop_epoch=epoch, listed_at=now)
@@ -78,7 +78,7 @@ def claim(
             owner_host=process.host,
             owner_pid=process.pid,
             owner_started=process.started,
-            lease_expires_at=now + timedelta(seconds=lease_s),
+            lease_expires_at=ahead(lease_s),
             error="",
             ended_by="",
             started_at=now,
@@ -122,12 +122,11 @@ def renew(held: Mapping[int, int], process: Process, *, lease_s: float = LEASE_S
 
     Deleted conversations are among them; one that is locked is not, and is extended the next time.
     """
-    expires_at = timezone.now() + timedelta(seconds=lease_s)
     mine = AgentLoop.objects.held_by(process).filter(conversation_id__in=list(held)).there()
     with transaction.atomic():
         # Waiting for a row while holding others could deadlock with a batch of appends.
         free = mine.select_for_update(no_key=True, skip_locked=True, of=("self",)).order_by("pk")
-        AgentLoop.objects.filter(pk__in=[loop.pk for loop in free]).update(lease_expires_at=expires_at)
+        AgentLoop.objects.filter(pk__in=[loop.pk for loop in free]).update(lease_expires_at=ahead(lease_s))
     still = dict(mine.values_list("conversation_id", "epoch"))
     return {pk for pk, epoch in held.items() if still.get(pk) != epoch}
 

@@ -26,7 +26,7 @@ def pause(conversation: ConversationRef, *, holder: Process | None = None) -> bo
         if loop.waits_for_user or _has_ended(conversation, loop):
             return True
         if loop.execution_status == ExecutionStatus.RUNNING and loop.turn_id is not None:
-            if loop.is_held(timezone.now()) and loop.owner != holder:
+            if loop.is_held() and loop.owner != holder:
                 raise leases.held(loop)
             if not turns.is_unplayed(conversation, loop.turn_id, loop):
                 return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from datetime import timedelta
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -11,11 +10,11 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import models
 from django.db.models import Q
-from django.utils import timezone
 
 from conversations.models import Conversation, ConversationRef
 from sessions_app.loops import leases, turns
-from sessions_app.models import AgentLoop, asked_conversations
+from sessions_app.models import AgentLoop, asked_conversations, has_lease
+from sessions_app.models.shared_clock import was_within
 
 Row = TypeVar("Row", bound=models.Model)
 
@@ -45,15 +44,24 @@ def needing_a_loop(limit: int, *, besides: Collection[int] = (), after: int = 0)
 
     Those of `besides`, whose loops run here, are excluded. Those after the key `after` come first.
     """
-    now = timezone.now()
     found: dict[int, ConversationRef] = {}
     for is_behind in (True, False) if after else (True,):  # no key is 0 or less
         for asked in asked_conversations(Conversation.objects.all()):
             rows = asked.exclude(pk__in=besides).select_related("loop")
+            rows = rows.annotate(has_lease=has_lease("loop__"))
             rows = rows.filter(pk__gt=after) if is_behind else rows.filter(pk__lte=after)
-            unheld = (row for row in _by_pk(rows) if not hasattr(row, "loop") or not row.loop.is_held(now))
+            unheld = (row for row in _by_pk(rows) if not _is_held(row))
             found.update((row.pk, row.ref) for row in islice(unheld, limit - len(found)))
     return list(found.values())
+
+
+def _is_held(row: Any) -> bool:
+    """Say whether a living process runs the loop of a row with `loop` and `has_lease`."""
+    loop: AgentLoop | None = getattr(row, "loop", None)
+    if loop is None:
+        return False
+    loop.has_lease = row.has_lease
+    return loop.is_held()
 
 
 def is_suspended(conversation: ConversationRef) -> bool:
@@ -64,7 +72,7 @@ def is_suspended(conversation: ConversationRef) -> bool:
     loop = AgentLoop.objects.of(conversation).filter(conversation__deleted_at=None).first()
     if loop is None or loop.is_suspended:
         return loop is not None
-    is_held = loop.is_held(timezone.now())
+    is_held = loop.is_held()
     return loop.turn_id is not None and not is_held and turns.is_unplayed(conversation, loop.turn_id, loop)
 
 
@@ -74,10 +82,9 @@ def abandoned(limit: int, *, besides: Collection[int] = ()) -> list[Conversation
     At most `limit`, without those of `besides`, whose loops run here, and without one that is about to be
     claimed.
     """
-    now = timezone.now()
-    expected = Q(epoch=0, updated_at__gt=now - timedelta(seconds=leases.LEASE_S))
+    expected = Q(was_within("updated_at", leases.LEASE_S), epoch=0)
     loops = AgentLoop.objects.there().exclude(pk__in=besides).exclude(expected).select_related("conversation")
-    unheld = (loop.conversation.ref for loop in _by_pk(loops) if not loop.is_held(now))
+    unheld = (loop.conversation.ref for loop in _by_pk(loops) if not loop.is_held())
     return list(islice(unheld, limit))
 
 

@@ -221,7 +221,7 @@ def give_up_unheld(conversation: ConversationRef, through: int) -> None:
     with transaction.atomic():
         row = lock(Conversation.objects.active(), conversation)
         loop = AgentLoop.objects.of(conversation).first()
-        if row is None or (loop is not None and loop.is_held(timezone.now())):
+        if row is None or (loop is not None and loop.is_held()):
             return
         rows = Conversation.objects.filter(pk=row.pk)
         rows.update(answered_through=Greatest("answered_through", through), listed_at=timezone.now())
@@ -241,7 +241,7 @@ def fail(conversation: ConversationRef, error: str) -> None:
     now = timezone.now()
     with transaction.atomic():
         loop = leases.locked_loop(leases.locked(conversation))
-        if loop.is_held(now):
+        if loop.is_held():
             return
         if conversation.dialect is Dialect.V1 and loop.execution_status == ExecutionStatus.RUNNING:
             _fail_run(conversation, loop, error)

@@ -197,7 +197,7 @@ def interrupt_unheld(conversation: ConversationRef) -> None:
     """Interrupt a run whose loop no living process holds. Raise LoopHeld if one does."""
     with transaction.atomic():
         row, loop = _locked(conversation)
-        if loop.is_held(timezone.now()):
+        if loop.is_held():
             raise leases.held(loop)
         recovery.stop_turn(conversation, row.loop_epoch, through=row.asked_through)
     leases.announce(conversation)

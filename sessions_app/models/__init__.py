@@ -46,11 +46,11 @@ from sessions_app.models.live import (
     Mark,
     MarkQuerySet,
     new_connection_id,
-    present_since,
     size_of_draft,
 )
 from sessions_app.models.loops import (
     LATELY,
+    LOOP_LEASE_S,
     STALLED_S,
     SUSPENDED,
     THERE,
@@ -69,6 +69,7 @@ from sessions_app.models.loops import (
     Verb,
     Work,
     asked_conversations,
+    has_lease,
 )
 from sessions_app.models.model_use import (
     MODEL_NAME_MAX_LENGTH,
@@ -137,6 +138,7 @@ __all__ = [
     "IMPORT_NAME_MAX_LENGTH",
     "LATELY",
     "LEASE_S",
+    "LOOP_LEASE_S",
     "MODEL_NAME_MAX_LENGTH",
     "OPTION_MODEL_MAX_LENGTH",
     "PRESENCE_S",
@@ -223,9 +225,9 @@ __all__ = [
     "Work",
     "asked_conversations",
     "digest_of",
+    "has_lease",
     "idempotency_key",
     "new_connection_id",
-    "present_since",
     "size_of_draft",
     "used_in",
 ]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import ClassVar, Self
 from uuid import uuid4
 
 from django.conf import settings
 from django.db import models
 from django.db.models import OuterRef, Q, Subquery
-from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from conversations.models import Conversation, ConversationRef
+from sessions_app.models.shared_clock import STEP_S, ahead, was_within
 
 PRESENCE_S = 60
 """A connection that was not seen for this long counts as closed."""
@@ -23,13 +23,18 @@ PRESENCE_S = 60
 class ConnectionQuerySet(models.QuerySet["Connection"]):
     """Queries for connections."""
 
-    def present(self, since: datetime | Combinable | None = None) -> Self:
-        """Return the connections that were seen lately: since `present_since()`."""
-        return self.filter(last_seen_at__gt=since or present_since())
+    def present(self) -> Self:
+        """Return the connections that were seen lately."""
+        return self.filter(was_within("last_seen_at", PRESENCE_S))
 
     def expired(self) -> Self:
         """Return those that a killed process left."""
-        return self.filter(last_seen_at__lte=timezone.now() - timedelta(seconds=PRESENCE_S))
+        is_late = Q(last_seen_at__lte=ahead(-PRESENCE_S)) | Q(last_seen_at__gt=ahead(STEP_S))
+        return self.filter(is_late)
+
+    def with_presence(self) -> Self:
+        """Add `is_present`."""
+        return self.annotate(is_present=Q(was_within("last_seen_at", PRESENCE_S)))
 
     def count_of(self, conversation_pk: OuterRef) -> Coalesce:
         """Return how many there are of a conversation, for a query about conversations."""
@@ -39,11 +44,6 @@ class ConnectionQuerySet(models.QuerySet["Connection"]):
     def with_ids(self, ids: Iterable[str]) -> Self:
         """Return the connections with these ids."""
         return self.filter(pk__in=list(ids))
-
-
-def present_since() -> datetime:
-    """Return the time since when a connection must have been seen to be there."""
-    return timezone.now() - timedelta(seconds=PRESENCE_S)
 
 
 def new_connection_id() -> str:
@@ -60,6 +60,7 @@ class Connection(models.Model):
     door = models.CharField(max_length=20)
     since = models.DateTimeField(default=timezone.now)
     last_seen_at = models.DateTimeField(default=timezone.now, db_index=True)
+    is_present: bool
 
     objects = models.Manager.from_queryset(ConnectionQuerySet)()
 

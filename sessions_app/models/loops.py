@@ -7,14 +7,17 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, NamedTuple, Self
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Case, F, Q, When
 from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
 from conversations.engines.planner import unselective
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
+from sessions_app.models.shared_clock import lasts
 from sessions_app.processes import Process, is_gone
 
+LOOP_LEASE_S = 15.0
+"""A process has the right to run a loop for this long after it last renewed it."""
 STALLED_S = 60
 """A turn without progress for this long may hang."""
 
@@ -112,6 +115,11 @@ def _ended_lately(status: ExecutionStatus, now: datetime) -> Q:
     return Q(execution_status=status, updated_at__gt=since, conversation__updated_at__gt=since)
 
 
+def has_lease(loop: str = "") -> Case:
+    """Return whether the lease of a loop lasts, for a query; `loop` is the prefix of the loop's columns."""
+    return Case(When(lasts(f"{loop}lease_expires_at", LOOP_LEASE_S), then=True), default=False)
+
+
 class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
     """Queries for many loops."""
 
@@ -169,6 +177,10 @@ class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
         """Return the loops of one user's conversations."""
         return self.filter(unselective("conversation__owner_id", user_id))
 
+    def with_lease(self) -> Self:
+        """Add `has_lease`: whether the lease lasts, by the clock of the database."""
+        return self.annotate(has_lease=has_lease())
+
     def held_by(self, process: Process) -> Self:
         """Return those that this process holds."""
         return self.filter(owner_host=process.host, owner_pid=process.pid, owner_started=process.started)
@@ -176,11 +188,22 @@ class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
     def least_wanted_first(self) -> Self:
         """Order idle loops before working ones, and each group by the last activity of the conversation."""
         working = Q(execution_status=ExecutionStatus.RUNNING)
-        return self.order_by(models.Case(models.When(working, then=1), default=0), "conversation__updated_at")
+        return self.order_by(Case(When(working, then=1), default=0), "conversation__updated_at")
 
     def locked(self) -> Self:
         """Return the rows locked; their conversations must be locked already."""
         return self.select_for_update(no_key=True, of=("self",))
+
+
+_Loops = models.Manager.from_queryset(AgentLoopQuerySet)
+
+
+class _LeasedLoops(_Loops):  # type: ignore[type-arg]
+    """Reads each loop together with whether its lease lasts: only the database can tell."""
+
+    def get_queryset(self) -> AgentLoopQuerySet:
+        rows: AgentLoopQuerySet = super().get_queryset()  # type: ignore[assignment]
+        return rows.with_lease()
 
 
 class AgentLoop(models.Model):
@@ -217,8 +240,9 @@ class AgentLoop(models.Model):
     """How often a loop without the lease tried to write."""
     started_at = models.DateTimeField(null=True, blank=True)
     updated_at = models.DateTimeField(auto_now=True)
+    has_lease: bool
 
-    objects = models.Manager.from_queryset(AgentLoopQuerySet)()
+    objects = _LeasedLoops()
 
     class Meta:
         indexes: ClassVar = [
@@ -285,11 +309,11 @@ class AgentLoop(models.Model):
     def _work(self) -> Work:
         return Work(self.conversation.is_unanswered, self.execution_status, self.decision)
 
-    def is_held(self, now: datetime) -> bool:
-        """Say whether another process may still write for this loop: a dead owner holds nothing."""
+    def is_held(self) -> bool:
+        """Say whether a process could write for this loop when it was read: a dead owner holds nothing."""
         if not self.is_there or self.lease_expires_at is None:
             return False
-        return self.lease_expires_at > now and not is_gone(self.owner)
+        return self.has_lease and not is_gone(self.owner)
 
 
 class Verb(models.TextChoices):

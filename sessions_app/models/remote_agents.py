@@ -11,7 +11,8 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from conversations.models import Conversation, ConversationRef
-from sessions_app.models.live import present_since
+from sessions_app.models.live import PRESENCE_S
+from sessions_app.models.shared_clock import was_within
 from sessions_app.processes import Process, is_gone
 
 REMOTE_NAME_MAX_LENGTH = 100
@@ -34,7 +35,11 @@ class RemoteProgramQuerySet(models.QuerySet["RemoteProgram"]):
 
     def connected(self) -> Self:
         """Return those that are connected, as far as their processes said lately."""
-        return self.filter(gone_at=None, seen_at__gt=present_since())
+        return self.with_presence().filter(is_seen=True, gone_at=None)
+
+    def with_presence(self) -> Self:
+        """Add `is_seen`: whether the process of each has said lately that it is connected."""
+        return self.annotate(is_seen=Q(was_within("seen_at", PRESENCE_S)))
 
     def expired(self) -> Self:
         """Return those that were connected last so long ago that nobody asks for them."""
@@ -58,6 +63,8 @@ class RemoteProgram(models.Model):
     gone_at = models.DateTimeField(null=True, blank=True)
     """When it disconnected; None while it is connected, or if its process has ended without a word."""
 
+    is_seen: bool
+
     objects = models.Manager.from_queryset(RemoteProgramQuerySet)()
 
     class Meta:
@@ -80,4 +87,4 @@ class RemoteProgram(models.Model):
     @property
     def is_connected(self) -> bool:
         """Whether it is connected: to a process that lives, or said so lately from another host."""
-        return self.gone_at is None and self.seen_at > present_since() and not is_gone(self.process)
+        return self.gone_at is None and self.is_seen and not is_gone(self.process)

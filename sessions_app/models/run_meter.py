@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, NamedTuple, Self
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
 
 from conversations.models import Conversation, ConversationRef
 
@@ -39,7 +41,7 @@ class RunMeterQuerySet(models.QuerySet["RunMeter"]):
         `besides` are keys of others: a long line of conversations is more than one family.
         """
         rows = self.filter(Q(family=top) | Q(pk__in=besides)) if besides else self.filter(family=top)
-        return rows.select_related("conversation").only(*_READ).order_by("pk")
+        return rows.select_related("conversation").only(*_READ).annotate(read_at=Now()).order_by("pk")
 
     def locked(self) -> Self:
         """Return the rows locked, in an order that all keep; nobody locks anything else after them."""
@@ -73,6 +75,9 @@ class RunMeter(models.Model):
     """The calls that are being made, by their place: `loop` for the turn's, an id for others."""
     unpriced_told: models.JSONField[list[str]] = models.JSONField(default=list, blank=True)
     """The models of which the user was told that their price is unknown."""
+
+    read_at: datetime
+    """The moment by the clock of the database, where `of_family` has read it."""
 
     objects = models.Manager.from_queryset(RunMeterQuerySet)()
 

@@ -9,15 +9,19 @@ from typing import ClassVar, Self
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.db.models import Q
+from django.db.models import Case, Q, When
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from conversations.domain_events import DomainEvent
 from conversations.models import Conversation
 from sessions_app.encryption import EncryptedTextField
+from sessions_app.models.shared_clock import STEP_S, ahead, lasts
 
 NAME_MAX_LENGTH = 200
 BATCH_MAX_EVENTS = 500
+DELIVERY_LEASE_S = 30.0
+"""A process has the right to notify an endpoint of a conversation for this long after it last renewed it."""
 
 
 class EndpointKind(models.TextChoices):
@@ -29,6 +33,10 @@ class EndpointKind(models.TextChoices):
 
 class EndpointQuerySet(models.QuerySet["Receiver"]):
     """Queries for many endpoints."""
+
+    def timed(self) -> Self:
+        """Add `read_at`, the moment by the clock of the database."""
+        return self.annotate(read_at=Now())
 
     def served_with(self, hook_names: Iterable[str]) -> Self:
         """Return those that a process with these hooks can notify."""
@@ -77,6 +85,8 @@ class Receiver(models.Model):
     skipped_until = models.DateTimeField(null=True, blank=True, editable=False)
     """Changes up to this time were removed while it was disabled, before it got them."""
 
+    read_at: datetime
+
     objects = models.Manager.from_queryset(EndpointQuerySet)()
 
     class Meta:
@@ -109,6 +119,10 @@ class Receiver(models.Model):
 class DeliveryQuerySet(models.QuerySet["Delivery"]):
     """Queries for many deliveries."""
 
+    def timed(self) -> Self:
+        """Add `read_at`, the moment by the clock of the database."""
+        return self.annotate(read_at=Now())
+
     def pending(self) -> Self:
         """Return those with something pending."""
         return self.filter(due_at__isnull=False)
@@ -117,13 +131,19 @@ class DeliveryQuerySet(models.QuerySet["Delivery"]):
         """Return those whose last try failed."""
         return self.pending().filter(tries__gt=0)
 
-    def free(self, now: datetime) -> Self:
-        """Return those without a claim."""
-        return self.filter(Q(held_until=None) | Q(held_until__lte=now))
+    def free(self) -> Self:
+        """Return those without a claim, or whose claim has run out."""
+        has_run_out = Q(held_until__lte=Now()) | Q(held_until__gt=ahead(DELIVERY_LEASE_S + STEP_S))
+        return self.filter(Q(held_until=None) | has_run_out)
 
-    def due(self, now: datetime) -> Self:
+    def due(self) -> Self:
         """Return those that may be tried now, the longest due first."""
-        return self.free(now).filter(due_at__lte=now).order_by("due_at", "pk")
+        return self.free().filter(due_at__lte=Now()).order_by("due_at", "pk")
+
+    def with_claim(self) -> Self:
+        """Add `is_claimed`: whether a process is delivering, by the clock of the database."""
+        claim = Case(When(lasts("held_until", DELIVERY_LEASE_S), then=True), default=False)
+        return self.annotate(is_claimed=claim)
 
 
 class Delivery(models.Model):
@@ -156,6 +176,9 @@ class Delivery(models.Model):
     owner_host = models.TextField(default="", blank=True)
     owner_pid = models.BigIntegerField(default=0)
     owner_started = models.FloatField(default=0.0)
+
+    is_claimed: bool
+    read_at: datetime
 
     objects = models.Manager.from_queryset(DeliveryQuerySet)()
 

@@ -15,8 +15,8 @@ from typing import Any, assert_never
 from uuid import uuid4
 
 from django.db import connection, transaction
-from django.db.models import Exists, F, Max, Min, OuterRef, Q, Value
-from django.db.models.functions import Greatest
+from django.db.models import DurationField, Exists, ExpressionWrapper, F, Max, Min, OuterRef, Q, Value
+from django.db.models.functions import Greatest, Now
 from django.utils import timezone
 
 from conversations import dialects, live
@@ -27,13 +27,19 @@ from conversations.exceptions import ConversationError
 from conversations.log import reads
 from conversations.models import ConversationRef
 from sessions_app.models import Delivery, NotedFact, Receiver
-from sessions_app.models.webhooks import DeliveryQuerySet, EndpointQuerySet, NotedFactQuerySet
+from sessions_app.models.shared_clock import ahead
+from sessions_app.models.webhooks import (
+    DELIVERY_LEASE_S,
+    DeliveryQuerySet,
+    EndpointQuerySet,
+    NotedFactQuerySet,
+)
 from sessions_app.openhands_v1.information import information_of
 from sessions_app.processes import Process, is_gone
 from sessions_app.webhooks import gathering
 from sessions_app.webhooks.notifications import Notification, NotificationKind
 
-LEASE_S = 30.0
+LEASE_S = DELIVERY_LEASE_S
 RETRY_FIRST_S = 2.0
 RETRY_MAX_S = 600.0
 ERROR_MAX_CHARACTERS = 200
@@ -100,12 +106,9 @@ def begin(endpoint: Receiver) -> Receiver:
     return endpoint
 
 
-def claim(
-    endpoint: int, process: Process, *, limit: int, lease_s: float = LEASE_S, now: datetime | None = None
-) -> list[Claim]:
+def claim(endpoint: int, process: Process, *, limit: int, lease_s: float = LEASE_S) -> list[Claim]:
     """Claim the due, unclaimed deliveries of one endpoint, at most `limit`."""
-    now = now or timezone.now()
-    due = Delivery.objects.filter(receiver_id=endpoint).due(now)
+    due = Delivery.objects.filter(receiver_id=endpoint).due()
     if limit <= 0 or not due.exists():  # without a transaction: on SQLite that would hold up who writes
         return []
     token = uuid4().hex
@@ -113,7 +116,7 @@ def claim(
         pks = [row.pk for row in due.select_for_update(no_key=True, skip_locked=True)[:limit]]
         Delivery.objects.filter(pk__in=pks).update(
             claim=token,
-            held_until=now + timedelta(seconds=lease_s),
+            held_until=ahead(lease_s),
             owner_host=process.host,
             owner_pid=process.pid,
             owner_started=process.started,
@@ -123,10 +126,9 @@ def claim(
 
 def renew(claims: Collection[Claim], *, lease_s: float = LEASE_S) -> None:
     """Extend these claims, as far as they are still held."""
-    until = timezone.now() + timedelta(seconds=lease_s)
     for token in {each.token for each in claims}:
         pks = [each.delivery for each in claims if each.token == token]
-        Delivery.objects.filter(pk__in=pks, claim=token).update(held_until=until)
+        Delivery.objects.filter(pk__in=pks, claim=token).update(held_until=ahead(lease_s))
 
 
 def release(claims: Collection[Claim]) -> None:
@@ -145,16 +147,17 @@ def release_abandoned() -> None:
             held.filter(**dict(zip(columns, owner, strict=True))).update(claim="", held_until=None)
 
 
-def next_due(endpoints: Collection[int]) -> datetime | None:
-    """Return when the next unclaimed delivery of one of these endpoints is due."""
-    rows = Delivery.objects.pending().free(timezone.now()).filter(receiver_id__in=endpoints)
-    found: datetime | None = rows.aggregate(next=Min("due_at"))["next"]
+def next_due(endpoints: Collection[int]) -> timedelta | None:
+    """Return how long it is until the next unclaimed delivery of one of these endpoints is due."""
+    rows = Delivery.objects.pending().free().filter(receiver_id__in=endpoints)
+    due_in = ExpressionWrapper(F("due_at") - Now(), DurationField())
+    found: timedelta | None = rows.aggregate(next=Min(due_in))["next"]
     return found
 
 
 def next_step(held: Claim) -> Step | None:
     """Return the next notification; None if there is none for now, or the claim was lost."""
-    row = _held(held).select_related("receiver", "conversation").first()
+    row = _held(held).select_related("receiver", "conversation").timed().first()
     if row is None:
         return None
     if not row.receiver.enabled:
@@ -175,7 +178,7 @@ def next_step(held: Claim) -> Step | None:
         return None
     flush_at = row.since + timedelta(seconds=row.receiver.flush_delay_s)
     is_cut = fact is not None or ends_a_run(events[-1]) or events[-1]["seq"] < row.known
-    if not is_cut and len(events) < row.receiver.event_buffer_size and timezone.now() < flush_at:
+    if not is_cut and len(events) < row.receiver.event_buffer_size and row.read_at < flush_at:
         _rest(row, due_at=flush_at, known=max(row.known, events[-1]["seq"]))
         return None
     return _step_of_events(row, events)
@@ -187,27 +190,25 @@ def _events_after(row: Delivery) -> list[EventEnvelope]:
 
 def delivered(held: Claim, step: Step) -> bool:
     """Record a successful delivery; say whether the claim is still held."""
-    now = timezone.now()
     moved = dict(step.moved)
     if "through" in moved:
         moved["known"] = Greatest("known", Value(moved["through"]))
     if "told" in moved:
         moved["known_fact"] = Greatest("known_fact", Value(moved["told"]))
     return bool(
-        _held(held).update(**moved, tries=0, last_error="", failed_at=None, since=now, delivered_at=now)
+        _held(held).update(**moved, tries=0, last_error="", failed_at=None, since=Now(), delivered_at=Now())
     )
 
 
 def failed(held: Claim, error: str) -> None:
     """Record why a delivery failed, and when to retry: later after every failure, up to a limit."""
-    now = timezone.now()
     tries = _held(held).values_list("tries", flat=True).first()
     if tries is not None:
         _held(held).update(
             tries=tries + 1,
             last_error=error[:ERROR_MAX_CHARACTERS],
-            failed_at=now,
-            due_at=now + timedelta(seconds=retry_delay_s(tries)),
+            failed_at=Now(),
+            due_at=ahead(retry_delay_s(tries)),
             claim="",
             held_until=None,
         )
@@ -227,7 +228,7 @@ def announce() -> None:
 def try_again(deliveries: DeliveryQuerySet) -> int:
     """Make these due at once; return how many have something pending."""
     announce()
-    return deliveries.pending().update(due_at=timezone.now())
+    return deliveries.pending().update(due_at=Now())
 
 
 def replay(endpoint: Receiver, conversation: ConversationRef, *, first: int) -> Delivery:
@@ -236,12 +237,11 @@ def replay(endpoint: Receiver, conversation: ConversationRef, *, first: int) -> 
     A process that is delivering just now does not continue from there.
     """
     last_seq = last_replayable(endpoint, conversation, first=first)
-    now = timezone.now()
-    values = {
+    values: dict[str, Any] = {
         "through": first - 1,
         "known": last_seq,
-        "since": now - timedelta(seconds=endpoint.flush_delay_s),
-        "due_at": now,
+        "since": ahead(-endpoint.flush_delay_s),
+        "due_at": Now(),
         "tries": 0,
         "claim": "",
         "held_until": None,
@@ -323,7 +323,7 @@ def _rest(row: Delivery, *, due_at: datetime | None, **moved: Any) -> None:
     if due_at is None:  # nothing is left that could fail; a row that fails waits for its next try alone
         moved |= {"tries": 0, "last_error": "", "failed_at": None}
     if not as_read.update(due_at=due_at, **moved, **free):
-        mine.update(due_at=timezone.now(), **free)
+        mine.update(due_at=Now(), **free)
 
 
 def _batch(events: Sequence[EventEnvelope], fact: NotedFact | None) -> list[EventEnvelope]:

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from django.utils import timezone
-
 from conversations import live
 from conversations.hints import Hint
 from conversations.outages import Outage
@@ -146,10 +144,8 @@ class Dispatcher:
 
     async def _until_next(self) -> float:
         free = [pk for pk, lane in self._lanes.items() if lane.room > 0]
-        due_at = await astore.call(deliveries.next_due, free)
-        if due_at is None:
-            return POLL_S
-        return min(POLL_S, (due_at - timezone.now()).total_seconds())
+        due_in = await astore.call(deliveries.next_due, free)
+        return POLL_S if due_in is None else min(POLL_S, due_in.total_seconds())
 
     async def _set_lanes(self, endpoints: Collection[Receiver]) -> None:
         """Keep a lane for each endpoint, with a transport that has the present settings."""

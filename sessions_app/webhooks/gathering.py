@@ -7,11 +7,10 @@ position moves only up to the watermark; rows above it are read again, which cha
 from __future__ import annotations
 
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import connection, transaction
-from django.utils import timezone
 
 from conversations.engines import guards
 from conversations.engines.watermark import KeyHorizon
@@ -141,12 +140,13 @@ def gather(endpoint: Receiver, watermark: Watermark) -> bool:
     if watermark.newest.event <= endpoint.event_position and watermark.newest.fact <= endpoint.fact_position:
         return False
     with transaction.atomic():
-        row = Receiver.objects.select_for_update(no_key=True).filter(pk=endpoint.pk).first()
+        rows = Receiver.objects.select_for_update(no_key=True).filter(pk=endpoint.pk)
+        row = rows.timed().first()
         if row is None:
             return False
         through = _end_of_window(row.event_position, watermark.newest.event)
         is_all = through >= watermark.newest.event
-        values = _values(row, through=through)
+        values = _values(row, row.read_at, through=through)
         with connection.cursor() as cursor:
             cursor.execute(_EVENTS.format(join=_join(row, "event")), values)
             if is_all:  # a fact waits for the events before it to be known
@@ -174,8 +174,7 @@ def _join(endpoint: Receiver, table: str) -> str:
     return "" if endpoint.owner_id is None else _OF_OWNER.format(table=table)
 
 
-def _values(endpoint: Receiver, *, through: int) -> dict[str, Any]:
-    now = timezone.now()
+def _values(endpoint: Receiver, now: datetime, *, through: int) -> dict[str, Any]:
     moment = connection.ops.adapt_datetimefield_value
     return {
         "endpoint": endpoint.pk,

@@ -10,7 +10,6 @@ from signal import SIGCONT, SIGSTOP
 
 import psutil
 import pytest
-from django.utils import timezone
 
 from conversations.log import writes
 from conversations.models import ConversationRef, Event
@@ -61,7 +60,7 @@ def texts(conversation: ConversationRef) -> list[str]:
 
 
 def loop_of(conversation: ConversationRef) -> AgentLoop:
-    return AgentLoop.objects.get(conversation_id=conversation.pk)
+    return AgentLoop.objects.of(conversation).get()
 
 
 def test_a_loop_stopped_past_its_lease_and_replaced_writes_nothing_when_it_wakes_up(
@@ -69,7 +68,7 @@ def test_a_loop_stopped_past_its_lease_and_replaced_writes_nothing_when_it_wakes
 ) -> None:
     old = start_loop(0.5)
     old.send_signal(SIGSTOP)
-    wait_until(lambda: not loop_of(conversation).is_held(timezone.now()))
+    wait_until(lambda: not loop_of(conversation).is_held())
     epoch = leases.claim(conversation, this_process(), agent="new")
     before = texts(conversation)
     old.send_signal(SIGCONT)
@@ -84,7 +83,7 @@ def test_a_loop_that_was_not_replaced_goes_on_after_its_lease(
 ) -> None:
     loop = start_loop(0.5)
     loop.send_signal(SIGSTOP)
-    wait_until(lambda: not loop_of(conversation).is_held(timezone.now()))
+    wait_until(lambda: not loop_of(conversation).is_held())
     loop.send_signal(SIGCONT)
     assert loop.stdin is not None
     loop.stdin.write("still here\n")
@@ -96,7 +95,7 @@ def test_a_loop_that_was_not_replaced_goes_on_after_its_lease(
 def test_the_lease_of_a_process_that_is_only_stopped_stands_until_it_expires(
     start_loop: StartLoop, conversation: ConversationRef
 ) -> None:
-    start_loop(600.0).send_signal(SIGSTOP)
+    start_loop(leases.LEASE_S).send_signal(SIGSTOP)
     with pytest.raises(leases.LoopHeld):
         leases.claim(conversation, this_process(), agent="new")
     assert loop_of(conversation).epoch == 1
@@ -105,7 +104,7 @@ def test_the_lease_of_a_process_that_is_only_stopped_stands_until_it_expires(
 def test_the_lease_of_a_process_that_is_gone_is_void_at_once(
     start_loop: StartLoop, conversation: ConversationRef
 ) -> None:
-    dead = start_loop(600.0)
+    dead = start_loop(leases.LEASE_S)
     dead.kill()
     dead.wait(WAIT_S)
     assert leases.claim(conversation, this_process(), agent="new") == 2
@@ -114,8 +113,8 @@ def test_the_lease_of_a_process_that_is_gone_is_void_at_once(
 def test_a_process_that_is_dead_and_not_yet_buried_holds_nothing(
     start_loop: StartLoop, conversation: ConversationRef
 ) -> None:
-    start_loop(600.0).kill()
-    wait_until(lambda: not loop_of(conversation).is_held(timezone.now()))
+    start_loop(leases.LEASE_S).kill()
+    wait_until(lambda: not loop_of(conversation).is_held())
     assert leases.claim(conversation, this_process(), agent="new") == 2
 
 
@@ -123,7 +122,7 @@ def test_a_process_that_is_dead_and_not_yet_buried_holds_nothing(
 def test_a_step_of_the_clock_makes_no_process_gone(
     start_loop: StartLoop, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start_loop(600.0)
+    start_loop(leases.LEASE_S)
     create_time = psutil.Process.create_time
     monkeypatch.setattr(psutil.Process, "create_time", lambda process: create_time(process) + 3600)
-    assert loop_of(conversation).is_held(timezone.now())
+    assert loop_of(conversation).is_held()

@@ -188,13 +188,13 @@ def test_a_renewal_reports_what_was_lost_and_extends_the_rest(
     leases.claim(other, HERE, agent="")
     run_out(conversation)
     assert leases.renew({conversation.pk: claimed, other.pk: 1}, HERE) == {other.pk}
-    assert row_of(conversation).is_held(timezone.now())
+    assert row_of(conversation).is_held()
 
 
 def test_a_renewal_extends_no_lease_of_another_process(conversation: ConversationRef, claimed: int) -> None:
     run_out(conversation)
     assert leases.renew({conversation.pk: claimed}, ELSEWHERE) == {conversation.pk}
-    assert not row_of(conversation).is_held(timezone.now())
+    assert not row_of(conversation).is_held()
 
 
 @on_postgresql
@@ -474,7 +474,7 @@ def others(alice: User, monkeypatch: pytest.MonkeyPatch) -> list[ConversationRef
     others = [creation.create(alice, conversation_id=f"other-{number}") for number in range(3)]
     for other in others:
         writes.append(other, [asking("hello")])
-        leases.claim(other, ELSEWHERE, agent="", lease_s=600.0)
+        leases.claim(other, ELSEWHERE, agent="")
     return others
 
 

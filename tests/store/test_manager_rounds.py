@@ -359,7 +359,7 @@ async def test_an_answer_goes_on_when_a_snapshot_of_it_fails(
 def left_behind(conversation: ConversationRef, process: Process) -> None:
     """Leave a turn as a process does that is killed in it."""
     writes.append(conversation, [asking("hello")])
-    epoch = leases.claim(conversation, process, agent="", lease_s=600.0)
+    epoch = leases.claim(conversation, process, agent="")
     leases.ready(conversation, epoch)
     loop_turns.begin_turn(conversation, epoch)
 

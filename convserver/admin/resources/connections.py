@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
-from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from convserver.admin import cells
 from convserver.admin.base import ReadOnlyAdmin
 from convserver.admin.filters import ANY, FormFilter, choice_field, text_field
 from convserver.admin.widgets import label
-from sessions_app.models import PRESENCE_S, Connection, ConnectionQuerySet
+from sessions_app.models import Connection, ConnectionQuerySet
 
 PRESENT, EXPIRED = "present", "expired"
 
@@ -54,6 +52,11 @@ class ConnectionAdmin(ReadOnlyAdmin[Connection]):
     list_select_related = ("user", "conversation")
     fields = ("id", "who", "where", "via", "came", "seen", "presence")
 
+    def get_queryset(self, request: HttpRequest) -> ConnectionQuerySet:
+        """Return the connections, each with whether it counts as present."""
+        rows: ConnectionQuerySet = super().get_queryset(request)  # type: ignore[assignment]
+        return rows.with_presence()
+
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         """Return a connection; a text that no column could hold is nobody's id."""
         return None if "\0" in object_id else super().get_object(request, object_id, from_field)
@@ -86,5 +89,4 @@ class ConnectionAdmin(ReadOnlyAdmin[Connection]):
     @label("Status", {PRESENT: "success", EXPIRED: ""})
     def presence(self, connection: Connection) -> tuple[str, str]:
         """Whether it counts as present."""
-        is_present = connection.last_seen_at > timezone.now() - timedelta(seconds=PRESENCE_S)
-        return (PRESENT, "Connected") if is_present else (EXPIRED, "Expired")
+        return (PRESENT, "Connected") if connection.is_present else (EXPIRED, "Expired")

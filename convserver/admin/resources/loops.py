@@ -176,7 +176,7 @@ class AgentLoopAdmin(ReadOnlyAdmin[AgentLoop]):
     @admin.display(description="Process alive")
     def is_held_now(self, loop: AgentLoop) -> str | None:
         """Whether the process that holds it lives; nothing where none does."""
-        return None if loop.status == LoopStatus.STOPPED else cells.yes_or_no(loop.is_held(timezone.now()))
+        return None if loop.status == LoopStatus.STOPPED else cells.yes_or_no(loop.is_held())
 
     @admin.display(description="Starts so far")
     def starts(self, loop: AgentLoop) -> int:

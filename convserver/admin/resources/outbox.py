@@ -10,7 +10,6 @@ from django import forms
 from django.contrib import admin, messages
 from django.db.models import Count, F, Min, OuterRef, Q, QuerySet, Subquery, Sum
 from django.http import HttpRequest
-from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from conversations.exceptions import ConversationError
@@ -407,6 +406,11 @@ class DeliveryAdmin(ListAdmin[Delivery]):
     actions = ("try_again",)
     shown = ("to", "of_conversation", *list_display[2:], "tries", "failed")
 
+    def get_queryset(self, request: HttpRequest) -> DeliveryQuerySet:
+        """Return the rows, each with whether a process is delivering."""
+        rows: DeliveryQuerySet = super().get_queryset(request)  # type: ignore[assignment]
+        return rows.with_claim()
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Let nobody hand out what they may not read."""
         return may_read_events(request) and super().has_add_permission(request)
@@ -476,7 +480,7 @@ class DeliveryAdmin(ListAdmin[Delivery]):
         """Whether something is left to be told."""
         if delivery.due_at is None:
             return "Up to date"
-        if delivery.held_until is not None and delivery.held_until > timezone.now():
+        if delivery.is_claimed:
             return "Sending"
         return "Failing" if delivery.tries else "Waiting"
 

@@ -46,6 +46,11 @@ class RemoteProgramAdmin(ReadOnlyAdmin[RemoteProgram]):
     list_select_related = ("user", "conversation")
     fields = ("name", "who", "where", "came", "seen", "presence", "process_shown")
 
+    def get_queryset(self, request: HttpRequest) -> RemoteProgramQuerySet:
+        """Return the remote agents, each with whether it was seen lately."""
+        rows: RemoteProgramQuerySet = super().get_queryset(request)  # type: ignore[assignment]
+        return rows.with_presence()
+
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         """Return a remote agent; a text that no column could hold is nobody's id."""
         return None if "\0" in object_id else super().get_object(request, object_id, from_field)

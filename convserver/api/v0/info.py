@@ -9,14 +9,13 @@ from typing import Any
 from urllib.parse import quote
 
 from django.db.models import OuterRef, QuerySet
-from django.db.models.expressions import Combinable
 from pydantic import BaseModel
 
 from conversations.models import Conversation, ConversationQuerySet, Version, children_in
 from convserver.api.addresses import conversation_url, shown_key
 from convserver.api.openhands.metadata import whole_numbers
 from sessions_app.identity import conversation_keys
-from sessions_app.models import Connection, ExecutionStatus, LoopStatus, Work, present_since
+from sessions_app.models import Connection, ExecutionStatus, LoopStatus, Work
 from sessions_app.openhands_v1 import sandboxes
 from sessions_app.openhands_v1.sandboxes import SandboxStatus
 
@@ -95,7 +94,7 @@ def infos_of(
     `origin` is the server's origin as its client knows it; `connections` are the numbers of connections by
     the same keys, if they have been counted.
     """
-    rows = {row["pk"]: row for row in info_rows(Conversation.objects.with_pks(pks), since=present_since())}
+    rows = {row["pk"]: row for row in info_rows(Conversation.objects.with_pks(pks))}
     found = [rows[pk] for pk in pks if pk in rows]
     counted = (
         row["connection_count"] if connections is None else connections.get(row["pk"], 0) for row in found
@@ -105,18 +104,16 @@ def infos_of(
 
 def infos_with_ids(public_ids: Sequence[str], *, origin: str) -> list[ConversationInfo]:
     """Return the conversations with these ids like `infos_of`."""
-    found = info_rows(Conversation.objects.with_public_ids(public_ids), since=present_since())
+    found = info_rows(Conversation.objects.with_public_ids(public_ids))
     rows = {row["public_id"]: row for row in found}
     return [info_in(rows[public_id], origin=origin) for public_id in public_ids if public_id in rows]
 
 
-def info_rows(
-    conversations: ConversationQuerySet, *, since: datetime | Combinable
-) -> QuerySet[Conversation, dict[str, Any]]:
-    """Return the query for `info_in` of each that stands; `since` is `present_since()`."""
+def info_rows(conversations: ConversationQuerySet) -> QuerySet[Conversation, dict[str, Any]]:
+    """Return the query for `info_in` of each that exists."""
     others = Conversation.objects.active()
     rows = conversation_keys.keyed(conversations.active()).with_children(others)
-    connected = Connection.objects.present(since).count_of(OuterRef("pk"))
+    connected = Connection.objects.present().count_of(OuterRef("pk"))
     found: QuerySet[Conversation, dict[str, Any]] = rows.annotate(connection_count=connected).values(
         *_COLUMNS
     )

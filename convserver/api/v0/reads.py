@@ -14,22 +14,19 @@ from convserver.api.openhands.view import NullRenderer
 from convserver.api.v0.conversations import oldest_change
 from convserver.api.v0.info import ConversationInfoResultSet, info_in, info_rows
 from convserver.api.v0.pages import PAGE_DEFAULT
-from sessions_app.models import present_since
 
 
-def _one(*, public_id: Value, user: Value, since: Value) -> QuerySet[Conversation, dict[str, Any]]:
-    return info_rows(Conversation.objects.owned_by(user).with_public_ids([public_id]), since=since)
+def _one(*, public_id: Value, user: Value) -> QuerySet[Conversation, dict[str, Any]]:
+    return info_rows(Conversation.objects.owned_by(user).with_public_ids([public_id]))
 
 
-def _page(rows: int, *, user: Value, since: Value) -> QuerySet[Conversation, dict[str, Any]]:
-    return info_rows(Conversation.objects.owned_by(user).top_level().newest_first(), since=since)[:rows]
+def _page(rows: int, *, user: Value) -> QuerySet[Conversation, dict[str, Any]]:
+    return info_rows(Conversation.objects.owned_by(user).top_level().newest_first())[:rows]
 
 
-def _recent_page(
-    rows: int, *, user: Value, since: Value, oldest: Value
-) -> QuerySet[Conversation, dict[str, Any]]:
+def _recent_page(rows: int, *, user: Value, oldest: Value) -> QuerySet[Conversation, dict[str, Any]]:
     found = Conversation.objects.owned_by(user).top_level().changed_since(oldest)
-    return info_rows(found.newest_first(), since=since)[:rows]
+    return info_rows(found.newest_first())[:rows]
 
 
 _ONE, _PAGE, _RECENT_PAGE = CompiledQuery(_one), CompiledQuery(_page), CompiledQuery(_recent_page)
@@ -39,7 +36,7 @@ def conversation(read: Read) -> Answer:
     """Return one conversation. Raise NotDirect."""
     read.require_no_query()
     public_id = normal_id(read.conversation_id)
-    row = read.one(_ONE.rows(public_id=public_id, user=read.user_pk, since=present_since()))
+    row = read.one(_ONE.rows(public_id=public_id, user=read.user_pk))
     info = seen_by(read.user, info_in(row, origin=read.origin))
     return Answer(NullRenderer().render(info.model_dump(mode="json")))
 
@@ -47,11 +44,11 @@ def conversation(read: Read) -> Answer:
 def first_page(read: Read) -> Answer:
     """Return the first page of the list. Raise NotDirect."""
     limit = read.limit(PAGE_DEFAULT)
-    since, oldest = present_since(), oldest_change()
+    oldest = oldest_change()
     if oldest is None:
-        found = _PAGE.rows(limit + 1, user=read.user_pk, since=since)
+        found = _PAGE.rows(limit + 1, user=read.user_pk)
     else:
-        found = _RECENT_PAGE.rows(limit + 1, user=read.user_pk, since=since, oldest=oldest)
+        found = _RECENT_PAGE.rows(limit + 1, user=read.user_pk, oldest=oldest)
     rows, next_page_id = shown_and_more(found, limit)
     results = [seen_by(read.user, info_in(row, origin=read.origin)) for row in rows]
     page = ConversationInfoResultSet(results=results, next_page_id=next_page_id)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from django.db import transaction
 from django.db.models import F, Q
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from conversations import live
 from conversations.models import ConversationRef
@@ -33,7 +33,6 @@ def group_of(pk: int) -> str:
 
 def attach(user_id: int, name: str, conversation: ConversationRef | None, process: Process) -> Attachment:
     """Record that a program has come, in place of an earlier one of this name, which is told."""
-    now = timezone.now()
     place: dict[str, Any] = {"user_id": user_id, "name": name}
     place["conversation_id"] = None if conversation is None else conversation.pk
     here = {"host": process.host, "pid": process.pid, "process_started": process.started}
@@ -41,7 +40,7 @@ def attach(user_id: int, name: str, conversation: ConversationRef | None, proces
         RemoteProgram.objects.filter(user_id=user_id).expired().delete()
         row, _ = RemoteProgram.objects.get_or_create(**place)
         rows = RemoteProgram.objects.filter(pk=row.pk)
-        rows.update(number=F("number") + 1, since=now, seen_at=now, gone_at=None, **here)
+        rows.update(number=F("number") + 1, since=Now(), seen_at=Now(), gone_at=None, **here)
         found = Attachment(row.pk, rows.values_list("number", flat=True).get())
     live.announce(found.group, {"kind": "attached", "number": found.number})
     return found
@@ -50,14 +49,13 @@ def attach(user_id: int, name: str, conversation: ConversationRef | None, proces
 def is_current(attachment: Attachment) -> bool:
     """Say whether no later program has come, and record that this one is still there."""
     rows = RemoteProgram.objects.filter(pk=attachment.pk, number=attachment.number)
-    return bool(rows.update(seen_at=timezone.now()))
+    return bool(rows.update(seen_at=Now()))
 
 
 def detach(attachment: Attachment) -> None:
     """Record that the program has gone, unless a later one has its place."""
-    now = timezone.now()
     rows = RemoteProgram.objects.filter(pk=attachment.pk, number=attachment.number)
-    rows.update(seen_at=now, gone_at=now)
+    rows.update(seen_at=Now(), gone_at=Now())
 
 
 def connected(conversation: ConversationRef, name: str) -> RemoteProgram | None:

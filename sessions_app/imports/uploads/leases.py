@@ -7,7 +7,6 @@ says every few seconds that it is there; `attempt` tells a process that has lost
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from typing import Any, NamedTuple
 
 from django.db import IntegrityError, transaction
@@ -16,6 +15,7 @@ from django.db.models.functions import Coalesce, Now
 
 from sessions_app.imports.uploads import pieces
 from sessions_app.models import LEASE_S, RUNS_MAX, ImportRun, ImportState
+from sessions_app.models.shared_clock import was_within
 from sessions_app.processes import Process
 
 CRASHES_MAX = 3
@@ -36,11 +36,8 @@ class Held(NamedTuple):
 def claim(process: Process) -> ImportRun | None:
     """Take an import that another process has left, or else the oldest that waits; None if there is none."""
     running = list(ImportRun.objects.running())
-    late = set(
-        ImportRun.objects.running()
-        .filter(touched_at__lt=Now() - timedelta(seconds=LEASE_S))
-        .values_list("pk", flat=True)
-    )
+    silent = ImportRun.objects.running().exclude(was_within("touched_at", LEASE_S))
+    late = set(silent.values_list("pk", flat=True))
     for run in running:
         if run.is_left or run.pk in late:
             return _taken(run, run.slot, process)

@@ -743,7 +743,7 @@ async def test_a_run_of_another_process_cannot_be_paused_behind_its_back(
 
 def playing(conversation: ConversationRef, process: Process) -> None:
     """Let a process play a turn."""
-    epoch = leases.claim(conversation, process, agent="", lease_s=600.0)
+    epoch = leases.claim(conversation, process, agent="")
     runs.take(conversation, message("hello"), run=True)
     start = loop_turns.begin_turn(conversation, epoch)
     assert start is not None
