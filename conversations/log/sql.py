@@ -14,6 +14,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8
 
 from conversations.engines.lost_commits import LostCommit
+from conversations.engines.postgresql import unreplicated
 
 
 class EventRow(NamedTuple):
@@ -179,6 +180,7 @@ def last_pipeline(*, commits: bool) -> Iterator[None]:
             yield
             _executed("COMMIT", [], prepare=False)
     except Error as error:
+        unreplicated.require_none(connection)
         # The session may be ended between the commit and the answer to Sync: it is not closed yet.
         session = connection.connection
         if session is None or session.info.transaction_status in _UNKNOWN:

@@ -13,6 +13,7 @@ from django.db import Error
 from django.db.backends.postgresql import base
 
 from conversations.engines.lost_commits import LostCommit
+from conversations.engines.postgresql import unreplicated
 from conversations.engines.postgresql.pool import WAIT_S, Pool
 
 KEPT_S = 1.0
@@ -48,8 +49,13 @@ class DatabaseWrapper(base.DatabaseWrapper):
             connection = super().get_new_connection(conn_params)
         return connection
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.execute_wrappers.append(unreplicated.checked)
+
     def _configure_connection(self, connection: Any) -> bool:
         connection.made_at = time.monotonic()
+        unreplicated.watch(connection)
         return bool(super()._configure_connection(connection))  # type: ignore[misc]
 
     def close_if_unusable_or_obsolete(self) -> None:
@@ -59,15 +65,20 @@ class DatabaseWrapper(base.DatabaseWrapper):
         super().close_if_unusable_or_obsolete()
 
     def _commit(self) -> None:
-        """Commit. Raise LostCommit if the connection breaks meanwhile: the outcome is unknown then."""
+        """Commit. Raise LostCommit if the connection breaks meanwhile: the outcome is unknown then.
+
+        Raise OutcomeUnknown if it did not wait for a synchronous standby.
+        """
         connection = self.connection
         was_open = connection is not None and not connection.closed
         try:
             super()._commit()  # type: ignore[misc]
         except Error as error:
+            unreplicated.require_none(self)
             if was_open and connection.closed:
                 raise LostCommit(str(error)) from error.__cause__
             raise
+        unreplicated.require_none(self)  # of a COMMIT that was sent with the last statements, too
 
     @property
     def is_read_only(self) -> bool:

@@ -1,0 +1,54 @@
+"""Commits that were to wait for a synchronous standby and did not: each is no acknowledgement.
+
+If the wait is cancelled (`pg_cancel_backend`, a timeout), PostgreSQL reports success with a warning; if the
+session is ended meanwhile, it warns before that. The primary shows what was stored from then on; a standby
+that takes its place may not have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from psycopg.errors import Diagnostic
+
+from conversations.exceptions import OutcomeUnknown
+
+UNREPLICATED = (
+    "This is stored, but the standby of the database has not confirmed it, so it is lost if that standby "
+    "takes over: once the standby is back, repeat it with the same id or Idempotency-Key, or look before you "
+    "repeat it."
+)
+_FUNCTION = "SyncRepWaitForLSN"
+"""The place in PostgreSQL that warns: a name, whereas the text is in the language of the database."""
+_FLAG = "has_unreplicated_commit"
+
+
+def watch(session: Any) -> None:
+    """Note on the session if one of its commits does not wait for the standby."""
+
+    def hear(notice: Diagnostic) -> None:
+        if notice.source_function == _FUNCTION:
+            setattr(session, _FLAG, True)
+
+    session.add_notice_handler(hear)
+
+
+def require_none(wrapper: Any) -> None:
+    """Close the connection and raise OutcomeUnknown if its last commit did not wait for the standby."""
+    if getattr(wrapper.connection, _FLAG, False):
+        wrapper.connection.close()  # the pool does not keep a closed one
+        wrapper.close()
+        raise OutcomeUnknown(UNREPLICATED)
+
+
+def checked(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+    """Execute a statement, which may be its own transaction. Raise OutcomeUnknown like `require_none`.
+
+    This is a wrapper of Django's `execute_wrappers`.
+    """
+    try:
+        return execute(sql, params, many, context)
+    finally:
+        if not context["connection"].in_atomic_block:
+            require_none(context["connection"])
