@@ -36,6 +36,7 @@ from django.db.models.signals import post_migrate
 from django.utils.module_loading import import_string
 
 from conversations.engines import failures
+from conversations.engines.postgresql import poolers
 from conversations.engines.sqlite3 import files
 from conversations.server_log import log_act
 from convserver import __version__, beginnings, private_files, program, quickstart
@@ -60,6 +61,10 @@ from sessions_app.identity.addresses import Networks
 
 logger = logging.getLogger(__name__)
 
+SHARED_SESSIONS = (
+    "DATABASE_URL leads to a connection pooler in transaction mode, which loses the settings, locks and "
+    "notifications of sessions: name PostgreSQL itself, or a pool in session mode."
+)
 MISSING_SHOWN = 5
 """Of the methods that a configured class lacks, at most this many are named."""
 
@@ -700,4 +705,5 @@ def _reach_database() -> None:
         connection.ensure_connection()
     if connection.vendor == "postgresql":
         with connection.wrap_database_errors:
-            psycopg.connect(**connection.get_connection_params()).close()
+            if poolers.shares_sessions(lambda: psycopg.connect(**connection.get_connection_params())):
+                raise ConfigurationError(SHARED_SESSIONS)

@@ -109,7 +109,7 @@ class PostgreSQL(Instance):
         """
         super().__init__()
         self._programs = _postgresql_programs()
-        self._run_as = _unprivileged()
+        self._run_as = unprivileged()
         self._data = directory
         self._is_synced = is_synced
         directory.mkdir()
@@ -232,7 +232,7 @@ def _postgresql_programs() -> Path:
     return whole[-1]
 
 
-def _unprivileged() -> Sequence[str]:
+def unprivileged() -> Sequence[str]:
     """Return what runs a program as somebody else than root, whom PostgreSQL refuses."""
     if os.geteuid():
         return ()
