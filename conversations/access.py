@@ -15,8 +15,8 @@ from django.db import transaction
 from django.utils.module_loading import import_string
 
 from conversations import domain_events
-from conversations.exceptions import ConversationDeleted, ConversationNotFound
-from conversations.models import Conversation, ConversationRef, Version, normal_id
+from conversations.exceptions import ConversationDeleted, ConversationNotFound, ForkUnfinished
+from conversations.models import Conversation, ConversationRef, UnfinishedFork, Version, normal_id
 from conversations.payloads.limits import limits_of
 from conversations.server_log import ids_of, log_on_commit
 from conversations.storage import quotas
@@ -37,6 +37,7 @@ def readable_row(user: Visitor, conversation_id: str) -> Conversation:
     row = Conversation.objects.visible_to(user).with_public_ids([public_id]).first()
     if row is None:
         _tell_owner(user, Conversation.objects.deleted().with_public_ids([public_id]).first())
+        _tell_of_fork(user, public_id)
     return _found(row)
 
 
@@ -68,6 +69,16 @@ def _tell_owner(user: Visitor, row: Conversation | None) -> None:
         return
     if limits_of(user).only in (None, row.pk):
         raise ConversationDeleted(DELETED)
+
+
+def _tell_of_fork(user: Visitor, public_id: str) -> None:
+    """Raise ForkUnfinished if the conversation is the user's and is still being copied."""
+    row = Conversation.objects.filter(public_id=public_id, owner_id=user.pk, purged_at__isnull=False).first()
+    if row is None or limits_of(user).only not in (None, row.pk):
+        return
+    through = UnfinishedFork.objects.filter(pk=row.pk).values_list("through", flat=True).first()
+    if through is not None:
+        raise ForkUnfinished(row.next_seq, through + 1)
 
 
 def within_limits(user: Visitor, conversation: ConversationRef) -> ConversationRef:
@@ -102,6 +113,7 @@ class ConversationValidator:
                 _found(None)
             row, is_new = self._made(user, public_id, version)
         if row.owner_id != user.pk or row.deleted_at is not None:
+            _tell_of_fork(user, public_id)
             _tell_owner(user, row)
             _found(None)
         return within_limits(user, row.ref), is_new

@@ -89,6 +89,18 @@ class TooManyWaiting(ConversationBusy):
     code = "too_many_waiting"
 
 
+class ForkUnfinished(ConversationBusy):
+    """The conversation is a fork whose events are still being copied."""
+
+    def __init__(self, copied: int, events: int) -> None:
+        super().__init__(
+            f"The conversation is still being copied: {copied:,} of {events:,} events are here. "
+            "Try again later."
+        )
+        self.copied = copied
+        self.events = events
+
+
 class OutcomeUnknown(ConversationError):
     """The database's connection broke during a commit: it may be stored or not, and a repeat is safe."""
 

@@ -10,6 +10,7 @@ from conversations.outages import Outage
 from sessions_app import news
 from sessions_app.capacity import heap
 from sessions_app.event_loops import PerEventLoop
+from sessions_app.fork_runner import ForkRunner
 from sessions_app.imports.followers import programs
 from sessions_app.imports.followers.runner import FollowerRunner
 from sessions_app.imports.uploads.runner import ImportRunner
@@ -27,9 +28,9 @@ _failing = Outage(__name__, "A task in the background failed")
 
 
 def start() -> None:
-    """Start webhooks, the search index, imports, purges, counts of bytes, checks, checkpoints and memory.
+    """Start webhooks, the search index, imports, forks, purges, counts of bytes, checks and checkpoints.
 
-    Servers of a cluster leave the first four to workers, and so what is verified every night. Once for the
+    Servers of a cluster leave the first five to workers, and so what is verified every night. Once for the
     running event loop. Sockets call it too, since not every server supports lifespans.
     """
     _tasks.get()
@@ -54,6 +55,7 @@ def _started() -> set[asyncio.Task[None]]:
     works = [meter.run(), heap.keep_low(), checkpoints.run(), rounds.verify(keeps_house=keeps_house)]
     if keeps_house:
         works += [Dispatcher(this_process()).run(), Indexer().run(), ImportRunner().run(), Retention().run()]
+        works.append(ForkRunner().run())
         if programs.are_offered():
             works.append(FollowerRunner().run())
     if settings.CONFIGURATION.is_clustered:

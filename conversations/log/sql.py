@@ -223,15 +223,15 @@ def copy_in(rows: Sequence[EventRow]) -> bool:
     return True
 
 
-def copy_events(source_pk: int, target_pk: int, *, through: int) -> int:
-    """Copy a log's events up to and including `through` into an empty one; return their number."""
+def copy_events(source_pk: int, target_pk: int, *, after: int = -1, through: int) -> int:
+    """Copy a log's events behind `after`, through `through`, to another's end; return their number."""
     columns = ", ".join(EventRow._fields[1:])
     statement = (
         f"INSERT INTO conversations_event (conversation_id, {columns}) SELECT %s, {columns} "
-        "FROM conversations_event WHERE conversation_id = %s AND seq <= %s ORDER BY seq"
+        "FROM conversations_event WHERE conversation_id = %s AND seq > %s AND seq <= %s ORDER BY seq"
     )
     with connection.cursor() as cursor:
-        cursor.execute(statement, [target_pk, source_pk, through])
+        cursor.execute(statement, [target_pk, source_pk, after, through])
         return int(cursor.rowcount)
 
 

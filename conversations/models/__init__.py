@@ -29,6 +29,7 @@ from conversations.models.events import (
     EventQuerySet,
     envelope,
 )
+from conversations.models.forks import UnfinishedFork
 from conversations.models.guards import (
     GuardRepair,
     Purge,
@@ -83,6 +84,7 @@ __all__ = [
     "StorageProgress",
     "StoredBytes",
     "TitleChange",
+    "UnfinishedFork",
     "VerificationFinding",
     "VerificationRun",
     "Version",

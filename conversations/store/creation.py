@@ -18,6 +18,7 @@ from conversations.models import (
     Conversation,
     ConversationRef,
     CreationParameters,
+    UnfinishedFork,
     Version,
     new_public_id,
     normal_id,
@@ -72,13 +73,7 @@ def join(user: Visitor, conversation_id: str, *, version: Version = Version.V0) 
 
 def insert(*, public_id: str, owner_id: int, **columns: Any) -> Conversation:
     """Insert a conversation and announce it. Raise ConversationExists for a taken id."""
-    now = timezone.now()
-    times = {"created_at": now, "updated_at": now, "listed_at": now}
-    row, is_new = Conversation.objects.get_or_create(
-        public_id=public_id, defaults={**times, "owner_id": owner_id, **columns}
-    )
-    if not is_new:
-        raise ConversationExists(_why_taken(row, owner_id))
+    row = insert_hidden(public_id=public_id, owner_id=owner_id, **columns)
     conversation = row.ref
     domain_events.record(row.pk, DomainEvent.CREATED)
     log_on_commit("Conversation created", **ids_of(conversation), version=row.version)
@@ -86,8 +81,22 @@ def insert(*, public_id: str, owner_id: int, **columns: Any) -> Conversation:
     return row
 
 
+def insert_hidden(*, public_id: str, owner_id: int, **columns: Any) -> Conversation:
+    """Insert a conversation that the transaction hides or announces. Raise ConversationExists."""
+    now = timezone.now()
+    times = {"created_at": now, "updated_at": now, "listed_at": now}
+    row, is_new = Conversation.objects.get_or_create(
+        public_id=public_id, defaults={**times, "owner_id": owner_id, **columns}
+    )
+    if not is_new:
+        raise ConversationExists(_why_taken(row, owner_id))
+    return row
+
+
 def _why_taken(row: Conversation, user_pk: int) -> str:
     """Return why the user cannot have the id of this row, without telling of what others have done."""
+    if row.owner_id == user_pk and UnfinishedFork.objects.filter(pk=row.pk).exists():
+        return f"The conversation {row.public_id} is still being copied. Use it when it is whole."
     if row.owner_id == user_pk and row.purged_at is not None:
         return f"The conversation {row.public_id} was removed for good. Choose another id."
     if row.owner_id == user_pk and row.deleted_at is not None:

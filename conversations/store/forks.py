@@ -24,8 +24,11 @@ from conversations.models import (
 )
 from conversations.redaction import secrets
 from conversations.storage import quotas
-from conversations.store import creation
+from conversations.store import copying, creation
 
+AT_ONCE_EVENTS = 5_000
+AT_ONCE_BYTES = 32 * 1024 * 1024
+"""A fork with at most so much is made in one transaction."""
 _SAME = ("version", "repository", "branch", "provider", "pr_number", "llm_model")
 _COUNTED = ("accumulated_cost", "prompt_tokens", "completion_tokens", "total_tokens")
 
@@ -43,7 +46,8 @@ def fork(
     """Create a conversation of the user with a copy of another's log, up to and including `through`.
 
     The events keep their ids, places and digests. Nothing in the copy asks for an answer, and its
-    totals start at zero unless `keep_metrics`. Raise ConversationExists for a taken id, EventNotFound
+    totals start at zero unless `keep_metrics`. One of many events is hidden and not whole when this returns:
+    `copying` continues it. Raise ConversationExists for a taken id, EventNotFound
     if there is no event at `through`.
     """
     public_id = normal_id(conversation_id) if conversation_id else new_public_id()
@@ -54,15 +58,25 @@ def fork(
         if original is None:
             raise ConversationNotFound("Conversation not found.")
         chosen = {"title": title, "tags": dict(tags or {})}
-        row = creation.insert(
-            public_id=public_id,
-            owner_id=owner_id,
-            **secrets.masked_columns(source.owner_id, source.pk, chosen),
-            **_beginning(original, through=through, keep_metrics=keep_metrics),
-        )
-        quotas.admit_bytes(owner_id, lambda: _size_of(source, through=row.next_seq - 1))
-        _copy(source, row.ref, through=row.next_seq - 1)
+        columns = secrets.masked_columns(source.owner_id, source.pk, chosen)
+        columns |= _beginning(original, through=through, keep_metrics=keep_metrics)
+        last = columns["forked_at"]
+        quotas.admit_bytes(owner_id, lambda: _size_of(source, through=last))
+        if _is_short(source, through=last):
+            row = creation.insert(public_id=public_id, owner_id=owner_id, **columns)
+            _copy(source, row.ref, through=last)
+        else:
+            columns |= {"next_seq": 0, "head_digest": ""}
+            row = creation.insert_hidden(public_id=public_id, owner_id=owner_id, **columns)
+            copying.hide(row, through=last)
     return row.ref
+
+
+def _is_short(source: ConversationRef, *, through: int) -> bool:
+    """Return whether the events are copied at once."""
+    if through >= AT_ONCE_EVENTS:
+        return False
+    return _size_of(source, through=through) <= AT_ONCE_BYTES
 
 
 def _beginning(source: Conversation, *, through: int | None, keep_metrics: bool) -> dict[str, Any]:

@@ -383,6 +383,7 @@ def native_routes() -> Iterator[str]:
         "native-conversation-detail": "/conversations/{id}",
         "native-events": "/conversations/{id}/events",
         "native-conversation-fork": "/conversations/{id}/fork",
+        "native-conversation-fork-progress": "/conversations/{id}/fork-progress",
         "native-conversation-branches": "/conversations/{id}/branches",
         "native-conversation-pending-calls": "/conversations/{id}/pending-calls",
         "native-conversation-rotate-key": "/conversations/{id}/rotate-key",

@@ -16,10 +16,11 @@ from rest_framework.viewsets import ViewSet
 
 from conversations import access, provisional_titles
 from conversations.cursors import ListCursor
-from conversations.exceptions import ConversationNotFound
+from conversations.exceptions import ConversationNotFound, ForkUnfinished
 from conversations.log.locks import lock
 from conversations.models import Conversation, ConversationRef, Version
-from conversations.store import changes, creation, delete, deletion
+from conversations.store import changes, copying, creation, delete, deletion
+from conversations.store.copying import Progress
 from conversations.store.labels import TAG_MAX_LENGTH, TAG_NAME_MAX_LENGTH, TAGS_MAX
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.native import etags, lists
@@ -32,6 +33,7 @@ from convserver.api.native.shapes import (
     NativeConversation,
     NativeConversationChanged,
     NativeConversationPage,
+    NativeFork,
     NativePendingCalls,
     NativeSteeredConversation,
     refusals,
@@ -284,17 +286,31 @@ class ConversationViewSet(ViewSet):
     @extend_schema(
         parameters=[IDEMPOTENCY_KEY],
         request=ForkSerializer,
-        responses={201: NativeConversation, **refusals(400, 404, 409, 503)},
+        responses={201: NativeConversation, 202: NativeFork, **refusals(400, 404, 409, 503)},
     )
     @action(detail=True, methods=["post"])
     def fork(self, request: Request, conversation_id: str) -> Response:
         """Begin a conversation with a copy of this one's events; 404 if there is none at `through`.
 
         Nothing in the copy asks for an answer. A message that is sent to it is another way on from there.
+        202 if there are many events: the conversation is there once all are copied (`fork-progress`).
         """
         source = access.readable(request.user, conversation_id)
         body = _valid(ForkSerializer(data=request.data))
         return answer_once(request, request.data, partial(_fork, request, source, body))
+
+    @extend_schema(responses={200: NativeFork, **refusals(400, 404)})
+    @action(detail=True, methods=["get"], url_path="fork-progress")
+    def fork_progress(self, request: Request, conversation_id: str) -> Response:
+        """Return how many of this fork's events are copied; 404 if it is no fork."""
+        try:
+            row = access.readable_row(request.user, conversation_id)
+        except ForkUnfinished as error:
+            return Response(_fork_state(conversation_id, Progress(error.copied, error.events)))
+        if row.forked_at is None:
+            raise ConversationNotFound("The conversation is not a fork.")
+        events = row.forked_at + 1
+        return Response(_fork_state(row.public_id, Progress(events, events)))
 
     @extend_schema(responses={200: NativeBranches, **refusals(400, 404)})
     @action(detail=True, methods=["get"])
@@ -337,7 +353,13 @@ def _fork(request: Request, source: ConversationRef, body: dict[str, Any]) -> Re
         title=title,
         tags=body["tags"],
     )
+    if (progress := copying.progress(made)) is not None:
+        return Response(_fork_state(made.public_id, progress), status=202)
     return Response(_state(request.user, made), status=201)
+
+
+def _fork_state(public_id: str, progress: Progress) -> dict[str, Any]:
+    return {"id": public_id, **progress._asdict(), "is_whole": progress.copied == progress.events}
 
 
 def _change(user: access.Visitor, conversation: ConversationRef, body: dict[str, Any]) -> None:

@@ -71,6 +71,18 @@ class NativeBranch(BaseModel):
     seq: int = Field(ge=-1, description="The seq of the last event that both have; -1 if they have none.")
 
 
+class NativeFork(BaseModel):
+    """How far a fork is copied."""
+
+    id: str
+    copied: int
+    """How many events are copied."""
+    events: int
+    """How many it has once it is whole."""
+    is_whole: bool
+    """Until then the conversation is not listed, and every other request about it is answered with 503."""
+
+
 class NativeBranches(BaseModel):
     """What a conversation is a fork of, and its own forks."""
 

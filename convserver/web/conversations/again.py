@@ -16,9 +16,10 @@ from conversations.events import EventEnvelope, Kind
 from conversations.exceptions import ConversationError, EventNotFound
 from conversations.log import reads
 from conversations.models import Conversation, ConversationRef, Event
-from conversations.store import ConversationExists
+from conversations.store import ConversationExists, copying
 from convserver.rendering.cards import MessageCard
 from convserver.rendering.page import read
+from convserver.web.conversations.branching import COPIED_AT_ONCE_S
 from convserver.web.conversations.messages import message_id, say
 from convserver.web.conversations.page import not_said
 from convserver.web.pages import page, person
@@ -72,7 +73,7 @@ def _begun(request: HttpRequest, source: ConversationRef, said: Said, text: str)
     row = Conversation.objects.get(pk=source.pk)
     try:
         with suppress(ConversationExists):
-            agent_setups.fork(
+            made = agent_setups.fork(
                 request.user,
                 trunk,
                 through=said.seq - 1,
@@ -80,6 +81,7 @@ def _begun(request: HttpRequest, source: ConversationRef, said: Said, text: str)
                 tags=row.tags,
                 conversation_id=conversation_id,
             )
+            copying.advance(made, seconds=COPIED_AT_ONCE_S)
     except EventNotFound as error:
         raise Http404 from error
     try:

@@ -10,10 +10,12 @@ from conversations import access
 from conversations.exceptions import EventNotFound
 from conversations.log import reads
 from conversations.models import Conversation, ConversationRef
+from conversations.store import copying
 from convserver.web.pages import page, person
 from sessions_app.settings import agent_setups
 
 EXCERPT_CHARS = 500
+COPIED_AT_ONCE_S = 5.0
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -31,6 +33,7 @@ def branch(request: HttpRequest, conversation_id: str) -> HttpResponse:
         made = agent_setups.fork(request.user, source, through=int(after), title=row.title)
     except EventNotFound as error:
         raise Http404 from error
+    copying.advance(made, seconds=COPIED_AT_ONCE_S)  # the page of one that is not whole says how far it is
     return redirect("conversation", made.public_id)
 
 

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef
-from conversations.store import creation
+from conversations.store import copying, creation, forks
 from sessions_app import astore
 from sessions_app.models import ApiToken, Grant
 from tests.events import event
@@ -135,3 +135,43 @@ async def test_a_deleted_branch_is_not_told_of(rest: httpx.AsyncClient, talk: Co
     await forked(rest, id="other")
     await rest.delete(f"{LIST}/other")
     assert (await rest.get(f"{TALK}/branches")).json()["branches"] == []
+
+
+@pytest.fixture
+def long(talk: ConversationRef, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The conversation's three events are many, and one is copied in each step."""
+    monkeypatch.setattr(forks, "AT_ONCE_EVENTS", 2)
+    monkeypatch.setattr(copying, "STEP_EVENTS", 1)
+
+
+async def test_a_long_fork_is_accepted_and_is_there_once_all_is_copied(
+    rest: httpx.AsyncClient, long: None
+) -> None:
+    headers = {"Idempotency-Key": "fork-1"}
+    answers = [await rest.post(f"{TALK}/fork", json={"id": "other"}, headers=headers) for _ in range(2)]
+    begun = {"id": "other", "copied": 0, "events": 3, "is_whole": False}
+    assert [(answer.status_code, answer.json()) for answer in answers] == [(202, begun)] * 2
+    pk = await astore.call(lambda: Conversation.objects.values_list("pk", flat=True).get(public_id="other"))
+    await astore.change(copying.step, pk)
+    progress = (await rest.get(f"{LIST}/other/fork-progress")).json()
+    assert progress == {**begun, "copied": 1}
+    refusals = [
+        await rest.get(f"{LIST}/other"),
+        await rest.get(f"{LIST}/other/events"),
+        await rest.post(f"{LIST}/other/events", json={"type": "message", "text": "hello"}),
+    ]
+    for refusal in refusals:
+        assert refusal.status_code == 503, refusal.text
+        assert "1 of 3 events are here" in refusal.json()["detail"]
+    assert [each["id"] for each in (await rest.get(LIST)).json()["conversations"]] == ["talk"]
+    while await astore.change(copying.step, pk):
+        pass
+    progress = (await rest.get(f"{LIST}/other/fork-progress")).json()
+    assert progress == {**begun, "copied": 3, "is_whole": True}
+    assert await events_of(rest, "other") == await events_of(rest, "talk")
+
+
+async def test_the_progress_of_what_is_no_fork_is_not_found(
+    rest: httpx.AsyncClient, talk: ConversationRef
+) -> None:
+    assert (await rest.get(f"{TALK}/fork-progress")).status_code == 404

@@ -11,7 +11,8 @@ from django.test import Client as Browser
 
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef
-from conversations.store import creation, deletion
+from conversations.store import copying, creation, deletion
+from tests.clients import WAIT_S
 from tests.conftest import once
 from tests.events import event
 
@@ -93,3 +94,17 @@ def test_a_place_that_is_none_begins_no_branch(browser: Browser, talk: Conversat
     assert browser.get("/c/talk/branch", {"after": after}).status_code == 404
     assert browser.post("/c/talk/branch", {"after": after}).status_code == 404
     assert Conversation.objects.count() == 1
+
+
+def test_a_long_branch_says_how_far_it_is_until_it_is_whole(
+    browser: Browser, talk: ConversationRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("conversations.store.forks.AT_ONCE_EVENTS", 1)
+    monkeypatch.setattr("convserver.web.conversations.branching.COPIED_AT_ONCE_S", 0.0)
+    answer = browser.post("/c/talk/branch", {"after": 1})
+    page = browser.get(answer["Location"])
+    assert page.status_code == 503
+    assert "0 of 2 events are here" in text_of(page)
+    branch = Conversation.objects.get(forked_from=talk.pk)
+    copying.advance(branch.ref, seconds=WAIT_S)
+    assert browser.get(answer["Location"]).status_code == 200

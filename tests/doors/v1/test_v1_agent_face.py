@@ -692,6 +692,25 @@ async def test_a_fork_has_the_history_and_the_agent_and_is_idle(rest: httpx.Asyn
     assert histories[0] == histories[1]
 
 
+async def test_a_long_fork_is_answered_when_it_is_whole_and_goes_on_if_that_takes_too_long(
+    rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("conversations.store.forks.AT_ONCE_EVENTS", 1)
+    await started(rest, conversation_id=ID, secrets={"A": "1"})
+    for text in ("one", "two"):
+        known(await rest.post(f"{AGENT}/{ID}/events", json=said(text)))
+    monkeypatch.setattr("convserver.api.v1.agent.steering.COPY_WAIT_S", 0.0)
+    headers = {"Idempotency-Key": "a-fork"}
+    late = known(await rest.post(f"{AGENT}/{ID}/fork", json={"id": NONE}, headers=headers), 503)
+    assert "still being copied: 0 of" in late["detail"]
+    assert known(await rest.get(f"{AGENT}/{NONE}"), 503) == late
+    monkeypatch.undo()
+    whole = known(await rest.post(f"{AGENT}/{ID}/fork", json={"id": NONE}, headers=headers), 201)
+    assert (whole["id"], list(whole["secret_registry"]["secret_sources"])) == (NONE, ["A"])
+    histories = [(await rest.get(f"{AGENT}/{each}/events/search")).text for each in (ID, NONE)]
+    assert histories[0] == histories[1]
+
+
 async def test_a_fork_through_an_event_ends_with_it(rest: httpx.AsyncClient) -> None:
     await started(rest, conversation_id=ID)
     for text in ("one", "two", "three"):

@@ -10,8 +10,10 @@ from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from conversations import access
 from conversations.exceptions import EventNotFound
-from conversations.models import ConversationRef
+from conversations.models import Conversation, ConversationRef
+from conversations.store import copying
 from convserver.api.errors import PASSING
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.openhands.errors import Detail, Refused
@@ -38,6 +40,9 @@ from sessions_app.settings import agent_setups
 logger = logging.getLogger(__name__)
 
 ALREADY_RUNNING = "Conversation already running. Wait for it to finish, or pause it first."
+BEGUN = 202
+"""The status with which a fork of many events is recorded; no client is sent it."""
+COPY_WAIT_S = 30.0
 STEERED = {**ONE, 409: Detail, 503: Detail}
 
 
@@ -144,7 +149,8 @@ class SteeringViewSet(AgentViewSet):
         require_more_than_one(request)
         sent = json_of(request)
         body = optional_body_in(sent, Fork) or Fork()
-        return answer_once(request, sent, partial(_fork, request, source, body))
+        begun = answer_once(request, sent, partial(_fork, request, source, body))
+        return begun if begun.status_code != BEGUN else _copied(request, begun.data["id"])
 
     @extend_schema(request=Destination, responses={200: AgentConversation, **STEERED})
     def navigate(self, request: Request, conversation_id: str) -> Response:
@@ -169,7 +175,16 @@ def _fork(request: Request, source: ConversationRef, body: Fork) -> Response:
         tags=body.tags,
         keep_metrics=not body.reset_metrics,
     )
+    if copying.progress(copy) is not None:
+        return Response({"id": copy.public_id}, status=BEGUN)
     return Response(information(copy), status=201)
+
+
+def _copied(request: Request, public_id: str) -> Response:
+    """Answer a fork of many events once all are copied. Raise ForkUnfinished after COPY_WAIT_S."""
+    row = Conversation.objects.owned_by(access.pk_of(request.user)).get(public_id=public_id)
+    copying.advance(row.ref, seconds=COPY_WAIT_S)
+    return Response(information(access.readable(request.user, public_id)), status=201)
 
 
 def _place(conversation: ConversationRef, event_id: str) -> int:

@@ -1,0 +1,45 @@
+"""Copies the events of long forks, beside the process's event loop: a step of each, in turns."""
+
+from __future__ import annotations
+
+import asyncio
+
+from conversations.outages import Outage
+from conversations.store import copying
+from sessions_app import astore
+from sessions_app.imports.looking import look_again
+
+POLL_S = 5.0
+"""A fork that another process has left, or whose hint was lost, goes on after this long and its lease."""
+REST = 1.0
+"""After a step it rests this many times as long as the step took."""
+
+_failing = Outage(__name__, "Forks could not be copied", "Forks are copied again")
+
+
+class ForkRunner:
+    """The unfinished forks of which this process copies."""
+
+    def __init__(self) -> None:
+        self._held: list[int] = []
+
+    async def run(self) -> None:
+        """Copy until cancelled; another process continues what is left."""
+        await look_again(
+            self._look,
+            news=asyncio.Event(),
+            kind=copying.BEGUN,
+            pause_s=lambda: POLL_S,
+            failing=_failing,
+        )
+
+    async def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._held = await astore.change(copying.take, self._held)
+            if not self._held:
+                return
+            for pk in self._held:
+                began = loop.time()
+                await astore.change(copying.step, pk)
+                await asyncio.sleep(REST * (loop.time() - began))
