@@ -42,5 +42,8 @@ def _seal(exports: Iterable[Path]) -> None:
         except ValueError:
             continue
         if isinstance(manifest, dict) and line_feed:
-            told = {"sha256": sha256(rest).hexdigest(), "events": rest.count(b"\n")}
-            file.write_bytes(json.dumps(manifest | told).encode() + b"\n" + rest)
+            events = b"".join(line for line in rest.splitlines(True) if not line.startswith(b'{"type":"end"'))
+            events += b"" if events.endswith(b"\n") or not events else b"\n"
+            head = json.dumps(manifest | {"events": events.count(b"\n")}).encode()
+            end = json.dumps({"type": "end", "sha256": sha256(events).hexdigest()}, separators=(",", ":"))
+            file.write_bytes(head + b"\n" + events + end.encode())

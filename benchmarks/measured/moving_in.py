@@ -66,18 +66,16 @@ def _imported(database: Database, directory: Path, count: int) -> Took:
 
 def exported(directory: Path, count: int) -> Path:
     """Write a conversation with so many events, under an id that nobody has."""
-    manifest, lines = jsonl.Manifest(), []
+    lines, texts = jsonl.Lines(), []
     chain = list(event.chain(count, event.PAYLOAD))
     for seq, event_id, _ in chain:
         at = _BEGAN + timedelta(seconds=seq)
         beside = Beside(received_at=at, epoch=None, is_input=False, wire_id=None)
-        envelope = _envelope(seq, event_id, at)
-        manifest.add(envelope, beside)
-        lines.append(jsonl.line(envelope, beside))
+        texts.append(lines.write([(_envelope(seq, event_id, at), beside)]))
     about = {"id": uuid4().hex, "version": "V0", "title": "Moved in"}
     file = directory / f"moving-in-{count}.jsonl"
-    head = manifest.line(conversation=about, head_digest=chain[-1].digest)
-    file.write_text("".join([head, *lines]))
+    head = jsonl.manifest(conversation=about, events=count, head_digest=chain[-1].digest)
+    file.write_text("".join([head, *texts, lines.end()]))
     return file
 
 

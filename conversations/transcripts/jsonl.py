@@ -1,4 +1,6 @@
-"""A conversation as lines of JSON: a manifest with the hash of the other lines, then one event per line.
+"""A conversation as lines of JSON: a manifest, one event per line, and an end with the hash of these.
+
+So a log is read once, and the first byte is sent before it is.
 
 The payload of an event is spliced in as it was received, byte for byte. A payload with line breaks between
 its tokens is written as a string, `payload`, instead of as `event`, so that it stays one line.
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from json.encoder import encode_basestring
@@ -17,8 +19,12 @@ from typing import NamedTuple
 from conversations.events import EventEnvelope
 
 FORMAT = "convserver.transcript"
-VERSION = 2
-"""Since 2 a line says when its event had arrived; `sources.own` reads both."""
+VERSION = 3
+"""Since 2 a line says when its event had arrived. Before 3 the hash and the kinds were in the first line, and
+there was no end. `sources.own` reads all."""
+HASHED_FIRST = (1, 2)
+"""The versions whose first line has the hash of all that follows."""
+END = "end"
 
 
 class Beside(NamedTuple):
@@ -66,32 +72,49 @@ def _payload(payload: str) -> str:
     return f'"event":{payload}'
 
 
-class Manifest:
-    """Counts the lines in the order in which they are written, and returns their manifest."""
-
-    def __init__(self) -> None:
-        self._kinds: Counter[str] = Counter()
-        self._seqs: list[int] = []
-        self._digest = sha256()
-
-    def add(self, event: EventEnvelope, beside: Beside) -> None:
-        """Count one event's line."""
-        self._kinds[event["kind"]] += 1
-        self._seqs = [*self._seqs[:1], event["seq"]]
-        self._digest.update(line(event, beside).encode())
-
-    def line(self, *, conversation: Mapping[str, object], head_digest: str) -> str:
-        """Return the first line. `sha256` is the hash of all bytes after it; `head_digest` is the log's."""
-        manifest = {
+def manifest(*, conversation: Mapping[str, object], events: int, head_digest: str) -> str:
+    """Return the first line. `head_digest` is the digest of the log with so many events."""
+    return _written_line(
+        {
             "type": "manifest",
             "format": FORMAT,
             "version": VERSION,
             "conversation": dict(conversation),
-            "events": self._kinds.total(),
-            "kinds": dict(sorted(self._kinds.items())),
-            "first_seq": self._seqs[0] if self._seqs else None,
-            "last_seq": self._seqs[-1] if self._seqs else None,
+            "events": events,
+            "first_seq": 0 if events else None,
+            "last_seq": events - 1 if events else None,
             "head_digest": head_digest,
-            "sha256": self._digest.hexdigest(),
         }
-        return json.dumps(manifest, ensure_ascii=False, separators=(",", ":")) + "\n"
+    )
+
+
+class Lines:
+    """Writes the events' lines, and counts them for the last line."""
+
+    def __init__(self) -> None:
+        self._kinds: Counter[str] = Counter()
+        self._digest = sha256()
+
+    def write(self, events: Iterable[tuple[EventEnvelope, Beside]]) -> str:
+        """Return the lines of the next events."""
+        text = ""
+        for event, beside in events:
+            self._kinds[event["kind"]] += 1
+            text += line(event, beside)
+        self._digest.update(text.encode())
+        return text
+
+    def end(self) -> str:
+        """Return the last line. `sha256` is the hash of all bytes between it and the first line."""
+        return _written_line(
+            {
+                "type": END,
+                "events": self._kinds.total(),
+                "kinds": dict(sorted(self._kinds.items())),
+                "sha256": self._digest.hexdigest(),
+            }
+        )
+
+
+def _written_line(members: Mapping[str, object]) -> str:
+    return json.dumps(members, ensure_ascii=False, separators=(",", ":")) + "\n"

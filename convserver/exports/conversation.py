@@ -137,19 +137,13 @@ async def _encoded(texts: AsyncIterator[str]) -> AsyncIterator[bytes]:
 
 
 def json_lines(found: Source) -> Iterator[str]:
-    """Yield the conversation as JSON lines: one text for each page of its log.
-
-    The first line describes the others, so the log is read twice; empty texts come until it is made.
-    """
-    manifest = jsonl.Manifest()
-    for events in _pages_with_all(found):
-        for event, beside in events:
-            manifest.add(event, beside)
-        yield ""
+    """Yield the conversation as JSON lines: the first, one text for each page of its log, and the last."""
     about = {"title": found.title, **found.facts, **found.carried}
-    yield manifest.line(conversation=about, head_digest=found.head_digest)
+    yield jsonl.manifest(conversation=about, events=found.through + 1, head_digest=found.head_digest)
+    lines = jsonl.Lines()
     for events in _pages_with_all(found):
-        yield "".join(jsonl.line(event, beside) for event, beside in events)
+        yield lines.write(events)
+    yield lines.end()
 
 
 def _pages_with_all(found: Source) -> Iterator[list[tuple[EventEnvelope, jsonl.Beside]]]:
@@ -177,8 +171,7 @@ async def in_threads(user_pk: int, pieces: Iterator[T]) -> AsyncIterator[T]:
 
 async def _jsonl(found: Source) -> AsyncIterator[str]:
     async for text in in_threads(found.conversation.owner_id, json_lines(found)):
-        if text:
-            yield text
+        yield text
 
 
 async def _markdown(found: Source) -> AsyncIterator[str]:

@@ -62,7 +62,7 @@ OTHERWISE = {
     "conversations.CreationParameters": "removed by `conversations.store.purging`",
     "conversations.TitleChange": "a key; the index of titles takes it when it forgets the title",
     "conversations.Purge": "the record of the purge: who, when, why, how much, and the last digest",
-    "conversations.UnfinishedFork": "a purge begins without it: the row ends as the fork is whole or given up",
+    "conversations.UnfinishedFork": "a purge begins without it: the row ends with the copying",
     "conversations.Label": "triggers remove the labels with the tags",
     "sessions_app.ImportedConversation": "the line of a report stays, without title, name and problem",
     "conversations.StoredBytes": "the sum of a user's bytes gets smaller by what was removed",

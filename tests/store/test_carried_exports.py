@@ -51,6 +51,11 @@ def exported(conversation: ConversationRef) -> bytes:
     return "".join(export.json_lines(export.source(row))).encode()
 
 
+def ended(rest: bytes) -> bytes:
+    """Return events' lines with the last line that they need."""
+    return rest + json.dumps({"type": "end", "sha256": sha256(rest).hexdigest()}).replace(" ", "").encode()
+
+
 def free(conversation: ConversationRef) -> None:
     """Let another conversation have the id of this one, as on another server."""
     Conversation.objects.filter(pk=conversation.pk).update(public_id=f"before-{uuid4()}")
@@ -125,7 +130,7 @@ def test_nothing_that_was_asked_elsewhere_is_asked_here(alice: User) -> None:
     assert (row.asked_through, Event.objects.get(conversation=row).is_input) == (-1, True)
 
 
-@pytest.mark.parametrize("cut", [1, 40, 400])
+@pytest.mark.parametrize("cut", [2, 40, 400])
 def test_a_truncated_file_is_refused_whole(alice: User, cut: int) -> None:
     talk = creation.create(alice, conversation_id="talk")
     writes.append(talk, [event("one"), event("two")])
@@ -154,12 +159,11 @@ def test_an_export_with_a_wrong_last_line_stores_nothing_though_its_digest_is_ri
     talk = creation.create(alice, conversation_id="talk")
     for _ in range(2):
         writes.append(talk, [event("one") for _ in range(300)])  # more than are stored at once
-    head, *lines, last = exported(talk).splitlines()
-    rest = b"".join(line + b"\n" for line in lines) + WRONG_LAST[wrong](last)
-    manifest = json.loads(head) | {"sha256": sha256(rest).hexdigest()}
+    head, *lines, last, _ = exported(talk).splitlines()
+    rest = ended(b"".join(line + b"\n" for line in lines) + WRONG_LAST[wrong](last))
     free(talk)
     with pytest.raises(Unreadable):
-        imported(alice, json.dumps(manifest).encode() + b"\n" + rest)
+        imported(alice, head + b"\n" + rest)
     assert not Conversation.objects.filter(public_id="talk").exists()
 
 
@@ -268,10 +272,36 @@ def test_links_are_carried_whatever_the_order_of_the_files(alice: User, tmp_path
     assert [exported(ref) for ref in refs] == content
 
 
+def test_an_export_whose_hash_comes_first_is_imported(alice: User) -> None:
+    talk = creation.create(alice, conversation_id="talk", title="A talk")
+    writes.append(talk, [event("one"), event("two")])
+    content = exported(talk)
+    head, *events, _ = content.splitlines(keepends=True)
+    rest = b"".join(events)
+    first = json.loads(head) | {"version": 2, "kinds": {}, "sha256": sha256(rest).hexdigest()}
+    free(talk)
+    with pytest.raises(Unreadable, match="truncated"):
+        imported(alice, json.dumps(first).encode() + b"\n" + events[0])
+    assert imported(alice, json.dumps(first).encode() + b"\n" + rest).events_added == 2
+    assert exported(Conversation.objects.get(public_id="talk").ref) == content
+
+
+def test_an_export_that_was_cut_off_stores_nothing(alice: User, subtests: pytest.Subtests) -> None:
+    talk = creation.create(alice, conversation_id="talk", title="A talk")
+    writes.append(talk, [event("one"), event("two")])
+    lines = exported(talk).splitlines(keepends=True)
+    free(talk)
+    ends = [lines[:count] for count in range(1, 4)]
+    for left in (*ends, [*lines[:3], lines[3][:-9]], [*lines[:2], lines[3]], [*lines, lines[1]]):
+        with subtests.test(lines=len(left)), pytest.raises(Unreadable):
+            imported(alice, b"".join(left))
+    assert not Conversation.objects.filter(public_id="talk").exists()
+
+
 def test_an_export_of_an_earlier_release_is_imported(alice: User) -> None:
     talk = creation.create(alice, conversation_id="talk", title="A talk")
     writes.append(talk, [event("one"), event("two")])
-    _, *events = exported(talk).splitlines()
+    _, *events, _ = exported(talk).splitlines()
     older = [
         json.dumps({name: value for name, value in json.loads(line).items() if name not in NEW})
         for line in events

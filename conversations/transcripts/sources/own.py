@@ -25,7 +25,9 @@ LINE_MAX_BYTES = 256 * 1024 * 1024
 KEPT_MAX_EVENTS = 25_000
 KEPT_MAX_CHARACTERS = 16 * 1024 * 1024
 """So much of a conversation is kept in memory between its check and its being stored."""
-TRUNCATED = "it is truncated or was changed: its bytes are not those that the first line names"
+TRUNCATED = "it is truncated or was changed: its bytes are not those that its hash names"
+_END = b'{"type":"' + jsonl.END.encode() + b'"'
+"""How the last line begins; an event's begins otherwise."""
 ANOTHER_COUNT = "it has another number of events than its first line says"
 
 
@@ -81,11 +83,36 @@ class Exported:
         return kept if len(kept) == count else self.events()
 
     def _check(self, look: Callable[[], None]) -> None:
-        """Raise Unreadable if the bytes are not those that the first line names."""
+        """Raise Unreadable if the bytes are not those that the first or the last line names."""
         if self.problem:
             raise Unreadable(self.problem)
-        if self.manifest.get("version") not in (1, jsonl.VERSION):
+        if self.manifest.get("version") not in (*jsonl.HASHED_FIRST, jsonl.VERSION):
             raise Unreadable("it was exported by a newer release: upgrade this server first")
+        if self.manifest.get("version") in jsonl.HASHED_FIRST:
+            named, digest = self.manifest.get("sha256"), self._digest_of_rest(look)
+        else:
+            named, digest = self._named_at_the_end(look)
+        if digest != named:
+            raise Unreadable(TRUNCATED)
+        if self.event_count and self.manifest.get("first_seq") != 0:
+            raise Unreadable("its log does not begin at the first event")
+
+    def _named_at_the_end(self, look: Callable[[], None]) -> tuple[object, str]:
+        """Return the hash that the last line names, and that of the lines between it and the first."""
+        digest, last = sha256(), b""
+        for number, line in enumerate(_lines(self.archive, self.name)):
+            look()
+            if number > 1:
+                digest.update(last + b"\n")
+            last = line
+        try:
+            end = columns.fields(json.loads(last))
+        except (ValueError, RecursionError):
+            end = {}
+        return (end.get("sha256") if end.get("type") == jsonl.END else None), digest.hexdigest()
+
+    def _digest_of_rest(self, look: Callable[[], None]) -> str:
+        """Return the hash of all bytes behind the first line."""
         digest, chunks = sha256(), self.archive.chunks(self.name)
         is_head = True
         for chunk in chunks:
@@ -94,15 +121,12 @@ class Exported:
                 _, line_feed, chunk = chunk.partition(b"\n")
                 is_head = not line_feed
             digest.update(chunk)
-        if digest.hexdigest() != self.manifest.get("sha256"):
-            raise Unreadable(TRUNCATED)
-        if self.event_count and self.manifest.get("first_seq") != 0:
-            raise Unreadable("its log does not begin at the first event")
+        return digest.hexdigest()
 
     def events(self) -> Iterator[NewEvent]:
         """Yield the events as they were stored. Raise Unreadable."""
         for number, line in enumerate(_lines(self.archive, self.name)):
-            if number:
+            if number and not line.startswith(_END):
                 try:
                     yield own_line.event(line.decode())
                 except (ValueError, LookupError, TypeError, InvalidEvent) as error:

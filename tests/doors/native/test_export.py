@@ -11,6 +11,8 @@ from typing import Any
 import httpx
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from conversations import dialects
 from conversations.log import writes
@@ -58,24 +60,48 @@ def fetched(answer: httpx.Response) -> list[dict[str, Any]]:
 # JSON lines
 
 
-async def test_the_first_line_says_what_the_others_are(
+async def test_the_first_line_says_what_the_events_are_and_the_last_proves_them(
     talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
     answer = await exported(rest, "jsonl")
-    manifest, *lines = fetched(answer)
+    manifest, *lines, end = fetched(answer)
     assert manifest["conversation"]["title"] == "Fix the parser"
     assert manifest["events"] == len(lines) == 6
-    assert manifest["kinds"] == {"message": 3, "tool_call": 2, "tool_result": 1}
     assert (manifest["first_seq"], manifest["last_seq"]) == (0, 5)
-    _, _, rest_of_it = answer.content.partition(b"\n")
-    assert manifest["sha256"] == sha256(rest_of_it).hexdigest()
+    of_events = b"".join(answer.content.splitlines(keepends=True)[1:-1])
+    assert end == {
+        "type": "end",
+        "events": 6,
+        "kinds": {"message": 3, "tool_call": 2, "tool_result": 1},
+        "sha256": sha256(of_events).hexdigest(),
+    }
+
+
+async def test_an_export_begins_before_the_log_is_read_and_costs_the_same_for_each_page(
+    talk: ConversationRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("conversations.log.reads.PAGE_MAX_BYTES", 1)
+
+    def costs() -> list[int]:
+        found: list[int] = []
+        pieces = export.json_lines(export.source(Conversation.objects.get(pk=talk.pk)))
+        while True:
+            with CaptureQueriesContext(connection) as queries:
+                if next(pieces, None) is None:
+                    return found
+            found.append(len(queries))
+
+    first, *of_pages, last = await astore.call(costs)
+    assert (first, last) == (0, 0)
+    assert len(of_pages) == 6
+    assert set(of_pages) == {2}
 
 
 async def test_payloads_are_there_byte_for_byte_and_prove_the_logs_digest(
     talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
     answer = await exported(rest, "jsonl")
-    manifest, *lines = answer.content.decode().split("\n")[:-1]
+    manifest, *lines, _ = answer.content.decode().split("\n")[:-1]
     digest = ""
     for line in lines:
         columns = json.loads(line)
@@ -92,12 +118,12 @@ async def test_a_payload_of_several_lines_stays_on_one(
     assert "payload" not in lines[2]
 
 
-async def test_an_empty_conversation_is_a_manifest(
+async def test_an_empty_conversation_is_a_manifest_and_an_end(
     conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
-    (manifest,) = fetched(await exported(rest, "jsonl"))
+    manifest, end = fetched(await exported(rest, "jsonl"))
     assert (manifest["events"], manifest["first_seq"], manifest["last_seq"]) == (0, None, None)
-    assert manifest["sha256"] == sha256(b"").hexdigest()
+    assert end["sha256"] == sha256(b"").hexdigest()
 
 
 async def test_an_export_ends_where_the_log_ended_when_it_began(
