@@ -81,6 +81,18 @@ def totals(owner_pks: Collection[int]) -> dict[int, int]:
     return found
 
 
+def counted(owner_pk: int) -> tuple[int, bool]:
+    """Return the bytes of a user as far as they are counted, and whether that is all; it waits for no lock.
+
+    Events that are not counted yet are added if they are at most STEP_EVENTS.
+    """
+    through = StorageProgress.objects.filter(pk=1).values_list("through", flat=True).first() or 0
+    total = StoredBytes.objects.filter(owner_id=owner_pk).values_list("total", flat=True).first() or 0
+    if _end_of(through, STEP_EVENTS) != math.inf:
+        return total, False
+    return total + dict(Event.objects.filter(pk__gt=through).bytes_by_owner()).get(owner_pk, 0), True
+
+
 class _Use:
     """What is known of one user."""
 

@@ -7,7 +7,7 @@ quota together.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from django.db import transaction
 from django.db.models import Sum
@@ -80,7 +80,15 @@ def require_free_name(user_pk: int, name: str) -> None:
         )
 
 
-def use_of(user_pk: int) -> dict[str, int]:
+class Used(NamedTuple):
+    """What a user has used of a quota."""
+
+    amount: int
+    is_all: bool = True
+    """False while the rest is still being counted."""
+
+
+def use_of(user_pk: int) -> dict[str, Used]:
     """Return what a user has used of each quota that is set, by its name; bytes for those in MB."""
     row = Usage.objects.of(user_pk).first() or Usage(user_id=user_pk)
     uses: dict[str, Callable[[], int]] = {
@@ -89,11 +97,13 @@ def use_of(user_pk: int) -> dict[str, int]:
         "drafts": lambda: row.drafts,
         "drafts_mb": lambda: row.draft_bytes,
         "uploads_mb": lambda: row.uploaded_bytes,
-        "stored_mb": lambda: stored_bytes.totals([user_pk])[user_pk],
     }
-    kept = {quota: read() for quota, read in uses.items() if quotas.limit_of(quota)}
-    lately = {quota: used for quota, used in quotas.use_of_rates(user_pk).items() if quotas.limit_of(quota)}
-    return {**lately, **kept}
+    amounts = quotas.use_of_rates(user_pk)
+    used = {quota: Used(amount) for quota, amount in amounts.items() if quotas.limit_of(quota)}
+    used |= {quota: Used(read()) for quota, read in uses.items() if quotas.limit_of(quota)}
+    if quotas.limit_of("stored_mb"):
+        used["stored_mb"] = Used(*stored_bytes.counted(user_pk))
+    return used
 
 
 def _count(row: Usage) -> None:

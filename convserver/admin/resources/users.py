@@ -30,6 +30,8 @@ RIGHTS = ("is_staff", "is_superuser", "groups", "user_permissions")
 admin.site.unregister(User)
 admin.site.unregister(Group)
 
+STILL_COUNTED = " so far; the rest is still being counted"
+
 
 def within_reach(request: HttpRequest, users: QuerySet[User]) -> QuerySet[User]:
     """Return the users for whom this member of staff may act: for staff, superusers alone may."""
@@ -171,10 +173,15 @@ class UserAdmin(widgets.UserAdmin, ListAdmin[User]):
     def use(self, user: User) -> SafeString | str:
         """What they have used of each quota; rates and sockets as this process knows them."""
         lines = [
-            (quota.replace("_mb", " (bytes)").replace("_", " "), f"{used:,}", f"{quotas.limit_of(quota):,}")
+            (
+                quota.replace("_mb", " (bytes)").replace("_", " "),
+                f"{used.amount:,}",
+                f"{quotas.limit_of(quota):,}",
+                "" if used.is_all else STILL_COUNTED,
+            )
             for quota, used in usage.use_of(user.pk).items()
         ]
-        return format_html_join(SafeString("<br>"), "{}: {} of {}", lines) or "No quotas are set."
+        return format_html_join(SafeString("<br>"), "{}: {} of {}{}", lines) or "No quotas are set."
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
         """Allow the filters of this list alone."""
