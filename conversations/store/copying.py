@@ -85,7 +85,7 @@ def step(pk: int) -> bool:
         digest = events.with_seqs([through]).values_list("digest", flat=True).first()
         copied = sql.copy_events(row.forked_from_id or 0, pk, after=row.next_seq - 1, through=through)
         if digest is None or copied != through + 1 - row.next_seq:
-            _give_up(row, fork)
+            _give_up(row, fork, reason=SOURCE_GONE)
             return False
         Conversation.objects.filter(pk=pk).update(next_seq=through + 1, head_digest=digest)
         UnfinishedFork.objects.filter(pk=pk).update(touched_at=Now())
@@ -117,8 +117,20 @@ def _show(row: Conversation, fork: UnfinishedFork) -> None:
     transaction.on_commit(lambda: live.announce_listed(conversation), robust=True)
 
 
-def _give_up(row: Conversation, fork: UnfinishedFork) -> None:
-    """Have a fork purged whose source is not whole any more."""
+def give_up_all(owner_pk: int, *, reason: str) -> None:
+    """Have the unfinished forks of a user purged."""
+    for pk in list(
+        UnfinishedFork.objects.filter(conversation__owner_id=owner_pk).values_list("pk", flat=True)
+    ):
+        with transaction.atomic():
+            row = Conversation.objects.locked().get(pk=pk)
+            fork = UnfinishedFork.objects.filter(pk=pk).first()
+            if fork is not None:
+                _give_up(row, fork, reason=reason)
+
+
+def _give_up(row: Conversation, fork: UnfinishedFork, *, reason: str) -> None:
+    """Have a fork purged that will never be whole."""
     fork.delete()
     Conversation.objects.filter(pk=row.pk).update(purged_at=None)
-    purging.begin(row.ref, among=Conversation.objects.all(), requested_by="the server", reason=SOURCE_GONE)
+    purging.begin(row.ref, among=Conversation.objects.all(), requested_by="the server", reason=reason)

@@ -18,7 +18,7 @@ from django.utils.crypto import get_random_string
 
 from conversations.models import Conversation, Purge
 from conversations.server_log import log_act, log_on_commit
-from conversations.store import purging
+from conversations.store import copying, purging
 from sessions_app.identity.authentication import LOCAL_USERNAME
 from sessions_app.imports.uploads import runs
 from sessions_app.models import ImportRun, UserDeletion
@@ -88,6 +88,7 @@ def _go_on(deletion: UserDeletion, limit: int, failures: Failures) -> int:
         runs.forget(run)
     while places.remove_some_of_user(user):
         pass
+    copying.give_up_all(user.pk, reason=REASON)  # they are hidden, so no purge would find them
     begun = _begin_purges(deletion, limit, failures)
     if deletion.finished_at is None and not begun and not _is_anything_left(user):
         UserDeletion.objects.filter(pk=deletion.pk).update(finished_at=timezone.now())

@@ -32,7 +32,7 @@ def counting() -> Iterator[None]:
             StorageProgress.objects.get_or_create(pk=1)
             StorageProgress.objects.select_for_update().get(pk=1)
             is_begun.set()
-            is_over.wait(WAIT_S)
+            is_over.wait(5 * WAIT_S)
         connection.close()
 
     with ThreadPoolExecutor(1) as pool:

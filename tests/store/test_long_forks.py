@@ -21,6 +21,8 @@ from conversations.store import ConversationExists, copying, creation, forks, pu
 from conversations.store.copying import Progress
 from sessions_app import background
 from sessions_app.models import NotedFact
+from sessions_app.retention import user_deletions
+from sessions_app.retention.failures import Failures
 from sessions_app.webhooks import transport
 from tests.events import event
 from tests.scripted_agent import until
@@ -150,6 +152,17 @@ def test_a_fork_whose_source_is_removed_meanwhile_is_removed_too(
         purging.remove_events(left)
     assert not Event.objects.of(begun).exists()
     assert copying.progress(begun) is None
+
+
+def test_an_unfinished_fork_of_a_deleted_person_is_removed(bob: User) -> None:
+    source = creation.create(bob, conversation_id="source")
+    writes.append(source, [event(f"text {number}") for number in range(EVENTS)])
+    begun = forks.fork(bob, source)
+    copying.step(begun.pk)
+    user_deletions.begin(bob, requested_by="alice")
+    user_deletions.go_on(9, Failures())
+    assert not copying.step(begun.pk)
+    assert Purge.objects.unfinished().filter(conversation_id=begun.pk).exists()
 
 
 async def test_a_long_fork_is_copied_in_the_background(
