@@ -76,6 +76,8 @@ A call takes the interpreter some thirty times, after each statement of the data
 event loop, and with Python's own 5 ms would wait for that long each time beside somebody else's work.
 """
 SHUTDOWN_WAIT_S = 15
+NAME_MAX = 63
+"""Of the name of a session, PostgreSQL keeps this much."""
 UNREAD_WAIT_S = 30.0
 PING_S = 20.0
 """Pings keep an idle socket open through proxies; client libraries answer them by themselves."""
@@ -128,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     work.add_argument(
         "--probe-port",
         type=_from_1_to(PORT_MAX),
-        help="answer /alive, /health and /ready at HOST and this port (default: none)",
+        help="answer /alive, /health, /ready and /metrics at HOST and this port (default: none)",
     )
     manage = commands.add_parser(
         "manage", help="run a management command: migrate, createsuperuser, create_token, …", add_help=False
@@ -173,6 +175,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if others and chosen.command in ("serve", "worker", "mcp"):
         parser.error(f"unrecognized arguments: {' '.join(others)}")
     private_files.create_privately()
+    # PostgreSQL shows it to operators for each session of this process, and of programs that it starts.
+    name = f"convserver {chosen.command} {os.getpid()} {socket.gethostname()}"
+    os.environ.setdefault("PGAPPNAME", name[:NAME_MAX])
     try:
         match chosen.command:
             case "serve":

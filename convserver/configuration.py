@@ -152,6 +152,8 @@ class Configuration:
     """The longest wait for a conversation, or a SQLite file, that another program or request has locked."""
     idle_in_transaction_timeout_s: int = 60
     """The longest time that a transaction may be idle. 0 for no limit."""
+    backup_max_age_days: int = 2
+    """A newest backup that is older is a problem for the operator; 0 where others make the backups."""
     remote_grace_s: int = 15
     """How long a turn waits for the program of its agent to connect again."""
     secrets_max: int = 1_000
@@ -249,6 +251,7 @@ def read(environment: Mapping[str, str]) -> Configuration:
         tcp_user_timeout_s=_integer(environment, "DATABASE_TCP_USER_TIMEOUT_S", 30, least=1, most=3600),
         statement_timeout_s=_integer(environment, "DATABASE_STATEMENT_TIMEOUT_S", 60, least=0, most=86_400),
         lock_timeout_s=_integer(environment, "DATABASE_LOCK_TIMEOUT_S", 5, least=1, most=300),
+        backup_max_age_days=_integer(environment, "CONVSERVER_BACKUP_MAX_AGE_DAYS", 2, least=0, most=3_650),
         remote_grace_s=_integer(environment, "CONVSERVER_REMOTE_GRACE_S", 15, least=0, most=3600),
         secrets_max=_integer(environment, "CONVSERVER_SECRETS_MAX", 1_000, least=1, most=10_000),
         secrets_max_kb=_integer(environment, "CONVSERVER_SECRETS_MAX_KB", 300, least=1, most=1_000),

@@ -15,6 +15,8 @@ from sessions_app.imports.followers import programs
 from sessions_app.imports.followers.runner import FollowerRunner
 from sessions_app.imports.uploads.runner import ImportRunner
 from sessions_app.loops.manager import manager_class
+from sessions_app.models import ProcessRole
+from sessions_app.operation import watch
 from sessions_app.processes import this_process
 from sessions_app.retention.rounds import Retention
 from sessions_app.search_indexer import Indexer
@@ -28,7 +30,7 @@ _failing = Outage(__name__, "A task in the background failed")
 
 
 def start() -> None:
-    """Start webhooks, the search index, imports, forks, purges, counts of bytes, checks and checkpoints.
+    """Start webhooks, the search index, imports, forks, purges, and what every process does for itself.
 
     Servers of a cluster leave the first five to workers, and so what is verified every night. Once for the
     running event loop. Sockets call it too, since not every server supports lifespans.
@@ -52,13 +54,16 @@ def _finished(task: asyncio.Task[None]) -> None:
 
 def _started() -> set[asyncio.Task[None]]:
     keeps_house = manager_class().keeps_house
+    is_clustered = settings.CONFIGURATION.is_clustered
+    role = ProcessRole.WORKER if keeps_house and is_clustered else ProcessRole.SERVER
     works = [meter.run(), heap.keep_low(), checkpoints.run(), rounds.verify(keeps_house=keeps_house)]
+    works.append(watch.run(role))
     if keeps_house:
         works += [Dispatcher(this_process()).run(), Indexer().run(), ImportRunner().run(), Retention().run()]
         works.append(ForkRunner().run())
         if programs.are_offered():
             works.append(FollowerRunner().run())
-    if settings.CONFIGURATION.is_clustered:
+    if is_clustered:
         works.append(news.listen() if keeps_house else news.tell())
     tasks = {asyncio.get_running_loop().create_task(work) for work in works}
     for task in tasks:

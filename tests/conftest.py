@@ -38,6 +38,7 @@ from sessions_app.event_loops import PerEventLoop
 from sessions_app.identity import key_holders, key_throttle
 from sessions_app.identity.authentication import local_user
 from sessions_app.loops.manager import close_manager
+from sessions_app.operation import figures
 from sessions_app.sockets.v0 import server as socketio_v0
 from tests import migrated, thinning
 from tests.clients import WAIT_S, Client, Server
@@ -186,6 +187,14 @@ def _end_other_sessions() -> None:
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fresh_figures() -> Iterator[None]:
+    """Gather figures anew for each page and each reading: a test changes them and looks at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "KEPT_S", 0.0)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -78,6 +78,14 @@ from sessions_app.models.model_use import (
     Used,
     used_in,
 )
+from sessions_app.models.operation import (
+    BackupOutcome,
+    BackupRecord,
+    BackupRecordQuerySet,
+    ProcessRecord,
+    ProcessRecordQuerySet,
+    ProcessRole,
+)
 from sessions_app.models.receipts import InputReceipt, InputReceiptQuerySet
 from sessions_app.models.remote_agents import (
     REMOTE_NAME_MAX_LENGTH,
@@ -161,6 +169,9 @@ __all__ = [
     "ApiTokenQuerySet",
     "Attachment",
     "AttachmentQuerySet",
+    "BackupOutcome",
+    "BackupRecord",
+    "BackupRecordQuerySet",
     "CommandOutcome",
     "Connection",
     "ConnectionQuerySet",
@@ -194,6 +205,9 @@ __all__ = [
     "NotedFact",
     "Permissions",
     "Polarity",
+    "ProcessRecord",
+    "ProcessRecordQuerySet",
+    "ProcessRole",
     "Receiver",
     "RecordedAnswer",
     "RemoteProgram",

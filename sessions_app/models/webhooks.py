@@ -192,6 +192,12 @@ class Delivery(models.Model):
                 fields=["receiver", "due_at"], name="delivery_due", condition=Q(due_at__isnull=False)
             ),
             models.Index(fields=["held_until"], name="delivery_held", condition=Q(held_until__isnull=False)),
+            models.Index(fields=["since"], name="delivery_waiting", condition=Q(due_at__isnull=False)),
+            models.Index(
+                fields=["since"],
+                name="delivery_failing",
+                condition=Q(due_at__isnull=False, tries__gt=0),
+            ),
         ]
 
     def __str__(self) -> str:

@@ -86,6 +86,8 @@ UNTOUCHED = {
     "sessions_app.AccessRemoval": "about a user",
     "sessions_app.UserDeletion": "about a user",
     "sessions_app.HousekeepingRound": "about the installation",
+    "sessions_app.ProcessRecord": "about the installation",
+    "sessions_app.BackupRecord": "about the installation",
     "sessions_app.DeletedLimit": "about the installation",
     "sessions_app.UserSettings": "about a user",
     "sessions_app.FollowedProgram": "about a user",

@@ -14,6 +14,8 @@ from django.db.backends.sqlite3 import base
 from django.db.utils import DatabaseErrorWrapper
 from django.utils.functional import cached_property
 
+from conversations import counts
+from conversations.counts import Counted
 from conversations.engines.damaged_text import REPLACED
 from conversations.engines.lost_commits import LostCommit
 from conversations.engines.sqlite3 import files, turns
@@ -41,6 +43,8 @@ class CheckedConnection(sqlite3.Connection):
     """Of the threads that write to this file."""
     wait_ms = 0
     """How long a statement waits for its turn and for the lock."""
+    is_locked_out = False
+    """Another program has kept the lock for longer than this turn has waited for it."""
     _has_turn = _is_late = _is_checkpoint = False
 
     @contextmanager
@@ -81,7 +85,8 @@ class CheckedConnection(sqlite3.Connection):
     def _leave_turn(self) -> None:
         if self._has_turn and self.turns is not None:
             self._has_turn = False
-            self.turns.leave(is_checkpoint=self._is_checkpoint)
+            self.turns.leave(is_checkpoint=self._is_checkpoint, is_locked_out=self.is_locked_out)
+            self.is_locked_out = False
 
     def wait_at_most(self, wait_ms: int) -> None:
         """Let SQLite wait so long for another process's lock."""
@@ -189,6 +194,8 @@ class CheckedCursor(base.SQLiteCursorWrapper):
         perhaps the event loop's, would wait for as long as the connection waits for its next lock.
         """
         if _code(error) == sqlite3.SQLITE_BUSY:
+            self.connection.is_locked_out = True
+            counts.add(Counted.LOCK_TIMEOUTS)
             self.close()
         self.connection.note(error)
 

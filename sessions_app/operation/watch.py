@@ -1,0 +1,31 @@
+"""The watch of each process: it stores its heartbeat, gathers the figures, and logs locks that are held long.
+
+What fails here is logged and tried again; nothing else of the process waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from conversations.outages import Outage
+from sessions_app import astore
+from sessions_app.event_loops import uncancelled
+from sessions_app.models import ProcessRole
+from sessions_app.operation import figures, heartbeats, waits
+
+_unwritten = Outage(__name__, "The heartbeat could not be stored", "The heartbeat is stored again")
+_ungathered = Outage(__name__, "The figures could not be gathered", "The figures are gathered again")
+
+
+async def run(role: ProcessRole) -> None:
+    """Watch until cancelled; the row of the process says that it ended then."""
+    try:
+        while True:
+            with _unwritten.counted():
+                await astore.note(heartbeats.beat, role)
+            with _ungathered.counted():
+                waits.log((await astore.note(figures.gathered)).waits)
+            await asyncio.sleep(heartbeats.BEAT_S)
+    finally:
+        with _unwritten.counted():
+            await uncancelled(astore.note(heartbeats.end))
