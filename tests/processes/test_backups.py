@@ -461,6 +461,27 @@ def test_a_backup_is_verified_in_a_scratch_database_while_the_server_runs(
     assert log(server, "first") == ["kept", "later"]
 
 
+RECORDS = "SELECT outcome, is_verified, size > 0, place, detail FROM sessions_app_backuprecord ORDER BY id"
+
+
+def test_each_backup_leaves_a_record_in_its_store_also_when_it_fails(
+    server: Server, store: Store, tmp_path: Path
+) -> None:
+    store.make()
+    backups, taken = tmp_path / "backups", tmp_path / "taken"
+    taken.write_text("a file, and no directory")
+    for directory, options, status in ((backups, ["--verify"], 0), (backups, [], 0), (taken, [], 1)):
+        done = run(server, store, "backup", str(directory), *options)
+        assert done.returncode == status, done.stderr
+    first, second = sorted(map(str, backups.glob("convserver-*")))
+    whole, unverified, failed = store.ask(RECORDS)
+    assert whole == ("made", True, True, first, "")
+    assert unverified == ("made", None, True, second, "")
+    assert failed[:4] == ("failed", None, False, str(taken))
+    assert str(taken) in failed[4]
+    assert failed[4] in done.stderr
+
+
 @pytest.mark.slow(on="postgresql")
 def test_a_verification_that_is_ended_leaves_no_scratch_database(
     server: Server, store: Store, tmp_path: Path
@@ -629,6 +650,8 @@ def test_a_damaged_store_is_backed_up_and_its_backup_is_refused_by_the_place_of_
     done = run(server, store, "restore", str(backup), "--yes")
     assert (done.returncode, "Conversation second: event 0 was changed" in done.stderr) == (1, True)
     assert PRIVATE not in made.stderr + done.stderr
+    ((outcome, *_, detail),) = store.ask(RECORDS)
+    assert (outcome, detail.startswith("Conversation second: event 0 was changed")) == ("damaged", True)
     assert run(server, store, "restore", str(backup), "--yes", "--accept-damage").returncode == 0
 
 

@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
 
-from convserver.backups import directories, passphrases, restoring, taking
+from convserver.backups import directories, passphrases, records, restoring, taking
 from convserver.backups.failures import BackupError
+from convserver.backups.records import NotRecorded
 from convserver.backups.sealed_key import PASSPHRASE
+from convserver.backups.taking import Backup
+from sessions_app.models import BackupOutcome, BackupRecord
 
 SHOWN = 5
 
@@ -67,23 +71,14 @@ class Command(BaseCommand):
         """Make the backup, say where it is, and fail if the store is damaged or the backup is not whole."""
         try:
             passphrase = passphrases.new() if with_secret_key else None
-            made = taking.back_up(directory, passphrase=passphrase, check=not no_check)
+            with records.recorded(directory) as record:
+                made = self._back_up(record, directory, passphrase=passphrase, check=not no_check)
+                if verify:
+                    self._verify(record, made)
         except BackupError as error:
             raise CommandError(str(error)) from error
-        counts = made.manifest.counts
-        self.stdout.write(
-            f"{made.path}: {counts['conversations_conversation']:,} conversations, "
-            f"{counts['conversations_event']:,} events, {made.size:,} bytes"
-        )
-        if verify:
-            try:
-                verification = restoring.verify(made.path, restoring.readable(made.path))
-                verification.require_whole(accept_damage=bool(made.manifest.problems))  # said below
-            except BackupError as error:
-                raise CommandError(f"{error} No older backup was removed.") from error
-            self.stdout.write(
-                f"{made.path}: verified: restored into a scratch database, it is what its manifest says"
-            )
+        except NotRecorded as warning:
+            self.stderr.write(str(warning))
         if made.manifest.problems:
             shown = "\n".join(made.manifest.problems[:SHOWN])
             raise CommandError(
@@ -96,6 +91,33 @@ class Command(BaseCommand):
                     self.stdout.write(f"{removed}: removed")
             except OSError as error:
                 raise CommandError(f"An older backup cannot be removed: {error}.") from error
+
+    def _back_up(
+        self, record: BackupRecord, directory: Path, *, passphrase: str | None, check: bool
+    ) -> Backup:
+        made = taking.back_up(directory, passphrase=passphrase, check=check)
+        problems = made.manifest.problems
+        record.outcome = BackupOutcome.DAMAGED if problems else BackupOutcome.MADE
+        record.place, record.size = str(made.path.absolute()), made.size
+        record.detail = " ".join(problems[:SHOWN])
+        counts = made.manifest.counts
+        self.stdout.write(
+            f"{made.path}: {counts['conversations_conversation']:,} conversations, "
+            f"{counts['conversations_event']:,} events, {made.size:,} bytes"
+        )
+        return made
+
+    def _verify(self, record: BackupRecord, made: Backup) -> None:
+        try:
+            verification = restoring.verify(made.path, restoring.readable(made.path))
+            record.verified_at, record.is_verified = timezone.now(), not verification.differences
+            verification.require_whole(accept_damage=bool(made.manifest.problems))  # told by the caller
+        except BackupError as error:
+            record.detail = str(error)
+            raise BackupError(f"{error} No older backup was removed.") from error
+        self.stdout.write(
+            f"{made.path}: verified: restored into a scratch database, it is what its manifest says"
+        )
 
 
 def _positive(text: str) -> int:
