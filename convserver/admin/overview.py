@@ -7,18 +7,32 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
+from django.conf import settings
 from django.db import connection
 from django.db.models import Model, QuerySet
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from conversations.engines import durability
 from conversations.models import Conversation, Event, GuardRepair
 from convserver.admin import cells, measures
 from sessions_app.live.state_words import in_state
-from sessions_app.models import AgentLoop, Connection, Delivery, ExecutionStatus
+from sessions_app.models import (
+    AgentLoop,
+    BackupRecord,
+    Connection,
+    Delivery,
+    ExecutionStatus,
+    ProcessRecord,
+    ProcessRole,
+)
+from sessions_app.operation import problems as operation
+from sessions_app.operation.figures import Figures
+from sessions_app.operation.problems import OperatorProblem, ProblemKind
 
 TURNS_SHOWN = 10
 COUNTED_MAX = 1000
@@ -62,15 +76,64 @@ class Group:
     figures: list[Figure]
 
 
-def groups(may_view: OfModel) -> list[Group]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProblemCard:
+    """One thing that is wrong, and the way to where it is mended."""
+
+    problem: OperatorProblem
+    advice: SafeString
+    lasts: str
+    link: str
+    link_text: str
+
+
+_PLACES: dict[ProblemKind, tuple[type[Model], str, str]] = {
+    ProblemKind.STALLED: (AgentLoop, "?problem=stalled", "Open these loops"),
+    ProblemKind.GONE: (ProcessRecord, "", "Open processes"),
+    ProblemKind.WAITING: (ProcessRecord, "", "Open processes"),
+    ProblemKind.FAILING: (Delivery, "?failing=yes", "Open failing deliveries"),
+    ProblemKind.UNDELIVERED: (Delivery, "?pending=yes", "Open pending deliveries"),
+    ProblemKind.LOCKED: (ProcessRecord, "", "Open processes"),
+    ProblemKind.BACKUP: (BackupRecord, "", "Open backups"),
+}
+"""The list where one acts, or sees more."""
+
+
+def problems(found: Figures, may_view: OfModel) -> list[ProblemCard] | None:
+    """Return what is wrong as far as the visitor may see it; None for who may see none of it."""
+    allowed = {kind for kind, (model, *_) in _PLACES.items() if may_view(model)}
+    if not allowed:
+        return None
+    return [_card(each, found.at) for each in operation.problems(found) if each.kind in allowed]
+
+
+def _card(problem: OperatorProblem, now: datetime) -> ProblemCard:
+    model, query, text = _PLACES[problem.kind]
+    link = f"{_list_of(model)}{query}"
+    if problem.conversation is not None:
+        link = f"{_list_of(Conversation)}?{urlencode({'q': problem.conversation})}"
+        text = "Open the conversation"
+    lasts = lasting(now - problem.since) if problem.since else ""
+    advice = _with_code(problem.advice)
+    return ProblemCard(problem=problem, advice=advice, lasts=lasts, link=link, link_text=text)
+
+
+def _with_code(text: str) -> SafeString:
+    """Return a text with what is between backquotes as code."""
+    parts = enumerate(text.split("`"))
+    return format_html_join("", "{}", ((cells.code(part) if odd % 2 else part,) for odd, part in parts))
+
+
+def groups(found: Figures, may_view: OfModel) -> list[Group]:
     """Return the figures that the visitor may see."""
     now = timezone.now()
-    found = [
+    shown = [
         Group(title="Agents", figures=_agents(now) if may_view(AgentLoop) else []),
-        Group(title="Traffic", figures=list(_traffic(now, may_view))),
+        Group(title="Traffic", figures=list(_traffic(found, now, may_view))),
         Group(title="Server", figures=_server(now) if may_view(AgentLoop) else []),
+        Group(title="Installation", figures=list(_installation(found, may_view))),
     ]
-    return [group for group in found if group.figures]
+    return [group for group in shown if group.figures]
 
 
 def turns() -> list[Turn]:
@@ -109,7 +172,7 @@ def _agents(now: datetime) -> list[Figure]:
     ]
 
 
-def _traffic(now: datetime, may_view: OfModel) -> Iterator[Figure]:
+def _traffic(found: Figures, now: datetime, may_view: OfModel) -> Iterator[Figure]:
     if may_view(Conversation):
         rate = events_per_minute(now)
         yield Figure(title="Events per minute", value=rate, link=_list_of(Conversation))
@@ -118,7 +181,7 @@ def _traffic(now: datetime, may_view: OfModel) -> Iterator[Figure]:
         yield _counted("Open connections", Connection.objects.present(), link)
     if may_view(Delivery):
         at = _list_of(Delivery)
-        oldest = Delivery.objects.pending().order_by("since").values_list("since", flat=True).first()
+        oldest = found.undelivered.since
         late = Delivery.objects.failing()
         lag = lasting(now - oldest) if oldest else "No pending deliveries"
         yield Figure(title="Webhook lag", value=lag, link=f"{at}?pending=yes")
@@ -153,6 +216,26 @@ def _server(now: datetime) -> list[Figure]:
             is_bad=free < total * DISK_FREE_MIN,
         ),
     ]
+
+
+def _installation(found: Figures, may_view: OfModel) -> Iterator[Figure]:
+    if may_view(ProcessRecord):
+        link = _list_of(ProcessRecord)
+        for role in ProcessRole:
+            if role is ProcessRole.SERVER or settings.CONFIGURATION.is_clustered:
+                value = cells.number(found.presence.count(role))
+                yield Figure(title=f"{role.capitalize()}s that run", value=value, link=link)
+        since = found.unanswered.since
+        value = lasting(found.at - since) if since else "None"
+        yield Figure(title="Oldest unanswered message", value=value)
+    if may_view(BackupRecord):
+        link = _list_of(BackupRecord)
+        for title, record in (
+            ("Newest backup", found.backup),
+            ("Newest verified backup", found.verified_backup),
+        ):
+            value = f"{lasting(found.at - record.ended_at)} ago" if record else "Never"
+            yield Figure(title=title, value=value, link=link)
 
 
 def _hints() -> Figure:

@@ -22,10 +22,12 @@ from convserver.web.pages import can_log_out
 from sessions_app.models import (
     AgentLoop,
     ApiToken,
+    BackupRecord,
     Connection,
     Delivery,
     ImportRun,
     ModelUse,
+    ProcessRecord,
     Receiver,
     RemoteProgram,
     Repair,
@@ -33,6 +35,7 @@ from sessions_app.models import (
     Secret,
     UserSettings,
 )
+from sessions_app.operation import figures
 
 OWN_ENTRIES_SHOWN = 10
 
@@ -123,6 +126,7 @@ GROUPS: dict[str, list[Item]] = {
     "Live": [
         Item("Agent loops", AgentLoop, "autorenew"),
         Item("Connections", Connection, "cable"),
+        Item("Processes", ProcessRecord, "memory"),
         Item("Remote agents", RemoteProgram, "smart_toy"),
         Item("Repairs", Repair, "healing"),
     ],
@@ -139,6 +143,7 @@ GROUPS: dict[str, list[Item]] = {
     ],
     "Audit": [
         Item("Log entries", LogEntry, "receipt_long"),
+        Item("Backups", BackupRecord, "backup"),
         Item("Verifications", VerificationRun, "fact_check"),
         Item("Damaged places", VerificationFinding, "broken_image"),
     ],
@@ -176,9 +181,11 @@ def _list_of(model: type[Model]) -> str:
 def first_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Add how the server is, as far as the visitor may see it."""
     may_see_conversations = may_view(request, Conversation)
+    found = figures.gathered()
     return {
         **context,
-        "groups": overview.groups(lambda model: may_view(request, model)),
+        "problems": overview.problems(found, lambda model: may_view(request, model)),
+        "groups": overview.groups(found, lambda model: may_view(request, model)),
         "turns": overview.turns() if may_see_conversations and may_view(request, AgentLoop) else [],
         "own_entries": LogEntry.objects.filter(user=pk_of(request.user)).order_by("-pk")[:OWN_ENTRIES_SHOWN],
         "damage": damage.banner() if may_view(request, VerificationFinding) else None,
