@@ -15,6 +15,8 @@ from weakref import WeakKeyDictionary
 
 from channels.layers import InMemoryChannelLayer, get_channel_layer
 
+from conversations import counts
+from conversations.counts import Counted
 from conversations.events import EventEnvelope
 from conversations.hint_channels.base import HintsAway
 from conversations.hints import EVENTS_MAX_CHARACTERS, Hint, size_of
@@ -28,6 +30,9 @@ UNSENT_IN_GROUP_MAX = 1_000
 """At most this many hints of one group wait; then the oldest are dropped."""
 
 SEND_WAIT_S = 5
+
+SENT, RECEIVED, DROPPED = "sent", "received", "dropped"
+"""What becomes of hints for other processes, and of theirs."""
 
 _lost = Outage(__name__, "A hint was lost", "Hints are sent again")
 _unsent: set[asyncio.Task[None]] = set()
@@ -62,6 +67,7 @@ def appended(events: Sequence[EventEnvelope]) -> Hint:
 
 def announce_appended(conversation: ConversationRef, events: Sequence[EventEnvelope]) -> None:
     """Announce an append to the conversation's readers, and a new last message to lists."""
+    counts.add(Counted.APPENDED, number=len(events))
     announce(conversation_group(conversation.pk), appended(events))
     if any(event["kind"] == "message" for event in events):
         announce_listed(conversation)
@@ -184,12 +190,16 @@ def _start(loop: asyncio.AbstractEventLoop, group: str, message: Hint) -> None:
         return
     groups = _waiting.setdefault(loop, {})
     if group in groups:
+        if len(groups[group]) == UNSENT_IN_GROUP_MAX:
+            counts.add(Counted.HINTS, DROPPED)
         groups[group].append(message)  # after the waiting ones of its group, so that they arrive in order
     elif len(_unsent) < UNSENT_MAX:
         groups[group] = deque([message], maxlen=UNSENT_IN_GROUP_MAX)
         task = loop.create_task(_send_in_order(groups, group))
         _unsent.add(task)
         task.add_done_callback(_unsent.discard)
+    else:
+        counts.add(Counted.HINTS, DROPPED)
 
 
 async def _send_in_order(groups: dict[str, deque[Hint]], group: str) -> None:
@@ -225,11 +235,14 @@ async def _send(group: str, message: Hint) -> None:
         async with asyncio.timeout(SEND_WAIT_S):
             await hint_channel().group_send(group, message)
     except HintsAway:
+        counts.add(Counted.HINTS, DROPPED)
         _hand_over(group, message)  # the channel has logged that itself
     except Exception as error:  # whatever the hint channel raises, the log has the event
         _lost.failed(error)
+        counts.add(Counted.HINTS, DROPPED)
         _hand_over(group, message)
     else:
+        counts.add(Counted.HINTS, SENT)
         _lost.worked()
 
 

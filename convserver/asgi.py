@@ -22,6 +22,7 @@ from convserver.serving.caching import KeptByNobody
 from convserver.serving.cancelled import AnsweredWhenCancelled
 from convserver.serving.http import OneThreadHandler
 from convserver.serving.late import LateApplication
+from convserver.serving.measuring import MeasuredRequests, name_route
 from sessions_app import astore, background
 from sessions_app.identity.authentication import OwnOriginOnly
 from sessions_app.identity.key_throttle import ThrottledKeys
@@ -38,18 +39,26 @@ http = LateApplication("convserver.serving.doors.application")
 mcp = LateApplication("convserver.mcp.door.application")
 probes = OneThreadHandler("probes", are_shared=False, urlconf="convserver.web.probe_urls")
 """Probes are answered even while every thread for requests is busy, and import no other page."""
+metrics = OwnOriginOnly(
+    ThrottledKeys(OneThreadHandler("metrics", are_shared=False, urlconf="convserver.web.metrics_urls"))
+)
+"""The metrics of a worker, which has no other page: with the credentials that a server asks for."""
 PROBES = {"/alive", "/health", "/ready"}
-MCP = "/mcp"
+MCP, METRICS = "/mcp", "/metrics"
+WORKER_ANSWERS = b"A worker answers /alive, /health, /ready and /metrics.\n"
 
 
 async def by_protocol(scope: Any, receive: Any, send: Any) -> None:
     """Pass a connection to the handler of its protocol."""
     match scope["type"]:
         case "http" if scope["path"].startswith(f"{server.PATH}/"):
+            name_route(scope, "socket.io")
             await server.socketio_v0(scope, receive, send)
         case "http" if scope["path"] in PROBES:
+            name_route(scope, scope["path"].removeprefix("/"))
             await replay_throttle.counted(probes, scope, receive, send)
         case "http" if scope["path"] == MCP:
+            name_route(scope, "mcp")
             await replay_throttle.counted(mcp, scope, receive, send)
         case "http":
             await replay_throttle.counted(http, scope, receive, send)
@@ -67,10 +76,12 @@ async def worker(scope: Any, receive: Any, send: Any) -> None:
         await lifespan(receive, send)
     elif scope["type"] == "http" and scope["path"] in PROBES:
         await probes(scope, receive, send)
+    elif scope["type"] == "http" and scope["path"] == METRICS:
+        await metrics(scope, receive, send)
     elif scope["type"] == "http":
         headers = [(b"content-type", b"text/plain; charset=utf-8")]
         await send({"type": "http.response.start", "status": 404, "headers": headers})
-        await send({"type": "http.response.body", "body": b"A worker answers /alive, /health and /ready.\n"})
+        await send({"type": "http.response.body", "body": WORKER_ANSWERS})
 
 
 async def lifespan(receive: Any, send: Any) -> None:
@@ -108,6 +119,8 @@ async def _closed() -> dict[str, str]:
     return {"type": "lifespan.shutdown.complete"}
 
 
-application = AnsweredWhenCancelled(
-    KeptByNobody(OwnOriginOnly(ThrottledKeys(NotedActivity(BoundedBodies(by_protocol)))))
+application = MeasuredRequests(
+    AnsweredWhenCancelled(
+        KeptByNobody(OwnOriginOnly(ThrottledKeys(NotedActivity(BoundedBodies(by_protocol)))))
+    )
 )

@@ -17,6 +17,8 @@ from django.db import OperationalError, connection
 from django.utils import timezone
 from psycopg.errors import LockNotAvailable
 
+from conversations import counts
+from conversations.counts import Counted
 from conversations.events import Appended, Dialect, EventEnvelope, Kind, NewEvent
 from conversations.exceptions import (
     ConversationBusy,
@@ -250,6 +252,7 @@ def _locked_heads(requests: Sequence[AppendRequest], *, wait: bool) -> dict[int,
             secrets = secrecy.found(owners, pks)
     except OperationalError as error:
         if isinstance(error.__cause__, LockNotAvailable):
+            counts.add(Counted.LOCK_TIMEOUTS)
             raise ConversationBusy("The conversation is locked by another process. Try again.") from error
         raise
     heads = {row[0]: _Head(*row) for row in rows.rows()}

@@ -9,6 +9,8 @@ from typing import Any
 from django.db import OperationalError, connection, transaction
 from psycopg.errors import LockNotAvailable
 
+from conversations import counts
+from conversations.counts import Counted
 from conversations.engines.failures import is_locked
 from conversations.exceptions import ConversationBusy
 from conversations.log import sql
@@ -69,5 +71,6 @@ def _locked(rows: ConversationQuerySet, wait_s: float | None = None) -> list[Con
         return list(rows.locked().order_by("pk"))
     except OperationalError as error:
         if isinstance(error.__cause__, LockNotAvailable):
+            counts.add(Counted.LOCK_TIMEOUTS)
             raise ConversationBusy("The conversation is locked by another process. Try again.") from error
         raise

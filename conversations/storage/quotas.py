@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from django.conf import settings
 
+from conversations import counts
+from conversations.counts import Counted
 from conversations.events import NewEvent
 from conversations.exceptions import QuotaExceeded
 from conversations.storage.rates import Rates
@@ -88,6 +90,7 @@ def require_room(quota: str, used: int, added: int, words: str, remedy: str) -> 
 
 
 def _no_room(quota: str, used: int, added: int, words: str, remedy: str) -> QuotaExceeded:
+    counts.add(Counted.QUOTA_REFUSALS, quota)
     return QuotaExceeded(
         f"You have {used:,} of {limit_of(quota):,} {words}, and this would add {added:,}. {remedy} "
         f"The server's operator can raise the limit ({variable_of(quota)}).",
@@ -121,6 +124,7 @@ def _admit(rate: Rate, user_pk: int, amount: int) -> None:
         return
     taken = rates.take((rate.quota, user_pk), amount, limit=limit, window_s=rate.window_s)
     if taken.wait_s:
+        counts.add(Counted.QUOTA_REFUSALS, rate.quota)
         raise QuotaExceeded(
             f"You have used {taken.used:,} of {limit:,} {rate.words}, and this would add {amount:,}. "
             f"Try again in {taken.wait_s} seconds. "

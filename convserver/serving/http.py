@@ -33,6 +33,7 @@ from convserver.serving.admission import (
     admission,
 )
 from convserver.serving.clients import EVERYBODY, client_of
+from convserver.serving.measuring import name_route
 
 REFUSAL_THREADS = 2
 """Requests that waited for a thread in vain are answered in these."""
@@ -92,6 +93,7 @@ class OneThreadHandler(ASGIHandler):
             refuse(request, failure)
             return await self._in_thread_refused(request, None)
         route = _Route.of(request)
+        name_route(scope, route.view_name)
         if request.method in SAFE_METHODS or route.view_name not in line.VIEWS:
             return await self._placed(request, route, [])
         async with line.password_line().turn(request, route.view_name) as turn:

@@ -1,4 +1,4 @@
-"""What operators watch about verifications of the store, in Prometheus' text format."""
+"""What a monitoring system reads, in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from conversations.models import DamageKind, Occasion, Outcome, VerificationFind
 from conversations.verification.records import INTERRUPTED
 from convserver.api.negotiation import OneRenderer
 from convserver.api.schema import Door, NativeRefusal
+from convserver.web.collectors import OwnNumbers, SharedFigures
 
 METRICS = Door(tag="probes", key_refusals={401: NativeRefusal, 403: NativeRefusal, 404: NativeRefusal})
 PERMISSION = "conversations.view_verificationrun"
@@ -103,10 +104,11 @@ class MetricsView(APIView):
 
     @extend_schema(responses={(200, "text/plain"): str, 503: NativeRefusal})
     def get(self, request: Request) -> HttpResponse:
-        """Return metrics of verifications and of this process, for staff who may view verifications."""
+        """Return the metrics of this process and of all, for staff who may view verifications."""
         if not request.user.is_staff or not request.user.has_perm(PERMISSION):
             raise Http404
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(Verifications())
+        for collector in (SharedFigures(), Verifications(), OwnNumbers()):
+            registry.register(collector)
         ProcessCollector(registry=registry)
         return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)

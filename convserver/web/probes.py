@@ -28,7 +28,11 @@ from convserver.health import health
 from sessions_app.identity import scopes
 from sessions_app.live.status import iso
 from sessions_app.models import Scope
+from sessions_app.operation import figures, problems
+from sessions_app.operation.problems import ProblemKind
 
+SHOWN_TO_ALL = {ProblemKind.GONE, ProblemKind.WAITING}
+"""Problems that the health probe tells everybody who asks, without a name of a host or a conversation."""
 PROBES = Door(tag="probes", key_refusals={401: NativeRefusal})
 
 
@@ -133,7 +137,7 @@ class HealthView(Probe):
     def get(self, request: Request) -> Response:
         """Report that the server can store data."""
         _require_health()
-        headers = {"X-Hints": _hints()}
+        headers = {"X-Hints": _hints(), "X-Processes": _processes()}
         if weakness := durability.of_library(connection):
             headers["X-Warning"] = weakness
         return Response("OK", headers=headers)
@@ -143,6 +147,15 @@ def _hints() -> str:
     """Say whether hints of other processes arrive; without them everything works, but later."""
     since = live.hints_away_since()
     return "ok" if since is None else f"away since {iso(since)}"
+
+
+def _processes() -> str:
+    """Say what the last heartbeat of this process found about all processes, and about their work."""
+    found = figures.latest()
+    if found is None:
+        return "unknown"
+    shown = [each for each in problems.problems(found) if each.kind in SHOWN_TO_ALL]
+    return "; ".join(f"{each.brief} since {iso(each.since)}" for each in shown if each.since) or "ok"
 
 
 class ReadyView(Probe):

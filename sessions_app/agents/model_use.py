@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import groupby
 from uuid import uuid4
 
@@ -14,6 +15,8 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
+from conversations import counts
+from conversations.counts import Counted
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation, ConversationRef
 from sessions_app import astore
@@ -44,6 +47,14 @@ def record(conversation: ConversationRef, usages: Sequence[Usage]) -> None:
         added = {name: F(name) + count for name, count in used._asdict().items()}
         if not ModelUse.objects.filter(**place).update(**added):  # under the lock nobody else adds it
             ModelUse.objects.create(**place, **used._asdict())
+        transaction.on_commit(partial(_count, model, used))
+
+
+def _count(model: str, used: Used) -> None:
+    counts.add(Counted.MODEL_CALLS, model, number=used.calls)
+    counts.add(Counted.MODEL_TOKENS, model, "prompt", number=used.prompt_tokens)
+    counts.add(Counted.MODEL_TOKENS, model, "completion", number=used.completion_tokens)
+    counts.add(Counted.MODEL_NANODOLLARS, model, number=used.cost_nanos)
 
 
 async def record_beside(conversation: ConversationRef, usages: Sequence[Usage]) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from traceback import clear_frames
 from typing import Any, Protocol
 
-from conversations import histories, live
+from conversations import counts, histories, live
+from conversations.counts import Counted
 from conversations.cursors import EventCursor
 from conversations.events import EventEnvelope
 from conversations.exceptions import OtherHistory
@@ -32,6 +33,9 @@ STEP_EVENTS = 100
 
 class Reader(Protocol):
     """How a door sends a conversation; each method returns when the client has taken the frame."""
+
+    door: str
+    """The door's name, by which sent events are counted."""
 
     async def show_hello(self, state: ConversationState) -> None:
         """Send the state of the conversation, before its events."""
@@ -178,6 +182,7 @@ class Feed:
         self._note_shown(events)
 
     def _note_shown(self, events: Sequence[EventEnvelope]) -> None:
+        counts.add(Counted.SENT, self._reader.door, number=len(events))
         self.sent_through = events[-1]["seq"]
         for event in events:
             if event["kind"] == "message":

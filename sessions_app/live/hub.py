@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable, Container
 from contextlib import asynccontextmanager, suppress
 from weakref import WeakValueDictionary
 
-from conversations import live
+from conversations import counts, live
+from conversations.counts import Counted
 from conversations.hint_channels.base import BACK
 from conversations.hints import Hint, checked, size_of
 from conversations.outages import Outage
@@ -216,6 +217,7 @@ class Hub:
         if message is BACK:
             self._poll_now.set()
         elif (hint := checked(message)) is not None:
+            counts.add(Counted.HINTS, live.RECEIVED)
             self._receive(hint["group"], hint)
         else:
             self._malformed.failed(ValueError(repr(message)[:SHOWN_MAX_CHARACTERS]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
 
@@ -18,8 +19,8 @@ from sessions_app.models import Connection
 AGAIN_S = 1.0
 """A failed write is retried after this long."""
 
-_here: set[str] = set()
-"""The connections of this process, which `touch` keeps alive."""
+_here: dict[str, str] = {}
+"""The connections of this process, which `touch` keeps alive, with their doors."""
 
 
 @asynccontextmanager
@@ -45,14 +46,14 @@ async def go(connection_id: str) -> None:
     """Be absent; return once the write was tried. Nothing if it is absent already."""
     if connection_id not in _here:
         return
-    _here.discard(connection_id)
+    del _here[connection_id]
     await asyncio.shield(_notebook().note(connection_id, None))
 
 
 def _begin(
     connection_id: str, conversation: ConversationRef, user_id: int, *, door: str
 ) -> asyncio.Future[None]:
-    _here.add(connection_id)
+    _here[connection_id] = door
     row = Connection(
         id=connection_id,
         conversation_id=conversation.pk,
@@ -133,6 +134,11 @@ def _notebook() -> _Notebook:
 def here() -> list[str]:
     """Return the ids of the connections of this process."""
     return list(_here)
+
+
+def doors_here() -> Counter[str]:
+    """Return how many connections this process has by each door."""
+    return Counter(list(_here.values()))
 
 
 def record(arrived: Collection[Connection], gone: Collection[str]) -> None:

@@ -1,24 +1,33 @@
-"""The metrics of verifications: what a monitoring system reads, and who may."""
+"""The metrics: what a monitoring system reads, who may, what it costs, and the alerts on them."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+import yaml
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from prometheus_client import CONTENT_TYPE_LATEST
 from prometheus_client.parser import text_string_to_metric_families
 
+from conversations import counts
+from conversations.counts import Counted
 from conversations.models import ConversationRef, DamageKind, Occasion, Outcome, VerificationRun
 from conversations.verification import records
 from conversations.verification.damage import Damage
 from conversations.verification.store import Step
+from convserver.quotas import Quotas
+from convserver.web.collectors import COUNTERS
 from convserver.web.metrics import Verifications
 from sessions_app import astore
-from sessions_app.models import ApiToken, Grant, Scope
+from sessions_app.models import ApiToken, BackupOutcome, BackupRecord, Grant, Scope
+from tests.conftest import Join
 
 pytestmark = pytest.mark.one_engine
 
@@ -144,3 +153,138 @@ async def test_only_staff_who_may_view_verifications_read_metrics(
     assert await status(alice, *Scope) == 200
     await astore.call(User.objects.filter(pk=bob.pk).update, is_staff=True)
     assert await status(bob, Scope.READ, Scope.ADMIN) == 404
+
+
+# The service
+
+ROOT = Path(__file__).parents[2]
+ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
+NATIVE = "/api/native/conversations"
+
+
+async def samples(rest: httpx.AsyncClient) -> dict[tuple[str, ...], float]:
+    """Return all samples by name and the values of their labels, in the order of the labels' names."""
+    families = text_string_to_metric_families((await rest.get("/metrics")).text)
+    return {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+async def grown(
+    rest: httpx.AsyncClient, before: dict[tuple[str, ...], float]
+) -> dict[tuple[str, ...], float]:
+    """Return by how much each sample has grown."""
+    after = await samples(rest)
+    return {
+        key: value - before.get(key, 0.0) for key, value in after.items() if value != before.get(key, 0.0)
+    }
+
+
+async def test_requests_are_counted_by_route_and_status_with_their_latency_and_never_by_path(
+    rest: httpx.AsyncClient, conversation: ConversationRef
+) -> None:
+    before = await samples(rest)
+    event = {"type": "event", "id": "e1", "event": {"action": "message", "source": "user", "args": {}}}
+    for _ in range(3):  # the first is answered by its view, later ones directly
+        assert (await rest.post(f"{NATIVE}/talk/events", json=event)).status_code == 200
+    assert (await rest.get(f"{NATIVE}/never-heard-of")).status_code == 404
+    assert (await rest.get("/api/secret-words")).status_code == 404
+    assert (await rest.get("/alive")).status_code == 200
+    found = await grown(rest, before)
+    requests = "convserver_requests_total"
+    assert found[requests, "POST", "native-events", "200"] == 3
+    assert found[requests, "GET", "native-conversation-detail", "404"] == 1
+    assert found[requests, "GET", "unmatched", "404"] == 1
+    assert found[requests, "GET", "alive", "200"] == 1
+    took = "convserver_request_duration_seconds"
+    assert found[f"{took}_bucket", "+Inf", "native-events"] == found[f"{took}_count", "native-events"] == 3
+    assert found[f"{took}_sum", "native-events"] > 0
+    assert found["convserver_appended_events_total",] == 1
+    assert not any("secret-words" in part or "talk" in part for key in found for part in key)
+
+
+async def test_sockets_are_counted_by_door_and_so_is_what_they_are_sent(
+    rest: httpx.AsyncClient, conversation: ConversationRef, join: Join
+) -> None:
+    before = await samples(rest)
+    client = await join(conversation)
+    await client.until("replay_complete")
+    assert (await grown(rest, before))["convserver_open_sockets", "native"] == 1
+    await rest.post(f"{NATIVE}/talk/events", json={"type": "event", "id": "e", "event": {"action": "x"}})
+    await client.until("event")
+    assert (await grown(rest, before))["convserver_socket_events_total", "native"] == 1
+    await client.leave()
+
+
+async def test_invented_methods_and_many_names_make_no_more_series(rest: httpx.AsyncClient) -> None:
+    for number in range(counts.KINDS_MAX + 50):
+        counts.add(Counted.MODEL_CALLS, f"model-{number}")
+    assert (await rest.request("BREW", "/alive")).status_code == 405
+    found = await samples(rest)
+    assert sum(key[0] == "convserver_model_calls_total" for key in found) <= counts.KINDS_MAX + 1
+    assert found["convserver_model_calls_total", "other"] >= 50
+    assert not any("BREW" in key for key in found)
+
+
+async def test_refusals_by_quota_are_counted(
+    rest: httpx.AsyncClient, configured: Any, conversation: ConversationRef
+) -> None:
+    configured(quotas=Quotas(messages_per_minute=1))
+    before = await samples(rest)
+    for number in range(3):
+        await rest.post(f"{NATIVE}/talk/events", json={"type": "message", "id": number, "text": "Hello"})
+    assert (await grown(rest, before))["convserver_quota_refusals_total", "messages_per_minute"] == 2
+
+
+async def test_backups_are_shown_with_their_age_and_failures(rest: httpx.AsyncClient) -> None:
+    assert (await samples(rest))["convserver_problem", "backup_missing"] == 1
+    made = {"began_at": BEGAN, "ended_at": ENDED, "host": "here", "place": "/b"}
+    await astore.call(
+        BackupRecord.objects.create, **made, size=7, outcome=BackupOutcome.MADE, is_verified=True
+    )
+    found = await samples(rest)
+    assert found["convserver_backup_end_timestamp_seconds",] == ENDED.timestamp()
+    assert found["convserver_backup_verified_timestamp_seconds",] == ENDED.timestamp()
+    assert (found["convserver_backup_size_bytes",], found["convserver_backup_failed",]) == (7, 0)
+    await astore.call(BackupRecord.objects.create, **made, outcome=BackupOutcome.FAILED, detail="full")
+    found = await samples(rest)
+    assert found["convserver_backup_end_timestamp_seconds",] == ENDED.timestamp()
+    assert found["convserver_backup_failed",] == 1
+
+
+async def test_everything_that_is_counted_is_shown() -> None:
+    assert COUNTERS.keys() == set(Counted)
+
+
+async def test_alerts_name_metrics_that_are_served_and_say_what_to_do(
+    rest: httpx.AsyncClient, conversation: ConversationRef, subtests: pytest.Subtests
+) -> None:
+    ended = {"started_at": BEGAN, "finished_at": ENDED}
+    await astore.call(of_process, occasion=Occasion.NIGHT, outcome=Outcome.WHOLE, **ended)
+    made = {"began_at": BEGAN, "host": "here", "place": "/b", "outcome": BackupOutcome.MADE}
+    await astore.call(BackupRecord.objects.create, **made, is_verified=True)
+    await rest.get("/alive")
+    served = {key[0] for key in await samples(rest)}
+    served |= {"convserver_pool_waiting"}  # on PostgreSQL
+    (group,) = yaml.safe_load(ALERTS.read_text())["groups"]
+    documented = (ROOT / "docs" / "operation.md").read_text()
+    for rule in group["rules"]:
+        with subtests.test(rule["alert"]):
+            named = set(re.findall(r"\bconvserver_\w+", rule["expr"]))
+            assert named
+            assert named <= served
+            assert rule["labels"]["severity"] in ("page", "ticket")
+            for sentence in (rule["annotations"]["summary"], rule["annotations"]["action"]):
+                assert sentence.endswith(".")
+            assert rule["alert"] in documented
+
+
+async def test_every_metric_is_documented(rest: httpx.AsyncClient, conversation: ConversationRef) -> None:
+    made = {"began_at": BEGAN, "host": "here", "place": "/b", "outcome": BackupOutcome.MADE}
+    await astore.call(BackupRecord.objects.create, **made, is_verified=True)
+    documented = (ROOT / "docs" / "operation.md").read_text()
+    families = {key[0] for key in await samples(rest) if key[0].startswith("convserver_")}
+    names = {re.sub("_(bucket|sum|count)$", "", name) for name in families}
+    assert {name for name in names if f"`{name}`" not in documented} == set()

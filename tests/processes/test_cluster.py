@@ -2,69 +2,26 @@
 
 from __future__ import annotations
 
-import secrets
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any
 from uuid import uuid4
 
-import psycopg
 import pytest
 from django.db import connection
 
 from sessions_app.loops.cluster import wakeups
-from tests import forks, migrated
-from tests.clients import HTTP, Server, Worker, database_url, program_environment
+from tests import forks
+from tests.clients import HTTP, Server, program_environment
+from tests.clusters import NATIVE, Cluster, serving_cluster, workers_of
 from tests.network import NetworkClient, wait_until
 
 pytestmark = pytest.mark.skipif(connection.vendor != "postgresql", reason="a cluster needs PostgreSQL")
 
-NATIVE = "/api/native/conversations"
-AGENT = "tests.agents.DirectedAgent"
 GOING_ON = "tests.agents.CutOffAgent"
 CUT_OFF = "cut off"
-
-
-class Cluster(NamedTuple):
-    """One process that serves, and its database."""
-
-    web: Server
-    variables: dict[str, str]
-    start_worker: Callable[..., Worker]
-    """Starts one, which is killed at the end of the test."""
-
-    def ask(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        """Return what the database answers."""
-        with psycopg.connect(self.variables["DATABASE_URL"], autocommit=True) as session:
-            cursor = session.execute(statement, values)
-            return cursor.fetchall() if cursor.description else []
-
-    def say(self, talk: str, text: str) -> None:
-        """Send a message by REST."""
-        body = {"type": "message", "text": text}
-        answer = HTTP.post(f"{self.web.url}{NATIVE}/{talk}/events", json=body)
-        assert answer.status_code == 200, answer.text
-
-    def texts(self, talk: str, kind: str) -> list[str]:
-        """Return the texts of the events of this kind."""
-        events = HTTP.get(f"{self.web.url}{NATIVE}/{talk}/events").json()["events"]
-        return [each["text"] for each in events if each["kind"] == kind]
-
-    def holder(self, talk: str) -> int:
-        """Return the process that holds, or last held, the conversation's loop."""
-        statement = (
-            "SELECT owner_pid FROM sessions_app_agentloop AS loop "
-            "JOIN conversations_conversation AS c ON c.id = conversation_id WHERE public_id = %s"
-        )
-        return int(self.ask(statement, talk)[0][0])
-
-    def jobs(self) -> int:
-        """Return how many jobs there are."""
-        return int(self.ask("SELECT count(*) FROM procrastinate_jobs")[0][0])
 
 
 @pytest.fixture(scope="module")
@@ -72,36 +29,15 @@ def serving(
     django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Server, dict[str, str]]]:
     """A process that serves for the whole file: conversations have ids of their own."""
-    with django_db_blocker.unblock():
-        name = f"cluster_{secrets.token_hex(6)}"
-        migrated.make(name)
-        url = urlunsplit(urlsplit(database_url())._replace(path=f"/{name}"))
-        variables = {"DATABASE_URL": url, "CONVSERVER_MANAGER": "clustered", "CONVSERVER_TEST_RUN": name}
-        web = Server(tmp_path_factory.mktemp("web"))
-        try:
-            web.start(constants=None, **variables)
-            yield web, variables
-        finally:
-            web.kill()
-            with psycopg.connect(database_url(), autocommit=True) as outside:
-                outside.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+    with django_db_blocker.unblock(), serving_cluster(tmp_path_factory.mktemp("web")) as serving:
+        yield serving
 
 
 @pytest.fixture
 def cluster(serving: tuple[Server, dict[str, str]], tmp_path: Path) -> Iterator[Cluster]:
     """The process that serves, and what starts workers for one test."""
-    web, variables = serving
-    with ExitStack() as running:
-
-        def start_worker(agent: str = AGENT, **constants: float) -> Worker:
-            directory = tmp_path / uuid4().hex
-            directory.mkdir()
-            worker = Worker(directory)
-            running.callback(worker.kill)
-            worker.start(constants=constants, **variables, CONVSERVER_AGENT=agent)
-            return worker
-
-        yield Cluster(web, variables, start_worker)
+    with workers_of(serving, tmp_path) as cluster:
+        yield cluster
 
 
 @pytest.fixture

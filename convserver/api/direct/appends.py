@@ -30,6 +30,7 @@ from convserver.api.errors import UNAVAILABLE
 from convserver.api.native import events as native
 from convserver.api.v0 import events as v0
 from convserver.api.v1.agent import events as v1
+from convserver.serving.measuring import name_route
 from sessions_app.identity.authentication import headers_of
 
 _JSON = re.compile(r"application/json *(?:; *charset=utf-8)?", re.IGNORECASE)
@@ -72,6 +73,7 @@ class DirectAppends:
         if request is None:
             await self.application(scope, receive, send)
             return
+        name_route(scope, request.route.name)
         sort = (request.route.name, is_secure(scope, request.headers))
         headers = self._learned.of(sort)
         if headers is None:

@@ -47,6 +47,7 @@ from convserver.api.v0 import reads as v0
 from convserver.api.v1.agent import reads as agent
 from convserver.api.v1.app import reads as app
 from convserver.serving import admission
+from convserver.serving.measuring import name_route
 from sessions_app import astore
 from sessions_app.identity.authentication import headers_of
 
@@ -97,6 +98,7 @@ class DirectReads:
         if request is None:
             await self.application(scope, receive, send)
             return
+        name_route(scope, request.route.name)
         sort = (request.route.name, request.is_secure)
         headers = self._learned.of(sort)
         if headers is None:

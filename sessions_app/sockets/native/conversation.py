@@ -152,6 +152,8 @@ class _Pending(NamedTuple):
 class ConversationSocket(SocketEnding):
     """One client on one conversation; a Reader of its feed."""
 
+    door = "native"
+
     def __init__(
         self,
         socket: Socket,
@@ -191,7 +193,7 @@ class ConversationSocket(SocketEnding):
     async def serve(self) -> None:
         """Send and receive frames until either side ends it."""
         await self._manager.ensure_started()
-        connected = presence.connected(self._connection_id, self._conversation, self._user_pk, door="native")
+        connected = presence.connected(self._connection_id, self._conversation, self._user_pk, door=self.door)
         async with ended(self), connected:
             await self._run_tasks()
 

@@ -56,6 +56,8 @@ _STATUS_FRAMES = {
 class V0Connection:
     """One connection; a Reader of its conversation's feed."""
 
+    door = "v0"
+
     def __init__(
         self,
         server: socketio.AsyncServer,
@@ -131,7 +133,7 @@ class V0Connection:
 
     async def _serve(self) -> None:
         user_pk = pk_of(self._principal.user)
-        connected = presence.connected(self._connection_id, self._conversation, user_pk, door="v0")
+        connected = presence.connected(self._connection_id, self._conversation, user_pk, door=self.door)
         async with ended(self), connected:
             await self._run_joined()
 

@@ -110,6 +110,8 @@ class V1Ending(SocketEnding):
 class V1Socket(V1Ending, Unshown, ABC):
     """One client on one conversation; a Reader of its feed."""
 
+    door = "v1"
+
     def __init__(
         self, socket: Socket, principal: Principal, conversation: ConversationRef, *, is_modern: bool
     ) -> None:
@@ -147,7 +149,7 @@ class V1Socket(V1Ending, Unshown, ABC):
         """Send and receive frames until either side ends it."""
         await get_manager().ensure_started()
         user_pk = pk_of(self._principal.user)
-        connected = presence.connected(new_connection_id(), self._conversation, user_pk, door="v1")
+        connected = presence.connected(new_connection_id(), self._conversation, user_pk, door=self.door)
         async with ended(self), connected:
             await self._run_tasks()
 
