@@ -1,4 +1,4 @@
-"""What this process has counted since its start: numbers that only grow, for whoever monitors it.
+"""What this process has counted since its start: numbers that only grow, for monitoring systems.
 
 This is no library of metrics: to count must cost less than a microsecond, and import nothing.
 """

@@ -10,6 +10,8 @@ from conversations import counts
 
 _ROUTE = "convserver.route"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+CLIENT_LEFT = 499
+"""The status of a request that ended without an answer."""
 UNMATCHED = "unmatched"
 """Requests that were refused before they had a route, and those at addresses that lead nowhere."""
 
@@ -31,7 +33,7 @@ class MeasuredRequests:
         if scope["type"] != "http":
             await self.application(scope, receive, send)
             return
-        route, status, began = [UNMATCHED], [499], time.monotonic()
+        route, status, began = [UNMATCHED], [CLIENT_LEFT], time.monotonic()
 
         async def sent(message: Any) -> None:
             if message["type"] == "http.response.start":
@@ -40,6 +42,9 @@ class MeasuredRequests:
 
         try:
             await self.application({**scope, _ROUTE: route}, receive, sent)
+        except Exception:
+            status[0] = 500
+            raise
         finally:
             method = scope["method"] if scope["method"] in METHODS else counts.OTHER
             counts.add_request(route[0], method, status[0], time.monotonic() - began)

@@ -32,7 +32,7 @@ from sessions_app.operation import figures, problems
 from sessions_app.operation.problems import ProblemKind
 
 SHOWN_TO_ALL = {ProblemKind.GONE, ProblemKind.WAITING}
-"""Problems that the health probe tells everybody who asks, without a name of a host or a conversation."""
+"""Problems that the health probe shows to every client, without the name of a host or a conversation."""
 PROBES = Door(tag="probes", key_refusals={401: NativeRefusal})
 
 

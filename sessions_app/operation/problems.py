@@ -41,7 +41,7 @@ class OperatorProblem(NamedTuple):
     """A sentence that says what to do; what is to be typed is between backquotes."""
     since: datetime | None
     brief: str
-    """What everybody may know of it, in a few words."""
+    """What every client may know of it, in a few words."""
     detail: str = ""
     """More sentences."""
     conversation: str | None = None
@@ -133,7 +133,7 @@ def _undelivered(figures: Figures) -> Iterator[OperatorProblem]:
     elif since is not None and figures.at - since >= UNDELIVERED_LONG:
         yield OperatorProblem(
             ProblemKind.UNDELIVERED,
-            "Webhooks do not go out: nobody delivers them.",
+            "Webhooks do not go out: no process delivers them.",
             "Look whether a worker, or the server, runs and can reach the endpoints.",
             since,
             "webhooks wait",

@@ -111,7 +111,7 @@ class Command(BaseCommand):
         try:
             verification = restoring.verify(made.path, restoring.readable(made.path))
             record.verified_at, record.is_verified = timezone.now(), not verification.differences
-            verification.require_whole(accept_damage=bool(made.manifest.problems))  # told by the caller
+            verification.require_whole(accept_damage=bool(made.manifest.problems))  # the caller reports it
         except BackupError as error:
             record.detail = str(error)
             raise BackupError(f"{error} No older backup was removed.") from error
