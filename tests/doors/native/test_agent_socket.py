@@ -407,7 +407,7 @@ async def test_a_newer_program_takes_the_place_of_an_older_one_whose_late_frames
     assert (await newer.take())["turn"] == turn["turn"]
     await newer.step("say", "a", text="From the newer one")
     assert await said(talk) == ["From the newer one"]
-    row = await astore.call(RemoteProgram.objects.get)
+    row = await astore.call(RemoteProgram.objects.with_presence().get)
     assert (row.number, row.is_connected) == (2, True)
 
 
