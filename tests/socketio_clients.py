@@ -6,7 +6,7 @@ import asyncio
 import json
 from abc import ABC, abstractmethod
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum, auto
 from typing import Any, TypeVar
@@ -35,6 +35,8 @@ class SocketIOClient(ABC):
 
     After a drop it comes back by itself, and asks for what follows the last number that it received.
     """
+
+    transports: Sequence[str] = ("websocket",)
 
     def __init__(self, server: Server) -> None:
         self.frames: list[dict[str, Any]] = []
@@ -146,7 +148,7 @@ class PythonClient(SocketIOClient):
 
         with suppress(socketio.exceptions.ConnectionError):  # `connect_error` has the server's own words
             await self._client.connect(
-                address, headers=headers, transports=["websocket"], wait_timeout=WAIT_S
+                address, headers=headers, transports=list(self.transports), wait_timeout=WAIT_S
             )
 
     async def emit(self, *values: Any, name: str = "oh_user_action") -> None:
@@ -188,7 +190,7 @@ class NodeClient(SocketIOClient):
             limit=16 * 1024 * 1024,
         )
         self._reading = asyncio.create_task(self._read())
-        self._tell("connect", url=self._url, query=query, headers=headers)
+        self._tell("connect", url=self._url, query=query, headers=headers, transports=list(self.transports))
 
     async def emit(self, *values: Any, name: str = "oh_user_action") -> None:
         self._tell("emit", name=name, values=values)

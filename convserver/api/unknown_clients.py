@@ -28,7 +28,7 @@ _unchecked = Outage(__name__, "The client of a large body could not be authentic
 async def is_refused(application: Callable[..., Awaitable[None]], scope: Any, send: Any) -> bool:
     """Refuse a request with a large body, and return True, unless its client is known."""
     try:
-        if lets_everybody_in() or server.is_connected(scope) or await astore.call(_is_known, scope):
+        if lets_everybody_in() or await server.is_connected(scope) or await astore.call(_is_known, scope):
             return False
     except Exception as error:
         _unchecked.failed(error, path=scope["path"])

@@ -223,8 +223,9 @@ def knock(dial: Dial, connect: Connect, rest: httpx.AsyncClient) -> Knock:
     async def by_polling(carrier: str, credential: str) -> str:
         key = f"&session_api_key={credential}" if carrier == "address" else ""
         headers = headers_with(carrier, credential)
-        opened = await rest.get(f"{POLLING}&conversation_id={HEX}{key}", headers=headers)
-        address = f"{POLLING}&sid={json.loads(opened.text[1:])['sid']}"
+        address = f"{POLLING}&conversation_id={HEX}{key}"
+        opened = await rest.get(address, headers=headers)
+        address += f"&sid={json.loads(opened.text[1:])['sid']}"
         await rest.post(address, content="40", headers=headers)
         answer = (await rest.get(address, headers=headers)).text.partition("\x1e")[0]
         await rest.post(address, content="1", headers=headers)

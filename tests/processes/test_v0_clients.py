@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from django.db import connection
 from conversations.models import ConversationRef
 from sessions_app.models import ApiToken
 from tests.clients import WAIT_S, Server
+from tests.doors.test_access import login_cookie
 from tests.npm import SOCKET_IO_CLIENT
 from tests.socketio_clients import End, NodeClient, PythonClient, SocketIOClient
 from tests.v0 import Matching
@@ -50,8 +52,15 @@ async def join(request: pytest.FixtureRequest, server: Server, alice: User) -> A
     """Join a conversation of a server that runs; alice's in local mode."""
     clients: list[SocketIOClient] = []
 
-    async def joined(conversation_id: str | None, *, at: Server = server, **options: Any) -> SocketIOClient:
+    async def joined(
+        conversation_id: str | None,
+        *,
+        at: Server = server,
+        transports: Sequence[str] = ("websocket",),
+        **options: Any,
+    ) -> SocketIOClient:
         client: SocketIOClient = request.param(at)
+        client.transports = transports
         clients.append(client)
         await client.connect(conversation_id, **options)
         return client
@@ -311,6 +320,12 @@ def tokens(alice: User, bob: User) -> list[str]:
     return [ApiToken.issue(user.pk, "laptop")[1] for user in (alice, bob)]
 
 
+@pytest.fixture
+def login(alice: User) -> str:
+    """The cookie of alice's login."""
+    return login_cookie(alice)
+
+
 async def test_somebody_elses_conversation_is_refused_as_a_deleted_one_is(
     join: Join, server: Server, conversation: ConversationRef, tokens: list[str], rest: httpx.AsyncClient
 ) -> None:
@@ -322,6 +337,28 @@ async def test_somebody_elses_conversation_is_refused_as_a_deleted_one_is(
     foreign, deleted = [await refusal(join, name, headers=his) for name in (conversation.public_id, "gone")]
     assert foreign == deleted == {"message": "Conversation not found."}
     assert await refusal(join, "talk") == {"message": "invalid_session_api_key"}
+
+
+async def test_clients_that_poll_bring_their_credentials_by_themselves(
+    join: Join, server: Server, conversation: ConversationRef, tokens: list[str], login: str
+) -> None:
+    server.start(CONVSERVER_AUTH="accounts", CONVSERVER_ALLOWED_HOSTS="localhost,127.0.0.1")
+    server.url = server.url.replace("127.0.0.1", "localhost")  # clients in Python keep cookies of names alone
+    hers = tokens[0]
+    carried: list[dict[str, Any]] = [
+        {"headers": {"authorization": f"Bearer {hers}"}},
+        {"headers": {"x-session-api-key": hers}},
+        {"headers": {"cookie": login}},
+        {"session_api_key": hers},
+        {"session_api_key": hers, "headers": {"authorization": f"Bearer {hers}"}},
+    ]
+    for transports in (["polling"], ["polling", "websocket"]):
+        for number, credentials in enumerate(carried):
+            text = f"{transports[-1]} {number}"
+            client = await join(conversation.public_id, transports=transports, **deepcopy(credentials))
+            assert (await client.say(text))["success"]
+            await client.until(answers(text))
+            await client.leave()
 
 
 # What clients send

@@ -1,5 +1,6 @@
 // One socket.io-client that a test drives: a JSON object a line, commands on stdin and what happens on stdout.
-// It behaves as the web frontend of OpenHands does: by websocket alone, and back with the last number it got.
+// It behaves as the web frontend of OpenHands does: by websocket unless told otherwise, and back with the last
+// number it got.
 
 import { createInterface } from "node:readline";
 import { io } from "socket.io-client";
@@ -9,8 +10,8 @@ let socket = null;
 const tell = (happened, members = {}) => process.stdout.write(`${JSON.stringify({ happened, ...members })}\n`);
 
 const commands = {
-  connect({ url, query, headers }) {
-    socket = io(url, { transports: ["websocket"], query, extraHeaders: headers });
+  connect({ url, query, headers, transports }) {
+    socket = io(url, { transports, query, extraHeaders: headers });
     socket.on("connect", () => tell("connected"));
     socket.on("connect_error", (error) => {
       // While it is active it tries again by itself: the server was not there, it refused nothing.

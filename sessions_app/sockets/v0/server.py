@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import parse_qs
 
@@ -30,18 +31,19 @@ from sessions_app.agents.chosen import conversation_needs_model
 from sessions_app.event_loops import PerEventLoop
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.identity import known_sockets, open_sockets
-from sessions_app.identity.authentication import Credentials, credentials_of, headers_of
+from sessions_app.identity.authentication import Credentials
 from sessions_app.identity.key_holders import get_key_holders
 from sessions_app.identity.principals import Principal
 from sessions_app.identity.scopes import ScopeTooSmall, require
 from sessions_app.live.replay_throttle import get_replay_throttle
 from sessions_app.loops.manager import get_manager
 from sessions_app.models import Scope
-from sessions_app.refusals import log_socket_refused
+from sessions_app.refusals import log_request_refused, log_socket_refused
 from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import ModelKeyMissing, SettingsNotFound
 from sessions_app.sockets.v0 import packets
 from sessions_app.sockets.v0.connection import V0Connection, close_transport
+from sessions_app.sockets.v0.openers import Opener
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +58,10 @@ CLOSE_WAIT_S = 5.0
 JOIN_WAIT_S = 30.0
 """A transport whose client has joined nothing for this long is closed: it takes memory, and a connection."""
 JOIN_LOOK_S = 5.0
+POLICY_VIOLATION = 1008
+
+NOT_NOW = "The server could not do this now: try again."
+JSONP_OFF = "JSONP is not served: poll by fetch or XMLHttpRequest, or connect by WebSocket."
 
 
 class Refusal(Exception):
@@ -72,7 +78,6 @@ class Handshake:
 
     conversation_id: str
     after: int
-    session_api_key: str | None
 
     @classmethod
     def read(cls, query_string: str) -> Self:
@@ -82,12 +87,7 @@ class Handshake:
         if not conversation_id.strip():
             raise Refusal("No conversation_id in query params")
         _require_known_providers(query.get("providers_set", []))
-        key = query.get("session_api_key", [""])[0]
-        return cls(
-            conversation_id=conversation_id,
-            after=_cursor(query.get("latest_event_id", [""])[0]),
-            session_api_key=None if key in ("", "null", "undefined") else key,
-        )
+        return cls(conversation_id=conversation_id, after=_cursor(query.get("latest_event_id", [""])[0]))
 
 
 def _cursor(text: str) -> int:
@@ -150,7 +150,7 @@ class V0Server:
             raise ConnectionRefusedError(str(refusal), *([data] if data else [])) from refusal
         except Exception as error:
             _failing_arrivals.failed(error)
-            raise ConnectionRefusedError("The server could not do this now: try again.") from error
+            raise ConnectionRefusedError(NOT_NOW) from error
         _failing_arrivals.worked()
         transport_id = self.socketio.manager.eio_sid_from_sid(sid, "/")
         if not self._is_open(transport_id):  # nobody would say that it has ended
@@ -168,6 +168,7 @@ class V0Server:
             conversation=conversation,
             after=after,
         )
+        Opener.of(environ).principal = principal
         self._connections[sid] = connection
         self._joined[transport_id] = sid
         for scope in (environ["asgi.scope"], self._upgrading.get(transport_id, {})):
@@ -210,6 +211,12 @@ class V0Server:
 
     async def serve(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one request or socket of any client."""
+        if (refusal := await self._refusal(scope)) is not None:
+            await _refuse(scope, receive, send, refusal)
+            return
+        if not _transport_id_in(scope):
+            opener, scope = Opener.note(scope)
+            send = opener.giving_proof(scope, send)
         handle: Callable[..., Awaitable[Any]] = self.socketio.handle_request
         if scope["type"] == "websocket":
             with self._noted(scope):
@@ -219,8 +226,30 @@ class V0Server:
         else:
             try:
                 await handle(scope, await self._posted(scope, receive), send)
+                if (transport := self._transport(scope)) is not None and transport.closed:
+                    # The client waits for its own poll before it has left.
+                    await close_transport(self.socketio, transport.sid)
             except packets.Malformed as error:
-                await _answer_bad_request(send, str(error))
+                await _answer_bad_request(send, f"Bad request: {error}")
+
+    async def _refusal(self, scope: Any) -> str | None:
+        """Return why a request is refused before it is looked at; None for one that may pass."""
+        if "j" in parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True):
+            return JSONP_OFF
+        if not _transport_id_in(scope) or scope.get("method") == "OPTIONS":  # preflights have no credentials
+            return None
+        try:
+            is_own = await self.is_own(scope)
+        except Exception as error:
+            _failing_arrivals.failed(error)
+            return NOT_NOW
+        # The same words whether it is another client's connection or none at all.
+        return None if is_own else f"Invalid session {_transport_id_in(scope)}"
+
+    async def is_own(self, scope: Any) -> bool:
+        """Return whether a request belongs to an open connection, and is from the client that opened it."""
+        environ = self.socketio.environ.get(_transport_id_in(scope))
+        return environ is not None and await Opener.of(environ).has_sent(scope)
 
     async def _posted(self, scope: Any, receive: Any) -> Any:
         """Return a `receive` of what was posted. Raise Malformed, the transport ended, at no packets."""
@@ -268,8 +297,18 @@ def _transport_id_in(scope: Any) -> str:
     return sid
 
 
-async def _answer_bad_request(send: Any, reason: str) -> None:
-    body = f"Bad request: {reason}".encode()
+async def _refuse(scope: Any, receive: Any, send: Any, reason: str) -> None:
+    if scope["type"] == "websocket":
+        log_socket_refused(scope, code=403)
+        await receive()
+        await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": ""})
+    else:
+        log_request_refused(scope, status=400, code="not_your_connection")
+        await _answer_bad_request(send, json.dumps(reason))
+
+
+async def _answer_bad_request(send: Any, text: str) -> None:
+    body = text.encode()
     headers = [(b"content-type", b"text/plain"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 400, "headers": headers})
     await send({"type": "http.response.body", "body": body})
@@ -278,9 +317,7 @@ async def _answer_bad_request(send: Any, reason: str) -> None:
 async def _arrived(environ: Mapping[str, Any]) -> tuple[Principal, ConversationRef, int]:
     """Return who joins what from where, all checks passed. Raise Refusal."""
     handshake = Handshake.read(environ.get("QUERY_STRING", ""))
-    credentials = credentials_of(headers_of(environ["asgi.scope"]))
-    if handshake.session_api_key is not None and credentials.api_key is None:
-        credentials = replace(credentials, api_key=handshake.session_api_key)
+    credentials = Opener.of(environ).credentials
     user = await _let_in(credentials)
     async with get_replay_throttle().opening(pk_of(user)):
         conversation = await _joined(user, handshake.conversation_id)
@@ -325,9 +362,10 @@ def _server() -> V0Server:
     return _servers.get()
 
 
-def is_connected(scope: Any) -> bool:
+async def is_connected(scope: Any) -> bool:
     """Say whether a request comes from a Socket.IO client that was let in before."""
-    return scope["path"].startswith(f"{PATH}/") and _server().knows(scope)
+    here = _server()
+    return scope["path"].startswith(f"{PATH}/") and here.knows(scope) and await here.is_own(scope)
 
 
 async def socketio_v0(scope: Any, receive: Any, send: Any) -> None:
