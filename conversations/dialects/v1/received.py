@@ -30,8 +30,9 @@ def received(request: Mapping[str, object], *, event_id: str) -> Authored:
 
 
 def _content(content: object) -> list[Part]:
-    if content is None:
-        return []
+    if content is None or content == []:
+        # Any object would be an empty message otherwise, which the agent is to answer.
+        raise InvalidEvent("A message needs `content`: a string, or a list of at least one part.")
     if isinstance(content, str):
         return [text_part(content)]
     if not isinstance(content, list):

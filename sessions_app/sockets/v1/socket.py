@@ -228,6 +228,8 @@ class V1Socket(V1Ending, Unshown, ABC):
             self._is_modern = True
             return
         require(self._principal.user, Scope.RUN)
+        if "role" not in frame:  # a request has a default, a Message has none (spec V1 §4.4)
+            raise InvalidEvent("A frame is a message, with the `role` user and its `content`, or auth.")
         sender_id = pk_of(self._principal.user)
         # The message is stored and answered even if this client leaves.
         await uncancelled(v1_input.say(self._conversation, frame, sender_id=sender_id, run=True))

@@ -428,6 +428,12 @@ async def test_what_is_said_may_be_one_text(talk: ConversationRef, rest: httpx.A
     [
         {"role": "assistant", "content": "hello"},
         {"role": 1},
+        {},
+        {"nonsense": 1},
+        {"type": "ping", "run": True},
+        {"role": "user", "run": True},
+        {"role": "user", "content": None},
+        {"role": "user", "content": []},
         {"content": {"type": "text"}},
         {"content": [{"type": "video"}]},
         {"content": [1]},

@@ -28,7 +28,7 @@ from sessions_app.identity import conversation_keys, principals
 from sessions_app.live import hub
 from sessions_app.loops import played_turn
 from sessions_app.loops.manager import get_manager
-from sessions_app.models import ApiToken, Connection
+from sessions_app.models import AgentLoop, ApiToken, Connection
 from sessions_app.openhands_v1 import states
 from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
@@ -41,7 +41,7 @@ from tests.conftest import Dial
 from tests.dictation import Dictate, Thought, dictate, end_answer, silence
 from tests.doors.native.test_native_socket import lose_hints
 from tests.events import event
-from tests.scripted_agent import Held, Hooked, Stage, hooked, stage, until, until_here
+from tests.scripted_agent import Held, Hooked, Stage, hooked, log, stage, until, until_here
 from tests.v1_socket import (
     ID,
     START,
@@ -587,6 +587,36 @@ async def test_a_client_that_knows_errors_is_told_what_was_wrong_and_goes_on(
         "ValidationError",
     )
     assert texts([await until_kind(client, "MessageEvent")]) == ["good"]
+
+
+NO_MESSAGES: list[dict[str, Any]] = [
+    {},
+    {"nonsense": 1},
+    {"type": "ping"},
+    {"kind": "MessageEvent", "llm_message": {"role": "user", "content": "hello"}},
+    {"content": "hello"},
+    {"role": "user"},
+    {"role": "user", "content": None},
+    {"role": "user", "content": []},
+    {"role": "user", "text": "hello"},
+    {"role": None, "content": "hello"},
+]
+
+
+async def test_an_object_that_is_no_message_is_refused_and_stores_and_starts_nothing(
+    talk: ConversationRef, dial: Dial, staged: Stage, subtests: pytest.Subtests
+) -> None:
+    for path, query in ((events_path(), {"resend_mode": "all"}), (session_path(), {})):
+        client = await dial(path, query=query)
+        await client.receive()
+        for wrong in NO_MESSAGES:
+            with subtests.test(path=path, wrong=wrong):
+                await client.send(wrong)
+                error = await client.receive()
+                assert (error["kind"], error["code"]) == ("ServerErrorEvent", "ValidationError")
+                assert error["detail"]
+    assert await log(talk) == []
+    assert not await astore.call(AgentLoop.objects.of(talk).exists)
 
 
 async def test_a_client_that_came_in_by_a_frame_knows_errors(
