@@ -45,7 +45,7 @@ from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.storage import quotas
 from sessions_app.capacity import parsing
-from sessions_app.capacity.append_queue import AppendQueue, WaitingAppend
+from sessions_app.capacity.append_queue import AppendQueue, FrameOrder, WaitingAppend, is_for_now
 from sessions_app.capacity.shares import Shares
 from sessions_app.event_loops import PerEventLoop
 
@@ -236,7 +236,8 @@ class Database:
         loop = asyncio.get_running_loop()
         self._being_served |= users
         try:
-            outcomes = await loop.run_in_executor(self._writer, _append_many, requests)
+            orders = [waiting.order for waiting in batch]
+            outcomes = await loop.run_in_executor(self._writer, _append_many, requests, orders)
         finally:
             self._being_served -= users
         for waiting, outcome in zip(batch, outcomes, strict=True):
@@ -247,7 +248,10 @@ class Database:
                 self._answer(waiting, outcome)
 
     def _is_lagging(self, waiting: WaitingAppend) -> bool:
-        """Move an append to the others of its conversation if those lag behind."""
+        """Move an append to those of its conversation that lag behind, or refuse it with its order."""
+        if (refusal := waiting.refusal) is not None:
+            self._answer(waiting, refusal)
+            return True
         lagging = self._lagging.get(waiting.request.conversation.pk)
         if lagging is None:
             return False
@@ -274,6 +278,9 @@ class Database:
             while lagging:
                 tried_with = len(lagging)
                 waiting = lagging.popleft()
+                if (refusal := waiting.refusal) is not None:
+                    self._answer(waiting, refusal)
+                    continue
                 # Those of other conversations may have kept all threads for so long that it is enough.
                 is_late = time.monotonic() - waiting.since > log.LOCK_TIMEOUT_S
                 outcome = await self._write_alone(waiting, is_late=is_late)
@@ -317,6 +324,8 @@ class Database:
 
     def _answer(self, waiting: WaitingAppend, outcome: Outcome | Exception) -> None:
         self.queue.settle(waiting)
+        if waiting.order is not None:
+            waiting.order.note(outcome)
         _answer(waiting, outcome)
 
 
@@ -375,7 +384,9 @@ def _answer(waiting: WaitingAppend, outcome: Outcome | Exception) -> None:
         live.announce_appended(waiting.request.conversation, outcome.envelopes)
 
 
-def _append_many(requests: list[AppendRequest]) -> list[Outcome | Exception]:
+def _append_many(
+    requests: list[AppendRequest], orders: Sequence[FrameOrder | None] = (None,)
+) -> list[Outcome | Exception]:
     """Write a batch in one transaction; if it fails as a whole, write each append by itself."""
     try:
         return list(_repeated(lambda: writes.append_many(requests)))
@@ -385,7 +396,7 @@ def _append_many(requests: list[AppendRequest]) -> list[Outcome | Exception]:
         if len(requests) == 1 or failures.is_locked(error) or failures.is_unconnected(error):
             return [error] * len(requests)
         _unshared.failed(error)
-    return _append_one_by_one(requests)
+    return _append_one_by_one(requests, orders)
 
 
 def _prepared(request: AppendRequest) -> AppendRequest:
@@ -400,15 +411,23 @@ def _held_back(write: Callable[[], T]) -> T:
         return write()
 
 
-def _append_one_by_one(requests: list[AppendRequest]) -> list[Outcome | Exception]:
-    """Write each by itself; later appends to a locked conversation wait behind the first, in order."""
+def _append_one_by_one(
+    requests: list[AppendRequest], orders: Sequence[FrameOrder | None]
+) -> list[Outcome | Exception]:
+    """Write each by itself; later appends to a locked conversation wait behind the first, in order.
+
+    Those behind a frame that is refused for now are refused with it.
+    """
     outcomes: list[Outcome | Exception] = []
     locked: dict[int, ConversationBusy] = {}
-    for request in requests:
+    refused: dict[FrameOrder | None, Exception] = {}
+    for request, order in zip(requests, orders, strict=True):
         pk = request.conversation.pk
-        outcome = locked[pk] if pk in locked else _append_many([request])[0]
+        outcome = locked.get(pk) or refused.get(order) or _append_many([request])[0]
         if isinstance(outcome, ConversationBusy):
             locked[pk] = outcome
+        elif order is not None and isinstance(outcome, Exception) and is_for_now(outcome):
+            refused[order] = outcome
         outcomes.append(outcome)
     return outcomes
 

@@ -5,9 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection
+from contextvars import ContextVar
 
 from conversations.events import Appended
-from conversations.exceptions import TooManyWaiting
+from conversations.exceptions import (
+    ConversationBusy,
+    ConversationError,
+    OutcomeUnknown,
+    StoreUnavailable,
+    TooManyWaiting,
+)
 from conversations.log.append import AppendRequest
 from sessions_app.capacity.fair_queue import FairQueue
 
@@ -25,19 +32,55 @@ ROOM_WAIT_S = 10.0
 """A request waits at most this long until less is waiting."""
 
 
+class FrameOrder:
+    """The frames of one connection: behind one that is refused for now, none is stored.
+
+    A client sends several before it hears of the first; what it sends again would come behind them.
+    """
+
+    def __init__(self) -> None:
+        self.refusal: Exception | None = None
+        """Why frames are refused, until the connection has told its client."""
+
+    def note(self, outcome: object) -> None:
+        """Note the outcome of one frame."""
+        if self.refusal is None and isinstance(outcome, Exception) and is_for_now(outcome):
+            self.refusal = outcome
+
+    def told(self) -> None:
+        """Take frames again: the client can know of the refusal by now."""
+        self.refusal = None
+
+
+def is_for_now(error: Exception) -> bool:
+    """Return whether the same append may be stored later: nothing is wrong with what was sent."""
+    passing = (ConversationBusy, OutcomeUnknown, StoreUnavailable)
+    return isinstance(error, passing) or not isinstance(error, ConversationError)
+
+
+present_order: ContextVar[FrameOrder | None] = ContextVar("present_order", default=None)
+"""The order to which the appends of a task belong: that of the connection whose frames it takes."""
+
+
 class WaitingAppend:
     """One append and the caller that awaits it."""
 
-    __slots__ = ("cost", "future", "is_prepared_first", "request", "since", "size")
+    __slots__ = ("cost", "future", "is_prepared_first", "order", "request", "since", "size")
 
     def __init__(self, request: AppendRequest, future: asyncio.Future[list[Appended]]) -> None:
         self.request = request
         self.future = future
+        self.order = present_order.get()
         self.size = sum(len(event.payload) for event in request.events)
         self.cost = self.size + EVENT_BYTES * len(request.events)
         self.since = time.monotonic()
         self.is_prepared_first = False
         """Whether as much as possible is done before its transaction, because that takes long."""
+
+    @property
+    def refusal(self) -> Exception | None:
+        """Why it is not even tried; None if no frame before it was refused."""
+        return None if self.order is None else self.order.refusal
 
     @property
     def user(self) -> int:

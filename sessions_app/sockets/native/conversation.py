@@ -28,6 +28,7 @@ from conversations.payloads.bounds import is_light
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.capacity import parsing
+from sessions_app.capacity.append_queue import FrameOrder, present_order
 from sessions_app.identity.principals import BAD_REQUEST, NOT_FOUND, TOO_MUCH, TOO_SLOW, Principal, Refused
 from sessions_app.identity.scopes import FRAME_SCOPES, require
 from sessions_app.live import marks, presence
@@ -175,6 +176,7 @@ class ConversationSocket(SocketEnding):
         self._shown_through = query.after.seq
         self._greeted = asyncio.Event()
         self._pending: asyncio.Queue[_Pending] = asyncio.Queue(UNANSWERED_MAX)
+        self._order = FrameOrder()
         self._unanswered_characters = 0
         self._has_room = asyncio.Event()
         self._has_room.set()
@@ -320,6 +322,7 @@ class ConversationSocket(SocketEnding):
 
     async def _take(self) -> None:
         """Read frame after frame; their appends are committed while the next ones arrive."""
+        present_order.set(self._order)
         await self._greeted.wait()  # `hello` is the first frame, however early a client sends
         while True:
             text = await self._socket.receive_text()
@@ -402,6 +405,8 @@ class ConversationSocket(SocketEnding):
                 seqs = [each.seq for each in appended]
                 if frame_id is not None:
                     await self._ack(frame_id, **({"seqs": seqs} if is_batch else {"seq": seqs[0]}))
+            if self._pending.empty():
+                self._order.told()
             self._unanswered_characters -= characters
             if self._unanswered_characters < UNANSWERED_MAX_CHARACTERS:
                 self._has_room.set()
