@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from enum import Enum, auto
 from http import HTTPStatus
 from typing import Any
@@ -50,11 +51,29 @@ PIPELINED_MAX = 32
 RETRY_AFTER_S = 5
 
 NO_REQUEST = "This is not a request in HTTP/1.1."
+REPEATED = "The header {} is there more than once: send it once."
 TOO_LARGE = f"The headers are too large: the limit is {HEAD_MAX_BYTES} bytes and {HEAD_MAX_LINES} lines."
 TOO_SLOW = "The request took too long to arrive. Send it again."
 TOO_MANY = "This address has too many open connections. Close some, then try again."
 PIPELINED = f"Too many requests were sent at once: wait for answers after {PIPELINED_MAX}."
 UNKNOWN = f"Log in before you send more than {UNKNOWN_BODY_MAX_BYTES} bytes."
+
+SINGLE = frozenset(
+    {
+        b"host",
+        b"authorization",
+        b"x-session-api-key",
+        b"origin",
+        b"content-length",
+        b"content-type",
+        b"transfer-encoding",
+        b"idempotency-key",
+        b"sec-websocket-key",
+        b"sec-websocket-version",
+        b"upgrade",
+    }
+)
+"""Headers of one value. Of a repeated one some readers take the last, others join all of them."""
 
 
 class State(ServerState):
@@ -173,6 +192,9 @@ class BoundedHttp(HttpToolsProtocol):
         self._has_moved = True
         if len(self.pipeline) >= PIPELINED_MAX:
             self._refusal = Refused(HTTPStatus.TOO_MANY_REQUESTS, "too_many_requests", PIPELINED)
+            raise self._refusal
+        if repeated := _repeated(self.headers):
+            self._refusal = Refused(HTTPStatus.BAD_REQUEST, "bad_request", REPEATED.format(repeated))
             raise self._refusal
         self._enter(Stage.BODY)
         super().on_headers_complete()
@@ -454,3 +476,13 @@ def _answer(refused: Refused) -> bytes:
         "connection: close",
     ]
     return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def _repeated(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+    """Return the name of a header of one value that is there more than once."""
+    seen = set()
+    for name, _ in headers:
+        if name in SINGLE and name in seen:
+            return name.decode()
+        seen.add(name)
+    return None

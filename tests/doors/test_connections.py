@@ -129,6 +129,41 @@ def quick(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> It
     yield from serving(tmp_path_factory.mktemp("quick"), constants=QUICK)
 
 
+# Heads that say two things
+
+
+REPEATED = {
+    "host": ("localhost", "localhost"),
+    "authorization": ("Bearer cs_one", "Bearer cs_two"),
+    "x-session-api-key": ("cs_one", "cs_two"),
+    "origin": ("http://localhost", "http://evil.example"),
+    "content-length": ("2", "2"),
+    "content-type": ("application/json", "text/plain"),
+    "transfer-encoding": ("chunked", "chunked"),
+    "idempotency-key": ("one", "two"),
+}
+
+
+def test_a_header_of_one_value_that_is_repeated_is_refused_without_a_traceback(
+    quick: Server, subtests: pytest.Subtests
+) -> None:
+    addresses = ("/", "/alive", "/api/conversations", "/api/native/conversations", "/socket.io/", "/mcp")
+    before = len(quick.log.read_text())
+    for name, values in REPEATED.items():
+        for address in (*addresses, "/ws/conversations"):
+            with subtests.test(name=name, address=address):
+                host = [] if name == "host" else ["Host: localhost"]
+                upgraded = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"]
+                key = ["Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="]
+                more = [*upgraded, *key] if address.startswith("/ws") else []
+                lines = [f"GET {address} HTTP/1.1", *host, *more, *(f"{name}: {each}" for each in values)]
+                with closing(dial(quick, "\r\n".join([*lines, "", ""]).encode())) as client:
+                    assert status_of(client) == 400
+    written = quick.log.read_text()[before:]
+    assert "Traceback" not in written
+    assert is_served(quick)
+
+
 # Crowds
 
 

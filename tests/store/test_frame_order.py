@@ -49,7 +49,7 @@ async def record(client: Client, *names: str) -> None:
 
 async def answers(client: Client, *names: str) -> list[tuple[str, Any]]:
     """Return what each frame is answered: its seq, or the code of the error."""
-    found = {}
+    found: dict[str, tuple[str, Any]] = {}
     while set(names) - set(found):
         frame = await client.receive(within_s=2 * WAIT_S)
         if frame["type"] in ("ack", "error"):
