@@ -1,4 +1,4 @@
-"""Provisional titles: a creation parameter records that no user has chosen this one."""
+"""Provisional and other derived titles: a creation parameter records that no user has chosen this one."""
 
 from __future__ import annotations
 
@@ -40,6 +40,17 @@ def settle(conversation_pk: int) -> bool:
 def note_chosen(conversation_pk: int) -> None:
     """Record that a user has chosen a title, so no generated one replaces it; locked as for `settle`."""
     _note(_rows(conversation_pk, PROVISIONAL, MADE), True)
+
+
+def note_derived(conversation_pk: int) -> None:
+    """Record that the title came from the messages or another program; locked as for `settle`.
+
+    A title that is still provisional stays so.
+    """
+    if not is_made(conversation_pk):
+        row, _ = CreationParameters.objects.get_or_create(conversation_id=conversation_pk)
+        row.parameters[PARAMETER] = MADE
+        row.save(update_fields=["parameters"])
 
 
 def _note(rows: QuerySet[CreationParameters], value: str | bool) -> bool:

@@ -464,7 +464,8 @@ class Conversation(models.Model):
         ]
 
     def __str__(self) -> str:
-        return self.shown_title
+        # Never the title: it may be a message's beginning, and names of rows go where no message may.
+        return shown_title(None, self.public_id)
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Store a new row, or the named columns of an existing one.

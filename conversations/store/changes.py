@@ -18,7 +18,8 @@ from conversations.redaction import secrets
 def retitle(conversation: ConversationRef, title: str | None, **only_if: str | None) -> bool:
     """Set the title; with `title_is=…` only if that is still the title. Say whether it was set.
 
-    A title that is set without a condition is a user's choice: no generated one replaces it.
+    A title that is set without a condition is a user's choice: no generated one replaces it. One that is
+    set with a condition was derived from the messages, or comes from another program.
     """
     rows = Conversation.objects.active().filter(pk=conversation.pk)
     if "title_is" in only_if:
@@ -28,7 +29,9 @@ def retitle(conversation: ConversationRef, title: str | None, **only_if: str | N
         shown = secrets.masked_columns(conversation.owner_id, conversation.pk, {"title": title})
         changed = bool(rows.update(**shown, updated_at=Greatest("updated_at", now), listed_at=now))
         if changed:
-            if "title_is" not in only_if:
+            if "title_is" in only_if:
+                provisional_titles.note_derived(conversation.pk)
+            else:
                 provisional_titles.note_chosen(conversation.pk)
             domain_events.record(conversation.pk, DomainEvent.RETITLED)
             transaction.on_commit(lambda: live.announce_changed(conversation), robust=True)

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import Sum
 from django.utils import timezone
 
-from conversations import access
+from conversations import access, provisional_titles
 from conversations.access import Visitor
 from conversations.events import Kind
 from conversations.exceptions import ConversationNotFound, EventNotFound
@@ -69,6 +69,8 @@ def fork(
             columns |= {"next_seq": 0, "head_digest": ""}
             row = creation.insert_hidden(public_id=public_id, owner_id=owner_id, **columns)
             copying.hide(row, through=last)
+        if title and title == original.title and provisional_titles.is_made(source.pk):
+            provisional_titles.note_derived(row.pk)
     return row.ref
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from django.db import transaction
 from django.utils import timezone
 
-from conversations import access, live
+from conversations import access, live, provisional_titles
 from conversations.access import Visitor
 from conversations.events import Appended, Kind, Metrics, NewEvent
 from conversations.exceptions import ConversationError, EventConflict, InvalidEvent
@@ -158,6 +158,8 @@ def _created(
             made = creation.insert(public_id=public_id, owner_id=owner_id, version=version, **shown).ref
             if begin is not None:
                 begin(made)
+            if facts.get("title"):  # whose choice it was there is not known: it may be a message's beginning
+                provisional_titles.note_derived(made.pk)
     except ConversationExists:  # created by another transaction just now
         found = standing(user, conversation_id, version)
         if found is None:

@@ -10,6 +10,8 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from conversations.models import Conversation
+
 TITLE_SHOWN = 60
 LINE_SHOWN = 240
 ID_END_SHOWN = 4
@@ -83,6 +85,15 @@ def shortened(text: str) -> SafeString:
 def code(text: str) -> SafeString:
     """Return an id or a digest whole; it breaks where a line ends."""
     return format_html('<code class="break-all">{}</code>', text)
+
+
+def title_of(row: Conversation) -> str:
+    """Return a conversation's title where a user chose it, otherwise the default one.
+
+    A title that was made of messages is text of theirs: it is shown beside the events alone, where reading
+    is recorded. `row` comes from `provisional_titles.noted`; without that, nobody knows who chose the title.
+    """
+    return str(row) if getattr(row, "is_title_made", True) else row.shown_title
 
 
 def link(row: Model, text: str | None = None) -> SafeString:

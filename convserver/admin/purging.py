@@ -14,9 +14,11 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods
 
+from conversations import provisional_titles
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation
 from conversations.store import purging
+from convserver.admin import cells
 from convserver.admin.resources import audit
 from sessions_app.retention import selection
 
@@ -59,7 +61,7 @@ def purge_page(request: HttpRequest, *, admin: ConversationAdmin) -> HttpRespons
         **admin.admin_site.each_context(request),
         "opts": admin.opts,
         "title": "Purge conversations",
-        "conversations": list(zip(rows, sizes, strict=True)),
+        "conversations": list(zip(map(cells.title_of, rows), rows, sizes, strict=True)),
         "total": selection.total(sizes),
         "list_page": reverse(LIST),
     }
@@ -70,7 +72,8 @@ def _rows(request: HttpRequest) -> list[Conversation]:
     """Return the deleted conversations that the request names."""
     given = request.POST.getlist("pk") if request.method == "POST" else request.GET.getlist("pk")
     pks = [int(pk) for pk in given[:SELECTED_MAX] if pk.isascii() and pk.isdigit() and len(pk) < 19]
-    return list(Conversation.objects.deleted().with_pks(pks).select_related("owner").order_by("pk"))
+    rows = Conversation.objects.deleted().with_pks(pks)
+    return list(provisional_titles.noted(rows.select_related("owner").order_by("pk")))
 
 
 def _purge(request: HttpRequest, rows: Sequence[Conversation]) -> None:
@@ -89,7 +92,7 @@ def _purge(request: HttpRequest, rows: Sequence[Conversation]) -> None:
         if record is None:
             messages.warning(request, f"{row.public_id} was not purged: it was restored or purged meanwhile.")
         else:
-            begun.append(Conversation.objects.get(pk=row.pk))  # as it is now, without its title
+            begun.append(row)
     audit.record(request, begun, "Purged")
     if begun:
         count = f"{len(begun)} conversation{'' if len(begun) == 1 else 's'}"

@@ -16,6 +16,7 @@ from conversations.engines import failures
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation, ConversationRef
 from conversations.store import delete, deletion
+from convserver.admin import cells
 from convserver.admin.resources import audit
 from convserver.event_loop import in_loop
 from sessions_app.identity import conversation_keys
@@ -103,7 +104,7 @@ def _names(conversations: Sequence[Conversation]) -> str:
 
 
 def _name(conversation: Conversation) -> str:
-    return f"{conversation.shown_title[:60]} ({conversation.public_id})"
+    return f"{cells.title_of(conversation)[:60]} ({conversation.public_id})"
 
 
 def _objection(action: Action, conversation: Conversation) -> str | None:

@@ -209,7 +209,7 @@ class ApiToken(models.Model):
         """What it lets its holder do, in words."""
         rights = get_text_list([_RIGHTS[scope] for scope in Scope if scope in self.scope_set], "and")
         words = ACCESS.get(self.scopes) or rights.capitalize()
-        return words if self.conversation is None else f"{words}, only in {self.conversation.shown_title}"
+        return words if self.conversation is None else f"{words}, only in {self.conversation}"
 
     @property
     def has_expired(self) -> bool:

@@ -212,7 +212,7 @@ class ImportedConversation(models.Model):
         ]
 
     def __str__(self) -> str:
-        return self.title or self.source_id
+        return f"conversation {self.number} of import {self.run_id}"
 
 
 class FollowedProgramQuerySet(models.QuerySet["FollowedProgram"]):

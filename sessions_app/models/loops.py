@@ -253,7 +253,7 @@ class AgentLoop(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"Agent loop of {self.conversation.shown_title}"
+        return f"Agent loop of {self.conversation}"
 
     @property
     def owner(self) -> Process:

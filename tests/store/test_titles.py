@@ -9,9 +9,10 @@ import httpx
 import pytest
 from django.contrib.auth.models import User
 
+from conversations import provisional_titles
 from conversations.log import writes
-from conversations.models import Conversation, ConversationRef, shown_title
-from conversations.store import ConversationStore, changes, creation
+from conversations.models import Conversation, ConversationRef, Version, shown_title
+from conversations.store import ConversationStore, changes, creation, forks, importing
 from conversations.store.metadata import ConversationMetadata
 from sessions_app import astore
 from sessions_app.agents.demo import DemoAgent
@@ -266,6 +267,39 @@ async def test_a_conversation_has_a_title_soon_after_its_first_answer(
     await rest.post("/api/conversations/talk/message", json={"message": "Mend the login page"})
     await until(lambda: Conversation.objects.filter(pk=conversation.pk, title="Mend the login page").exists())
     assert (await rest.get("/api/conversations/talk")).json()["title"] == "Mend the login page"
+
+
+def imported_with(user: User, conversation_id: str, title: str | None) -> ConversationRef:
+    found = importing.import_conversation(
+        user, [event()], conversation_id=conversation_id, version=Version.V0, title=title
+    )
+    assert found.conversation is not None
+    return found.conversation
+
+
+def test_a_title_counts_as_chosen_unless_it_came_from_messages_or_another_program(
+    alice: User, conversation: ConversationRef, subtests: pytest.Subtests
+) -> None:
+    writes.append(conversation, [event("hello")])
+    titles.set_provisional_title(conversation)
+    reported = creation.create(alice, conversation_id="reported")
+    changes.retitle(reported, "Of a report", title_is=None)
+    renamed = imported_with(alice, "renamed", "Of a file")
+    changes.retitle(renamed, "Mine")
+    made = {
+        "provisional": (conversation, True),
+        "fork with the same title": (forks.fork(alice, conversation, title="hello"), True),
+        "fork with another title": (forks.fork(alice, conversation, title="Mine"), False),
+        "fork of a chosen title": (forks.fork(alice, renamed, title="Mine"), False),
+        "import": (imported_with(alice, "imported", "Of a file"), True),
+        "import without a title": (imported_with(alice, "untitled", None), False),
+        "renamed": (renamed, False),
+        "report": (reported, True),
+        "creation": (creation.create(alice, title="Mine"), False),
+    }
+    for name, (each, is_made) in made.items():
+        with subtests.test(name):
+            assert provisional_titles.is_made(each.pk) is is_made
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_GET, require_POST
 
+from conversations import provisional_titles
 from conversations.exceptions import InvalidConversationId
 from conversations.models import Conversation, ConversationQuerySet, Version, normal_id
 from convserver.admin import cells, purging, repairs
@@ -143,18 +144,23 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Conversation]:
         """Return the rows with what their list shows, in two queries whatever their number."""
         present = Prefetch("connections", Connection.objects.present(), to_attr="present_connections")
-        return super().get_queryset(request).select_related("owner", "loop").prefetch_related(present)
+        rows: Any = super().get_queryset(request)
+        named = provisional_titles.noted(rows.select_related("owner", "loop"))
+        return named.prefetch_related(present)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Conversation], search_term: str
     ) -> tuple[QuerySet[Conversation], bool]:
-        """Return the conversation with this id if there is one, else whatever is called so."""
+        """Return the conversation with this id if there is one, otherwise those with such a title or owner.
+
+        A title that was made of messages is not searched: it would be guessed word by word.
+        """
         term = search_term.strip()
         if not term:
             return queryset, False
         if (public_id := _id_in(term)) and Conversation.objects.with_public_ids([public_id]).exists():
             return queryset.filter(public_id=public_id), False
-        named = Q(title__icontains=term) | Q(owner__username__icontains=term)
+        named = Q(title__icontains=term, is_title_made=False) | Q(owner__username__icontains=term)
         return queryset.filter(named | Q(public_id__startswith=term)), False
 
     def get_urls(self) -> list[URLPattern]:
@@ -243,12 +249,12 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
     @admin.display(description="Title")
     def shown_as(self, row: Conversation) -> SafeString | None:
         """What it is called, on one line."""
-        return cells.narrow(row.shown_title)
+        return cells.narrow(cells.title_of(row))
 
     @admin.display(description="Title")
     def shown_as_whole(self, row: Conversation) -> str:
         """What it is called."""
-        return row.shown_title
+        return cells.title_of(row)
 
     @admin.display(description="ID")
     def id_shown(self, row: Conversation) -> SafeString:
@@ -451,11 +457,13 @@ def _loop_of(row: Conversation) -> AgentLoop | None:
 
 def _links(rows: QuerySet[Conversation]) -> SafeString | None:
     """Return links to the newest of these conversations."""
-    found = list(rows.newest_first()[: RELATED_SHOWN + 1])  # type: ignore[attr-defined]
+    newest = rows.newest_first()  # type: ignore[attr-defined]
+    found = list(provisional_titles.noted(newest)[: RELATED_SHOWN + 1])
     if not found:
         return None
     more = ["…"] if len(found) > RELATED_SHOWN else []
-    return format_html_join(", ", "{}", ([each] for each in [*map(cells.link, found[:RELATED_SHOWN]), *more]))
+    links = (cells.link(row, cells.cut(cells.title_of(row))) for row in found[:RELATED_SHOWN])
+    return format_html_join(", ", "{}", ([each] for each in [*links, *more]))
 
 
 def _id_in(term: str) -> str | None:

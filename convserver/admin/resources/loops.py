@@ -94,7 +94,7 @@ class AgentLoopAdmin(ReadOnlyAdmin[AgentLoop]):
             {"fields": (("of_conversation", "owner"), ("loop_status", "agent_status"), "agent", "error")},
         ),
         ("Process", {"fields": (("process", "is_held_now"), ("lease", "starts"), "refused")}),
-        ("Turn", {"fields": (("turn", "answers_through"), ("decision_shown", "reason"))}),
+        ("Turn", {"fields": (("turn", "answers_through"), "decision_shown")}),
         ("Times", {"fields": (("started", "changed"))}),
     )
 
@@ -115,7 +115,7 @@ class AgentLoopAdmin(ReadOnlyAdmin[AgentLoop]):
     @admin.display(description="Conversation")
     def of(self, loop: AgentLoop) -> SafeString | None:
         """Whose loop it is."""
-        return cells.narrow(loop.conversation.shown_title)
+        return cells.narrow(str(loop.conversation))
 
     @admin.display(description="Conversation")
     def of_conversation(self, loop: AgentLoop) -> SafeString:
@@ -197,11 +197,6 @@ class AgentLoopAdmin(ReadOnlyAdmin[AgentLoop]):
     def answers_through(self, loop: AgentLoop) -> int | None:
         """Which input is the newest that the turn answers."""
         return loop.turn_through if loop.turn_id else None
-
-    @admin.display(description="Reason")
-    def reason(self, loop: AgentLoop) -> str | None:
-        """Why the user decided so."""
-        return loop.decision_reason or None
 
     @admin.display(description="Decision")
     def decision_shown(self, loop: AgentLoop) -> str | None:

@@ -468,7 +468,7 @@ class DeliveryAdmin(ListAdmin[Delivery]):
     @admin.display(description="Conversation")
     def of(self, delivery: Delivery) -> SafeString | None:
         """Of what."""
-        return cells.narrow(delivery.conversation.shown_title)
+        return cells.narrow(str(delivery.conversation))
 
     @admin.display(description="Conversation")
     def of_conversation(self, delivery: Delivery) -> SafeString:

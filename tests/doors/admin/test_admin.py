@@ -27,7 +27,7 @@ from conversations import server_log
 from conversations.events import Dialect, Kind
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Event, Version
-from conversations.store import changes, creation, deletion
+from conversations.store import creation, deletion
 from convserver.admin import payload, repairs
 from convserver.exports import conversation as export
 from sessions_app import astore
@@ -933,13 +933,11 @@ def test_lists_say_of_their_times_that_they_are_utc(boss: Browser, talk: Convers
         assert [f"{column} (UTC)" in words for column in columns] == [True] * len(columns)
 
 
-def test_the_name_of_a_conversation_is_written_as_it_is_above_its_page(
-    boss: Browser, talk: ConversationRef
-) -> None:
-    changes.retitle(talk, "iPhone notes")
-    page = boss.get(of(talk)).content.decode()
+def test_the_name_of_a_row_is_written_as_it_is_above_its_page(boss: Browser) -> None:
+    group = Group.objects.create(name="iPhone notes")
+    page = boss.get(f"{GROUPS}{group.pk}/change/").content.decode()
     trail = re.findall(r'class="align-middle inline-block[^"]*">\s*(.*?)\s*</', page)
-    assert trail == ["Conversations", "iPhone notes"]
+    assert trail == ["Groups", "iPhone notes"]
 
 
 @pytest.fixture

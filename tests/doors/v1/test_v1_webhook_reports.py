@@ -13,6 +13,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from conversations import provisional_titles
 from conversations.log import reads, writes
 from conversations.models import Conversation, ConversationRef
 from conversations.store import importing
@@ -186,6 +187,8 @@ async def test_an_unknown_conversation_is_made_in_the_sandbox_that_reports_it(
         assert (answer.status_code, answer.json()) == (200, {"success": True})
     (found,) = await answered(rest, CONVERSATIONS, ids=NONE)
     assert (found["title"], found["sandbox_id"], found["parent_conversation_id"]) == ("Trip", SANDBOX, HEX)
+    child = await astore.call(Conversation.objects.get, public_id=NONE)
+    assert await astore.call(provisional_titles.is_made, child.pk)
     assert (await rest.post(f"{HOOKS}/{SANDBOX}/events/{NONE}", json=[reported()])).status_code == 200
 
 

@@ -23,6 +23,7 @@ from conversations.events import Dialect, NewEvent
 from conversations.exceptions import ConversationNotFound, InvalidEvent
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.payloads import bounds, jsontext
+from conversations.provisional_titles import MADE, PARAMETER
 from conversations.store import ConversationExists, changes, creation
 from convserver.api.authentication import KeyAuthentication, LoginAuthentication
 from convserver.api.bodies import TextParser, read_in_turn
@@ -166,6 +167,7 @@ def _reported(request: Request, body: ConversationReport, speaker: ConversationR
             version=Version.V1,
             parent_id=parent_id,
             title=body.title,
+            parameters={PARAMETER: MADE} if body.title else None,
         )
     except ConversationExists:
         try:
