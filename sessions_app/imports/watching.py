@@ -18,7 +18,7 @@ class Watch:
     """What an import calls; each may raise, which ends the import."""
 
     look: Callable[[], None] = _nothing
-    """Called again and again while records are looked through that are counted later."""
+    """Called again and again before the first record is stored, while all are looked through."""
     read: Callable[[], None] = _nothing
     """Called for each record that was read, outside of transactions."""
     admit: Admit | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -16,7 +16,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 import pytest
 
 from conversations.transcripts.sources import archives
-from conversations.transcripts.sources.chats import chatgpt, claude_ai, json_arrays, tree
+from conversations.transcripts.sources.chats import chatgpt, claude_ai, exports, json_arrays, tree
 from conversations.transcripts.sources.chats.tree import Place
 from conversations.transcripts.sources.nodes import (
     Author,
@@ -484,6 +484,43 @@ def test_elements_are_the_same_however_the_bytes_arrive() -> None:
 def test_a_break_in_an_array_is_said(text: bytes, said: str) -> None:
     with pytest.raises(Unreadable, match=f"^file {said}$"):
         list(json_arrays.items([text], "file"))
+
+
+def test_open_brackets_without_an_end_are_refused_after_the_first_bytes(subtests: pytest.Subtests) -> None:
+    def counted(text: bytes) -> Iterator[bytes]:
+        for at in range(0, len(text), 64 * 1024):
+            taken.append(at)
+            yield text[at : at + 64 * 1024]
+
+    for opening in (b"[", b"{", b'{"a":', b"[{", b"[[],"):
+        with subtests.test(opening=opening):
+            taken = list[int]()
+            with pytest.raises(Unreadable, match=r"^file is nested too deeply after 1 conversation$"):
+                list(json_arrays.items(counted(b"[1, " + opening * (2_000_000 // len(opening))), "file"))
+            assert taken == [0]
+
+
+def test_blanks_before_and_after_an_array_are_forgotten_as_they_come() -> None:
+    scan = json_arrays._Scan("file")
+    found = list[bytes]()
+    for chunk in (b"\xef\xbb\xbf", *[b" " * 1_000] * 9, b"[1, 2]", *[b"\n" * 1_000] * 9):
+        found += scan.take(chunk)
+        assert len(scan._text) <= 1_003
+    scan.end()
+    assert found == [b"1", b"2"]
+
+
+def test_many_conversations_with_one_id_have_ids_of_their_own_in_little_time() -> None:
+    ids = exports._SourceIds()
+    assert [ids.take(name) for name in ("a#2", "a", "a", "b", "a", "a#2")] == [
+        "a#2",
+        "a",
+        "a#3",
+        "b",
+        "a#4",
+        "a#2#2",
+    ]
+    assert len({ids.take("same") for _ in range(50_000)}) == 50_000
 
 
 def test_an_element_without_an_end_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -743,3 +743,14 @@ def test_mutated_files_are_read_to_their_last_record(tmp_path: Path, mutation_se
             if isinstance(text, str) and len(text) > 9 and text.isprintable() and not text.startswith("<"):
                 assert is_removed or any(repr(text)[1:-1] in each for each in kept), (seed, text)
         shutil.rmtree(folder)
+
+
+def test_a_document_of_damaged_places_is_not_searched_from_each_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scanning, "LOOKED_AT_MIN_BYTES", 0)
+    path = tmp_path / "s.json"
+    path.write_bytes(b'{\n  "messages": [' + b"\n    {[" * 10_000)
+    found = list(scanning.found(path))
+    assert found[-1].end == path.stat().st_size
+    assert len([each for each in found if each.damage]) <= scanning.LOOKED_AT_TIMES + 1

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
+from conversations.confined.processes import checked_by
 from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.formats import FORMATS, guessed
 from conversations.transcripts.sources.nodes import Unreadable
+from sessions_app.imports import ways
 from tests.mutations import mutated
 
 DATA = Path(__file__).parents[1] / "data"
@@ -55,6 +60,68 @@ def test_ids_stay_when_a_source_is_read_again(format: str) -> None:
 
     assert ids() == ids()
     assert all(len(set(nodes)) == len(nodes) for _, nodes in ids())
+
+
+class Ended(Exception):
+    """Nobody wants the rest."""
+
+
+def ended() -> Iterator[None]:
+    raise Ended
+    yield
+
+
+def zipped_members(count: int) -> bytes:
+    packed = io.BytesIO()
+    with ZipFile(packed, "w") as file:
+        for number in range(count):
+            file.writestr(f"{number}.jsonl", b"{}\n")
+    return packed.getvalue()
+
+
+HOSTILE = {
+    "an array without an end": ("x.json", b"[[" + b"[[]]," * 100_000),
+    "an element of many values": ("x.json", b'[{"a":[' + b"1," * 100_000 + b"1]}]"),
+    "an element of many open brackets in strings": ("x.json", b'["' + b"[" * 1_000_000 + b'"]'),
+    "blank lines": ("rollout-x.jsonl", b"\n" * 100_000),
+    "a line of many values": ("rollout-x.jsonl", b'{"a":[' + b"1," * 100_000 + b"1]}"),
+    "many members of a zip file": ("x.zip", zipped_members(50)),
+}
+
+
+def test_looking_for_conversations_can_be_ended_anywhere(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for number, (case, (name, content)) in enumerate(HOSTILE.items()):
+        place = tmp_path / str(number)
+        place.mkdir()
+        (place / name).write_bytes(content)
+        for passed in (0, 10):
+            ending = partial(next, chain(repeat(None, passed), ended()))
+            with subtests.test(case, passed=passed), checked_by(ending), pytest.raises(Ended):
+                ways.guessed(place / name)
+
+
+def test_a_text_that_is_decoded_in_steps_says_what_one_decoded_at_once_says(
+    subtests: pytest.Subtests,
+) -> None:
+    many = "1," * lines.QUICK_MAX_VALUES
+    for rest in ('"\\u00e9\\n", 1e3, -0', "{}, [[]], null", '{"a": {"b": [true]}}', "NaN", "01", '"', "{,}"):
+        text = f'{{"all": [{many}{rest}]}}'
+        with subtests.test(rest):
+            try:
+                expected: object = json.loads(text)
+            except ValueError:
+                with pytest.raises(lines.Damaged, match=r"^it is not valid JSON$"):
+                    lines.parsed(text)
+            else:
+                assert repr(lines.parsed(text)) == repr(expected)
+    assert lines.parsed(f"[{many}{'[' * 99}{']' * 99}]")
+
+
+def test_a_record_of_more_values_than_memory_should_hold_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "VALUES_MAX", 1_000)
+    assert lines.record(b'{"a": [%s1]}' % (b"{}," * 997))
+    with pytest.raises(lines.Damaged, match=r"^it has more than 1,000 values$"):
+        lines.record(b'{"a": [%s1]}' % (b"{}," * 1_000))
 
 
 @pytest.mark.parametrize("format", OF_LINES)

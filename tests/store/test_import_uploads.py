@@ -18,6 +18,7 @@ from django.contrib.auth.models import User
 from django.db import DataError, OperationalError
 from django.utils import timezone
 
+from conversations.confined import processes
 from conversations.events import NewEvent
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Event
@@ -681,6 +682,53 @@ def test_an_import_that_runs_is_cancelled_between_conversations(
     run.refresh_from_db()
     assert run.state == ImportState.CANCELLED
     assert said() == ["one"]
+
+
+def test_an_import_gives_way_and_is_cancelled_while_its_file_is_looked_through(
+    alice: User, subtests: pytest.Subtests
+) -> None:
+    files = {
+        "chats.json": b"[[" + b"[[]]," * 400_000,
+        "lines.jsonl": b"\n" * 400_000,
+        "members.zip": zipped({f"{number}.jsonl": b"{}\n" for number in range(2_000)}),
+    }
+
+    def ask() -> bool:
+        asked.append(True)
+        work.progress.is_cancelled = len(asked) == 3
+        return False
+
+    for name, content in files.items():
+        run = uploaded(alice, content, name)
+        claimed = leases.claim(this_process())
+        assert claimed is not None
+        asked = list[bool]()
+        work = Work(run=claimed, are_calls_waiting=ask)
+        work.carry_out()
+        run.refresh_from_db()
+        with subtests.test(name):
+            assert (run.state, len(asked)) == (ImportState.CANCELLED, 3)
+
+
+def test_a_cancel_while_a_conversation_is_read_leaves_the_whole_of_it(
+    alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = uploaded(alice, export(chat("a", said=["one", "two"]), chat("b", said=["three"])))
+    claimed = leases.claim(this_process())
+    assert claimed is not None
+    work = Work(run=claimed)
+    read = Work._read
+
+    def cancel_and_check(work: Work) -> None:
+        work.progress.is_cancelled = True
+        processes.check()
+        read(work)
+
+    monkeypatch.setattr(Work, "_read", cancel_and_check)
+    work.carry_out()
+    run.refresh_from_db()
+    assert run.state == ImportState.CANCELLED
+    assert said() == ["one", "two"]
 
 
 def test_a_cancel_that_comes_too_late_changes_nothing(alice: User) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Protocol
 from zipfile import ZipFile, ZipInfo
 
+from conversations.confined import processes
 from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.nodes import Unreadable
 from conversations.transcripts.sources.packed import BOMB_MIN_BYTES, BOMB_RATIO
@@ -180,8 +181,10 @@ def _directory_bytes(path: Path) -> int:
 
 
 def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+    processes.check()  # also for each of many small files
     while chunk := file.read(CHUNK_BYTES):
         yield chunk
+        processes.check()
 
 
 def _check(member: ZipInfo) -> None:

@@ -14,13 +14,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from conversations.confined.processes import check
 from conversations.dialects import columns
+from conversations.payloads import bounds
 from conversations.transcripts.sources import packed
 from conversations.transcripts.sources.nodes import Changed, Unreadable
+from conversations.transcripts.sources.stepwise import StepwiseDecoder
 
 LINE_MAX_BYTES = 64 * 1024 * 1024
 """A longer line is damaged: it is kept up to here."""
 DEPTH_MAX = 100
+VALUES_MAX = 1_000_000
+"""A record with more members and items is damaged: they would fill the memory."""
+QUICK_MAX_VALUES = 10_000
+"""So many are decoded at once, in a few milliseconds."""
 FRESH_S = 60.0
 PASSED_BYTES = 1024 * 1024
 
@@ -63,6 +70,7 @@ def lines(path: Path) -> Iterator[Line]:
         with _opened(path) as file:
             offset, number = 0, 0
             while text := file.readline(LINE_MAX_BYTES):
+                check()
                 number += 1
                 if text.strip():
                     yield Line(number, offset, text.rstrip(b"\r\n"), text.endswith(b"\n"))
@@ -134,21 +142,38 @@ def below(directory: Path, ending: str) -> list[Path]:
 
 def record(text: bytes) -> dict[str, object]:
     """Return the object of a line, as any database can store it. Raise Damaged."""
-    try:
-        value = json.loads(text.decode())
-    except UnicodeDecodeError as error:
-        raise Damaged("it is not UTF-8") from error
-    except (ValueError, RecursionError) as error:
-        raise Damaged("it is not valid JSON") from error
+    value = parsed(text)
     if not isinstance(value, dict):
         raise Damaged("it is not a JSON object")
     return {columns.clean(name): storable(item, 1) for name, item in value.items()}
+
+
+def parsed(text: bytes | str) -> object:
+    """Return the value of a JSON text from outside. Raise Damaged, and what the check of `checked_by` raises.
+
+    One with many values is decoded in steps: at once, it would keep all other threads waiting.
+    """
+    try:
+        decoded = text if isinstance(text, str) else text.decode()
+        bounds.require_bounded(decoded, values_max=VALUES_MAX, depth_max=DEPTH_MAX + 1, between=check)
+        is_quick = sum(map(decoded.count, ",[{")) <= QUICK_MAX_VALUES
+        return json.loads(decoded, cls=None if is_quick else StepwiseDecoder)
+    except UnicodeDecodeError as error:
+        raise Damaged("it is not UTF-8") from error
+    except bounds.TooManyValues as error:
+        raise Damaged(f"it has more than {VALUES_MAX:,} values") from error
+    except (bounds.TooDeep, RecursionError) as error:
+        raise Damaged("it is nested too deeply") from error
+    except ValueError as error:
+        raise Damaged("it is not valid JSON") from error
 
 
 def storable(value: object, depth: int = 0) -> object:
     """Return a value without what no database stores. Raise Damaged if it is nested too deeply."""
     if depth > DEPTH_MAX:
         raise Damaged("it is nested too deeply")
+    if isinstance(value, list | dict):
+        check()
     match value:
         case str():
             return columns.clean(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,9 +10,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from conversations.confined.processes import check
 from conversations.dialects import columns
 from conversations.events import NewEvent
 from conversations.exceptions import InvalidEvent
+from conversations.payloads import bounds
 from conversations.transcripts import jsonl
 from conversations.transcripts.sources import archives, lines, own_line
 from conversations.transcripts.sources.archives import Archive
@@ -128,7 +129,9 @@ class Exported:
         for number, line in enumerate(_lines(self.archive, self.name)):
             if number and not line.startswith(_END):
                 try:
-                    yield own_line.event(line.decode())
+                    text = line.decode()
+                    bounds.require_bounded(text, values_max=lines.VALUES_MAX, between=check)
+                    yield own_line.event(text)
                 except (ValueError, LookupError, TypeError, InvalidEvent) as error:
                     raise Unreadable(f"line {number + 1} is not an event: {error}") from error
 
@@ -185,8 +188,8 @@ def _names(archive: Archive) -> list[str]:
 def _manifest(archive: Archive, name: str) -> Mapping[str, Any] | None:
     first = next(_lines(archive, name), b"")
     try:
-        found = columns.fields(lines.storable(json.loads(first)))
-    except (ValueError, RecursionError):
+        found = columns.fields(lines.storable(lines.parsed(first)))
+    except lines.Damaged:
         return None
     if found.get("format") != jsonl.FORMAT:
         return None

@@ -154,7 +154,9 @@ class Work:
             user=self.run.user,
             labels=tuple(self.run.labels),
             zone=ZoneInfo(self.run.zone),
-            watch=Watch(look=self._look, read=self._read, admit=None if self.run.by_id else self._admit),
+            watch=Watch(
+                look=self._look_between, read=self._read, admit=None if self.run.by_id else self._admit
+            ),
         )
         for number, found in enumerate(way.found(place, wanted), 1):
             self._look_between()
@@ -166,7 +168,8 @@ class Work:
         """Import one conversation. Raise QuotaExceeded, after which none has room, and PASSING."""
         line = ImportedConversation(run=self.run, number=number, source_id=_text(found.source_id))
         try:
-            done = found.take()
+            with processes.checked_by(self._look):  # a cancel waits for the whole of what has begun
+                done = found.take()
         except UNSTORABLE as error:
             _failing.failed(error, run=self.run.public_id, number=number)
             line.problem = NOT_STORED

@@ -6,7 +6,6 @@ Both are read as blocks like those of Anthropic's messages, which `blocks` reads
 from __future__ import annotations
 
 import html
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -306,6 +305,6 @@ def _decoded(text: str) -> str:
 
 def _json(text: str) -> object:
     """Return the value of a JSON text, as any database can store it; None if it is none."""
-    with suppress(ValueError, RecursionError):  # Damaged is a ValueError
-        return lines.storable(json.loads(text))
+    with suppress(Damaged):
+        return lines.storable(lines.parsed(text))
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -156,13 +157,15 @@ class _SourceIds:
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
+        self._numbers: Counter[str] = Counter()
+        """The last number that was tried behind each id: of many that are the same, none is tried twice."""
 
     def take(self, wanted: str) -> str:
         """Return the id, with a number behind it if it was taken before."""
-        found, number = wanted, 1
+        found = wanted
         while found in self._taken:
-            number += 1
-            found = f"{wanted}#{number}"
+            self._numbers[wanted] += 1
+            found = f"{wanted}#{self._numbers[wanted] + 1}"
         self._taken.add(found)
         return found
 
@@ -174,12 +177,15 @@ def _of_text(text: bytes, where: str, kind: Kind, ids: _SourceIds) -> Iterator[T
         source_id = ids.take(f"damaged-{_digest(text)}")
         yield _damaged(source_id, where, lines.kept(text[:KEPT_MAX_BYTES]), str(error))
         return
-    digest = _digest(columns.as_json(value).encode())
     chat = kind.chat(value)
     if chat is None:
-        yield _damaged(ids.take(f"damaged-{digest}"), where, value, "it has no list of messages")
+        yield _damaged(ids.take(f"damaged-{_digest_of(value)}"), where, value, "it has no list of messages")
     else:
-        yield from _of_chat(chat, chat.chat_id or digest, where, kind, ids)
+        yield from _of_chat(chat, chat.chat_id or _digest_of(value), where, kind, ids)
+
+
+def _digest_of(value: object) -> str:
+    return _digest(columns.as_json(value).encode())
 
 
 def _digest(text: bytes) -> str:

@@ -9,15 +9,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from conversations.confined.processes import check
 from conversations.transcripts.sources.nodes import Unreadable
 
 ITEM_MAX_BYTES = 512 * 1024 * 1024
+DEPTH_MAX = 500
+"""No program exports anything deeper, and counting millions of open brackets takes long."""
+STEP_BYTES = 64 * 1024
+"""After so much it is asked whether the rest is wanted, and other threads get their turn."""
 _BLANK = b" \t\r\n"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_NESTED = re.compile(rb'(?:[^"\[\]{}]++|' + _STRING + rb")*+", re.DOTALL)
-"""What says nothing of where an element ends, inside of one."""
-_BETWEEN = re.compile(rb'(?:[^"\[\]{},]++|' + _STRING + rb")*+", re.DOTALL)
+_INSIDE = rb'(?:[^"\[\]{}]++|' + _STRING + rb")*+"
+# Brackets are counted, never matched: so whatever closes one, and many at once as far as that is possible.
+_CLOSED = rb"[\[{]" + _INSIDE + rb"[\]}]"
+_MARK = rb'([\[{]++|[\]}]++|"|,[, \t\r\n]*+)?'
+_NESTED = re.compile(rb'(?:[^"\[\]{}]++|' + _STRING + rb"|" + _CLOSED + rb")*+" + _MARK, re.DOTALL)
+"""What says nothing of where an element ends, inside of one, and the mark after it."""
+_BETWEEN = re.compile(rb'(?:[^"\[\]{},]++|' + _STRING + rb"|" + _CLOSED + rb")*+" + _MARK, re.DOTALL)
 """And around the elements."""
 _IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 """The rest of a string, up to its quote or as far as it is there."""
@@ -26,11 +35,14 @@ _IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 def items(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
     """Yield the text of each element; that of the whole if it is an object.
 
-    Raise Unreadable, with the name of the file, after the last element before a break.
+    Raise Unreadable, with the name of the file, after the last element before a break, and whatever the check
+    of `checked_by` raises.
     """
     scan = _Scan(name)
     for chunk in chunks:
-        yield from scan.take(chunk)
+        for at in range(0, len(chunk), STEP_BYTES):
+            check()
+            yield from scan.take(chunk[at : at + STEP_BYTES])
     scan.end()
 
 
@@ -44,7 +56,7 @@ class _Scan:
         """The next byte to look at."""
         self._start = 0
         """Where the element begins that is looked at."""
-        self._depth = 0
+        self._depth = 1
         self._outermost = 1
         """The depth of the elements: 0 if there is but one, which is the whole."""
         self._is_begun = self._is_over = self._is_in_string = False
@@ -76,27 +88,29 @@ class _Scan:
             return False
         text = self._text.removeprefix(_BYTE_ORDER_MARK).lstrip(_BLANK)
         if not text:
+            del self._text[len(_BYTE_ORDER_MARK) :]  # enough to know whether the mark was there
             return False
         if not text.startswith((b"[", b"{")):
             raise Unreadable(f"{self._name} is not an array of conversations in JSON")
         self._text, self._is_begun = text, True
+        self._at = 1
         if text[:1] == b"[":
-            self._at = self._start = self._depth = 1
+            self._start = 1
         else:
             self._outermost = 0
         return True
 
     def _next(self) -> bytes:
-        """Return the next bracket, or comma between elements; nothing if it is not there yet."""
+        """Return the next brackets, or commas between elements; nothing if they are not there yet."""
         while self._at < len(self._text):
             if self._is_in_string and not self._leaves_string():
                 return b""
-            skipped = (_BETWEEN if self._depth == self._outermost else _NESTED).match(self._text, self._at)
-            self._at = skipped.end() if skipped else self._at
-            mark = bytes(self._text[self._at : self._at + 1])
-            self._at += len(mark)
+            pattern = _BETWEEN if self._depth == self._outermost else _NESTED
+            found = pattern.match(self._text, self._at)
+            assert found  # noqa: S101 - it matches nothing, too
+            self._at, mark = found.end(), found[1]
             if mark != b'"':
-                return mark
+                return mark or b""
             self._is_in_string = True
         return b""
 
@@ -110,15 +124,18 @@ class _Scan:
         return True
 
     def _pass(self, mark: bytes) -> Iterator[bytes]:
-        """Yield the element that ends with a bracket or comma, if one does. Raise Unreadable."""
-        if mark in b"[{":
-            self._depth += 1
-        elif mark == b",":
-            yield from self._ended(self._at - 1)
+        """Yield the element that ends with brackets or commas, if one does. Raise Unreadable."""
+        if mark[0] in b"[{":
+            self._depth += len(mark)
+            if self._depth > DEPTH_MAX:
+                raise Unreadable(f"{self._name} is nested too deeply after {self._told()}")
+        elif mark[0] in b",":
+            yield from self._ended(self._at - len(mark))
+        elif len(mark) < self._depth:
+            self._depth -= len(mark)
         else:
-            self._depth -= 1
-            if self._depth == 0:
-                yield from self._close(mark)
+            self._at -= len(mark) - self._depth
+            yield from self._close(mark[self._depth - 1 : self._depth])
 
     def _close(self, mark: bytes) -> Iterator[bytes]:
         if self._outermost == 1 and mark != b"]":
@@ -134,6 +151,8 @@ class _Scan:
             yield text
 
     def _forget(self) -> None:
+        if self._is_over:
+            self._start = self._at = len(self._text)  # nothing but blanks follows
         if self._start:
             del self._text[: self._start]
             self._at -= self._start

@@ -6,12 +6,12 @@ indentation of two, so after damage the next element, or the next member, is rec
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from conversations.confined.processes import check
 from conversations.dialects import columns
 from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.lines import Damaged
@@ -21,9 +21,12 @@ LISTS = frozenset({"messages", "context_messages", "tool_calls"})
 """The members that are lists whose elements are found one by one."""
 CUT = "the file ends too early"
 NAME_MAX_BYTES = 1024
-CHUNK_BYTES = 1024 * 1024
+CHUNK_BYTES = 64 * 1024
 FIRST_BYTES = 16 * 1024
 """How much is read where a search begins."""
+LOOKED_AT_TIMES = 20
+LOOKED_AT_MIN_BYTES = 16 * 1024 * 1024
+"""A damaged document is searched again from many places: at most so many times its size, or these bytes."""
 
 _OUTSIDE = re.compile(rb'["{}\[\],]')
 _INSIDE = re.compile(rb'["\\]')
@@ -78,12 +81,7 @@ def bytes_at(path: Path, start: int, end: int) -> bytes:
 
 def value(text: bytes) -> object:
     """Return a value as any database can store it. Raise Damaged."""
-    try:
-        return lines.storable(json.loads(text.decode()))
-    except UnicodeDecodeError as error:
-        raise Damaged("it is not UTF-8") from error
-    except (ValueError, RecursionError) as error:
-        raise Damaged(str(error) if isinstance(error, Damaged) else "it is not valid JSON") from error
+    return lines.storable(lines.parsed(text))
 
 
 def _read(file: BinaryIO, start: int, end: int) -> bytes:
@@ -104,6 +102,8 @@ class _Search:
     def __init__(self, ahead: BinaryIO, file: BinaryIO) -> None:
         self._ahead = ahead
         self._file = file
+        self._left = max(LOOKED_AT_MIN_BYTES, LOOKED_AT_TIMES * file.seek(0, 2))
+        """How many bytes are still looked at before what follows a damaged place is damaged as a whole."""
 
     def found(self) -> Iterator[Found]:
         """Yield what is in the document, again and again past what is damaged."""
@@ -113,7 +113,7 @@ class _Search:
                 yield from self._followed(start)
                 return
             except _Broken as broken:
-                start = self._next_start(broken)
+                start = self._next_start(broken) if self._left > 0 else None
                 end = start.at if start else self._file.seek(0, 2)
                 if end > broken.start:
                     yield Found(broken.list_name, broken.start, end, damage=str(broken))
@@ -158,6 +158,8 @@ class _Search:
         at, is_inside = 0, False
         self._ahead.seek(start)
         while chunk := self._ahead.read(chunk_bytes):
+            check()
+            self._left -= len(chunk)
             while match := (_INSIDE if is_inside else _OUTSIDE).search(chunk, at):
                 at = match.end()
                 mark = chunk[at - 1]
@@ -206,6 +208,8 @@ class _Search:
         at, tail, size = broken.start + 1, b"", FIRST_BYTES
         self._file.seek(at)
         while chunk := self._file.read(size):
+            check()
+            self._left -= len(chunk)
             text = tail + chunk
             # What the pattern looks ahead to may be in the next chunk.
             if match := starts.search(text):

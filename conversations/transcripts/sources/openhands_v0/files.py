@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from conversations.payloads import jsontext
+from conversations.confined.processes import check
+from conversations.payloads import bounds, jsontext
 from conversations.payloads.jsontext import InvalidJson
+from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.nodes import Unreadable
 
 FILE_MAX_BYTES = 64 * 1024 * 1024
@@ -74,4 +76,8 @@ def _text(path: Path) -> str:
         raise Unreadable(f"it is longer than {FILE_MAX_BYTES} bytes")
     if not text.strip():
         raise Unreadable("it is empty")
+    try:
+        bounds.require_bounded(text, values_max=lines.VALUES_MAX, between=check)
+    except InvalidJson as error:
+        raise Unreadable(str(error)) from error
     return text
