@@ -1,21 +1,45 @@
-"""Requests whose bodies are too large, or large and of nobody who is known: refused before anything else."""
+"""Requests whose bodies are too large, or large and of an unknown client, or for which there is no room.
+
+They are refused before anything else has read them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from http import HTTPStatus
 from typing import Any
 
+from conversations.exceptions import StoreUnavailable
 from convserver.api.bodies import TOO_LARGE
 from convserver.api.unknown_clients import answer, is_refused
 from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
+from convserver.serving.admission import Place, ShareUsedUp, admission
+from convserver.serving.clients import holder_of_share
+from sessions_app.identity.authentication import credentials_of, headers_of
+from sessions_app.identity.key_throttle import address_of
 from sessions_app.sockets.native.frames import FRAME_MAX_BYTES, FrameTooLarge
+
+OWN_BODIES = "Too many of your large requests are being read. Wait for their answers, then try again."
+ALL_BODIES = "Too many large requests are being read. Try again in a few seconds."
+
+
+class Room:
+    """Room for one large body of a known client."""
+
+    def __init__(self, place: Place, client: Hashable) -> None:
+        self.leave = place.leave
+        self._client = client
+
+    async def pace(self, size: int) -> None:
+        """Wait until so many bytes of it may be read."""
+        await admission().pace(size, client=self._client)
 
 
 class BoundedBodies:
     """An application that answers 413 to bodies that are too large before anything else has read them.
 
-    Bodies of more than UNKNOWN_BODY_MAX_BYTES are read from known clients only.
+    Bodies of more than UNKNOWN_BODY_MAX_BYTES are read from known clients only, and once there is room for
+    them (`Admission.body_place`), which they keep until they are answered.
     A body that does not say its length (`Transfer-Encoding: chunked`) is read here and passed on with it,
     since Django and the REST framework take a body without a length for none.
     """
@@ -33,26 +57,55 @@ class BoundedBodies:
             await self._read_first(scope, receive, send)
         elif not length.isdigit() or len(length) > 18 or int(length) > FRAME_MAX_BYTES:
             await _refuse(scope, send)
-        elif int(length) <= UNKNOWN_BODY_MAX_BYTES or not await is_refused(self.application, scope, send):
+        elif int(length) <= UNKNOWN_BODY_MAX_BYTES:
             await self.application(scope, receive, send)
+        elif (room := await self._room(int(length), scope, send)) is not None:
+            try:
+                await room.pace(int(length))
+                await self.application(scope, receive, send)
+            finally:
+                room.leave()
+
+    async def _room(self, size: int, scope: Any, send: Any) -> Room | None:
+        """Return room for a large body; refuse the request, and return None, if it must not be read."""
+        if await is_refused(self.application, scope, send):
+            return None
+        client = await holder_of_share(credentials_of(headers_of(scope)), address_of(scope))
+        try:
+            return Room(await admission().body_place(size, client=client), client)
+        except ShareUsedUp:
+            await answer(scope, send, HTTPStatus.TOO_MANY_REQUESTS, "too_many_requests", OWN_BODIES)
+        except TimeoutError:
+            await answer(scope, send, HTTPStatus.SERVICE_UNAVAILABLE, StoreUnavailable.code, ALL_BODIES)
+        return None
 
     async def _read_first(self, scope: Any, receive: Any, send: Any) -> None:
+        """Read a body whose length is not known; once it is large, it has room for the largest."""
         body = bytearray()
-        is_known = False
+        room: Room | None = None
         more = True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-            if len(body) > FRAME_MAX_BYTES:
-                await _refuse(scope, send)
-                return
-            if len(body) > UNKNOWN_BODY_MAX_BYTES and not is_known:
-                if await is_refused(self.application, scope, send):
+        try:
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
                     return
-                is_known = True
+                part = message.get("body", b"")
+                body += part
+                more = message.get("more_body", False)
+                if len(body) > FRAME_MAX_BYTES:
+                    await _refuse(scope, send)
+                    return
+                if len(body) > UNKNOWN_BODY_MAX_BYTES:
+                    room = room or await self._room(FRAME_MAX_BYTES, scope, send)
+                    if room is None:
+                        return
+                    await room.pace(len(part))
+            await self._pass_on(body, scope, receive, send)
+        finally:
+            if room is not None:
+                room.leave()
+
+    async def _pass_on(self, body: bytearray, scope: Any, receive: Any, send: Any) -> None:
         if body:
             headers = [pair for pair in scope["headers"] if pair[0] != b"transfer-encoding"]
             scope = {**scope, "headers": [*headers, (b"content-length", str(len(body)).encode())]}

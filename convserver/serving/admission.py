@@ -1,5 +1,7 @@
 """Which requests have a thread: a share for each user, a few changes of each conversation, never all at once.
 
+And which large bodies are read, before they have a thread: so many bytes of each user, and of all.
+
 A thread that waits for a lock, for a slow host or for a long search is kept meanwhile. So whoever has to
 wait for a thread waits here, on the event loop, where waiting costs nothing.
 """
@@ -7,11 +9,13 @@ wait for a thread waits here, on the event loop, where waiting costs nothing.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Hashable, Iterable
 from enum import StrEnum
 from typing import Protocol, TypeVar
 from weakref import WeakValueDictionary
 
+from sessions_app.capacity.parsing import Pace
 from sessions_app.capacity.shares import Shares
 from sessions_app.event_loops import PerEventLoop
 
@@ -29,6 +33,12 @@ SEARCHES = 8
 """At most this many requests search; they need the processor more than the others."""
 SEARCHES_OF_ONE = 2
 """With accounts, at most this many of them are of the same user."""
+BODIES_MAX_BYTES = 256 * 1024 * 1024
+"""Large bodies that are read, or worked on, have at most so many bytes together."""
+BODIES_OF_ONE_BYTES = 32 * 1024 * 1024
+"""With accounts, those of one user have at most so many of them."""
+BODY_WAIT_S = 10.0
+"""A large body waits at most this long to be read."""
 WAIT_S = 30.0
 """With accounts, a request waits at most this long for a thread, one that changes something less long."""
 
@@ -99,19 +109,20 @@ class Line(Protocol):
 class _Share:
     """The share of one client."""
 
-    def __init__(self, shares: Shares, client: Hashable) -> None:
+    def __init__(self, shares: Shares, client: Hashable, count: int = 1) -> None:
         self._shares = shares
         self._client = client
+        self._count = count
 
     @property
     def is_used_up(self) -> bool:
-        return self._shares.is_used_up(self._client)
+        return self._shares.is_used_up(self._client, self._count)
 
     async def acquire(self) -> None:
-        await self._shares.take(self._client)
+        await self._shares.take(self._client, self._count)
 
     def release(self) -> None:
-        self._shares.give_back(self._client)
+        self._shares.give_back(self._client, self._count)
 
 
 class Admission:
@@ -122,6 +133,8 @@ class Admission:
         self._writers = Shares(WRITERS)
         self._abroad = Shares(ABROAD_THREADS)
         self._searches = Shares(SEARCHES, of_one=SEARCHES_OF_ONE)
+        self._bodies = Shares(BODIES_MAX_BYTES, of_one=BODIES_OF_ONE_BYTES)
+        self._pace = Pace()
         self._by_conversation: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def place(self, conversation_id: str | None, *, within_s: float, client: Hashable = None) -> Place:
@@ -144,6 +157,14 @@ class Admission:
     async def place_abroad(self, *, within_s: float | None, client: Hashable = None) -> Place:
         """Wait for a place in a thread that asks foreign hosts. Raise TimeoutError after so long."""
         return await _admitted([], [_Share(self._abroad, client)], within_s=within_s)
+
+    async def body_place(self, size: int, *, client: Hashable) -> Place:
+        """Wait for room for a body of so many bytes. Raise TimeoutError after BODY_WAIT_S."""
+        return await _admitted([], [_Share(self._bodies, client, size)], within_s=BODY_WAIT_S)
+
+    async def pace(self, size: int, *, client: Hashable) -> None:
+        """Wait until the client's next bytes of a large body may come: to receive them takes time of all."""
+        await asyncio.sleep(self._pace.delay_s(client, size, now=time.monotonic()))
 
     def _changes(self, conversation_id: str | None) -> list[Line]:
         if conversation_id is None:

@@ -28,7 +28,9 @@ from convserver.serving.http_protocol import (
     BoundedWebSocket,
     State,
 )
+from sessions_app.capacity import parsing
 from sessions_app.identity.addresses import Networks
+from sessions_app.sockets.native.frames import FRAME_MAX_BYTES
 from tests import migrated
 from tests.clients import HTTP, WAIT_S, Server
 from tests.network import NetworkClient, wait_until
@@ -49,6 +51,10 @@ QUICK = {
     "convserver.serving.http_protocol.BODY_S": 1.0,
     "convserver.serving.http_protocol.SILENT_S": 1.5,
     "convserver.serving.http_protocol.DISCARDED_S": 1.0,
+}
+LITTLE_ROOM = {
+    "convserver.serving.admission.BODIES_MAX_BYTES": FRAME_MAX_BYTES,
+    "convserver.serving.admission.BODY_WAIT_S": 0.3,
 }
 KEY = "the-key-of-this-server"
 NATIVE = "/api/native/conversations"
@@ -115,10 +121,10 @@ def serving(directory: Path, *, constants: dict[str, float] | None, **environmen
 
 @pytest.fixture(scope="module")
 def patient(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server as it is, except that an address may have few connections."""
+    """A server as it is, except that an address may have few connections, and large bodies little room."""
     yield from serving(
         tmp_path_factory.mktemp("patient"),
-        constants=None,
+        constants=LITTLE_ROOM,
         CONVSERVER_MAX_CONNECTIONS_PER_ADDRESS=str(FEW),
     )
 
@@ -384,6 +390,27 @@ def test_after_a_refused_body_the_connection_takes_the_next_request(quick: Serve
     assert (said.count(b"HTTP/1.1 401"), said.count(b"HTTP/1.1 200")) == (1, 1)
 
 
+def test_a_body_for_which_there_is_no_room_is_refused_before_it_is_asked_for(patient: Server) -> None:
+    def asking(length: int, **headers: str) -> bytes:
+        return post(NATIVE, length=length, expect="100-continue", connection="close", **KNOWN)
+
+    body = json.dumps({"title": "x"}).encode().ljust(UNKNOWN_BODY_MAX_BYTES + 1)
+    with closing(dial(patient, asking(FRAME_MAX_BYTES))) as holding:
+        assert holding.recv(12) == b"HTTP/1.1 100"
+        with closing(dial(patient, asking(len(body)))) as client:
+            said = heard(client)
+        assert said.startswith(b"HTTP/1.1 429")
+        assert b"retry-after: 5\r\n" in said
+        with closing(dial(patient, asking(2) + b"{}")) as client:
+            assert b"HTTP/1.1 201" in heard(client)
+
+    def is_read() -> bool:
+        with closing(dial(patient, asking(len(body)) + body)) as client:
+            return b"HTTP/1.1 201" in heard(client)
+
+    wait_until(is_read)
+
+
 # Sockets whose client is not known yet
 
 UUID = "3c294d95-9ff6-4d2d-9c53-0a5849f2c4a0"
@@ -535,6 +562,51 @@ async def test_pings_of_a_client_that_does_not_read_are_not_answered() -> None:
         answers.append(connection.written.count(b"\x8a\x64"))
     client.connection_lost(None)
     assert answers == [1000, 0, 1000]
+
+
+class Paused(WrittenOnly):
+    """A connection that notes whether the server reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.paused, self.resumed = asyncio.Event(), asyncio.Event()
+
+    def pause_reading(self) -> None:
+        self.paused.set()
+
+    def resume_reading(self) -> None:
+        self.resumed.set()
+
+
+async def test_the_rest_of_refused_bodies_is_taken_at_one_pace_for_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(parsing, "CHARACTERS_PER_S", 10 * MEGABYTE)
+    refused = asyncio.Semaphore(0)
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+        refused.release()
+
+    config = uvicorn.Config(application, log_config=None)
+    state = State(Connections(limit=2, per_address=0, exempt=Networks()))
+    clients = [BoundedHttp(config, state, app_state={}) for _ in range(2)]
+    connections = [Paused() for _ in clients]
+    for client, connection in zip(clients, connections, strict=True):
+        client.connection_made(connection)
+        client.data_received(post("/", length=8 * MEGABYTE))
+    async with asyncio.timeout(WAIT_S):
+        await refused.acquire()
+        await refused.acquire()
+    clients[0].data_received(b"x" * HEAD_MAX_BYTES)
+    assert not connections[0].paused.is_set()
+    clients[1].data_received(b"x" * HEAD_MAX_BYTES)
+    assert connections[1].paused.is_set()
+    async with asyncio.timeout(WAIT_S):
+        await connections[1].resumed.wait()
+    for client in clients:
+        client.connection_lost(None)
 
 
 async def test_an_answer_that_nobody_reads_is_given_up_and_one_that_is_read_on_is_not(

@@ -153,6 +153,32 @@ async def test_the_server_itself_may_have_all_places() -> None:
             await shares.take(None)
 
 
+async def test_what_is_large_takes_several_places_at_once() -> None:
+    shares = Shares(PLACES)
+    await shares.take("alice", 4)
+    order = list[str]()
+
+    async def hold(name: str, count: int) -> None:
+        await shares.take(name, count)
+        order.append(f"{name} {count}")
+
+    waiting = [asyncio.create_task(hold(*each)) for each in (("alice", 3), ("alice", 1), ("bob", 5))]
+    await settled()
+    assert order == []
+    assert shares.is_used_up("alice", 3)
+    assert not shares.is_used_up("alice", 2)
+    waiting[0].cancel()
+    await settled()
+    assert order == ["alice 1"]
+    shares.give_back("alice", 4)
+    await settled()
+    assert order == ["alice 1", "bob 5"]
+    shares.give_back("bob", 5)
+    shares.give_back("alice")
+    await shares.take(None, PLACES)
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
 def test_a_share_is_never_nothing() -> None:
     assert [share_of(places) for places in (1, 2, 4, 32)] == [1, 1, 3, 24]
 
