@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from django.db import transaction
@@ -41,6 +42,18 @@ def retitle(conversation: ConversationRef, title: str | None, **only_if: str | N
 def retag(conversation: ConversationRef, tags: Mapping[str, str]) -> None:
     """Replace all tags."""
     change(Conversation.objects.active().filter(pk=conversation.pk), conversation, tags=dict(tags))
+
+
+def retag_all(rows: Sequence[Conversation]) -> None:
+    """Store the tags that these rows have by now, in a transaction that has locked them."""
+    owners = {row.pk: row.owner_id for row in rows}
+    masks = secrets.masks_for(owners.items(), secrets.found(list(set(owners.values())), list(owners)).rows())
+    now = timezone.now()
+    for row in rows:
+        row.tags = secrets.hidden_in_columns({"tags": row.tags}, masks[row.pk])["tags"]
+        row.listed_at = now
+        transaction.on_commit(partial(live.announce_changed, row.ref), robust=True)
+    Conversation.objects.bulk_update(rows, ["tags", "listed_at"])
 
 
 def note_branch(conversation: ConversationRef, branch: str) -> None:

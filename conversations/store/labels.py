@@ -89,6 +89,7 @@ def set_tag(
     Raise ConversationBusy.
     """
     done = Retagged({}, {})
+    changed: list[Conversation] = []
     with transaction.atomic():
         lock_all(list(values))
         rows = Conversation.objects.active().with_pks(each.pk for each in values)
@@ -100,7 +101,10 @@ def set_tag(
                 done.refused[row.public_id] = IS_FULL
                 continue
             done.before[row.public_id] = had
-            changes.retag(row.ref, _with(row.tags, name, wanted))
+            row.tags = _with(row.tags, name, wanted)
+            changed.append(row)
+        if changed:
+            changes.retag_all(changed)
     return done
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from conversations.engines import guards, label_rows
 from conversations.models import Conversation, ConversationRef, Label
 from conversations.store import changes, creation, deletion, forks, labels
 from convserver.pagination import newest_page
+from sessions_app.settings.user_settings import create_custom_secret
 from tests.conftest import on_postgresql, on_sqlite
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
@@ -48,6 +50,27 @@ def test_a_conversation_is_created_imported_and_forked_with_its_labels(alice: Us
     made = creation.create(alice, tags={"work": "", "source": "codex"})
     assert labels_of(made) == {"work", "source", "source:codex"}
     assert labels_of(forks.fork(alice, made, tags={"copy": ""})) == {"copy"}
+
+
+def test_many_conversations_are_labelled_in_as_few_statements_as_a_few_are(alice: User) -> None:
+    def statements(count: int, name: str) -> int:
+        made = [creation.create(alice, tags={"old": ""}) for _ in range(count)]
+        with CaptureQueriesContext(connection) as captured:
+            done = labels.set_tag(name, dict.fromkeys(made, "1"))
+        assert len(done.before) == count
+        assert all(labels_of(each) == {"old", name, f"{name}:1"} for each in made)
+        return len(captured)
+
+    assert statements(100, "many") <= statements(10, "few") + 2
+
+
+def test_secrets_are_masked_in_labels_of_many_conversations(alice: User) -> None:
+    create_custom_secret(alice.pk, "S", "a-value-of-a-secret", description="")
+    made = [creation.create(alice) for _ in range(2)]
+    labels.set_tag("x", dict.fromkeys(made, "about a-value-of-a-secret"))
+    for each in made:
+        assert "a-value-of-a-secret" not in str(Conversation.objects.get(pk=each.pk).tags)
+        assert len(labels_of(each)) == 2
 
 
 def test_a_change_that_is_rolled_back_leaves_the_labels_as_they_were(conversation: ConversationRef) -> None:
