@@ -20,7 +20,7 @@ from benchmarks import event, server
 from benchmarks.clients import exchanges
 from benchmarks.databases import TEMPLATE_ID, Database
 from benchmarks.flooding.slow_proxy import SlowProxy
-from benchmarks.flooding.work import FLOODS, SLOW_PROXY_NAME, Flooding
+from benchmarks.flooding.work import CONVERSATIONS, FLOODS, SLOW_PROXY_NAME, Flooding
 from benchmarks.job import ClientFailed, Job, Question, carry_out
 from convserver import quotas
 
@@ -33,8 +33,6 @@ QUESTIONS = {
     "append": ("/api/native/conversations/{}/events", '"ack"', _APPENDED),
 }
 """By name an address, what stands in each answer, and what is posted, if anything is."""
-CONVERSATIONS = 4
-"""What each user has."""
 SHORT, SEARCHED, REPLAYED = 20, 20_000, 3_000
 """Events of a conversation, of the one that is searched, and of the one that is replayed."""
 LONG_PAYLOAD = json.dumps(json.loads(event.PAYLOAD) | {"more": "x" * 20_000}, separators=(",", ":"))
@@ -83,7 +81,9 @@ class Floods:
             template = {"id": TEMPLATE_ID}
             _ask(running.port, "POST", "/api/native/conversations", self._tokens[users[0]], template)
         for user in users:
-            self._database.fill(user, conversations=CONVERSATIONS, events=SHORT)
+            role, _, name = user.partition("-")
+            count = FLOODS[name].owned if role == "flooder" else CONVERSATIONS
+            self._database.fill(user, conversations=count, events=SHORT)
             self._database.give(user, user)
         for name, events, payload in (
             ("searched", SEARCHED, event.PAYLOAD),

@@ -21,6 +21,9 @@ SECRETS = 1_000
 MEMBERS = 1_250_000
 LIST_ITEMS = 7_950_000
 SOCKETS_OPEN = 1_500
+CONVERSATIONS, MANY_CONVERSATIONS = 4, 200
+"""What a user has, and one whose flood is about many conversations at once."""
+BODY_BYTES = 8 * 1024 * 1024
 _CHUNK = 100
 """Frames that are written at once."""
 
@@ -36,7 +39,7 @@ class Flooding:
     @property
     def conversations(self) -> list[str]:
         """The public ids of what this user has."""
-        return [f"flooder-{self.name}-{n}" for n in range(4)]
+        return [f"flooder-{self.name}-{n}" for n in range(FLOODS[self.name].owned)]
 
 
 Requests = Callable[[Flooding, str], Iterator[bytes]]
@@ -60,6 +63,8 @@ class Flood:
     """Secrets of that conversation, as many as the server takes."""
     is_from_many: bool = False
     """Each client has an address of its own."""
+    owned: int = CONVERSATIONS
+    """So many conversations this user has."""
     keeps: int = 0
     """So many sockets are kept open; others are closed when they were replayed."""
 
@@ -103,6 +108,24 @@ def _lists(flooding: Flooding, conversation: str) -> Iterator[bytes]:
         yield _posted(flooding, conversation, body)
 
 
+def _bodies(flooding: Flooding, conversation: str) -> Iterator[bytes]:
+    request = _posted(flooding, conversation, b'{"type":"event","event":"' + b"x" * BODY_BYTES + b'"}')
+    while True:
+        yield request
+
+
+def _labels(flooding: Flooding, conversation: str) -> Iterator[bytes]:
+    head = exchanges.head("POST", "/api/native/batch", flooding.port, flooding.token)
+    while True:
+        asked = {"action": "label", "ids": flooding.conversations, "label": f"work:{new_id()}"}
+        yield exchanges.with_body(head, json.dumps(asked).encode())
+
+
+def _listings(flooding: Flooding, conversation: str) -> Iterator[bytes]:
+    while True:
+        yield exchanges.get("/api/native/conversations?limit=100", flooding.port, flooding.token)
+
+
 def _searches(flooding: Flooding, conversation: str) -> Iterator[bytes]:
     query = urlencode({"q": 'workspace NOT "filler word"'}, quote_via=quote)
     while True:
@@ -140,6 +163,19 @@ FLOODS = {
     "huge": _Rest(title="events of 9 MiB beside 1,000 secrets", clients=1, requests=_huge, secrets=SECRETS),
     "members": _Socket(title="frames of 1,250,000 members", clients=1, frames=_members),
     "lists": _Rest(title="refused lists of 15.9 MB, 8 at once", clients=8, requests=_lists),
+    "bodies": _Rest(title="refused bodies of 8 MiB, 16 at once", clients=16, requests=_bodies),
+    "labels": _Rest(
+        title=f"labels of {MANY_CONVERSATIONS} conversations, 8 at once",
+        clients=8,
+        requests=_labels,
+        owned=MANY_CONVERSATIONS,
+    ),
+    "listings": _Rest(
+        title="lists of 100 conversations, 32 at once",
+        clients=32,
+        requests=_listings,
+        owned=MANY_CONVERSATIONS,
+    ),
     "sockets": _Socket(title="joins of new conversations, 1,500 kept", clients=20, keeps=SOCKETS_OPEN),
     "searches": _Rest(
         title="searches of common words, 32 at once",
