@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
@@ -51,9 +51,25 @@ def retag_all(rows: Sequence[Conversation]) -> None:
     now = timezone.now()
     for row in rows:
         row.tags = secrets.hidden_in_columns({"tags": row.tags}, masks[row.pk])["tags"]
-        row.listed_at = now
         transaction.on_commit(partial(live.announce_changed, row.ref), robust=True)
-    Conversation.objects.bulk_update(rows, ["tags", "listed_at"])
+    fields: list[Any] = [Conversation._meta.get_field(name) for name in ("tags", "listed_at")]
+    tags, listed_at = fields
+    # Not `bulk_update`, which builds an expression for each row while other writers wait.
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            _RETAG,
+            [
+                (
+                    tags.get_db_prep_save(row.tags, connection),
+                    listed_at.get_db_prep_save(now, connection),
+                    row.pk,
+                )
+                for row in rows
+            ],
+        )
+
+
+_RETAG = "UPDATE conversations_conversation SET tags = %s, listed_at = %s WHERE id = %s"
 
 
 def note_branch(conversation: ConversationRef, branch: str) -> None:

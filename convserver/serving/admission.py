@@ -33,6 +33,9 @@ SEARCHES = 8
 """At most this many requests search; they need the processor more than the others."""
 SEARCHES_OF_ONE = 2
 """With accounts, at most this many of them are of the same user."""
+BATCHES, BATCHES_OF_ONE = 4, 1
+"""At most this many requests change many conversations, which keeps other writers waiting; with accounts, so
+many of them of the same user."""
 BODIES_MAX_BYTES = 256 * 1024 * 1024
 """Large bodies that are read, or worked on, have at most so many bytes together."""
 BODIES_OF_ONE_BYTES = 32 * 1024 * 1024
@@ -50,6 +53,8 @@ class Lane(StrEnum):
     ABROAD = "abroad"
     """It may ask a host that is not ours, such as a git provider or a model."""
     SEARCH = "search"
+    BATCH = "batch"
+    """It changes many conversations."""
 
 
 def in_lane(lane: Lane) -> Callable[[T], T]:
@@ -133,6 +138,7 @@ class Admission:
         self._writers = Shares(WRITERS)
         self._abroad = Shares(ABROAD_THREADS)
         self._searches = Shares(SEARCHES, of_one=SEARCHES_OF_ONE)
+        self._batches = Shares(BATCHES, of_one=BATCHES_OF_ONE)
         self._bodies = Shares(BODIES_MAX_BYTES, of_one=BODIES_OF_ONE_BYTES)
         self._pace = Pace()
         self._by_conversation: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
@@ -152,6 +158,11 @@ class Admission:
     async def searching_place(self, *, within_s: float | None, client: Hashable = None) -> Place:
         """Wait for a place to search. Raise TimeoutError after so long."""
         shares = [_Share(self._searches, client), _Share(self._threads, client)]
+        return await _admitted([], shares, within_s=within_s)
+
+    async def batch_place(self, *, within_s: float, client: Hashable = None) -> Place:
+        """Wait for a place to change many conversations. Raise TimeoutError after so long."""
+        shares = [_Share(lane, client) for lane in (self._batches, self._writers, self._threads)]
         return await _admitted([], shares, within_s=within_s)
 
     async def place_abroad(self, *, within_s: float | None, client: Hashable = None) -> Place:

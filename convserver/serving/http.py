@@ -158,8 +158,10 @@ async def _place(request: HttpRequest, route: _Route) -> Place:
             return await admission().place_abroad(within_s=within_s, client=client)
         case Lane.SEARCH:
             return await admission().searching_place(within_s=within_s, client=client)
-        case Lane.ORDINARY if request.method in SAFE_METHODS:
+        case _ if request.method in SAFE_METHODS:
             return await admission().reading_place(within_s=within_s, client=client)
+        case Lane.BATCH:
+            return await admission().batch_place(within_s=settings.LOCK_TIMEOUT_S, client=client)
         case Lane.ORDINARY:
             within_s = settings.LOCK_TIMEOUT_S
             return await admission().place(route.conversation_id, within_s=within_s, client=client)

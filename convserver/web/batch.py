@@ -15,6 +15,7 @@ from convserver.api.errors import NATIVE_STATUS, retry_headers, status_of
 from convserver.batches import actions, undo
 from convserver.batches.actions import BATCH_MAX, Action, Done, Order
 from convserver.pagination import newest_page
+from convserver.serving.admission import Lane, in_lane
 from convserver.web.listing import Filters, normal_ids
 from convserver.web.pages import person
 
@@ -24,6 +25,7 @@ COUNTED_MAX = 10_000
 """More are not counted one by one."""
 
 
+@in_lane(Lane.BATCH)
 @require_http_methods(["GET", "HEAD", "POST"])
 @person
 def batch(request: HttpRequest) -> HttpResponse:

@@ -17,9 +17,9 @@ from conversations.events import EventEnvelope
 from conversations.log import reads, writes
 from conversations.models import ConversationRef
 from conversations.search.fulltext import search as fulltext
-from conversations.store import creation
+from conversations.store import creation, labels
 from convserver.serving import http
-from convserver.serving.admission import SEARCHES, SEARCHES_OF_ONE, THREADS
+from convserver.serving.admission import BATCHES, BATCHES_OF_ONE, SEARCHES, SEARCHES_OF_ONE, THREADS
 from sessions_app import astore
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.models import ApiToken
@@ -209,6 +209,42 @@ async def test_one_users_searches_leave_room_for_a_search_of_another(
     async with asyncio.timeout(WAIT_S):
         assert len((await rest.get(path, headers=keys["bob"])).json()["hits"]) == 1
         assert (await rest.get("/api/native/conversations", headers=keys["local"])).status_code == 200
+    gate.go.set()
+    assert {(await each).status_code for each in hers} == {200}
+
+
+@pytest.mark.usefixtures("accounts")
+async def test_one_users_batches_come_one_after_the_other_and_another_users_beside_them(
+    conversation: ConversationRef,
+    bobs: ConversationRef,
+    alice: User,
+    keys: dict[str, dict[str, str]],
+    rest: httpx.AsyncClient,
+    gate: Gate,
+    in_background: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    set_tag = labels.set_tag
+
+    def held(name: str, values: Any, **others: Any) -> Any:
+        if any(each.owner_id == alice.pk for each in values):
+            gate.wait()
+        return set_tag(name, values, **others)
+
+    monkeypatch.setattr(labels, "set_tag", held)
+
+    def post(user: str, conversation: ConversationRef) -> Awaitable[httpx.Response]:
+        body = {"action": "label", "ids": [conversation.public_id], "label": "work"}
+        return rest.post("/api/native/batch", json=body, headers=keys[user])
+
+    hers = [in_background(post("local", conversation)) for _ in range(2 * BATCHES)]
+    await gate.holds(BATCHES_OF_ONE)
+    assert not await gate.holds_more()
+    async with asyncio.timeout(WAIT_S):
+        assert (await post("bob", bobs)).json()["changed"] == 1
+        title = {"title": "New"}
+        path = f"/api/native/conversations/{conversation.public_id}"
+        assert (await rest.patch(path, json=title, headers=keys["local"])).status_code == 200
     gate.go.set()
     assert {(await each).status_code for each in hers} == {200}
 

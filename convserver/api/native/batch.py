@@ -19,6 +19,7 @@ from convserver.api.native.lists import LABEL_MAX_LENGTH
 from convserver.api.native.shapes import NATIVE, NativeBatch, refusals
 from convserver.batches import actions, undo
 from convserver.batches.actions import BATCH_MAX, Action, Done, Order
+from convserver.serving.admission import Lane, in_lane
 
 UNDO = "undo"
 _LABELS = (Action.LABEL, Action.UNLABEL)
@@ -50,6 +51,7 @@ class BatchSerializer(Body):
         return attrs
 
 
+@in_lane(Lane.BATCH)
 class BatchView(APIView):
     """Many conversations at once."""
 
