@@ -102,7 +102,7 @@ class ForkUnfinished(ConversationBusy):
 
 
 class OutcomeUnknown(ConversationError):
-    """The database's connection broke during a commit: it may be stored or not, and a repeat is safe."""
+    """The database failed during a commit: this may be stored or not, and a repeat is safe."""
 
     code = "outcome_unknown"
 

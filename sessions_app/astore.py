@@ -29,6 +29,7 @@ from psycopg.errors import FeatureNotSupported, ReadOnlySqlTransaction
 
 from conversations import live
 from conversations.engines import failures
+from conversations.engines.lost_commits import LostCommit
 from conversations.events import Appended, EventEnvelope, NewEvent
 from conversations.exceptions import (
     ConversationBusy,
@@ -470,7 +471,7 @@ def _settled(write: Callable[[], T]) -> T:
     try:
         done = commits.until_answered(lambda: _connected(write), is_passing=_leaves_it_open)
     except (OperationalError, InterfaceError) as error:
-        if connection.vendor != "postgresql":
+        if connection.vendor != "postgresql" and not isinstance(error, LostCommit):
             raise
         raise OutcomeUnknown(commits.UNKNOWN) from error
     _reconnecting.worked()

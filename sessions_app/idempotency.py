@@ -14,7 +14,7 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import Error, OperationalError, connection, transaction
 from django.utils import timezone
 from psycopg.errors import LockNotAvailable
 
@@ -103,13 +103,16 @@ def answered_once(key: IdempotencyKey, sent: Any, create: Callable[[], Answer]) 
 
 
 def _looked_up(key: IdempotencyKey, sent: Any, create: Callable[[], Answer], lost: LostCommit) -> Answer:
-    """Retry after a lost commit until the database answers: a successful commit left the key."""
+    """Retry after a lost commit until the database answers: a successful commit left the key.
+
+    A session that can only read shows the key, and cannot claim it.
+    """
 
     def again() -> Answer:
         commits.drop_broken_connections()
-        return _answered_once(key, sent, create)
+        return recorded(key, sent) or _answered_once(key, sent, create)
 
-    passing = OperationalError, InterfaceError, ConversationBusy
+    passing = Error, ConversationBusy
     try:
         return commits.until_answered(again, is_passing=lambda error: isinstance(error, passing))
     except passing as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -30,6 +31,9 @@ class DatabaseProxy:
         self._lock = threading.Lock()
         self._left = 0
         self._instead_of_ready = b""
+        self._then: Callable[[], None] | None = None
+        self._are_delivered = True
+        self._of = b""
         self._is_over = False
         address = urlsplit(database_url())
         self._target = (address.hostname or "127.0.0.1", address.port or 5432)
@@ -54,10 +58,23 @@ class DatabaseProxy:
         self._listener.close()
         _end_sessions()
 
-    def lose_commits(self, count: int) -> None:
-        """Cut the connections of the next so many commits when they are done and before that is told."""
+    def lose_commits(
+        self,
+        count: int,
+        *,
+        of: bytes = b"",
+        are_delivered: bool = True,
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """Cut the connections of the next `count` commits when they are done and before that is answered.
+
+        Count only transactions in which the words `of` occurred. Without `are_delivered`, the database does
+        not receive the commits. `then` is called before each cut.
+        """
         with self._lock:
+            self._of = of
             self._left, self._instead_of_ready = count, b""
+            self._are_delivered, self._then = are_delivered, then
 
     def terminate_after_commits(self, count: int) -> None:
         """End the sessions of the next so many commits when they are done and told, as an administrator does.
@@ -66,6 +83,7 @@ class DatabaseProxy:
         """
         with self._lock:
             self._left, self._instead_of_ready = count, TERMINATED
+            self._are_delivered, self._then, self._of = True, None, b""
 
     def _serve(self) -> None:
         while not self._is_over:
@@ -77,9 +95,17 @@ class DatabaseProxy:
         with suppress(OSError), client, socket.create_connection(self._target) as server:
             is_cut = threading.Event()
             threading.Thread(target=self._answer, args=(server, client, is_cut), daemon=True).start()
+            said = b""
             while data := client.recv(CHUNK):
-                if COMMIT in data and self._takes_one():
-                    is_cut.set()
+                said += data if self._of else b""
+                if COMMIT in data:
+                    if self._takes_one(said):
+                        is_cut.set()
+                        if not self._are_delivered:
+                            self._cut()
+                            client.shutdown(socket.SHUT_RDWR)
+                            break
+                    said = b""
                 server.sendall(data)
             server.shutdown(socket.SHUT_WR)
 
@@ -89,9 +115,17 @@ class DatabaseProxy:
                 if is_cut.is_set():  # it is the answer to the commit
                     break
                 client.sendall(data)
+            if is_cut.is_set() and not self._are_delivered:
+                return  # the connection is cut once all is prepared
+            if is_cut.is_set():
+                self._cut()
             if self._instead_of_ready:
                 client.sendall(self._cut_short(server, data))
             client.shutdown(socket.SHUT_RDWR)
+
+    def _cut(self) -> None:
+        if self._then is not None:
+            self._then()
 
     def _cut_short(self, server: socket.socket, answer: bytes) -> bytes:
         """Return the rest of an answer up to its commit, and that the session is terminated."""
@@ -99,10 +133,11 @@ class DatabaseProxy:
             answer += server.recv(CHUNK)
         return answer.removesuffix(READY) + self._instead_of_ready
 
-    def _takes_one(self) -> bool:
+    def _takes_one(self, said: bytes) -> bool:
         with self._lock:
-            self._left -= 1
-            return self._left >= 0
+            is_meant = self._of in said
+            self._left -= is_meant
+            return is_meant and self._left >= 0
 
 
 def _end_sessions() -> None:

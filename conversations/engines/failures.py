@@ -23,9 +23,10 @@ LOCKED = "The database is locked by another program."
 EXHAUSTED = "The database has no free connections."
 TOO_SLOW = "The database did not answer in time."
 UNKNOWN = (
-    "It is not known whether this was stored, since the connection to the database broke meanwhile: repeat "
+    "It is not known whether this was stored, since the database failed meanwhile: repeat "
     "it with the same id or Idempotency-Key, or look before you repeat it."
 )
+SEND_AGAIN = "The server could not do this now. Send it again."
 UNREACHABLE = "The database cannot be reached."
 DAMAGED = "The database file is damaged. Restore a backup."
 NO_DATABASE = "The file is not a database."
@@ -78,6 +79,11 @@ def known(error: BaseException, connection: BaseDatabaseWrapper | None = None) -
     if isinstance(cause, sqlite3.Error):
         return _of_sqlite(getattr(cause, "sqlite_errorcode", 0), connection)
     return _POSTGRESQL.get(getattr(cause, "sqlstate", None) or "") or _of_a_refused_connection(cause)
+
+
+def to_sender(error: BaseException) -> str:
+    """Return what the sender of a frame is answered whose wire tells nothing else of the database."""
+    return UNKNOWN if isinstance(error, LostCommit) else SEND_AGAIN
 
 
 def is_locked(error: BaseException) -> bool:

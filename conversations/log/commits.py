@@ -8,9 +8,10 @@ from typing import TypeVar
 
 import stamina
 import stamina.instrumentation
-from django.db import InterfaceError, OperationalError, connection, connections, transaction
+from django.db import Error, InterfaceError, OperationalError, connection, connections, transaction
 
 from conversations.engines.lost_commits import LostCommit
+from conversations.engines.sqlite3.files import CommittedAway
 from conversations.exceptions import ConversationError, MaskingDeferred, OutcomeUnknown
 from conversations.log import append, sql
 from conversations.log.append import LOCK_TIMEOUT_S, AppendOutcome, AppendRequest
@@ -29,7 +30,10 @@ UNKNOWN = (
     "The connection to the database broke while this was being stored, so it may be stored or not: "
     "repeat it with the same id, and it is stored once."
 )
-
+UNKNOWN_DISK = (
+    "The disk of the database failed while this was being stored, so it may be stored or not: "
+    "repeat it with the same id, and it is stored once."
+)
 UNKNOWN_FILE = (
     "The file of the database was removed or replaced while this was being stored, so it is stored if that "
     "file comes back: repeat it with the same id, and it is stored once."
@@ -50,7 +54,7 @@ def committed(requests: Sequence[AppendRequest], *, wait: bool) -> list[AppendOu
 
     Raise OperationalError or InterfaceError only where nothing was stored, OutcomeUnknown where the
     connection broke during the commit and the database does not say within LOOK_UP_S what it has made of it,
-    or where SQLite's file was removed during the commit.
+    or where SQLite's file was removed or could not be synced during the commit.
     Inside another transaction it is that one which commits.
     """
     is_inner = connection.in_atomic_block
@@ -65,7 +69,9 @@ def committed(requests: Sequence[AppendRequest], *, wait: bool) -> list[AppendOu
     except (OperationalError, InterfaceError) as error:
         new = _new_events(requests, outcomes) if outcomes else []
         if new and isinstance(error, LostCommit) and connection.vendor == "sqlite":
-            raise OutcomeUnknown(UNKNOWN_FILE) from error  # nobody can look into a file that is not there
+            # A look would not help: the file is not there, or the next start may find more in it.
+            is_away = isinstance(error.__cause__, CommittedAway)
+            raise OutcomeUnknown(UNKNOWN_FILE if is_away else UNKNOWN_DISK) from error
         # SQLite has no connection that could be lost: if it reports another failure, nothing was stored.
         if not new or not (may_be_stored or isinstance(error, LostCommit)):
             raise
@@ -105,16 +111,18 @@ def _new_events(
 
 
 def _are_stored(events: list[tuple[int, str]]) -> bool:
-    """Say whether these events are in the log; one transaction was to store all of them. Raise
-    OutcomeUnknown."""
+    """Return whether these events are in the log; one transaction was to store all of them.
+
+    Raise OutcomeUnknown, whatever has failed: none of it means that nothing was stored.
+    """
     try:
         return until_answered(lambda: _are_stored_now(events), is_passing=_is_lost)
-    except (OperationalError, InterfaceError) as error:
+    except Exception as error:
         raise OutcomeUnknown(UNKNOWN) from error
 
 
 def _is_lost(error: Exception) -> bool:
-    is_lost = isinstance(error, OperationalError | InterfaceError)
+    is_lost = isinstance(error, Error)
     if is_lost:
         _lost.failed(error)
     return is_lost
@@ -132,15 +140,24 @@ def until_answered(ask: Callable[[], T], *, is_passing: Callable[[Exception], bo
 
 
 def _are_stored_now(events: list[tuple[int, str]]) -> bool:
-    """Look under the conversations' locks: an unfinished commit still holds them."""
+    """Look, and if they are not there, look under the conversations' locks: an unfinished commit holds them.
+
+    A session that can only read shows what is stored, and cannot take the locks.
+    """
     drop_broken_connections()
+    if _are_there(events):
+        return True
     with transaction.atomic():
         if connection.vendor == "postgresql":
             sql.limit_lock_wait(LOCK_TIMEOUT_S)
         pks = sorted({pk for pk, _ in events})
         rows = Conversation.objects.filter(pk__in=pks).order_by("pk").values_list("pk", flat=True)
         list(rows.select_for_update(no_key=True))
-        return len(sql.events_with_ids(set(events)).rows()) == len(set(events))
+        return _are_there(events)
+
+
+def _are_there(events: list[tuple[int, str]]) -> bool:
+    return len(sql.events_with_ids(set(events)).rows()) == len(set(events))
 
 
 def drop_broken_connections() -> None:

@@ -129,9 +129,6 @@ _MOVE_ONE_POSTGRESQL = (
     f"{', '.join(f'{column} = {_values([column])}' for column in _MOVED)} WHERE id = %b::bigint"
 )
 
-_UNKNOWN = (TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN)
-"""Otherwise the database has said that the transaction was rolled back, or is to be."""
-
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
@@ -181,9 +178,7 @@ def last_pipeline(*, commits: bool) -> Iterator[None]:
             _executed("COMMIT", [], prepare=False)
     except Error as error:
         unreplicated.require_none(connection)
-        # The session may be ended between the commit and the answer to Sync: it is not closed yet.
-        session = connection.connection
-        if session is None or session.info.transaction_status in _UNKNOWN:
+        if connection.may_have_committed(error):  # type: ignore[attr-defined]
             raise LostCommit(str(error)) from error.__cause__
         raise
 

@@ -14,11 +14,12 @@ from django.contrib.auth.models import User
 from conversations.engines import failures
 from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import creation
+from tests import read_only_database
 from tests.clients import HTTP, Server
 from tests.conftest import on_postgresql
-from tests.database_proxy import DatabaseProxy
+from tests.database_proxy import NAME, DatabaseProxy
 from tests.events import event
-from tests.network import NetworkClient
+from tests.network import NetworkClient, wait_until
 
 pytestmark = [on_postgresql, pytest.mark.no_second_try]
 
@@ -81,7 +82,7 @@ def test_a_commit_that_cannot_be_looked_up_is_called_unknown_and_may_be_repeated
     server.start(constants={"conversations.log.commits.LOOK_UP_S": 0.5}, DATABASE_URL=proxy.url)
     with NetworkClient(server, talk.public_id) as client:
         client.until("replay_complete")
-        proxy.lose_commits(1_000_000)
+        proxy.lose_commits(1_000_000, are_delivered=False)
         client.send(FRAME)
         error = client.until("error", id="an id")
         proxy.lose_commits(0)
@@ -149,3 +150,84 @@ def test_a_change_whose_commit_is_lost_is_called_unknown(
     answer = send(server, talk)
     assert (answer.status_code, answer.json()) == (503, {**code, "detail": failures.UNKNOWN})
     assert "Retry-After" not in answer.headers
+
+
+# Sessions that begin after the commit are read-only
+
+
+@pytest.fixture
+def read_only_afterwards() -> Iterator[Callable[[], None]]:
+    """Makes new sessions of the server read-only, until the test ends."""
+    yield lambda: read_only_database.begin(NAME)
+    read_only_database.end(NAME)
+
+
+V1_BODY = {"workspace": {"kind": "LocalWorkspace", "working_dir": "/workspace"}}
+ANSWERS = b"sessions_app_recordedanswer"
+"""The table of the answers under keys: its name is in the transactions that create."""
+CREATIONS = {
+    "native": ("/api/native/conversations", {}),
+    "V0": ("/api/conversations", {}),
+    "V1": ("/agent/api/conversations", V1_BODY),
+    "V1 app": ("/api/v1/app-conversations", {}),
+    "fork": ("/api/native/conversations/{talk}/fork", {}),
+}
+
+
+def test_what_is_stored_is_acknowledged_though_new_sessions_are_read_only(
+    proxy: DatabaseProxy,
+    talk: ConversationRef,
+    server: Server,
+    read_only_afterwards: Callable[[], None],
+    subtests: pytest.Subtests,
+) -> None:
+    server.start(DATABASE_URL=proxy.url)
+    with subtests.test("socket"), NetworkClient(server, talk.public_id) as client:
+        client.until("replay_complete")
+        proxy.lose_commits(1, of=b"an id", then=read_only_afterwards)
+        client.send(FRAME)
+        assert client.until("ack", id="an id")["seq"] == 0
+    for name, (path, body) in CREATIONS.items():
+        with subtests.test(name):
+            can_write_again(server)
+            there = public_ids()
+            proxy.lose_commits(1, of=ANSWERS, then=read_only_afterwards)
+            answer = created(server, path.format(talk=talk.public_id), body)
+            (new,) = public_ids() - there
+            assert answer.is_success, answer.text
+            assert name == "V1 app" or new in answer.text.replace("-", "")
+
+
+def test_what_may_be_stored_is_called_unknown_while_new_sessions_are_read_only(
+    proxy: DatabaseProxy,
+    talk: ConversationRef,
+    server: Server,
+    read_only_afterwards: Callable[[], None],
+    subtests: pytest.Subtests,
+) -> None:
+    server.start(constants={"conversations.log.commits.LOOK_UP_S": 0.5}, DATABASE_URL=proxy.url)
+    with subtests.test("socket"), NetworkClient(server, talk.public_id) as client:
+        client.until("replay_complete")
+        proxy.lose_commits(1, of=b"an id", are_delivered=False, then=read_only_afterwards)
+        client.send(FRAME)
+        assert client.until("error", id="an id")["code"] == "outcome_unknown"
+    for name, (path, body) in CREATIONS.items():
+        with subtests.test(name):
+            can_write_again(server)
+            proxy.lose_commits(1, of=ANSWERS, are_delivered=False, then=read_only_afterwards)
+            answer = created(server, path.format(talk=talk.public_id), body)
+            assert (answer.status_code, failures.UNKNOWN in answer.text) == (503, True), answer.text
+
+
+def can_write_again(server: Server) -> None:
+    """End the read-only time, and wait until the server creates and stores again."""
+    read_only_database.end(NAME)
+    wait_until(lambda: created(server, "/api/native/conversations", {}).status_code == 201)
+
+
+def created(server: Server, path: str, body: Any) -> httpx.Response:
+    return HTTP.post(f"{server.url}{path}", json=body, headers={"Idempotency-Key": uuid4().hex})
+
+
+def public_ids() -> set[str]:
+    return set(Conversation.objects.values_list("public_id", flat=True))

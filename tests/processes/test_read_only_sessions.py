@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-import psycopg
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
-from psycopg import sql
 
 from conversations.engines import failures
 from conversations.models import ConversationRef
@@ -19,29 +14,12 @@ from tests.clients import HTTP, Server, database_url
 from tests.conftest import on_postgresql
 from tests.events import event
 from tests.network import NetworkClient, wait_until
+from tests.read_only_database import read_only
 
 pytestmark = on_postgresql
 
 NAME = "of_the_server"
 EVENT = json.loads(event().payload)
-
-
-@contextmanager
-def read_only() -> Iterator[None]:
-    """Let all sessions of the server's begin read-only, those that are open end and those to come."""
-    name = sql.Identifier(str(connection.settings_dict["NAME"]))
-    with psycopg.connect(database_url(), autocommit=True) as outside:
-        outside.execute(sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(name))
-        try:
-            outside.execute(
-                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND application_name = %s",
-                [NAME],
-            )
-            yield
-        finally:
-            outside.execute("SET default_transaction_read_only = off")
-            outside.execute(sql.SQL("ALTER DATABASE {} RESET default_transaction_read_only").format(name))
 
 
 @pytest.fixture
@@ -66,7 +44,7 @@ def test_the_server_goes_on_by_itself_after_sessions_were_read_only(
     with NetworkClient(server, "talk") as client:
         client.until("replay_complete")
         assert is_taken("before")
-        with read_only():
+        with read_only(NAME):
             for number in range(50):
                 assert not is_taken(f"meanwhile {number}")
             for _ in range(5):

@@ -11,11 +11,15 @@ from typing import Any
 
 from django.db import Error
 from django.db.backends.postgresql import base
+from psycopg.pq import TransactionStatus
 
+from conversations.engines import lost_commits
 from conversations.engines.lost_commits import LostCommit
 from conversations.engines.postgresql import unreplicated
 from conversations.engines.postgresql.pool import WAIT_S, Pool
 
+UNANSWERED = (TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN)
+"""A session in these states has not had the whole answer to its last statement."""
 KEPT_S = 1.0
 """A read-only connection younger than this is still used for reading: another one would be no better."""
 
@@ -51,7 +55,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.execute_wrappers.append(unreplicated.checked)
+        self.execute_wrappers += [lost_commits.of_single_statement, unreplicated.checked]
 
     def _configure_connection(self, connection: Any) -> bool:
         connection.made_at = time.monotonic()
@@ -75,10 +79,17 @@ class DatabaseWrapper(base.DatabaseWrapper):
             super()._commit()  # type: ignore[misc]
         except Error as error:
             unreplicated.require_none(self)
-            if was_open and connection.closed:
+            if was_open and self.may_have_committed(error):
                 raise LostCommit(str(error)) from error.__cause__
             raise
         unreplicated.require_none(self)  # of a COMMIT that was sent with the last statements, too
+
+    def may_have_committed(self, error: Error) -> bool:
+        """Return whether a statement that failed may have committed: the session has ended meanwhile.
+
+        A session can end between a commit and the end of its answer: it is not closed yet then.
+        """
+        return self.connection is None or self.connection.info.transaction_status in UNANSWERED
 
     @property
     def is_read_only(self) -> bool:

@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
-from django.db import OperationalError
+from django.db import Error, OperationalError
 from django.db.backends.sqlite3 import base
 from django.db.utils import DatabaseErrorWrapper
 from django.utils.functional import cached_property
 
 from conversations import counts
 from conversations.counts import Counted
+from conversations.engines import lost_commits
 from conversations.engines.damaged_text import REPLACED
 from conversations.engines.lost_commits import LostCommit
 from conversations.engines.sqlite3 import files, turns
@@ -30,6 +31,11 @@ DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 """The driver reports these as a DatabaseError, as if a statement were at fault."""
 SPENT = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, *DAMAGED}
 """After these errors a new connection may work where this one cannot."""
+COMMITTED_PERHAPS = {sqlite3.SQLITE_IOERR}
+"""After these errors the whole transaction may be in the write-ahead log: a failed sync is one of them.
+
+This process does not see it there. The next start does, unless a later commit was written over it.
+"""
 
 
 class CheckedConnection(sqlite3.Connection):
@@ -100,16 +106,24 @@ class CheckedConnection(sqlite3.Connection):
     def commit(self) -> None:
         """Commit, and check the file before and afterwards.
 
-        Raise FileGone if nothing was committed, CommittedAway if it was, into a file that was removed then.
+        Raise FileGone if nothing was committed, CommittedAway if it was, into a file that was removed then,
+        and an error of COMMITTED_PERHAPS if it is unknown.
         """
         if self.in_transaction:
             self.require_file()
         try:
             super().commit()
         except sqlite3.Error as error:
-            self.note(error)
+            if _code(error) in COMMITTED_PERHAPS:
+                self.is_spent = True
+            else:
+                self.note(error)
             raise
         self._leave_turn()
+        self.require_file_of_commit()
+
+    def require_file_of_commit(self) -> None:
+        """Raise CommittedAway if the file is not the one that was opened, and has just been committed to."""
         try:
             self.require_file()
         except files.FileGone as error:
@@ -172,6 +186,9 @@ class CheckedCursor(base.SQLiteCursorWrapper):
             with self.connection.writing(is_checkpoint=is_checkpoint):
                 self.connection.require_file()
                 result = self._run(statement, query, params)
+            if not self.connection.in_transaction and not is_checkpoint:
+                self.connection.require_file_of_commit()
+                return result
         else:
             result = self._run(statement, query, params)
         if not self.connection.in_transaction:
@@ -217,6 +234,10 @@ class ErrorWrapper(DatabaseErrorWrapper):
 
 class DatabaseWrapper(base.DatabaseWrapper):
     """Opens only the file that the process opened first; its threads take turns in writing."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.execute_wrappers.append(lost_commits.of_single_statement)
 
     @cached_property
     def wrap_database_errors(self) -> ErrorWrapper:
@@ -265,13 +286,22 @@ class DatabaseWrapper(base.DatabaseWrapper):
         return self.connection.cursor(factory=CheckedCursor)
 
     def _commit(self) -> None:
-        """Commit. Raise LostCommit if the file was removed meanwhile: it may come back with what is in it."""
+        """Commit. Raise LostCommit if it may be in the file although it failed."""
         try:
             super()._commit()  # type: ignore[misc]
+        except MemoryError as error:  # so the driver says that SQLite had no memory, perhaps after the sync
+            raise LostCommit("out of memory") from error
         except OperationalError as error:
-            if isinstance(error.__cause__, files.CommittedAway):
+            if self.may_have_committed(error):
                 raise LostCommit(str(error)) from error.__cause__
             raise
+
+    def may_have_committed(self, error: Error) -> bool:
+        """Return whether a commit that failed may be in the file: it was removed, or the disk failed."""
+        cause = error.__cause__
+        if isinstance(cause, files.CommittedAway):
+            return True
+        return isinstance(cause, sqlite3.Error) and _code(cause) in COMMITTED_PERHAPS
 
     @contextmanager
     def waiting(self, at_most_ms: int) -> Iterator[None]:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from conversations import access
+from conversations.engines.lost_commits import LostCommit
 from conversations.exceptions import OutcomeUnknown, QuotaExceeded
 from conversations.payloads import bounds
 from conversations.storage import quotas
@@ -106,7 +107,7 @@ class DirectAppends:
         except NotDirect:
             pass
         except Exception as error:  # the view words it
-            passed[OUTCOME] = Outcome(error=error, is_unknown=isinstance(error, OutcomeUnknown))
+            passed[OUTCOME] = Outcome(error=error, is_unknown=isinstance(error, OutcomeUnknown | LostCommit))
         else:
             if reply.is_success:  # what fails from here on is the client's way, not the append
                 await answer(send, reply.body.encode(), headers)

@@ -14,8 +14,9 @@ from django.conf import settings
 from conversations import dialects
 from conversations.dialects import Author
 from conversations.engines import failures
+from conversations.engines.lost_commits import LostCommit
 from conversations.events import EventEnvelope, NewEvent
-from conversations.exceptions import ConversationError
+from conversations.exceptions import ConversationError, OutcomeUnknown, StoreUnavailable
 from conversations.models import ConversationRef
 from conversations.payloads import bounds, jsontext
 from conversations.payloads.jsontext import Member
@@ -251,6 +252,10 @@ def error_frame(error: ConversationError, frame_id: Any = None) -> dict[str, Any
 
 
 def unavailable_frame(error: Exception, frame_id: Any) -> dict[str, Any]:
-    """Return the `error` frame for a failure of the server itself: repeating the frame is safe."""
-    detail = failures.known(error) or "The server could not do this now. Send it again."
-    return {"type": "error", "code": "unavailable", "detail": detail, "id": frame_id}
+    """Return the `error` frame for a failure of the server itself: repeating the frame is safe.
+
+    Of a commit that may be stored it says so.
+    """
+    code = OutcomeUnknown.code if isinstance(error, LostCommit) else StoreUnavailable.code
+    detail = failures.known(error) or failures.SEND_AGAIN
+    return {"type": "error", "code": code, "detail": detail, "id": frame_id}

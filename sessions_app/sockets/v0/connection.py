@@ -114,7 +114,7 @@ class V0Connection:
             return await self.refuse(str(error))
         except Exception as error:
             _failing_events.failed(error, conversation=self._conversation.public_id)
-            return await self.refuse("The server could not do this now. Send it again.")
+            return await self.refuse(failures.to_sender(error))
         return {"success": True, "id": seq}
 
     async def _pass_on(self, event: dict[str, Any], sender_id: int) -> int | None:

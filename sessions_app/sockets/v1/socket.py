@@ -16,6 +16,7 @@ from django.utils import timezone
 from conversations.access import pk_of
 from conversations.cursors import EventCursor
 from conversations.dialects import v1
+from conversations.engines import failures
 from conversations.events import Dialect, EventEnvelope
 from conversations.exceptions import ConversationError, InvalidEvent, OtherHistory, QuotaExceeded
 from conversations.models import ConversationRef
@@ -216,7 +217,7 @@ class V1Socket(V1Ending, Unshown, ABC):
                 raise
             except Exception as error:
                 _failing_frames.failed(error, conversation=self._conversation.public_id)
-                refusal = ("InternalServerError", "The server could not do this now. Send it again.")
+                refusal = ("InternalServerError", failures.to_sender(error))
             else:
                 continue
             await self._tell_refused(*refusal)
