@@ -37,7 +37,7 @@ from django.utils.module_loading import import_string
 
 from conversations.engines import failures
 from conversations.engines.postgresql import poolers
-from conversations.engines.sqlite3 import files
+from conversations.engines.sqlite3 import checkpoints, files
 from conversations.server_log import log_act
 from convserver import __version__, beginnings, private_files, program, quickstart
 from convserver.configuration import (
@@ -644,6 +644,7 @@ def prepare_database() -> None:
         is_new = _has_no_tables()
         _migrate()
         _record_database(is_new=is_new)
+        checkpoints.begin_mark()
         # Only these depend on where it runs; the others would import every page and every route.
         call_command(
             "check", tags=[Tags.database], databases=["default"], fail_level="ERROR", stdout=io.StringIO()

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 """The rights of the group and of everybody else."""
-COMPANIONS = ("", "-wal", "-shm", "-journal")
+COMPANIONS = ("", "-wal", "-shm", "-journal", "-mark")
 """SQLite gives a new file beside the database the rights of the database."""
 
 

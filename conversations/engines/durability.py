@@ -9,7 +9,7 @@ from django.core.checks import CheckMessage, Warning
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from conversations.engines.sqlite3 import library
+from conversations.engines.sqlite3 import library, marks
 
 SQLITE_FULL = 2
 BELOW_FULL = "SQLite runs with synchronous below FULL, so a power cut may lose the newest events."
@@ -37,6 +37,11 @@ def weaknesses(connection: BaseDatabaseWrapper) -> list[str]:
 def of_library(connection: BaseDatabaseWrapper) -> str | None:
     """Return a sentence if the engine is a SQLite that can lose a commit."""
     return library.weakness() if connection.vendor == "sqlite" else None
+
+
+def of_file(connection: BaseDatabaseWrapper) -> str | None:
+    """Return a sentence if a SQLite file lacks events that were acknowledged."""
+    return marks.sentence(connection.settings_dict["NAME"]) if connection.vendor == "sqlite" else None
 
 
 def asynchronous_standby(cursor: Any) -> list[str]:

@@ -207,6 +207,7 @@ def _server(now: datetime) -> list[Figure]:
     return [
         Figure(title="Database answers in", value=milliseconds(database), is_bad=database > SLOW_MS),
         _hints(),
+        *_missing(),
         *_library(),
         *_repairs(now),
         Figure(title="Database size", value=size(measures.database_bytes())),
@@ -247,6 +248,11 @@ def _hints() -> Figure:
     if took is None:
         return Figure(title=title, value="No answer", is_bad=True)
     return Figure(title=title, value=milliseconds(took), is_bad=took > SLOW_MS)
+
+
+def _missing() -> Iterator[Figure]:
+    if sentence := durability.of_file(connection):
+        yield Figure(title="Acknowledged events are missing", value=sentence, is_bad=True)
 
 
 def _library() -> Iterator[Figure]:

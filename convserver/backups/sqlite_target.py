@@ -12,12 +12,13 @@ from pathlib import Path
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from conversations import synced_files
+from conversations.engines.sqlite3 import marks
 from convserver.backups import directories, sqlite_file, stores
 from convserver.backups.failures import BackupError, reason
 from convserver.backups.manifest import Manifest
 from convserver.serving.neighbours import FirstPlace
 
-COMPANIONS = ("-wal", "-shm", "-journal")
+COMPANIONS = ("-wal", "-shm", "-journal", marks.ENDING)
 RESTORING = ".restoring-"
 """Part of the name of a file that is being written, before a time."""
 KEPT = ".before-"
@@ -95,6 +96,7 @@ class SqliteTarget:
         """
         if not self._live.exists():
             return
+        marks.set_foreign_log_aside(str(self._live))  # or the look would apply it to the file that is kept
         try:
             with closing(
                 sqlite3.connect(sqlite_file.uri(self._live), uri=True, isolation_level=None, timeout=1)

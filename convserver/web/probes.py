@@ -138,8 +138,9 @@ class HealthView(Probe):
         """Report that the server can store data."""
         _require_health()
         headers = {"X-Hints": _hints(), "X-Processes": _processes()}
-        if weakness := durability.of_library(connection):
-            headers["X-Warning"] = weakness
+        warnings = (durability.of_file(connection), durability.of_library(connection))
+        if any(warnings):
+            headers["X-Warning"] = " ".join(filter(None, warnings))
         return Response("OK", headers=headers)
 
 

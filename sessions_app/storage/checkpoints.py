@@ -31,6 +31,7 @@ async def run() -> None:
                 copied = ended
                 # What stands in the way stands in the way of appends, too, which report it.
                 with suppress(DatabaseError):
+                    await asyncio.get_running_loop().run_in_executor(threads, checkpoints.mark)
                     await asyncio.get_running_loop().run_in_executor(threads, checkpoints.copy_committed)
     finally:
         await threads.close()

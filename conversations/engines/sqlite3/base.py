@@ -19,7 +19,7 @@ from conversations.counts import Counted
 from conversations.engines import lost_commits
 from conversations.engines.damaged_text import REPLACED
 from conversations.engines.lost_commits import LostCommit
-from conversations.engines.sqlite3 import files, turns
+from conversations.engines.sqlite3 import files, marks, turns
 from conversations.engines.sqlite3.turns import WriteTurns
 
 OPEN_AGAIN_S = 0.05
@@ -253,6 +253,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
             files.identity(path)
             files.require_opened(path)
             conn_params = {**conn_params, "database": f"file:{quote(path)}?mode=rw"}  # never a new one
+        else:
+            marks.set_foreign_log_aside(path)
         expected = files.found_at(path)
         connection = self._opened(conn_params)
         try:

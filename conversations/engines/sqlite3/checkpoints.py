@@ -5,9 +5,18 @@ By itself, SQLite does it in a commit, once the log is long.
 
 from __future__ import annotations
 
-from django.db import connection
+import secrets
 
-from conversations.engines.sqlite3 import turns
+from django.db import connection, transaction
+
+from conversations.engines.sqlite3 import marks, turns
+from conversations.engines.sqlite3.marks import FileHeader, Keeper
+
+COUNT_S = 10
+"""While events are stored, the count in the header grows this often at most: it costs a commit."""
+
+_keepers: dict[str, Keeper] = {}
+"""By path: of the databases that this process serves."""
 
 
 def turns_ended() -> int:
@@ -23,3 +32,48 @@ def copy_committed() -> None:
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")
         cursor.fetchall()
+
+
+def begin_mark() -> None:
+    """Begin to keep the file's mark, and log it if the database lacks events that it speaks of (SQLite)."""
+    if connection.vendor != "sqlite":
+        return
+    header, events = _found()
+    if not header.id:
+        header = header._replace(id=1 + secrets.randbelow(2**31 - 1))
+        _set("application_id", header.id)
+    path = str(connection.settings_dict["NAME"])
+    keeper = _keepers[path] = Keeper(path, header)
+    keeper.note_missing(events)
+
+
+def mark() -> None:
+    """Write how far the log has come. It takes no turn, but for the count every COUNT_S.
+
+    Raise DatabaseError.
+    """
+    path = str(connection.settings_dict["NAME"])
+    if (keeper := _keepers.get(path)) is None:
+        return
+    salts = marks.salts_of(path)
+    header, events = _found()
+    keeper.note(salts, header.counted, events)
+    if keeper.is_count_due(COUNT_S):
+        _set("user_version", (header.counted + 1) % 2**31)
+
+
+def _found() -> tuple[FileHeader, int]:
+    """Return the numbers of the header, and the newest of an event, of one transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT a.application_id, u.user_version, coalesce((SELECT seq FROM sqlite_sequence "
+            "WHERE name = 'conversations_event'), 0) "
+            "FROM pragma_application_id AS a, pragma_user_version AS u"
+        )
+        id, count, events = cursor.fetchone()
+    return FileHeader(id, count), events
+
+
+def _set(pragma: str, value: int) -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"PRAGMA {pragma} = {value:d}")

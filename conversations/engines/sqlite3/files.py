@@ -15,7 +15,8 @@ from weakref import WeakSet
 
 GONE = (
     "The file of the database was removed or replaced while the server ran, so nothing more is stored: "
-    "stop the server, put the right file into its place, and start it again."
+    "stop the server, put the right file into its place with its own -wal and -shm, or if it has none (as a "
+    "backup) move away those that are there, and start the server again."
 )
 READ_ONLY = (
     "The files of the database are read-only, so nothing can be stored: "

@@ -12,8 +12,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error as DatabaseProblem
+from django.db import connection
 
-from conversations.engines import failures
+from conversations.engines import durability, failures
 from conversations.exceptions import InvalidConversationId
 from conversations.models import (
     Conversation,
@@ -118,6 +119,8 @@ class Command(BaseCommand):
         except Exception as error:  # or Python would end with the status of a damaged store
             reason = f"The verification could not go on: {records.reason_of(error)}."
             raise CommandError(reason, returncode=COULD_NOT_RUN) from error
+        if sentence := durability.of_file(connection):
+            self.stderr.write(sentence)
         if outcome == Outcome.DAMAGED:
             sys.exit(DAMAGED)
 
