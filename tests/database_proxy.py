@@ -76,6 +76,11 @@ class DatabaseProxy:
             self._left, self._instead_of_ready = count, b""
             self._are_delivered, self._then = are_delivered, then
 
+    @property
+    def has_lost_all(self) -> bool:
+        """Whether all commits were lost that were to be."""
+        return self._left <= 0
+
     def terminate_after_commits(self, count: int) -> None:
         """End the sessions of the next so many commits when they are done and told, as an administrator does.
 
