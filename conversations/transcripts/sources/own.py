@@ -107,8 +107,8 @@ class Exported:
                 digest.update(last + b"\n")
             last = line
         try:
-            end = columns.fields(json.loads(last))
-        except (ValueError, RecursionError):
+            end = columns.fields(lines.parsed(last))
+        except lines.Damaged:
             end = {}
         return (end.get("sha256") if end.get("type") == jsonl.END else None), digest.hexdigest()
 
