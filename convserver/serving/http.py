@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from typing import Any, NamedTuple, Self, cast
 
 from asgiref.sync import sync_to_async
@@ -78,6 +79,13 @@ class OneThreadHandler(ASGIHandler):
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle a request; the framework's other work needs no thread."""
         await self.handle(scope, receive, send)
+
+    def create_request(self, scope: Any, body_file: Any) -> Any:
+        """Give the request a body of its own.
+
+        The framework closes the file when a client leaves, which a thread that has begun may still read.
+        """
+        return super().create_request(scope, BytesIO(body_file.read()))
 
     async def _answered(self, request: HttpRequest) -> HttpResponseBase:
         """Answer a request in a thread, for which it waits first.

@@ -15,11 +15,12 @@ from django.urls import reverse
 
 from conversations.events import EventEnvelope
 from conversations.log import reads, writes
-from conversations.models import ConversationRef
+from conversations.models import Conversation, ConversationRef
 from conversations.search.fulltext import search as fulltext
 from conversations.store import creation, labels
 from convserver.serving import http
 from convserver.serving.admission import BATCHES, BATCHES_OF_ONE, SEARCHES, SEARCHES_OF_ONE, THREADS
+from convserver.serving.http import OneThreadHandler
 from sessions_app import astore
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.models import ApiToken
@@ -27,7 +28,7 @@ from tests.clients import WAIT_S
 from tests.doors.v0.test_v0_git_user import store_token
 from tests.events import event
 from tests.git_server import GitServer
-from tests.scripted_agent import until_here
+from tests.scripted_agent import until_here, until_true
 
 ANSWER_S = 2 * WAIT_S
 
@@ -269,3 +270,50 @@ async def test_a_git_host_that_does_not_answer_keeps_no_thread_from_other_reques
         github.answer_all(401)
         github.stopped.set()
         await asyncio.gather(*asked)
+
+
+async def test_what_a_thread_has_begun_is_done_though_its_client_leaves(
+    live: None, conversation: ConversationRef, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The framework closes the body when the client is gone, and the thread reads it after that."""
+    in_thread = http._in_thread
+
+    def late(chain: Any, request: Any) -> Any:
+        gate.wait()
+        return in_thread(chain, request)
+
+    monkeypatch.setattr(http, "_in_thread", late)
+    body = b'{"title": "Renamed"}'
+    coming = [{"type": "http.request", "body": body, "more_body": False}]
+    has_begun = asyncio.Event()
+
+    async def receive() -> Any:
+        if coming:
+            return coming.pop()
+        await has_begun.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        pytest.fail(f"nothing is sent to a client that has left: {message}")
+
+    headers = {"host": "localhost", "content-type": "application/json", "content-length": str(len(body))}
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "PATCH",
+        "path": f"/api/native/conversations/{conversation.public_id}",
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "client": ("127.0.0.1", 1),
+        "scheme": "http",
+    }
+    leaving = asyncio.create_task(OneThreadHandler("leaving")(scope, receive, send))
+    await gate.holds(1)
+    has_begun.set()
+    await asyncio.wait_for(leaving, WAIT_S)
+    gate.go.set()
+
+    async def is_renamed() -> bool:
+        return await astore.call(lambda: Conversation.objects.get(pk=conversation.pk).title == "Renamed")
+
+    await until_true(is_renamed)
