@@ -118,7 +118,7 @@ ROWS = (
             "tests/processes/test_fence.py::test_a_loop_stopped_past_its_lease_and_replaced_writes_nothing_when_it_wakes_up",
             "tests/store/test_leases.py::test_a_loop_that_was_replaced_can_do_nothing",
         ),
-        commands=(CLUSTER,),
+        commands=(SUITE, CLUSTER),
     ),
     Row(
         id="FI-10",

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import psycopg
@@ -179,9 +180,15 @@ class PostgreSQL(Instance):
 
     def ask(self, statement: str, *values: object) -> list[tuple[object, ...]]:
         """Return the rows of a statement."""
-        with psycopg.connect(self.url, autocommit=True, application_name=OWN_NAME) as session:
-            cursor = session.execute(statement.encode(), values)
-            return cursor.fetchall() if cursor.description else []
+        return self.ask_all([(statement, *values)])[0]
+
+    def ask_all(self, questions: Sequence[tuple[str, *tuple[object, ...]]]) -> list[list[tuple[Any, ...]]]:
+        """Return the rows of each statement; several of them see the same moment."""
+        is_one = len(questions) == 1
+        with psycopg.connect(self.url, autocommit=is_one, application_name=OWN_NAME) as session:
+            session.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            cursors = [session.execute(statement.encode(), values) for statement, *values in questions]
+            return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
     def terminate_sessions(self) -> int:
         """End all connections but the run's own; return how many."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from faults.checker.history import Did, read
+from faults.checker.history import AT_THE_END, read
 from faults.checker.judge import checked
 
 
@@ -19,8 +19,8 @@ def main(arguments: Sequence[str]) -> int:
     (name,) = arguments
     began = time.perf_counter()
     path = Path(name)
-    stored = [record for record in read(path) if record.did in (Did.STORED, Did.MADE)]
-    findings = checked((record for record in read(path) if record.did not in (Did.STORED, Did.MADE)), stored)
+    stored = [record for record in read(path) if record.did in AT_THE_END]
+    findings = checked((record for record in read(path) if record.did not in AT_THE_END), stored)
     for violation in findings.violations:
         print(f"{violation.rule}: {violation.talk}: {violation.sentence}")
     took = time.perf_counter() - began

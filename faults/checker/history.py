@@ -18,7 +18,7 @@ class Did(StrEnum):
     INVOKE = "invoke"
     """A client begins to send an event: `key` is its id."""
     ACK = "ack"
-    """It was acknowledged: `seq`."""
+    """It was acknowledged: `seq`, or -1 where the wire does not tell the place."""
     REFUSED = "refused"
     """It was answered with an error that promises that this try stored nothing, such as `unavailable`."""
     UNKNOWN = "unknown"
@@ -29,6 +29,14 @@ class Did(StrEnum):
     """A reader begins to read behind event `seq`, -1 for all; `key` is the reader."""
     READ = "read"
     """The reader was sent the event `text` as number `seq`."""
+    SHOWN = "shown"
+    """The same on a wire that leaves some events out, and tells the id of no event: `text` may be empty."""
+    SHARED = "shared"
+    """The server, or an agent, writes into the conversation as well."""
+    LEAKED = "leaked"
+    """A client was sent a secret, in `text`."""
+    PURGED = "purged"
+    """It was acknowledged that the conversation is removed for good."""
     LOOK = "look"
     """A client begins to ask how long the log is; `key` names the question."""
     LOOKED = "looked"
@@ -36,11 +44,17 @@ class Did(StrEnum):
     CREATE = "create"
     """A client begins to create a conversation under the key `key`."""
     CREATED = "created"
-    """It was answered that the conversation is `talk`."""
+    """It was answered that the conversation is `talk`, in which clients say `text`, if any."""
     STORED = "stored"
     """At the end, the log holds the event `key` as number `seq`."""
     MADE = "made"
-    """At the end, the conversation `talk` exists, which was created under the key `key`."""
+    """At the end, the conversation `talk` exists, which was created under the key `key`, and has `text`."""
+    REMOVING = "removing"
+    """At the end, events of the conversation `talk` are being removed, by a purge that is not finished."""
+
+
+AT_THE_END = frozenset({Did.STORED, Did.MADE, Did.REMOVING})
+"""What is said of the store, and not by a client."""
 
 
 class Record(NamedTuple):

@@ -29,6 +29,9 @@ class Rule(StrEnum):
     STALE = "a read that misses what was acknowledged before it"
     TWICE_CREATED = "created twice under one key"
     NOT_CREATED = "answered as created and not there"
+    CREATED_OTHERWISE = "created with something else in it than was sent"
+    NOT_PURGED = "removed for good and still there"
+    LEAKED = "a secret was shown"
     UNEXPECTED = "an answer that no client is told of"
 
 
@@ -90,12 +93,13 @@ class _Sent:
 class _Log:
     """What is known of one conversation."""
 
-    __slots__ = ("keys", "newest", "places", "readers", "sent")
+    __slots__ = ("is_purged", "is_removing", "is_shared", "keys", "newest", "places", "readers", "sent")
 
     def __init__(self) -> None:
         self.keys: list[str] = []
         """By number: the events that are stored at the end."""
         self.places: dict[str, int] = {}
+        self.is_shared = self.is_purged = self.is_removing = False
         self.newest = -1
         """The highest number that was acknowledged or read so far."""
         self.sent: dict[str, _Sent] = {}
@@ -109,7 +113,7 @@ class Checker:
     def __init__(self) -> None:
         self.findings = Findings()
         self._logs: dict[str, _Log] = {}
-        self._made: dict[str, str] = {}
+        self._made: dict[str, Record] = {}
         self._takes: dict[Did, Callable[[_Log, Record], None]] = {
             Did.INVOKE: self._invoke,
             Did.ACK: self._ack,
@@ -118,22 +122,28 @@ class Checker:
             Did.UNEXPECTED: self._unexpected,
             Did.JOIN: self._join,
             Did.READ: self._read,
+            Did.SHOWN: self._shown,
+            Did.SHARED: self._shared,
+            Did.LEAKED: self._leaked,
+            Did.PURGED: self._purged,
             Did.LOOK: self._look,
             Did.LOOKED: self._looked,
             Did.CREATED: self._created,
         }
 
     def hold(self, stored: Iterable[Record]) -> None:
-        """Take what the store holds at the end: STORED in the order of each log, and MADE."""
+        """Take what the store holds at the end: STORED in the order of each log, MADE, and REMOVING."""
         for record in stored:
             self.findings.counts[record.did] += 1
             if record.did is Did.MADE:
                 self._hold_made(record)
+            elif record.did is Did.REMOVING:
+                self._log(record.talk).is_removing = True
             else:
                 self._hold_event(record)
 
     def _hold_made(self, record: Record) -> None:
-        other = self._made.setdefault(record.key, record.talk)
+        other = self._made.setdefault(record.key, record).talk
         if other != record.talk:
             self.findings.add(Rule.TWICE_CREATED, record.talk, f"{record.key} has also created {other}")
 
@@ -159,10 +169,13 @@ class Checker:
     def end(self) -> Findings:
         """Judge what only the whole history shows, and return all findings."""
         for talk, log in self._logs.items():
+            if log.is_purged and log.keys and not log.is_removing:
+                self.findings.add(Rule.NOT_PURGED, talk, f"{len(log.keys)} events are there, and no purge")
             for key in log.places:
                 sent = log.sent.get(key)
                 if sent is None:
-                    self.findings.add(Rule.UNSENT, talk, f"event {log.places[key]} is {key}")
+                    if not log.is_shared:
+                        self.findings.add(Rule.UNSENT, talk, f"event {log.places[key]} is {key}")
                 elif not sent.is_acked:
                     self._require_order(talk, log, key, sent)
                     if sent.is_known and not sent.tries:
@@ -189,11 +202,12 @@ class Checker:
         if not sent.is_acked:
             sent.is_acked = True
             self._require_order(record.talk, log, record.key, sent)
-        log.newest = max(log.newest, record.seq)
         place = log.places.get(record.key)
+        # Without a place it is known that it is stored, and the store tells where.
+        log.newest = max(log.newest, record.seq if record.seq >= 0 or place is None else place)
         if place is None:
             self.findings.add(Rule.LOST, record.talk, f"{record.key} was acknowledged as event {record.seq}")
-        elif place != record.seq:
+        elif record.seq >= 0 and place != record.seq:
             sentence = f"{record.key} was acknowledged as event {record.seq}, and is event {place}"
             self.findings.add(Rule.MOVED, record.talk, sentence)
 
@@ -236,6 +250,27 @@ class Checker:
             sentence = f"reader {record.key} was sent {record.text} as event {record.seq}"
             self.findings.add(Rule.READ_OTHER, record.talk, sentence)
 
+    def _shown(self, log: _Log, record: Record) -> None:
+        last = log.readers.get(record.key, -1)
+        if record.seq <= last:
+            sentence = f"reader {record.key} was shown event {record.seq} behind {last}"
+            self.findings.add(Rule.READ_GAP, record.talk, sentence)
+        log.readers[record.key] = record.seq
+        log.newest = max(log.newest, record.seq)
+        is_there = 0 <= record.seq < len(log.keys)
+        if not is_there or (record.text and log.keys[record.seq] != record.text):
+            sentence = f"reader {record.key} was shown {record.text or 'something'} as event {record.seq}"
+            self.findings.add(Rule.READ_OTHER, record.talk, sentence)
+
+    def _shared(self, log: _Log, record: Record) -> None:
+        log.is_shared = True
+
+    def _leaked(self, log: _Log, record: Record) -> None:
+        self.findings.add(Rule.LEAKED, record.talk, record.text)
+
+    def _purged(self, log: _Log, record: Record) -> None:
+        log.is_purged = log.is_shared = True
+
     def _look(self, log: _Log, record: Record) -> None:
         log.readers[record.key] = log.newest
 
@@ -246,11 +281,15 @@ class Checker:
             self.findings.add(Rule.STALE, record.talk, sentence)
 
     def _created(self, log: _Log, record: Record) -> None:
-        if self._made.get(record.key) is None:
+        made = self._made.get(record.key)
+        if made is None:
             self.findings.add(Rule.NOT_CREATED, record.talk, f"{record.key} was answered with {record.talk}")
-        elif self._made[record.key] != record.talk:
-            sentence = f"{record.key} was answered with {record.talk}, and is {self._made[record.key]}"
+        elif made.talk != record.talk:
+            sentence = f"{record.key} was answered with {record.talk}, and is {made.talk}"
             self.findings.add(Rule.TWICE_CREATED, record.talk, sentence)
+        elif record.text not in ("", made.text):
+            sentence = f"{record.key} was sent with {record.text!r}, and has {made.text!r}"
+            self.findings.add(Rule.CREATED_OTHERWISE, record.talk, sentence)
 
 
 def checked(history: Iterable[Record], stored: Sequence[Record]) -> Findings:

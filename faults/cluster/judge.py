@@ -54,7 +54,7 @@ def judged(postgresql: PostgreSQL, talks: Sequence[Talk], runs: Path) -> Finding
         log = logs[talk.public_id]
         for sentence in _wrong_in(talk, log, findings.counts):
             findings.wrong.append(f"{talk.public_id}: {sentence}")
-    findings.wrong += _wrong_runs(runs, findings.counts)
+    findings.wrong += wrong_runs(runs, findings.counts)
     [(refused,)] = postgresql.ask("SELECT coalesce(sum(refused_writes), 0) FROM sessions_app_agentloop")
     findings.counts["writes refused"] = int(str(refused))
     return findings
@@ -118,7 +118,8 @@ def _unanswered(talk: Talk, log: Sequence[Row], counts: Counter[str]) -> Iterato
             yield f"{text} has no answer"
 
 
-def _wrong_runs(runs: Path, counts: Counter[str]) -> Iterator[str]:
+def wrong_runs(runs: Path, counts: Counter[str]) -> Iterator[str]:
+    """Yield a sentence for each call of a tool that must not run twice, and did; count all runs."""
     lines = Counter(runs.read_text().splitlines() if runs.exists() else ())
     for line, count in lines.items():
         name, _, which = line.partition(" ")

@@ -16,6 +16,13 @@ BUGS = (
     "trigger_gone",
     "lock_gone",
     "digest_not_chained",
+    "start_not_awaited",
+    "fork_without_key",
+    "digest_of_clear_text",
+    "ack_before_store",
+    "lost_commit_denied",
+    "lease_ignored",
+    "checkpoint_without_turn",
     "commits_not_synced",
 )
 """Each is a module here: REPLACES names the function, `bug` takes the true one and returns the other."""

@@ -12,13 +12,13 @@ from uuid import uuid4
 import httpx
 
 from faults.suite import stored
+from faults.suite.drill import Drill, found_wrong
 from faults.suite.installations import Installation
-from faults.suite.rounds import Result
+from faults.suite.rounds import IN_STORE, Result
 
 WRITERS = 10
 EVENTS_EACH = 60
 WAIT_S = 30.0
-NAME = "ten writers of one conversation at once"
 REFUSED = "refused though nothing was broken"
 
 
@@ -40,9 +40,7 @@ async def run(installation: Installation, rng: random.Random) -> Result:
     found = list(stored.faults_in(await asyncio.to_thread(installation.store, talk, talk)))
     if sorted(seqs) != list(range(len(seqs))):
         found.append(f"{talk}: the numbers that were acknowledged have gaps or repeats")
-    for sentence in found:
-        result.broken["wrong in the store"] += 1
-        result.sentences.append(sentence)
+    found_wrong(result, IN_STORE, found)
     return result
 
 
@@ -56,6 +54,10 @@ async def _write(client: httpx.AsyncClient, url: str, result: Result) -> list[in
         if answer.is_success:
             seqs.append(answer.json()["seq"])
         else:
-            result.broken[REFUSED] += 1
-            result.sentences.append(f"{answer.status_code} {answer.text[:200]}")
+            found_wrong(result, REFUSED, [f"{answer.status_code} {answer.text[:200]}"])
     return seqs
+
+
+CROWDS: Drill[Installation] = Drill(
+    name="ten writers of one conversation at once", rows=("FI-08", "FI-24"), run=run
+)

@@ -12,20 +12,24 @@ from asyncio.subprocess import DEVNULL
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from faults.clock import Clock
+from faults.cluster.script import OFTEN, RUNS_FILE
 from faults.instances import PostgreSQL, Redis
 from faults.programs import plain_environment
 from faults.suite import stored
 from faults.suite.proxy import Proxy
 from faults.suite.servers import ServerProcess
-from faults.suite.stored import Store
+from faults.suite.stored import Question, Store
 from tests.ports import free_port
 
 DISK = "640m"
 """Room for the database, its write-ahead log, and a copy of it in a long run."""
 SERVED_WAIT_S = 60.0
+AGENT = "faults.cluster.agent.DrilledAgent"
+"""Runs two tools for what it is told, and goes on after a crash."""
 
 
 class Installation(ABC):
@@ -33,6 +37,8 @@ class Installation(ABC):
 
     engine: str
     count: int
+    runs_agents: bool
+    """Whether the servers run the agents' loops themselves."""
     triggers: str
     """The statement that names the triggers which act."""
 
@@ -42,6 +48,10 @@ class Installation(ABC):
         place.chmod(0o755)  # PostgreSQL runs as somebody else
         self.clock = Clock(place / "clock")
         self.key = secrets.token_urlsafe(48)
+        self.secret = secrets.token_hex(16)
+        """What a user of the servers keeps secret."""
+        self.runs = place / "runs"
+        """In which each run of an agent's tool leaves a line."""
         self.options = ["--clock", str(self.clock.path), *(("--planted", planted) if planted else ())]
         self.servers: list[ServerProcess] = []
         self.client_proxies: list[Proxy] = []
@@ -76,7 +86,15 @@ class Installation(ABC):
 
     def variables(self) -> dict[str, str]:
         """Return the environment of every process of this installation."""
-        own = {"CONVSERVER_DATA_DIR": str(self.data), "SECRET_KEY": self.key}
+        own = {
+            "CONVSERVER_DATA_DIR": str(self.data),
+            "SECRET_KEY": self.key,
+            "CONVSERVER_AGENT": AGENT,
+            "CONVSERVER_REPEATABLE_TOOLS": OFTEN,
+            "CONVSERVER_MAX_CONCURRENT": "100000",
+            "ALLOW_SET_CONVERSATION_ID": "1",
+            RUNS_FILE: str(self.runs),
+        }
         return {**plain_environment(), **own, **self._variables()}
 
     @property
@@ -94,17 +112,16 @@ class Installation(ABC):
     async def _close_services(self) -> None: ...
 
     @abstractmethod
-    def ask(self, statement: str, *values: object) -> list[tuple[object, ...]]:
+    def ask_all(self, questions: Sequence[Question]) -> list[list[tuple[Any, ...]]]:
+        """Return the rows of each statement, sent from outside; all see the same moment."""
+
+    def ask(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """Return the rows of a statement, sent from outside; `{0}` and so on are its values."""
+        return self.ask_all([(statement, *values)])[0]
 
     def store(self, talks: str, creations: str) -> Store:
-        """Return what is stored of the conversations whose ids, and whose keys, begin so."""
-        return stored.of_rows(
-            self.ask(stored.EVENTS, f"{talks}%"),
-            self.ask(stored.HEADS, f"{talks}%"),
-            self.ask(stored.MADE, f"{creations}-%"),
-            self.ask(self.triggers),
-        )
+        """Return what is stored of the conversations whose ids, and whose titles, begin so."""
+        return stored.read(self.ask_all, self.triggers, talks=talks, creations=creations)
 
 
 class OnSQLite(Installation):
@@ -112,6 +129,7 @@ class OnSQLite(Installation):
 
     engine = "SQLite"
     count = 1
+    runs_agents = True
     triggers = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
 
     def __init__(self, place: Path, *, planted: str | None = None) -> None:
@@ -147,10 +165,13 @@ class OnSQLite(Installation):
         with closing(sqlite3.connect(self.file, isolation_level=None, timeout=10.0)) as connection:
             yield connection
 
-    def ask(self, statement: str, *values: object) -> list[tuple[object, ...]]:
-        """Return the rows of a statement."""
+    def ask_all(self, questions: Sequence[Question]) -> list[list[tuple[Any, ...]]]:
+        """Return the rows of each statement."""
         with self.connected() as connection:
-            return connection.execute(_with(statement, values, "?"), values).fetchall()
+            if len(questions) == 1:
+                return [_asked(connection, *questions[0])]
+            connection.execute("BEGIN")
+            return [_asked(connection, *question) for question in questions]
 
 
 class OnPostgreSQL(Installation):
@@ -158,6 +179,7 @@ class OnPostgreSQL(Installation):
 
     engine = "PostgreSQL"
     count = 2
+    runs_agents = False
     triggers = "SELECT tgname FROM pg_trigger WHERE tgenabled IN ('O', 'A') AND NOT tgisinternal"
 
     def __init__(self, place: Path, *, planted: str | None = None) -> None:
@@ -192,14 +214,20 @@ class OnPostgreSQL(Installation):
         self.postgresql.kill()
         self.redis.kill()
 
-    def ask(self, statement: str, *values: object) -> list[tuple[object, ...]]:
-        """Return the rows of a statement."""
-        return self.postgresql.ask(_with(statement, values, "%s"), *values)
+    def ask_all(self, questions: Sequence[Question]) -> list[list[tuple[Any, ...]]]:
+        """Return the rows of each statement."""
+        return self.postgresql.ask_all(
+            [(_with(statement, values, "%s"), *values) for statement, *values in questions]
+        )
 
 
 async def _succeeds(*command: str) -> bool:
     process = await asyncio.create_subprocess_exec(*command, stderr=DEVNULL)
     return await process.wait() == 0
+
+
+def _asked(connection: sqlite3.Connection, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+    return connection.execute(_with(statement, values, "?"), values).fetchall()
 
 
 def _with(statement: str, values: Sequence[object], mark: str) -> str:

@@ -19,6 +19,8 @@ from faults.suite.proxy import Proxy, Way
 
 Inject = Callable[[OnPostgreSQL, random.Random], Awaitable[None]]
 LOST_COMMITS = 3
+LOST_AND_READ_ONLY = "answers to commits lost, and new sessions read-only"
+FAILOVERS, FAILOVER_S, BETWEEN_S = 3, (0.5, 1.0), (0.1, 0.3)
 NONSENSE = (b"\xc1 no msgpack", b"", b"\x81\xa4kind\xa8appended")
 
 
@@ -141,6 +143,31 @@ async def lose_commits(installation: OnPostgreSQL, rng: random.Random) -> None:
     installation.database_proxy.lose_commits(0)
 
 
+async def lose_commits_and_fail_over(installation: OnPostgreSQL, rng: random.Random) -> None:
+    """Cut all connections when a commit is done and before that is told; what connects again cannot write.
+
+    So it is when a network fails over: a server that looks for the outcome reaches a standby, or a primary
+    that became one.
+    """
+    postgresql = installation.postgresql
+    for _ in range(FAILOVERS):
+        await asyncio.to_thread(_set_new_sessions_read_only, postgresql, "on")
+        try:
+            installation.database_proxy.lose_commits(1, with_all=True)
+            await hold(rng, *FAILOVER_S)
+        finally:
+            installation.database_proxy.lose_commits(0)
+            await asyncio.to_thread(_set_new_sessions_read_only, postgresql, "off")
+        await hold(rng, *BETWEEN_S)
+
+
+def _set_new_sessions_read_only(postgresql: PostgreSQL, value: str) -> None:
+    """Let sessions that begin from now on be read-only; those that there are stay as they are."""
+    other = postgresql.url.removesuffix("postgres") + "template1"
+    with psycopg.connect(other, autocommit=True, application_name=OWN_NAME) as session:
+        session.execute(f"ALTER DATABASE postgres SET default_transaction_read_only = {value}".encode())
+
+
 async def restart_redis(installation: OnPostgreSQL, rng: random.Random) -> None:
     """Kill Redis, and start it again a little later."""
     await asyncio.to_thread(installation.redis.kill)
@@ -204,6 +231,7 @@ FAULTS: list[Fault[OnPostgreSQL]] = [
         inject=network(lambda it: it.database_proxy, Way.SLOW),
     ),
     Fault(name="answers to commits lost", rows=("FI-12",), inject=lose_commits),
+    Fault(name=LOST_AND_READ_ONLY, rows=("FI-12", "FI-32"), inject=lose_commits_and_fail_over),
     Fault(name="Redis killed and restarted", rows=("FI-24",), inject=restart_redis),
     Fault(name="Redis flushed", rows=("FI-24",), inject=flush_redis),
     Fault(name="Redis frozen", rows=("FI-24",), inject=freeze(lambda it: it.redis)),

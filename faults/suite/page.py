@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from faults.catalogue import ROWS, SUITE, Row
-from faults.power.installations import POWER_CUT
+from faults.power.installations import OF_ENGINE
 from faults.programs import ROOT
-from faults.suite.fault import Fault
-from faults.suite.on_both import FAULTS as ON_BOTH
-from faults.suite.on_postgresql import FAULTS as ON_POSTGRESQL
-from faults.suite.on_sqlite import FAULTS as ON_SQLITE
+from faults.suite.planted import all_kinds
 from faults.suite.results import Results
 
 PAGE = ROOT / "docs" / "faults.md"
@@ -20,23 +17,31 @@ INTRODUCTION = """# What happens when something breaks
 
 This page is written by `make faults`; the numbers are those of the last run.
 
-A run starts real servers, with a PostgreSQL and a Redis of its own, breaks them on purpose, and mends them, while clients send
-events by REST and by sockets, read, ask how long logs are, and create conversations under keys. Each client logs what it sent and
-what it was told. After each round a checker compares that with what the database holds, read without the server:
+A run starts real servers, with a PostgreSQL and a Redis of its own, breaks them on purpose, and mends them, while clients of every
+wire use them: they record events and say things (native, V0 by Socket.IO, V1 by REST and by its socket), read, ask how long logs are,
+create, start and fork conversations, import a file twice, and delete conversations for good. A third of what they say holds a secret
+that their user has stored. On SQLite agents run tools and answer, one of them a program outside the server. Each client logs what it
+sent and what it was told. After each round a checker compares that with what the database holds, read without the server:
 
-- what was acknowledged is stored, at the place that was said, once;
-- what was sent after something was known stands behind it;
+- what was acknowledged is stored, at the place that was said, once; the first message of a start belongs to it;
+- what was sent after something was known stands behind it, and whoever asks then is told of it;
 - readers got the log from its beginning on, without a gap, and nothing else;
-- what was answered with `unavailable` is not stored, unless it was sent again;
-- one `Idempotency-Key` has created one conversation;
+- what was answered with `unavailable`, or in other words that promise that nothing was stored, is not stored unless it was sent again;
+- one `Idempotency-Key` has created one conversation or one fork, and a fork begins with what its source has;
+- an import has all of its file once, and what was deleted for good is gone, or a purge is still removing it;
+- no secret is stored, or shown to a reader;
+- no tool that must not run twice has run twice;
 - digests are chained, heads are those of the last event, no event is of a loop that was replaced before, and the guards stand.
+
+A few promises are tried by drills of their own, each judged at once: ten writers of one conversation, a loop that is stopped past its
+lease and continued, a loop that another host asks for whose clock is an hour off, and a checkpoint of SQLite while a thread commits.
 
 | command | what it does |
 |---|---|
-| `make faults` | every kind of fault on both engines, for at most five minutes |
+| `make faults` | every kind of fault and every drill on both engines, in about eight minutes |
 | `make faults ARGS=--quick` | a part of them, in less than a minute: in CI |
 | `make faults ARGS=--long` | at least 1,000 faults on both engines at the same time, in at most two hours |
-| `make faults ARGS=--planted` | plants nine bugs, one after the other, and looks whether each is noticed |
+| `make faults ARGS=--planted` | plants each bug below, one after the other, and looks whether it is noticed by what `make faults` runs as well |
 | `make faults ARGS=--tests` | runs the tests that the catalogue below names, on SQLite, or on the database of `DATABASE_URL` |
 
 A run prints its seed, and `--seed` draws the same faults at the same moments again. Kinds are chosen by `--only TEXT`, an engine by
@@ -122,7 +127,7 @@ def _row(engine: str, row: dict[str, Any]) -> str:
 
 
 def _seconds(value: float | None) -> str:
-    return "never" if value is None else f"{value:.2f} s"
+    return "-" if value is None else f"{value:.2f} s"
 
 
 def _made(part: dict[str, Any]) -> str:
@@ -132,8 +137,8 @@ def _made(part: dict[str, Any]) -> str:
 def _planted(planted: dict[str, Any]) -> Iterator[str]:
     yield (
         "Would the suite notice? Each bug replaces one named function of the servers of a run (`faults/planted/`); nothing "
-        "in the server itself can be switched off. Then one kind of fault, a loop that was replaced, or many writers at once "
-        "must show it, by one broken rule.\n"
+        "in the server itself can be switched off. Then one kind of fault or one drill, each of which `make faults` "
+        "runs as well, must show it, by one broken rule.\n"
     )
     if not planted:
         yield "Not run yet."
@@ -170,8 +175,8 @@ def _names(row: Row) -> Iterator[str]:
 
 
 def _kinds(row: Row) -> list[str]:
-    faults: list[Fault[Any]] = [*ON_BOTH, *ON_SQLITE, *ON_POSTGRESQL, POWER_CUT]
-    return [each.name for each in faults if row.id in each.rows]
+    kinds = (kind for engines in OF_ENGINE.items() for engine in engines for kind in all_kinds(engine))
+    return list(dict.fromkeys(kind.name for kind in kinds if row.id in kind.rows))
 
 
 def _result(row: Row, results: Results) -> str:

@@ -18,14 +18,19 @@ from faults.power.installations import (
     SQLiteOnForgetfulDisk,
     fuse_problem,
 )
-from faults.suite import crowds, on_both, on_postgresql, on_sqlite, zombies
+from faults.suite import checkpoints, crowds, leases, on_both, on_postgresql, on_sqlite
+from faults.suite.checkpoints import CHECKPOINT_TURN
+from faults.suite.crowds import CROWDS
+from faults.suite.drill import Drill
 from faults.suite.fault import Fault
 from faults.suite.installations import Installation, OnPostgreSQL, OnSQLite
-from faults.suite.rounds import Result, Rounds
+from faults.suite.leases import LEASES
+from faults.suite.rounds import IN_STORE, Result, Rounds
+from faults.suite.zombies import ZOMBIES
 
 TRIES = 5
 """So many rounds at most: a bug need not show each time that something breaks."""
-IN_STORE = "wrong in the store"
+Kind = Fault[Any] | Drill[Any]
 
 
 class Proof(NamedTuple):
@@ -39,13 +44,20 @@ class Proof(NamedTuple):
 
 PROOFS = (
     Proof("ack_before_commit", OnSQLite, "server killed (kill -9)", Rule.LOST),
-    Proof("fence_off", OnPostgreSQL, zombies.NAME, IN_STORE),
+    Proof("fence_off", OnPostgreSQL, ZOMBIES.name, IN_STORE),
     Proof("seq_reused", OnSQLite, "connections of clients reset", Rule.MOVED),
     Proof("hint_trusted", OnPostgreSQL, "Redis killed and restarted", Rule.READ_GAP),
     Proof("retry_without_key", OnSQLite, "connections of clients reset", Rule.TWICE_CREATED),
     Proof("trigger_gone", OnSQLite, "guard dropped from outside", Rule.LOST),
-    Proof("lock_gone", OnPostgreSQL, crowds.NAME, crowds.REFUSED),
+    Proof("lock_gone", OnPostgreSQL, CROWDS.name, crowds.REFUSED),
     Proof("digest_not_chained", OnSQLite, "connections of clients reset", IN_STORE),
+    Proof("start_not_awaited", OnSQLite, "connections of clients reset", Rule.STALE),
+    Proof("fork_without_key", OnSQLite, "connections of clients reset", Rule.TWICE_CREATED),
+    Proof("digest_of_clear_text", OnSQLite, "connections of clients reset", IN_STORE),
+    Proof("ack_before_store", OnSQLite, "connections of clients reset", Rule.STALE),
+    Proof("lost_commit_denied", OnPostgreSQL, on_postgresql.LOST_AND_READ_ONLY, Rule.DENIED),
+    Proof("lease_ignored", OnPostgreSQL, LEASES.name, leases.REPLACED),
+    Proof("checkpoint_without_turn", OnSQLite, CHECKPOINT_TURN.name, checkpoints.BESIDE_A_COMMIT),
     Proof("commits_not_synced", SQLiteOnForgetfulDisk, POWER_CUT.name, Rule.LOST),
     Proof("commits_not_synced", PostgreSQLOnForgetfulDisk, POWER_CUT.name, Rule.LOST),
 )
@@ -64,12 +76,15 @@ class Caught(NamedTuple):
         return bool(self.result.broken[self.proof.shown_by])
 
 
-def all_faults(engine: type[Installation]) -> list[Fault[Any]]:
-    """Return the faults of an installation."""
+def all_kinds(engine: type[Installation]) -> list[Kind]:
+    """Return the faults and drills of an installation."""
     if engine in OF_ENGINE.values():
         return [POWER_CUT]
-    own: Iterable[Fault[Any]] = on_sqlite.FAULTS if engine is OnSQLite else on_postgresql.FAULTS
-    return [*own, *on_both.FAULTS]
+    if engine is OnSQLite:
+        own: Iterable[Kind] = (*on_sqlite.FAULTS, CHECKPOINT_TURN)
+    else:
+        own = (*on_postgresql.FAULTS, ZOMBIES, LEASES)
+    return [*own, *on_both.FAULTS, CROWDS]
 
 
 @asynccontextmanager
@@ -83,6 +98,13 @@ async def started(
         yield installation
     finally:
         await installation.close()
+
+
+async def tried(kind: Kind, rounds: Rounds, times: int) -> Result:
+    """Run a round with so many faults of a kind, or a drill."""
+    if isinstance(kind, Fault):
+        return await rounds.run(kind, times)
+    return await kind.run(rounds.installation, rounds.rng)
 
 
 def caught(rng: random.Random, only: str = "") -> Iterator[Caught]:
@@ -102,11 +124,6 @@ async def _try(proof: Proof, rng: random.Random) -> Caught:
             rounds, result, tries = Rounds(installation, rng), Result(), 0
             while tries < TRIES and not result.broken[proof.shown_by]:
                 tries += 1
-                if isinstance(installation, OnPostgreSQL) and proof.fault == zombies.NAME:
-                    result.add(await zombies.run(installation, rng))
-                elif proof.fault == crowds.NAME:
-                    result.add(await crowds.run(installation, rng))
-                else:
-                    (fault,) = (each for each in all_faults(proof.engine) if each.name == proof.fault)
-                    result.add(await rounds.run(fault, 2))
+                (kind,) = (each for each in all_kinds(proof.engine) if each.name == proof.fault)
+                result.add(await tried(kind, rounds, 2))
     return Caught(proof, tries, result)

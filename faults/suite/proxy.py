@@ -39,6 +39,7 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._commits_left = 0
+        self._loses_all = False
 
     async def start(self) -> None:
         """Listen."""
@@ -73,9 +74,13 @@ class Proxy:
             with suppress(OSError, RuntimeError):
                 writer.write_eof()
 
-    def lose_commits(self, count: int) -> None:
-        """Cut the connections of the next so many commits when they are done and before that is told."""
+    def lose_commits(self, count: int, *, with_all: bool = False) -> None:
+        """Cut the connections of the next so many commits when they are done and before that is told.
+
+        `with_all` cuts all other connections, too.
+        """
         self._commits_left = count
+        self._loses_all = with_all
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -121,6 +126,8 @@ class Proxy:
                 await asyncio.sleep(SLOW_S)
             await self._opened.wait()
             if cut_by is not None and cut_by.is_set():  # it is the answer to the commit
+                if self._loses_all:
+                    self.cut()
                 raise ConnectionResetError
             if watch is not None and self._commits_left > 0 and COMMIT in data:
                 self._commits_left -= 1

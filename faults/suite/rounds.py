@@ -12,6 +12,7 @@ from typing import Any
 from faults.checker import history as histories
 from faults.checker.history import HistoryFile
 from faults.checker.judge import checked
+from faults.cluster.judge import wrong_runs
 from faults.suite import stored
 from faults.suite.fault import Fault
 from faults.suite.installations import Installation
@@ -21,6 +22,7 @@ BEFORE_S, AFTER_S = 0.3, 0.3
 SERVED_WAIT_S = 60.0
 """Who is not served so long after a fault was mended is not served at all."""
 SENTENCES_MAX = 10
+IN_STORE = "wrong in the store"
 
 
 @dataclass(slots=True)
@@ -57,17 +59,23 @@ class Rounds:
     """The rounds on one installation, which runs."""
 
     def __init__(self, installation: Installation, rng: random.Random) -> None:
-        self._installation = installation
-        self._rng = rng
+        self.installation = installation
+        self.rng = rng
         self._number = 0
 
     async def run(self, fault: Fault[Any], times: int) -> Result:
         """Run one round with so many faults of a kind, and return what it has shown."""
         self._number += 1
-        result, path = Result(), self._installation.place / f"history-{self._number}"
-        rng = random.Random(self._rng.random())
+        result, path = Result(), self.installation.place / f"history-{self._number}"
+        rng = random.Random(self.rng.random())
         with HistoryFile(path) as history:
-            load = Load(self._installation.client_ports, history, rng, self._number)
+            load = Load(
+                self.installation.client_ports,
+                history,
+                rng,
+                secret=self.installation.secret,
+                runs_agents=self.installation.runs_agents,
+            )
             try:
                 await load.begin()
                 await load.served_again(SERVED_WAIT_S)
@@ -85,7 +93,7 @@ class Rounds:
     async def _break(self, fault: Fault[Any], load: Load, result: Result, rng: random.Random) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        await fault.inject(self._installation, rng)
+        await fault.inject(self.installation, rng)
         mended = loop.time()
         result.injected += 1
         waited = await load.served_again(SERVED_WAIT_S)
@@ -96,12 +104,13 @@ class Rounds:
             result.waits_s.append(waited + (mended - began if fault.counts_from_begin else 0.0))
 
     def _judge(self, load: Load, path: Path, result: Result) -> None:
-        store = self._installation.store(f"round{self._number}-", load.creations)
+        store = self.installation.store(load.stage.prefix, load.stage.creations)
         findings = checked(histories.read(path), list(stored.records(store)))
-        result.acknowledged = load.service.acknowledged
+        result.acknowledged = load.stage.service.acknowledged
         result.lost, result.doubled = findings.lost, findings.doubled
         result.broken.update({str(rule): count for rule, count in findings.broken.items()})
         result.sentences += [f"{each.rule}: {each.talk}: {each.sentence}" for each in findings.violations]
-        for sentence in stored.faults_in(store):
-            result.broken["wrong in the store"] += 1
+        wrong = [*stored.faults_in(store, secret=self.installation.secret)]
+        for sentence in (*wrong, *wrong_runs(self.installation.runs, Counter())):
+            result.broken[IN_STORE] += 1
             result.sentences.append(sentence)

@@ -12,10 +12,10 @@ from django.utils.module_loading import import_string
 
 from faults.checker.judge import Rule
 from faults.planted import BUGS
-from faults.suite import planted
+from faults.suite import on_both, planted
 from faults.suite.installations import OnSQLite
-from faults.suite.planted import all_faults, started
-from faults.suite.rounds import Result, Rounds
+from faults.suite.planted import started
+from faults.suite.rounds import IN_STORE, Result, Rounds
 
 pytestmark = [pytest.mark.one_engine, pytest.mark.no_second_try]
 CUT = "connections of clients reset"
@@ -36,7 +36,7 @@ def test_a_bug_replaces_a_function_that_exists(bug: str) -> None:
 async def test_without_a_bug_nothing_is_wrong_and_with_one_it_is_named(
     database: None, tmp_path: Path
 ) -> None:
-    (cut,) = (fault for fault in all_faults(OnSQLite) if fault.name == CUT)
+    (cut,) = (fault for fault in on_both.FAULTS if fault.name == CUT)
     found: dict[str | None, Result] = {}
     for bug in (None, "digest_not_chained", "retry_without_key"):
         place = tmp_path / str(bug)
@@ -50,5 +50,5 @@ async def test_without_a_bug_nothing_is_wrong_and_with_one_it_is_named(
                     break
     assert found[None].sentences == []
     assert found[None].acknowledged > 0
-    assert set(found["digest_not_chained"].broken) == {planted.IN_STORE}
+    assert set(found["digest_not_chained"].broken) == {IN_STORE}
     assert set(found["retry_without_key"].broken) == {Rule.TWICE_CREATED}

@@ -25,7 +25,7 @@ from faults.checker.history import Did, Record
 from faults.checker.judge import checked
 from faults.clock import Clock
 from faults.suite import stored
-from faults.suite.load import REFUSALS, UNKNOWN
+from faults.suite.clients.stage import REFUSALS, UNKNOWN
 from tests.clients import HTTP, Server, SocketClosed
 from tests.network import NetworkClient, wait_until
 
@@ -232,15 +232,15 @@ class Machine(stateful.RuleBasedStateMachine):
     def _store(self) -> stored.Store:
         with connection.cursor() as cursor:
 
-            def ask(statement: str, *values: str) -> list[tuple[Any, ...]]:
-                cursor.execute(statement.format("%s"), values or None)
+            def ask(statement: str, *values: Any) -> list[tuple[Any, ...]]:
+                cursor.execute(statement.format(*["%s"] * len(values)), values or None)
                 return list(cursor.fetchall())
 
-            return stored.of_rows(
-                ask(stored.EVENTS, self.run),
-                ask(stored.HEADS, self.run),
-                ask(stored.MADE, f"made-{self.run}-%"),
-                ask(TRIGGERS[connection.vendor]),
+            return stored.read(
+                lambda questions: [ask(*question) for question in questions],
+                TRIGGERS[connection.vendor],
+                talks=self.run,
+                creations=f"made-{self.run}-",
             )
 
 

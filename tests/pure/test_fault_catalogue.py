@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from faults import catalogue
 from faults.catalogue import ROWS, SUITE
 from faults.planted import BUGS
-from faults.power.installations import POWER_CUT
-from faults.suite import catalogue_tests, crowds, on_both, on_postgresql, on_sqlite, page, planted, zombies
-from faults.suite.fault import Fault
+from faults.power.installations import OF_ENGINE
+from faults.suite import catalogue_tests, page, planted
+from faults.suite.installations import Installation, OnPostgreSQL, OnSQLite
 from faults.suite.results import Results
 
 ROOT = Path(__file__).parents[2]
-FAULTS: list[Fault[Any]] = [*on_both.FAULTS, *on_sqlite.FAULTS, *on_postgresql.FAULTS, POWER_CUT]
+ENGINES: tuple[type[Installation], ...] = (OnSQLite, OnPostgreSQL, *OF_ENGINE.values())
 
 
 def test_every_row_is_there_once_in_order() -> None:
@@ -45,23 +44,20 @@ def test_a_row_without_a_test_says_why() -> None:
 
 
 def test_a_row_names_the_suite_if_a_kind_of_fault_is_about_it() -> None:
-    about = {id for fault in FAULTS for id in fault.rows}
-    named = {row.id for row in ROWS if SUITE in row.commands}
-    assert about - named <= {"FI-09"}  # the suite stops servers, and the drill of the cluster loops
-    assert named <= about
+    about = {id for engine in ENGINES for kind in planted.all_kinds(engine) for id in kind.rows}
+    assert about == {row.id for row in ROWS if SUITE in row.commands}
 
 
 def test_kinds_of_fault_have_names_of_their_own() -> None:
-    for own in (on_sqlite.FAULTS, on_postgresql.FAULTS):
-        names = [fault.name for fault in (*own, *on_both.FAULTS)]
+    for engine in (OnSQLite, OnPostgreSQL):
+        names = [kind.name for kind in planted.all_kinds(engine)]
         assert len(names) == len(set(names))
 
 
 def test_every_bug_has_a_fault_that_must_show_it() -> None:
     assert tuple(dict.fromkeys(proof.bug for proof in planted.PROOFS)) == BUGS
     for proof in planted.PROOFS:
-        names = {fault.name for fault in planted.all_faults(proof.engine)} | {crowds.NAME, zombies.NAME}
-        assert proof.fault in names
+        assert proof.fault in {kind.name for kind in planted.all_kinds(proof.engine)}
 
 
 def test_the_page_is_that_of_the_last_results(tmp_path: Path) -> None:
