@@ -465,6 +465,7 @@ ROWS = (
             "tests/processes/test_backups.py::test_what_was_acknowledged_before_a_backup_under_load_is_served_elsewhere_afterwards",
             "tests/processes/test_replaced_databases.py::test_a_start_on_an_empty_database_where_one_was_used_says_so_and_tells_its_readers",
         ),
+        commands=(SUITE,),
     ),
     Row(
         id="FI-42",

@@ -16,10 +16,9 @@ import psutil
 import psycopg
 import redis
 
+from faults.waits import START_WAIT_S, STOP_WAIT_S
 from tests.ports import free_port
 
-START_WAIT_S = 30.0
-STOP_WAIT_S = 30.0
 LOOK_S = 0.05
 CONNECTIONS = 500
 PROGRAMS = Path("/usr/lib/postgresql")
@@ -227,7 +226,7 @@ class Redis(Instance):
 
     def flush(self) -> None:
         """Remove all that it holds."""
-        with redis.Redis(port=self.port, socket_timeout=5) as client:
+        with redis.Redis(port=self.port, socket_timeout=60) as client:
             client.flushall()
 
 

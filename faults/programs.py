@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP
 
+from faults.waits import STOP_WAIT_S
+
 ROOT = Path(__file__).resolve().parent.parent
-STOP_WAIT_S = 30.0
 OWN_PREFIXES = ("CONVSERVER_", "LLM_", "DJANGO_")
 OWN_NAMES = {"DATABASE_URL", "REDIS_URL", "HOST", "PORT", "SECRET_KEY", "SESSION_API_KEY"}
 """What convserver reads: a developer's shell must not change what is tried."""

@@ -36,7 +36,7 @@ COMMITS = 6
 """As many before the checkpoint begins as it takes to hide the next ones."""
 HEAD_START = range(300, 700)
 """Steps of a counter between the start of a checkpoint and its stop: some microseconds to some ten."""
-REPEATS = 1_000
+LOCK_WAIT_S = 60.0
 LIBRARY = "sqlite3"
 
 
@@ -118,7 +118,8 @@ def _race(pid: int, writer: Any, stored: list[int], rng: random.Random) -> None:
 def _commit(pid: int, writer: Any, stored: list[int]) -> None:
     """Give the next row the next number, and note that it is stored."""
     number = max(stored) + 1
-    for _ in range(REPEATS):
+    give_up_at = time.monotonic() + LOCK_WAIT_S
+    while time.monotonic() < give_up_at:
         try:
             writer.execute("UPDATE place SET number = ? WHERE id = ?", (number, number % ROWS))
         except import_module(LIBRARY).OperationalError:

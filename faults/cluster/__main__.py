@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -29,15 +29,19 @@ from faults.cluster.people import People, Talk
 from faults.cluster.script import OFTEN, RUNS_FILE
 from faults.instances import Missing, PostgreSQL, Redis
 from faults.programs import Program
+from faults.waits import START_WAIT_S
 from tests.ports import free_port
 
 SERVERS, WORKERS = 2, 3
-START_WAIT_S = 120.0
 RUNNING = "The worker is running."
 """What a worker prints when it takes turns."""
-SETTLE_WAIT_S = 120.0
+SETTLE_WAIT_S = 600.0
 """After the last fault all is answered and read within this time, or it is missing."""
 LOOK_S = 0.2
+USUAL_START_S = 15.0
+"""In this time all programs of a drill start, with two processors that have little else to do."""
+SLOWEST = 6.0
+"""A machine that needs longer gets more time for the same messages: at most so many times as much."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,12 +110,15 @@ def _drill(size: Size, asked: argparse.Namespace, place: Path, running: ExitStac
         Program(f"worker-{number}", ["convserver", "worker"], variables, place)
         for number in range(1, WORKERS + 1)
     ]
+    began = time.monotonic()
     for program in (*servers, *workers):
         running.callback(program.kill)
         program.start()
     rng = random.Random(asked.seed)
-    disturbances = Disturbances(rng, workers, servers, postgresql, redis, size.seconds)
     _until_running(workers)
+    slowness = min(max(1.0, (time.monotonic() - began) / USUAL_START_S), SLOWEST)
+    size = replace(size, seconds=slowness * size.seconds)
+    disturbances = Disturbances(rng, workers, servers, postgresql, redis, size.seconds)
     psutil.cpu_percent()
     talks = asyncio.run(_used(size, ports, rng, disturbances))
     disturbances.record.busy = psutil.cpu_percent() / 100

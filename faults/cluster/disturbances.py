@@ -24,7 +24,7 @@ JOBS_EVERY_S = 5.0
 LEASE_S = 15.0
 FROZEN_S = LEASE_S + 4.0
 LOOK_S = 0.05
-TAKEOVER_WAIT_S = 90.0
+TAKEOVER_WAIT_S = 300.0
 
 KILLED, FROZEN = "a worker was killed", "a worker was stopped past its lease, and continued"
 PROMISED_S = {KILLED: 5.0, FROZEN: LEASE_S + 5.0}

@@ -16,7 +16,7 @@ import websockets
 from websockets.asyncio.client import connect
 
 AGAIN_S = 0.2
-REQUEST_WAIT_S = 20.0
+REQUEST_WAIT_S = 60.0
 SILENT_S = 45.0
 """There is a heartbeat every 20 seconds."""
 ANSWER_WAIT_S = 90.0

@@ -86,6 +86,16 @@ class Node:
             change.apply(self.safe_content)
         self.changes.clear()
 
+    def fail_sync(self, rng: random.Random) -> None:
+        """Let chance decide what of the last writes has become safe; the rest is never tried again.
+
+        So it is on Linux: a later sync succeeds although the pages that this one reported were not written.
+        """
+        for change in self.changes:
+            if rng.random() < 0.5:
+                change.apply(self.safe_content)
+        self.changes.clear()
+
     def cut(self, rng: random.Random) -> None:
         """Keep what is safe, and of the rest what chance decides."""
         drawn = rng.random()
@@ -115,6 +125,7 @@ class Disk:
         """
         self.root = Node(stat.S_IFDIR | 0o755)
         self._syncs_names = syncs_names
+        self._failing: random.Random | None = None
         self._namings: list[Naming] = []
         """Changed names that are not safe, in order."""
 
@@ -162,9 +173,16 @@ class Disk:
 
     def sync_file(self, node: Node) -> None:
         """Make a file safe."""
+        if self._failing is not None:
+            node.fail_sync(self._failing)
+            raise OSError(errno.EIO, "sync")
         node.sync()
         if self._syncs_names:
             self._settle({id(folder) for naming in self._namings for folder, _, to in naming if to is node})
+
+    def fail_syncs(self, rng: random.Random | None) -> None:
+        """Let syncs of files fail from now on, or no longer if there is no chance given."""
+        self._failing = rng
 
     def sync_folder(self, node: Node) -> None:
         """Make the names of a folder safe."""

@@ -15,8 +15,7 @@ from faults.instances import Missing, PostgreSQL
 from faults.programs import ROOT
 from faults.suite.fault import Fault, hold
 from faults.suite.installations import Installation, OnPostgreSQL, OnSQLite
-
-STOP_WAIT_S = 20.0
+from faults.waits import STOP_WAIT_S
 
 
 class ForgetfulDisk:
@@ -44,6 +43,14 @@ class ForgetfulDisk:
     def sync(self) -> None:
         """Make everything safe."""
         self._tell("sync")
+
+    def fail_syncs(self, seed: int) -> None:
+        """Let syncs of files fail from now on."""
+        self._tell(f"fail {seed}")
+
+    def mend_syncs(self) -> None:
+        """Let them succeed again."""
+        self._tell("mend")
 
     def cut(self, seed: int) -> None:
         """Cut the power. No process may have a file open there."""
@@ -158,9 +165,36 @@ async def cut_power(installation: Powered, rng: random.Random) -> None:
         await server.start()
 
 
+async def fail_syncs(installation: SQLiteOnForgetfulDisk, rng: random.Random) -> None:
+    """Let the disk fail to sync, and kill the server then; once more, and cut the power a little later.
+
+    What was written and not synced is there after a kill: the next start finds it in the log.
+    """
+    assert installation.disk is not None
+    (server,) = installation.servers
+    for is_killed in (True, False):
+        await asyncio.to_thread(installation.disk.fail_syncs, rng.getrandbits(32))
+        try:
+            await hold(rng, 0.3, 1.0)
+            if is_killed:
+                server.kill()
+        finally:
+            await asyncio.to_thread(installation.disk.mend_syncs)
+        if is_killed:
+            await server.start()
+            await hold(rng, 0.3, 0.6)
+    await cut_power(installation, rng)
+
+
 POWER_CUT: Fault[Powered] = Fault(
     name="power cut",
     rows=("FI-05",),
     inject=cut_power,
+    counts_from_begin=True,
+)
+SYNCS_FAIL: Fault[SQLiteOnForgetfulDisk] = Fault(
+    name="syncs of the disk fail, then a kill and a power cut",
+    rows=("FI-05", "FI-06"),
+    inject=fail_syncs,
     counts_from_begin=True,
 )

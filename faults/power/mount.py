@@ -1,8 +1,8 @@
 """Shows a disk that forgets as a filesystem: `python -m faults.power.mount DIRECTORY [--syncs-names]`.
 
 It obeys lines on its standard input and answers each with a line, `ready` first: `sync` makes everything
-safe, `cut SEED` cuts the power when no program has a file open there, and shows what is left of it. It ends
-with its input.
+safe, `fail SEED` lets syncs of files fail until `mend`, and `cut SEED` cuts the power when no program has a
+file open there, and shows what is left of it. It ends with its input.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from faults.power.disk import Change, Disk, Node
 
 BLOCK_BYTES = 4096
 FREE_BLOCKS = 1_000_000
-BUSY_WAIT_S = 10.0
+BUSY_WAIT_S = 60.0
 LOOK_S = 0.02
 
 
@@ -229,6 +229,10 @@ class Commands:
             word, _, seed = line.strip().partition(" ")
             if word == "sync":
                 self._disk.sync_all()
+            elif word == "fail":
+                self._disk.fail_syncs(random.Random(int(seed)))
+            elif word == "mend":
+                self._disk.fail_syncs(None)
             else:
                 self._seed = int(seed)
                 self._mounted.clear()

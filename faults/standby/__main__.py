@@ -25,11 +25,11 @@ import httpx
 
 from faults.instances import Missing, PostgreSQL
 from faults.programs import Program
+from faults.waits import START_WAIT_S
 from tests.ports import free_port
 
 ROUNDS = 5
 WRITERS = 16
-START_WAIT_S = 60.0
 LOAD_S = (1.0, 4.0)
 """The primary is killed at a moment between these, after the first append."""
 REQUEST_WAIT_S = 10.0

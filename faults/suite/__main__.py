@@ -151,7 +151,7 @@ def _broken(
     """Break an installation; return what each fault has shown, nothing where power cannot be cut."""
     if engine not in OF_ENGINE.values():
         return asyncio.run(_on(engine, place, size, rng, only))
-    cuts = size._replace(faults=size.power_cuts, is_whole=True)
+    cuts = size._replace(faults=size.power_cuts)
     try:
         return asyncio.run(_on(engine, place, cuts, rng, only))
     except Missing as missing:

@@ -18,7 +18,7 @@ from faults.suite.rounds import IN_STORE, Result
 
 WRITERS = 10
 EVENTS_EACH = 60
-WAIT_S = 30.0
+WAIT_S = 120.0
 REFUSED = "refused though nothing was broken"
 
 

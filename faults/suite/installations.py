@@ -27,7 +27,6 @@ from tests.ports import free_port
 
 DISK = "640m"
 """Room for the database, its write-ahead log, and a copy of it in a long run."""
-SERVED_WAIT_S = 60.0
 AGENT = "faults.cluster.agent.DrilledAgent"
 """Runs two tools for what it is told, and goes on after a crash."""
 
@@ -46,13 +45,15 @@ class Installation(ABC):
         """Everything is kept in `place`; with `planted` the servers have that bug."""
         self.place = place
         place.chmod(0o755)  # PostgreSQL runs as somebody else
-        self.clock = Clock(place / "clock")
+        self.clocks: list[Clock] = []
+        """Of each server, as if each were a host of its own."""
         self.key = secrets.token_urlsafe(48)
         self.secret = secrets.token_hex(16)
         """What a user of the servers keeps secret."""
         self.runs = place / "runs"
         """In which each run of an agent's tool leaves a line."""
-        self.options = ["--clock", str(self.clock.path), *(("--planted", planted) if planted else ())]
+        self.options = ["--planted", planted] if planted else []
+        """With these `faults.entry` starts every program of this installation."""
         self.servers: list[ServerProcess] = []
         self.client_proxies: list[Proxy] = []
 
@@ -82,7 +83,10 @@ class Installation(ABC):
 
     def new_server(self) -> ServerProcess:
         """Return one more server, which does not run yet."""
-        return ServerProcess(free_port(), self.place, self.variables(), options=self.options)
+        port = free_port()
+        self.clocks.append(Clock(self.place / f"clock-{port}"))
+        options = [*self.options, "--clock", str(self.clocks[-1].path)]
+        return ServerProcess(port, self.place, self.variables(), options=options)
 
     def variables(self) -> dict[str, str]:
         """Return the environment of every process of this installation."""

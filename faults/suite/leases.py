@@ -7,7 +7,7 @@ import random
 from faults.suite import stored
 from faults.suite.drill import Drill, found_wrong
 from faults.suite.installations import OnPostgreSQL
-from faults.suite.lone_loops import WAIT_S, LoneLoop, asked, end_all, epoch, has_said, until
+from faults.suite.lone_loops import LoneLoop, asked, end_all, epoch, has_said, until
 from faults.suite.rounds import IN_STORE, Result
 
 HOUR_S = 3600.0
@@ -27,10 +27,10 @@ async def run(installation: OnPostgreSQL, rng: random.Random) -> Result:
 async def _asked_for(installation: OnPostgreSQL, holder_s: float, other_s: float) -> Result:
     talk, still = await asked(installation, "lease"), "still here"
     result = Result(injected=1, acknowledged=1)
-    loops = [holder := LoneLoop(installation, talk, WAIT_S, off_by_s=holder_s)]
+    loops = [holder := LoneLoop(installation, talk, off_by_s=holder_s)]
     try:
         await holder.begun()
-        loops.append(other := LoneLoop(installation, talk, WAIT_S, off_by_s=other_s))
+        loops.append(other := LoneLoop(installation, talk, off_by_s=other_s))
         await until(lambda: other.has_ended or epoch(installation, talk) > 1)
         if epoch(installation, talk) > 1:
             sentence = f"{talk}: with clocks that are {holder_s:g} and {other_s:g} s off"

@@ -21,8 +21,8 @@ from faults.suite.clients.purges import Purger
 from faults.suite.clients.remote import RemoteAgent, agent_of
 from faults.suite.clients.stage import AGAIN_S, Stage, words_of
 
-LEAVE_WAIT_S = 30.0
-BEGIN_WAIT_S = 60.0
+LEAVE_WAIT_S = 90.0
+BEGIN_WAIT_S = 300.0
 SENDERS_BY_REST, SENDERS_BY_SOCKET, READERS = 3, 3, 2
 
 Work = Callable[[str, str], Awaitable[None]]

@@ -17,7 +17,9 @@ from faults.clock import Clock
 from faults.programs import ROOT
 from faults.suite.installations import Installation
 
-WAIT_S = 120.0
+WAIT_S = 300.0
+LEASE_S = 15.0
+"""As those of workers, which renew theirs."""
 LOOK_S = 0.05
 PLAYING = "playing"
 """What a loop prints when its turn has begun."""
@@ -28,15 +30,15 @@ class LoneLoop:
     """One loop, which says every line that it is given."""
 
     def __init__(
-        self, installation: Installation, talk: str, lease_s: float, *, off_by_s: float = 0.0
+        self, installation: Installation, talk: str, lease_s: float = LEASE_S, *, off_by_s: float = 0.0
     ) -> None:
-        """Start it, on a host whose clock is `off_by_s` off."""
+        """Start it, on a host whose clock is `off_by_s` off. A lease of the usual length is renewed."""
         self._log = installation.place / "loops.log"
         options = [*installation.options, "--clock", str(_clock(installation, off_by_s))]
         command = [sys.executable, "-m", "faults.entry", *options, "--", "tests.lone_loop", talk]
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
-                [*command, str(lease_s)],
+                [*command, str(lease_s), *["--renewed"] * (lease_s == LEASE_S)],
                 cwd=ROOT,
                 env=installation.variables(),
                 stdin=subprocess.PIPE,

@@ -83,10 +83,12 @@ async def move_clock(installation: Installation, rng: random.Random) -> None:
     """
     try:
         for offset_s in (-HOUR_S, 12 * HOUR_S):
-            installation.clock.offset_s = offset_s
+            for clock in installation.clocks:
+                clock.offset_s = offset_s
             await hold(rng, 0.3, 0.8)
     finally:
-        installation.clock.offset_s = 0.0
+        for clock in installation.clocks:
+            clock.offset_s = 0.0
 
 
 async def drop_guards(installation: Installation, rng: random.Random) -> None:

@@ -18,6 +18,7 @@ from faults.suite.installations import OnPostgreSQL
 from faults.suite.proxy import Proxy, Way
 
 Inject = Callable[[OnPostgreSQL, random.Random], Awaitable[None]]
+HOUR_S = 3600.0
 LOST_COMMITS = 3
 LOST_AND_READ_ONLY = "answers to commits lost, and new sessions read-only"
 FAILOVERS, FAILOVER_S, BETWEEN_S = 3, (0.5, 1.0), (0.1, 0.3)
@@ -168,6 +169,17 @@ def _set_new_sessions_read_only(postgresql: PostgreSQL, value: str) -> None:
         session.execute(f"ALTER DATABASE postgres SET default_transaction_read_only = {value}".encode())
 
 
+async def skew_host(installation: OnPostgreSQL, rng: random.Random) -> None:
+    """Let the clock of one server be an hour ahead, then an hour behind, while the others are right."""
+    clock = rng.choice(installation.clocks)
+    try:
+        for offset_s in (HOUR_S, -HOUR_S):
+            clock.offset_s = offset_s
+            await hold(rng, 0.5, 1.0)
+    finally:
+        clock.offset_s = 0.0
+
+
 async def restart_redis(installation: OnPostgreSQL, rng: random.Random) -> None:
     """Kill Redis, and start it again a little later."""
     await asyncio.to_thread(installation.redis.kill)
@@ -183,7 +195,7 @@ async def flush_redis(installation: OnPostgreSQL, rng: random.Random) -> None:
 
 async def send_nonsense(installation: OnPostgreSQL, rng: random.Random) -> None:
     """Send what is no hint to every channel that the servers listen to."""
-    with redis.Redis(port=installation.redis.port, socket_timeout=5) as client:
+    with redis.Redis(port=installation.redis.port, socket_timeout=60) as client:
         for channel in client.pubsub_channels():
             for message in NONSENSE:
                 client.publish(channel, message)
@@ -232,6 +244,7 @@ FAULTS: list[Fault[OnPostgreSQL]] = [
     ),
     Fault(name="answers to commits lost", rows=("FI-12",), inject=lose_commits),
     Fault(name=LOST_AND_READ_ONLY, rows=("FI-12", "FI-32"), inject=lose_commits_and_fail_over),
+    Fault(name="clock of one server an hour off", rows=("FI-30",), inject=skew_host),
     Fault(name="Redis killed and restarted", rows=("FI-24",), inject=restart_redis),
     Fault(name="Redis flushed", rows=("FI-24",), inject=flush_redis),
     Fault(name="Redis frozen", rows=("FI-24",), inject=freeze(lambda it: it.redis)),

@@ -74,9 +74,14 @@ def _remove(file: Path, kept: Path) -> None:
 def _replace(file: Path, kept: Path) -> None:
     """Let a copy of the database, as a backup makes it, stand in its place."""
     copy = file.with_name("copy")
+    copied(file, copy)
+    copy.replace(file)
+
+
+def copied(file: Path, copy: Path) -> None:
+    """Copy a database as a backup does."""
     with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(copy)) as target:
         source.backup(target)
-    copy.replace(file)
 
 
 async def lock_file(installation: OnSQLite, rng: random.Random) -> None:

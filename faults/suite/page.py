@@ -34,7 +34,10 @@ sent and what it was told. After each round a checker compares that with what th
 - digests are chained, heads are those of the last event, no event is of a loop that was replaced before, and the guards stand.
 
 A few promises are tried by drills of their own, each judged at once: ten writers of one conversation, a loop that is stopped past its
-lease and continued, a loop that another host asks for whose clock is an hour off, and a checkpoint of SQLite while a thread commits.
+lease and continued, a loop that another host asks for whose clock is an hour off, a checkpoint of SQLite while a thread commits, and an
+older copy of SQLite's file in place of it while the log beside it stays.
+
+A busy machine makes a run longer and no answer wrong: it waits up to ten minutes for each start, and for what must happen.
 
 | command | what it does |
 |---|---|
@@ -47,12 +50,14 @@ lease and continued, a loop that another host asks for whose clock is an hour of
 A run prints its seed, and `--seed` draws the same faults at the same moments again. Kinds are chosen by `--only TEXT`, an engine by
 `--engine sqlite` or `postgresql`; `--seconds` bounds the time on each engine. `python -m faults.checker FILE` checks a history by itself: a million records in seconds.
 
-The clock is moved for Django's and Python's time of day, not for the kernel's. Full disks, read-only files and power cuts need Linux and root.
+The clock is moved for Django's and Python's time of day, not for the kernel's. Each server has a clock of its own. Full disks, read-only
+files, syncs that fail and power cuts need Linux and root.
 
 Power is cut on installations of their own, whose data is on a disk that forgets (`faults/power`, a filesystem by FUSE). When all
 processes have been killed, what was not synced is gone, in whole or in part, as chance decides: writes of one file in any order and torn
 between sectors, names up to some moment. On SQLite's disk a new file is there only once its folder was synced, too, as POSIX says; on
-PostgreSQL's once it was synced itself, as on Linux. Elsewhere PostgreSQL does not wait for its disk (`fsync=off`): a killed process leaves
+PostgreSQL's once it was synced itself, as on Linux. Where a sync fails, chance decides what has reached the disk, and no later sync tries
+the rest again. Elsewhere PostgreSQL does not wait for its disk (`fsync=off`): a killed process leaves
 what it wrote to the kernel.
 """
 

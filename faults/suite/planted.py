@@ -14,6 +14,7 @@ from faults.checker.judge import Rule
 from faults.power.installations import (
     OF_ENGINE,
     POWER_CUT,
+    SYNCS_FAIL,
     PostgreSQLOnForgetfulDisk,
     SQLiteOnForgetfulDisk,
     fuse_problem,
@@ -26,6 +27,7 @@ from faults.suite.fault import Fault
 from faults.suite.installations import Installation, OnPostgreSQL, OnSQLite
 from faults.suite.leases import LEASES
 from faults.suite.rounds import IN_STORE, Result, Rounds
+from faults.suite.stale_logs import STALE_LOG
 from faults.suite.zombies import ZOMBIES
 
 TRIES = 5
@@ -78,10 +80,12 @@ class Caught(NamedTuple):
 
 def all_kinds(engine: type[Installation]) -> list[Kind]:
     """Return the faults and drills of an installation."""
-    if engine in OF_ENGINE.values():
+    if engine is SQLiteOnForgetfulDisk:
+        return [POWER_CUT, SYNCS_FAIL]
+    if engine is PostgreSQLOnForgetfulDisk:
         return [POWER_CUT]
     if engine is OnSQLite:
-        own: Iterable[Kind] = (*on_sqlite.FAULTS, CHECKPOINT_TURN)
+        own: Iterable[Kind] = (*on_sqlite.FAULTS, CHECKPOINT_TURN, STALE_LOG)
     else:
         own = (*on_postgresql.FAULTS, ZOMBIES, LEASES)
     return [*own, *on_both.FAULTS, CROWDS]

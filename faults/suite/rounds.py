@@ -19,8 +19,8 @@ from faults.suite.installations import Installation
 from faults.suite.load import Load
 
 BEFORE_S, AFTER_S = 0.3, 0.3
-SERVED_WAIT_S = 60.0
-"""Who is not served so long after a fault was mended is not served at all."""
+SERVED_WAIT_S = 300.0
+"""A client that is not served so long after a fault was mended is not served at all."""
 SENTENCES_MAX = 10
 IN_STORE = "wrong in the store"
 

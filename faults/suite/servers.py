@@ -11,10 +11,9 @@ from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 
 import httpx
 
+from faults.waits import START_WAIT_S, STOP_WAIT_S
 from tests import forks
 
-START_WAIT_S = 60.0
-STOP_WAIT_S = 40.0
 LOOK_S = 0.05
 
 
@@ -44,16 +43,25 @@ class ServerProcess:
         assert self._process is not None
         return self._process.pid
 
-    async def start(self) -> None:
-        """Start it, and return once it is ready to serve. Raise RuntimeError if it does not become so."""
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended by itself, or was never started."""
+        return self._process is None or self._process.poll() is not None
+
+    def launch(self) -> None:
+        """Start it, and do not wait for it."""
         with self.log.open("ab") as log:
             self._process = forks.start(
                 self._command, self._variables, stdout=log, stderr=log, run_by=self._run_by
             )
+
+    async def start(self) -> None:
+        """Start it, and return once it is ready to serve. Raise RuntimeError if it does not become so."""
+        self.launch()
         give_up_at = time.monotonic() + START_WAIT_S
         async with httpx.AsyncClient(timeout=5.0, trust_env=False) as client:
             while not await self._answers(client):
-                if self._process.poll() is not None or time.monotonic() > give_up_at:
+                if self.has_ended or time.monotonic() > give_up_at:
                     raise RuntimeError(f"The server did not start: see {self.log}.")
                 await asyncio.sleep(LOOK_S)
 

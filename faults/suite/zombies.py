@@ -8,10 +8,11 @@ import random
 from faults.suite import stored
 from faults.suite.drill import Drill, found_wrong
 from faults.suite.installations import OnPostgreSQL
-from faults.suite.lone_loops import WAIT_S, LoneLoop, asked, end_all, epoch, has_said, until
+from faults.suite.lone_loops import LoneLoop, asked, end_all, epoch, has_said, until
 from faults.suite.rounds import IN_STORE, Result
 
-LEASE_S = 0.5
+SHORT_S = 0.5
+"""The lease of the loop that is stopped: it is not renewed, for it would be stopped with a lock."""
 TOO_LATE = "too late"
 
 
@@ -19,12 +20,12 @@ async def run(installation: OnPostgreSQL, rng: random.Random) -> Result:
     """Let a zombie try to write once; the installation's servers run no loops themselves."""
     talk = await asked(installation, "zombie")
     result = Result(injected=1, acknowledged=1)
-    loops = [old := LoneLoop(installation, talk, LEASE_S)]
+    loops = [old := LoneLoop(installation, talk, SHORT_S)]
     try:
         await old.begun()
         old.freeze()
-        await asyncio.sleep(2 * LEASE_S)
-        loops.append(LoneLoop(installation, talk, WAIT_S))
+        await asyncio.sleep(2 * SHORT_S)
+        loops.append(LoneLoop(installation, talk))
         await until(lambda: epoch(installation, talk) > 1)
         # What the first one left is ended.
         await until(lambda: len(installation.store(talk, talk).events) > 1)

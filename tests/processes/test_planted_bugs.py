@@ -33,6 +33,7 @@ def test_a_bug_replaces_a_function_that_exists(bug: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 async def test_without_a_bug_nothing_is_wrong_and_with_one_it_is_named(
     database: None, tmp_path: Path
 ) -> None:

@@ -55,6 +55,24 @@ def test_what_was_not_synced_may_be_there_or_gone_or_torn_between_sectors() -> N
     assert found == {count * SECTOR_BYTES for count in range(5)}
 
 
+def test_a_sync_that_fails_says_so_and_what_it_has_left_is_not_made_safe_by_the_next_one() -> None:
+    found = set()
+    for seed in SEEDS:
+        disk = Disk()
+        node = disk.add("/log", file())
+        disk.sync_all()
+        node.change(Change(0, b"one"))
+        disk.fail_syncs(random.Random(seed))
+        with pytest.raises(OSError, match="sync"):
+            disk.sync_file(node)
+        assert bytes(node.content) == b"one"
+        disk.fail_syncs(None)
+        node.change(Change(3, b"two"))
+        disk.sync_file(node)
+        found.add(left(disk, seed, "/log"))
+    assert found == {b"onetwo", bytes(3) + b"two"}
+
+
 def test_a_new_name_is_lost_unless_its_folder_was_synced() -> None:
     found = set()
     for seed in SEEDS:

@@ -19,7 +19,7 @@ THROUGH_MAX = 3
 """Forks copy no more than the events up to this one."""
 LATER = (404, 409, 429, 503)
 """Not there yet, under way, too many, or unavailable: it is asked again."""
-STARTS_S, FORKS_S = (0.2, 0.5), (0.1, 0.3)
+STARTS_S, FORKS_S = (0.4, 0.9), (0.1, 0.3)
 
 
 class Creator(Client):

@@ -15,7 +15,7 @@ import httpx
 from faults.checker.history import Did, HistoryFile, Record
 from faults.suite.stored import MADE_PREFIX, SAID
 
-REQUEST_WAIT_S = 20.0
+REQUEST_WAIT_S = 60.0
 AGAIN_S = 0.05
 REPEATED = 0.7
 """This part of what was refused is sent again; the rest is left, and must not be stored."""
