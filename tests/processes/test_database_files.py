@@ -514,7 +514,9 @@ def _told_or_cut_off(client: NetworkClient) -> bool:
     told = re.compile(f"{re.escape(GONE)}|Send it again")
     try:
         client.send({"type": "auth"})  # V1 tells only clients that know this frame
-        client.send({"type": "message", "text": "Hi", "role": "user", "content": []})
+        client.send(
+            {"type": "message", "text": "Hi", "role": "user", "content": [{"type": "text", "text": "Hi"}]}
+        )
         while not told.search(client.receive_text()):
             pass
     except SocketClosed as closed:
