@@ -205,11 +205,10 @@ class ApiToken(models.Model):
         return self.conversation_id is None and self.scope_set == frozenset(Scope)
 
     @property
-    def access(self) -> str:
-        """What it lets its holder do, in words."""
+    def rights(self) -> str:
+        """What it lets its holder do, in words, without the conversation that it is for."""
         rights = get_text_list([_RIGHTS[scope] for scope in Scope if scope in self.scope_set], "and")
-        words = ACCESS.get(self.scopes) or rights.capitalize()
-        return words if self.conversation is None else f"{words}, only in {self.conversation}"
+        return ACCESS.get(self.scopes) or rights.capitalize()
 
     @property
     def has_expired(self) -> bool:

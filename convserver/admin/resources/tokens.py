@@ -159,7 +159,8 @@ class ApiTokenAdmin(ReadOnlyAdmin[ApiToken]):
     @admin.display(description="Access")
     def can(self, token: ApiToken) -> str:
         """What it lets its holder do."""
-        return token.access
+        only = f", only in {token.conversation}" if token.conversation else ""
+        return f"{token.rights}{only}"
 
     @admin.display(description="Expires (UTC)")
     def expires(self, token: ApiToken) -> SafeString | None:

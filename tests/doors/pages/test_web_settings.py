@@ -156,7 +156,7 @@ async def test_no_token_is_created_for_a_conversation_that_the_user_may_not_read
 
 async def test_a_set_of_scopes_that_is_not_offered_is_named_scope_by_scope(alice: User) -> None:
     token, _ = await astore.call(ApiToken.issue, alice.pk, "ci", Grant(scopes=[Scope.READ, Scope.WRITE]))
-    assert token.access == "Read and write"
+    assert token.rights == "Read and write"
 
 
 async def test_a_token_without_choices_can_do_everything_for_ever(visitor: Browser, alice: User) -> None:
