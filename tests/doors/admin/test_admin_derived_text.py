@@ -14,6 +14,7 @@ from django.contrib.auth.models import Group, Permission, User
 from django.db.models import Model
 from django.test import Client as Browser
 from django.urls import reverse
+from django.utils import timezone
 
 from conversations.log import writes
 from conversations.models import (
@@ -30,6 +31,8 @@ from sessions_app.loops import titles
 from sessions_app.models import (
     AgentLoop,
     ApiToken,
+    BackupOutcome,
+    BackupRecord,
     Connection,
     Delivery,
     ExecutionStatus,
@@ -38,6 +41,7 @@ from sessions_app.models import (
     ImportRun,
     LoopStatus,
     ModelUse,
+    ProcessRecord,
     RemoteProgram,
     Repair,
     RetentionPolicy,
@@ -131,6 +135,9 @@ def around(alice: User, all_derived: list[ConversationRef]) -> None:
     UserSettings.objects.create(user=alice)
     store_secret(alice.pk, SecretKind.CUSTOM, name="s", value="v")
     Group.objects.create(name="readers")
+    now = timezone.now()
+    ProcessRecord.objects.create(role="server", host="h", pid=1, started=1.0, began_at=now, seen_at=now)
+    BackupRecord.objects.create(began_at=now, host="h", place="/backups/1", outcome=BackupOutcome.MADE)
 
 
 def addresses() -> Iterator[str]:
