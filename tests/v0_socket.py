@@ -60,7 +60,7 @@ class V0Client:
         """Open the transport, without joining anything."""
         accepted, _ = await self._socket.connect(timeout=WAIT_S)
         assert accepted
-        packet = await self._packet()
+        packet = await self.packet()
         assert packet[0] == "0", packet
         self.opened = json.loads(packet[1:])
 
@@ -68,12 +68,12 @@ class V0Client:
         """Connect to the namespace. Raise Refused."""
         await self.open()
         await self._socket.send_to(text_data="40")
-        answer = await self._packet()
+        answer = await self.packet()
         if answer.startswith("44"):
             raise Refused(json.loads(answer[2:]))
         assert answer.startswith("40"), answer
 
-    async def _packet(self, *, within_s: float = WAIT_S) -> str:
+    async def packet(self, *, within_s: float = WAIT_S) -> str:
         """Return the next packet that is no ping. Raise Disconnected."""
         while True:
             message = await self._socket.receive_output(within_s)
@@ -86,9 +86,13 @@ class V0Client:
                 return text
             await self._socket.send_to(text_data="3")
 
+    async def send_packet(self, packet: str) -> None:
+        """Send a packet as it is."""
+        await self._socket.send_to(text_data=packet)
+
     async def receive(self, *, within_s: float = WAIT_S) -> dict[str, Any]:
         """Return the object of the next `oh_event`."""
-        packet = await self._packet(within_s=within_s)
+        packet = await self.packet(within_s=within_s)
         assert packet.startswith("42"), packet
         name, frame = json.loads(packet[2:])
         assert name == "oh_event"
@@ -141,7 +145,7 @@ class V0Client:
         """Do the same with the JSON of a name and an event."""
         await self._socket.send_to(text_data=f"42{number}{text}")
         while True:
-            packet = await self._packet()
+            packet = await self.packet()
             if packet.startswith(f"43{number}"):
                 (answer,) = json.loads(packet[len(f"43{number}") :])
                 return answer

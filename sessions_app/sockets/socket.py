@@ -15,6 +15,7 @@ from sessions_app.identity.principals import Refused
 from sessions_app.live.replay_throttle import Burst, get_replay_throttle
 from sessions_app.live.text_frames import frame_of, text_of, writer_of
 from sessions_app.refusals import log_socket_refused
+from sessions_app.sockets.arrivals import Arrivals
 
 FAILED = 1011
 """The close code for a failure of the server itself: the client may reconnect at once."""
@@ -41,7 +42,8 @@ class Socket:
 
     def __init__(self, scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         self.scope = scope
-        self._receive = receive
+        self.arrivals = Arrivals()
+        self._receive = self.arrivals.by(receive)
         self._send = send
         self._writer = writer_of(scope)
         self._is_closed = False

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection
 
 import conversations.log.append
-from conversations.log import writes
-from conversations.models import ConversationRef
+from conversations.log import locks, writes
+from conversations.models import ConversationRef, Version
+from conversations.store import creation
+from convserver.asgi import application
+from sessions_app import astore
 from tests.clients import WAIT_S, Client, database_url
-from tests.conftest import Join
-from tests.scripted_agent import Hooked, hooked, log
+from tests.conftest import Connect, Dial, Join
+from tests.doors.v0.test_v0_polling import NOTHING, joined
+from tests.scripted_agent import Hooked, hooked, log, until_here
+from tests.v0_socket import V0Client
+from tests.v1_socket import events_path, message, session_path
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.no_second_try]
 
@@ -57,6 +68,13 @@ async def answers(client: Client, *names: str) -> list[tuple[str, Any]]:
     return [found[name] for name in names]
 
 
+@pytest.fixture
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for locks for a second."""
+    monkeypatch.setattr(conversations.log.append, "LOCK_TIMEOUT_S", 1)
+    monkeypatch.setattr(locks, "LOCK_TIMEOUT_S", 1)
+
+
 async def test_frames_that_came_before_a_refusal_was_sent_are_refused_with_it(
     join: Join, conversation: ConversationRef, hooked: Hooked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,3 +99,149 @@ async def test_frames_that_came_before_a_refusal_was_sent_are_refused_with_it(
     assert await log(conversation) == []
     await record(client, "f00", "f01", "f02")
     assert await answers(client, "f00", "f01", "f02") == [("ack", 0), ("ack", 1), ("ack", 2)]
+
+
+async def test_frames_behind_one_that_came_late_and_was_refused_are_refused_with_it_but_not_those_of_others(
+    join: Join, conversation: ConversationRef, hooked: Hooked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversations.log.append, "LOCK_TIMEOUT_S", 1)
+    client, other = await join(conversation), await join(conversation)
+    await record(client, "f00")
+    assert await answers(client, "f00") == [("ack", 0)]
+    append = hooked(writes, "append_many")
+    if connection.vendor == "postgresql":  # the first try is one that waits for no lock
+        append.before(lambda: None)
+    trying = append.hold()
+    with locked(conversation) as unlock:
+        await record(other, "g00")
+        await trying.reached()
+        await record(client, "f01", "f02")
+        await client.send({"type": "auth", "id": "taken", "token": ""})
+        await client.until("ack", id="taken")
+        await record(other, "g01")
+        await other.send({"type": "auth", "id": "taken", "token": ""})
+        await other.until("ack", id="taken")
+        came_at = time.monotonic()
+        await until_here(lambda: time.monotonic() > came_at + 1)
+        trying.let_go.set()
+        refused = await client.until("error", id="f01")
+        unlock()
+    assert await answers(client, "f02") == [("error", refused["code"])]
+    assert await answers(other, "g00") == [("error", refused["code"])]
+    await record(other, "g02")
+    assert await answers(other, "g02") in ([("ack", 1)], [("ack", 2)])
+    await record(client, "f01", "f02")
+    assert [kind for kind, _ in await answers(client, "f01", "f02")] == ["ack", "ack"]
+
+
+# The sockets that store one frame before they read the next
+
+
+async def v1_outcomes(client: Client, count: int) -> list[str]:
+    """Return the next answers to messages: the code of an error, or the text of the stored message."""
+    found: list[str] = []
+    while len(found) < count:
+        frame = json.loads(await client.receive_text(within_s=2 * WAIT_S))
+        frame = frame.get("event", frame)
+        if "code" in frame:
+            found.append(frame["code"])
+        elif frame["kind"] == "MessageEvent" and frame["source"] == "user":
+            found.append(frame["llm_message"]["content"][0]["text"])
+    return found
+
+
+async def test_v1_messages_that_came_before_a_refusal_was_sent_are_refused_with_it(
+    dial: Dial, alice: User, short_waits: None, subtests: pytest.Subtests
+) -> None:
+    for name, path in (("events", events_path), ("session", session_path)):
+        with subtests.test(socket=name):
+            talk = await astore.call(creation.create, alice, version=Version.V1)
+            client = await dial(path(talk), query={"resend_mode": "all"} if name == "events" else None)
+            await client.receive_text()
+            with locked(talk) as unlock:
+                for text in ("f01", "f02", "f03"):
+                    await client.send(message([{"type": "text", "text": text}]))
+                (refused,) = await v1_outcomes(client, 1)
+                unlock()
+            assert await v1_outcomes(client, 2) == [refused] * 2
+            assert refused in ("ConversationBusy", "InternalServerError")
+            for text in ("f01", "f02", "f03"):
+                await client.send(message([{"type": "text", "text": text}]))
+            assert await v1_outcomes(client, 3) == ["f01", "f02", "f03"]
+
+
+async def test_what_a_v1_client_sends_after_a_refusal_is_stored_also_if_a_frame_between_was_none(
+    dial: Dial, alice: User, short_waits: None
+) -> None:
+    talk = await astore.call(creation.create, alice, version=Version.V1)
+    client = await dial(session_path(talk))
+    await client.receive_text()
+    with locked(talk) as unlock:
+        await client.send(message([{"type": "text", "text": "f01"}]))
+        await client.send("no JSON")
+        await client.send({"type": "auth", "session_api_key": "any"})
+        await client.send(message([{"type": "text", "text": "f02"}]))
+        (refused,) = await v1_outcomes(client, 1)
+        unlock()
+    assert await v1_outcomes(client, 2) == ["ValidationError", refused]
+    await client.send(message([{"type": "text", "text": "f01"}]))
+    assert await v1_outcomes(client, 1) == ["f01"]
+
+
+def v0_packet(name: str) -> str:
+    """Return a packet that records a command and asks for an acknowledgement, whose number is the name's."""
+    return f"42{name[1:]}{json.dumps(['oh_user_action', {'action': 'run', 'args': {'command': name}}])}"
+
+
+async def v0_outcomes(client: V0Client, *names: str) -> list[Any]:
+    """Return how each is acknowledged: the id of the event, or the words of the error."""
+    found: dict[str, Any] = {}
+    while set(names) - set(found):
+        packet = await client.packet(within_s=2 * WAIT_S)
+        if packet.startswith("43"):
+            (answer,) = json.loads(packet[4:])
+            found[f"f{packet[2:4]}"] = answer["id"] if answer["success"] else answer["error"]
+    return [found[name] for name in names]
+
+
+async def commands(conversation: ConversationRef) -> list[str]:
+    """Return the commands in the log."""
+    found = [json.loads(each["payload"]).get("args", {}) for each in await log(conversation)]
+    return [args["command"] for args in found if "command" in args]
+
+
+async def test_v0_events_that_came_before_a_refusal_was_sent_are_refused_with_it(
+    connect: Connect, conversation: ConversationRef, short_waits: None
+) -> None:
+    client = await connect("talk")
+    await client.send_packet(v0_packet("f10"))
+    assert isinstance((await v0_outcomes(client, "f10"))[0], int)
+    with locked(conversation) as unlock:
+        for name in ("f11", "f12", "f13"):
+            await client.send_packet(v0_packet(name))
+        (refused,) = await v0_outcomes(client, "f11")
+        unlock()
+    assert isinstance(refused, str)
+    assert await v0_outcomes(client, "f12", "f13") == [refused] * 2
+    assert await commands(conversation) == ["f10"]
+    for name in ("f11", "f12", "f13"):
+        await client.send_packet(v0_packet(name))
+    await v0_outcomes(client, "f11", "f12", "f13")
+    assert await commands(conversation) == ["f10", "f11", "f12", "f13"]
+
+
+async def test_v0_events_of_one_post_are_refused_from_the_first_refused_one_on(
+    live: None, alice: User, conversation: ConversationRef, short_waits: None
+) -> None:
+    transport = httpx.ASGITransport(app=application)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+        polled = await joined(http, NOTHING)
+        with locked(conversation) as unlock:
+            posting = asyncio.create_task(polled.post("\x1e".join(map(v0_packet, ("f11", "f12", "f13")))))
+            await polled.until("STATUS$ERROR")
+            unlock()
+        assert (await posting).status_code == 200
+        assert await commands(conversation) == []
+        assert (await polled.post("\x1e".join(map(v0_packet, ("f11", "f12", "f13"))))).status_code == 200
+        assert await commands(conversation) == ["f11", "f12", "f13"]
+        await polled.post("1")

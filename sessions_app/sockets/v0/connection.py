@@ -30,6 +30,7 @@ from sessions_app.live.status import ConversationState
 from sessions_app.loops.manager import get_manager
 from sessions_app.models import THERE, LoopEnd, LoopStatus, Scope, new_connection_id
 from sessions_app.refusals import log_frame_refused
+from sessions_app.sockets.arrivals import Arrivals
 from sessions_app.sockets.ending import ended
 from sessions_app.sockets.v0.packets import Unread, event_of
 
@@ -65,6 +66,7 @@ class V0Connection:
         transport_id: str,
         *,
         principal: Principal,
+        arrivals: Arrivals,
         conversation: ConversationRef,
         after: int,
     ) -> None:
@@ -72,6 +74,7 @@ class V0Connection:
         self._sid = sid
         self.transport_id = transport_id
         self._principal = principal
+        self._arrivals = arrivals
         self._conversation = conversation
         self._after = after
         self._connection_id = new_connection_id()
@@ -100,13 +103,8 @@ class V0Connection:
         """Store what the client sent and do what it asks for; return the acknowledgement."""
         sender_id = pk_of(self._principal.user)
         try:
-            if isinstance(event, Unread):
-                event = await in_turn(sender_id, False, event_of, event.text)
-            await self._principal.require_access()
-            require(self._principal.user, Scope.RUN)
-            if not isinstance(event, dict):
-                raise InvalidEvent("An event is a JSON object with an `action` or an `observation`.")
-            seq = await self._pass_on(event, sender_id)
+            async with self._arrivals.in_order():
+                seq = await self._take_one(event, sender_id)
         except ConversationError as error:
             log_frame_refused("v0", self._conversation, error, user=sender_id)
             return await self.refuse(str(error))
@@ -116,6 +114,16 @@ class V0Connection:
             _failing_events.failed(error, conversation=self._conversation.public_id)
             return await self.refuse(failures.to_sender(error))
         return {"success": True, "id": seq}
+
+    async def _take_one(self, event: object, sender_id: int) -> int | None:
+        if isinstance(event, Unread):
+            event = await in_turn(sender_id, False, event_of, event.text)
+        await self._principal.require_access()
+        require(self._principal.user, Scope.RUN)
+        if not isinstance(event, dict):
+            raise InvalidEvent("An event is a JSON object with an `action` or an `observation`.")
+        self._arrivals.require_order()
+        return await self._pass_on(event, sender_id)
 
     async def _pass_on(self, event: dict[str, Any], sender_id: int) -> int | None:
         manager = get_manager()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Self
 from urllib.parse import parse_qs
@@ -23,6 +23,7 @@ from sessions_app.identity.authentication import (
 )
 from sessions_app.identity.key_holders import get_key_holders
 from sessions_app.identity.principals import Principal, Refused
+from sessions_app.sockets.arrivals import Arrivals
 
 PROOF_COOKIE = "convserver_polling"
 """Proves that a request without credentials is from the client that opened the connection.
@@ -51,6 +52,7 @@ class Opener:
     proof: str
     principal: Principal | None = None
     """Its user, from the time when it has joined; kept when it is disconnected, so that it reads no more."""
+    arrivals: Arrivals = field(default_factory=Arrivals)
 
     @classmethod
     def note(cls, scope: Any) -> tuple[Self, dict[str, Any]]:

@@ -41,6 +41,7 @@ from sessions_app.models import Scope
 from sessions_app.refusals import log_request_refused, log_socket_refused
 from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import ModelKeyMissing, SettingsNotFound
+from sessions_app.sockets.arrivals import Arrivals
 from sessions_app.sockets.v0 import packets
 from sessions_app.sockets.v0.connection import V0Connection, close_transport
 from sessions_app.sockets.v0.openers import Opener
@@ -165,6 +166,7 @@ class V0Server:
             sid,
             transport_id,
             principal=principal,
+            arrivals=Opener.of(environ).arrivals,
             conversation=conversation,
             after=after,
         )
@@ -220,12 +222,14 @@ class V0Server:
         handle: Callable[..., Awaitable[Any]] = self.socketio.handle_request
         if scope["type"] == "websocket":
             with self._noted(scope):
-                await handle(scope, packets.by_websocket(receive, send), send)
+                await handle(scope, packets.by_websocket(self._arrivals(scope).by(receive), send), send)
         elif scope["method"] != "POST":
             await handle(scope, receive, send)
         else:
             try:
-                await handle(scope, await self._posted(scope, receive), send)
+                posted = await self._posted(scope, receive)
+                with self._arrivals(scope).posted():
+                    await handle(scope, posted, send)
                 if (transport := self._transport(scope)) is not None and transport.closed:
                     # The client waits for its own poll before it has left.
                     await close_transport(self.socketio, transport.sid)
@@ -277,6 +281,13 @@ class V0Server:
         finally:
             if self._upgrading.get(transport_id) is scope:
                 del self._upgrading[transport_id]
+
+    def _arrivals(self, scope: Any) -> Arrivals:
+        """Return what the connection of a request receives; nothing of one that has ended."""
+        if not _transport_id_in(scope):
+            return Opener.of({"asgi.scope": scope}).arrivals
+        environ = self.socketio.environ.get(_transport_id_in(scope))
+        return Arrivals() if environ is None else Opener.of(environ).arrivals
 
     def knows(self, scope: Any) -> bool:
         """Say whether a request belongs to a connection whose client was let in."""

@@ -204,7 +204,8 @@ class V1Socket(V1Ending, Unshown, ABC):
         while True:
             text = await self._socket.receive_text()
             try:
-                await self._take_frame(text)
+                async with self._socket.arrivals.in_order():
+                    await self._take_frame(text)
             except QuotaExceeded as error:
                 log_frame_refused("v1", self._conversation, error, user=pk_of(self._principal.user))
                 await self._tell_refused(type(error).__name__, str(error))
@@ -231,6 +232,8 @@ class V1Socket(V1Ending, Unshown, ABC):
         require(self._principal.user, Scope.RUN)
         if "role" not in frame:  # a request has a default, a Message has none (spec V1 §4.4)
             raise InvalidEvent("A frame is a message, with the `role` user and its `content`, or auth.")
+        if self._is_modern:  # a client that knows no errors sends nothing again
+            self._socket.arrivals.require_order()
         sender_id = pk_of(self._principal.user)
         # The message is stored and answered even if this client leaves.
         await uncancelled(v1_input.say(self._conversation, frame, sender_id=sender_id, run=True))

@@ -1,0 +1,88 @@
+"""The frames that have arrived on one connection; behind one that is refused for now, none is tried."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+
+from sessions_app.capacity.append_queue import FrameOrder
+
+Receive = Callable[[], Awaitable[Any]]
+
+ARRIVAL_S = 0.01
+"""Before a refusal is sent, the server waits this long for the next frame that the client had sent before."""
+ARRIVED_MAX = 512
+ARRIVED_MAX_CHARACTERS = 32 * 1024 * 1024
+"""At most this many messages of this much text are read before a refusal is sent, as on the native socket."""
+
+
+class Arrivals:
+    """What a connection receives, for a door that stores one frame before it reads the next.
+
+    While a frame is stored, later ones wait unread. So, before the refusal of one is sent, they are read, and
+    are refused with it; what is read later may have been sent by a client that knows of the refusal.
+    """
+
+    _receive_next: Receive
+
+    def __init__(self) -> None:
+        self._order = FrameOrder()
+        self._arrived: deque[Any] = deque()
+        self._posts = 0
+
+    def by(self, receive: Receive) -> Receive:
+        """Return a `receive` that brings the same messages, those first that arrived before a refusal."""
+        self._receive_next = receive
+        return self._receive
+
+    @contextmanager
+    def posted(self) -> Iterator[None]:
+        """Take the frames of one request, which have all arrived by now."""
+        self._take_again()
+        self._posts += 1
+        try:
+            yield
+        finally:
+            self._posts -= 1
+
+    @asynccontextmanager
+    async def in_order(self) -> AsyncIterator[None]:
+        """Take one frame; if it is refused for now, those that have arrived by now are refused with it."""
+        try:
+            yield
+        except Exception as error:
+            self._order.note(error)
+            if self._order.refusal is not None:  # also behind one that was refused for what it says
+                await self._read_arrived()
+            raise
+
+    def require_order(self) -> None:
+        """Raise what a frame before this one was refused with, if its client may not have known that."""
+        if (refusal := self._order.refusal) is not None:
+            raise refusal.with_traceback(None)  # raised for each frame, it would collect all their calls
+
+    async def _receive(self) -> Any:
+        if self._arrived:
+            return self._arrived.popleft()
+        self._take_again()
+        return await self._receive_next()
+
+    def _take_again(self) -> None:
+        if not self._posts and not self._arrived:
+            self._order.told()
+
+    async def _read_arrived(self) -> None:
+        """Read what has arrived, also what the transport held back while the server read no more."""
+        if self._posts:  # nothing else has arrived; a WebSocket that the client goes over to has its reader
+            return
+        characters = sum(len(message.get("text") or "") for message in self._arrived)
+        with suppress(TimeoutError):
+            while len(self._arrived) < ARRIVED_MAX and characters < ARRIVED_MAX_CHARACTERS:
+                if self._arrived and self._arrived[-1]["type"] != "websocket.receive":
+                    break  # the end of the connection
+                async with asyncio.timeout(ARRIVAL_S):
+                    self._arrived.append(await self._receive_next())
+                characters += len(self._arrived[-1].get("text") or "")
