@@ -188,6 +188,20 @@ async def test_what_a_v1_client_sends_after_a_refusal_is_stored_also_if_a_frame_
     assert await v1_outcomes(client, 1) == ["f01"]
 
 
+async def test_what_a_v1_client_that_knows_no_errors_has_sent_is_stored_as_far_as_it_can_be(
+    dial: Dial, alice: User, short_waits: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    talk = await astore.call(creation.create, alice, version=Version.V1)
+    client = await dial(events_path(talk), query={"resend_all": "true"})
+    await client.receive_text()
+    with locked(talk) as unlock:
+        for text in ("f01", "f02"):
+            await client.send(message([{"type": "text", "text": text}]))
+        await until_here(lambda: "A frame was refused" in caplog.text)
+        unlock()
+    assert await v1_outcomes(client, 1) == ["f02"]
+
+
 def v0_packet(name: str) -> str:
     """Return a packet that records a command and asks for an acknowledgement, whose number is the name's."""
     return f"42{name[1:]}{json.dumps(['oh_user_action', {'action': 'run', 'args': {'command': name}}])}"
