@@ -192,11 +192,13 @@ class Database:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._notes, _connected, lambda: function(*args, **kwargs))
 
-    def append(self, request: AppendRequest) -> asyncio.Future[list[Appended]]:
+    def append(
+        self, request: AppendRequest, order: FrameOrder | None = None
+    ) -> asyncio.Future[list[Appended]]:
         """Queue one append at once, so that a caller's appends keep their order; await the future."""
         future: asyncio.Future[list[Appended]] = asyncio.get_running_loop().create_future()
         # Whichever queue it is in: a shortcut would overtake queued appends of the same conversation.
-        waiting = WaitingAppend(request, future)
+        waiting = WaitingAppend(request, future, order)
         self.queue.put(waiting)
         if self._writing < self._writers and waiting.user not in self._being_served:
             self._writing += 1
@@ -605,8 +607,12 @@ def append_soon(
     epoch: int | None = None,
     also: Callable[[Sequence[Appended]], None] | None = None,
     refusal: Callable[[], ConversationError | None] | None = None,
+    order: FrameOrder | None = None,
 ) -> asyncio.Future[list[Appended]]:
-    """Queue an append now and return its future: `writes.append`, in the order of the calls."""
+    """Queue an append now and return its future: `writes.append`, in the order of the calls.
+
+    `order` is that of the connection whose frame it is.
+    """
     request = AppendRequest(
         conversation=conversation,
         events=events,
@@ -619,18 +625,20 @@ def append_soon(
     try:
         quotas.admit_events(conversation.owner_id, events)
     except QuotaExceeded as error:  # told in the order of the calls, like any other outcome
-        stored = asyncio.ensure_future(_repeated_only(request, error))
+        stored = asyncio.ensure_future(_repeated_only(request, error, order))
     else:
-        stored = database().append(request)
+        stored = database().append(request, order)
     stored.add_done_callback(_look_at)
     return stored
 
 
-async def _repeated_only(request: AppendRequest, refusal: QuotaExceeded) -> list[Appended]:
+async def _repeated_only(
+    request: AppendRequest, refusal: QuotaExceeded, order: FrameOrder | None
+) -> list[Appended]:
     """Append what is stored already, for a client that did not hear of it. Raise the refusal otherwise."""
     conversation, events = request.conversation, request.events
     if refusal.is_about_room and await call(reads.has_events, conversation, events):
-        return await database().append(request)
+        return await database().append(request, order)
     raise refusal
 
 

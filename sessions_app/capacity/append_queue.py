@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection
-from contextvars import ContextVar
 
 from conversations.events import Appended
 from conversations.exceptions import (
@@ -58,19 +57,20 @@ def is_for_now(error: Exception) -> bool:
     return isinstance(error, passing) or not isinstance(error, ConversationError)
 
 
-present_order: ContextVar[FrameOrder | None] = ContextVar("present_order", default=None)
-"""The order to which the appends of a task belong: that of the connection whose frames it takes."""
-
-
 class WaitingAppend:
     """One append and the caller that awaits it."""
 
     __slots__ = ("cost", "future", "is_prepared_first", "order", "request", "since", "size")
 
-    def __init__(self, request: AppendRequest, future: asyncio.Future[list[Appended]]) -> None:
+    def __init__(
+        self,
+        request: AppendRequest,
+        future: asyncio.Future[list[Appended]],
+        order: FrameOrder | None = None,
+    ) -> None:
         self.request = request
         self.future = future
-        self.order = present_order.get()
+        self.order = order
         self.size = sum(len(event.payload) for event in request.events)
         self.cost = self.size + EVENT_BYTES * len(request.events)
         self.since = time.monotonic()

@@ -23,6 +23,7 @@ from conversations.exceptions import ConversationError, LoopUnavailable
 from conversations.models import ConversationRef
 from conversations.payloads.bounds import is_light_value
 from sessions_app import astore
+from sessions_app.capacity.append_queue import FrameOrder
 from sessions_app.capacity.parsing import in_turn
 from sessions_app.loops import runs
 from sessions_app.loops.inputs import while_working
@@ -175,14 +176,14 @@ class ConversationManager(ABC):
         """Let the agent answer stored inputs, starting its loop if necessary; does not wait."""
 
     def take_message_soon(
-        self, conversation: ConversationRef, message: NewEvent
+        self, conversation: ConversationRef, message: NewEvent, *, order: FrameOrder | None = None
     ) -> asyncio.Future[list[Appended]]:
         """Queue a native client's message and return its future: it is answered even if the client leaves.
 
         The future raises AgentWorking where the agent works and messages are refused meanwhile.
         """
         refusal = partial(while_working.refusal, conversation)
-        stored = astore.append_soon(conversation, [message], refusal=refusal)
+        stored = astore.append_soon(conversation, [message], refusal=refusal, order=order)
         stored.add_done_callback(lambda _: self.wake(conversation))
         return stored
 

@@ -22,16 +22,17 @@ from conversations.models import ConversationRef, Version
 from conversations.store import creation
 from convserver.asgi import application
 from sessions_app import astore
+from sessions_app.loops.manager import ConversationManager
 from tests.clients import WAIT_S, Client, database_url
 from tests.conftest import Connect, Dial, Join
 from tests.doors.v0.test_v0_polling import NOTHING, joined
-from tests.scripted_agent import Hooked, hooked, log, until_here
+from tests.scripted_agent import Hooked, Stage, hooked, log, manager, stage, until_here, until_said
 from tests.v0_socket import V0Client
 from tests.v1_socket import events_path, message, session_path
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.no_second_try]
 
-__all__ = ["hooked"]
+__all__ = ["hooked", "manager", "stage"]
 
 
 @contextmanager
@@ -259,3 +260,23 @@ async def test_v0_events_of_one_post_are_refused_from_the_first_refused_one_on(
         assert (await polled.post("\x1e".join(map(v0_packet, ("f11", "f12", "f13"))))).status_code == 200
         assert await commands(conversation) == ["f11", "f12", "f13"]
         await polled.post("1")
+
+
+async def test_an_agent_is_not_refused_with_the_frames_of_the_client_that_has_woken_it(
+    join: Join,
+    conversation: ConversationRef,
+    manager: ConversationManager,
+    stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(conversations.log.append, "LOCK_TIMEOUT_S", 1)
+    client = await join(conversation)
+    await client.send({"type": "message", "id": "m", "text": "hold"})
+    await stage.holding()
+    with locked(conversation):
+        await record(client, "f00")
+        await until_here(lambda: astore.database().queue.users == 1)
+        await client.leave()
+        await until_here(lambda: astore.database().queue.users == 0)  # refused, and no client hears of it
+    stage.go.set()
+    await until_said(conversation, "step 1", "step 2")

@@ -28,7 +28,7 @@ from conversations.payloads.bounds import is_light
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.capacity import parsing
-from sessions_app.capacity.append_queue import FrameOrder, present_order
+from sessions_app.capacity.append_queue import FrameOrder
 from sessions_app.identity.principals import BAD_REQUEST, NOT_FOUND, TOO_MUCH, TOO_SLOW, Principal, Refused
 from sessions_app.identity.scopes import FRAME_SCOPES, require
 from sessions_app.live import marks, presence
@@ -322,7 +322,6 @@ class ConversationSocket(SocketEnding):
 
     async def _take(self) -> None:
         """Read frame after frame; their appends are committed while the next ones arrive."""
-        present_order.set(self._order)
         await self._greeted.wait()  # `hello` is the first frame, however early a client sends
         while True:
             text = await self._socket.receive_text()
@@ -355,17 +354,20 @@ class ConversationSocket(SocketEnding):
             frame, frames.message_event, self._conversation, user_id=self._user_pk, session=self._session
         )
         await astore.room(self._conversation)
-        await self._expect(frame, self._manager.take_message_soon(self._conversation, event), [event])
+        stored = self._manager.take_message_soon(self._conversation, event, order=self._order)
+        await self._expect(frame, stored, [event])
 
     async def _event(self, frame: Frame) -> None:
         event = await self._read(frame, frames.recorded_event, sender_id=self._user_pk)
         await astore.room(self._conversation)
-        await self._expect(frame, astore.append_soon(self._conversation, [event]), [event])
+        stored = astore.append_soon(self._conversation, [event], order=self._order)
+        await self._expect(frame, stored, [event])
 
     async def _events(self, frame: Frame) -> None:
         events = await self._read(frame, frames.recorded_events, sender_id=self._user_pk)
         await astore.room(self._conversation)
-        await self._expect(frame, astore.append_soon(self._conversation, events), events)
+        stored = astore.append_soon(self._conversation, events, order=self._order)
+        await self._expect(frame, stored, events)
 
     async def _read(
         self, frame: Frame, read: Callable[Concatenate[Frame, P], T], *args: P.args, **kwargs: P.kwargs
