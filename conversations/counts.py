@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 KINDS_MAX = 400
-"""Of one name at most this many combinations of labels are kept; the others count as OTHER."""
+"""Of one name at most this many combinations of labels are kept; in others the first label is OTHER."""
 OTHER = "other"
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Requests are sorted by how long they took."""
@@ -53,7 +53,7 @@ def add(counted: Counted, *labels: str, number: int = 1) -> None:
     with _lock:
         numbers = _numbers[counted]
         if labels not in numbers and len(numbers) >= KINDS_MAX:
-            labels = (OTHER,) * len(labels)
+            labels = (OTHER, *labels[1:])  # there are few of the rest, and alerts need the status
         numbers[labels] += number
 
 

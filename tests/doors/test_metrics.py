@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -226,6 +227,17 @@ async def test_invented_methods_and_many_names_make_no_more_series(rest: httpx.A
     assert sum(key[0] == "convserver_model_calls_total" for key in found) <= counts.KINDS_MAX + 1
     assert found["convserver_model_calls_total", "other"] >= 50
     assert not any("BREW" in key for key in found)
+
+
+def test_a_request_that_fails_is_counted_as_that_whatever_clients_have_asked_for_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(counts._numbers, Counted.REQUESTS, Counter())
+    for number in range(counts.KINDS_MAX):
+        counts.add(Counted.REQUESTS, f"route-{number}", "GET", "404")
+    for number in range(2):
+        counts.add(Counted.REQUESTS, f"late-{number}", "POST", "500")
+    assert counts.numbers(Counted.REQUESTS)[counts.OTHER, "POST", "500"] == 2
 
 
 async def test_refusals_by_quota_are_counted(
