@@ -40,6 +40,17 @@ class FrameOrder:
     def __init__(self) -> None:
         self.refusal: Exception | None = None
         """Why frames are refused, until the connection has told its client."""
+        self._told: Exception | None = None
+        """The refusal that the client was told while the present frame was taken: it is behind that one."""
+
+    @property
+    def refusal_of_present(self) -> Exception | None:
+        """Why the frame that is taken at present is refused: one before it was, perhaps told by now."""
+        return self.refusal or self._told
+
+    def take(self) -> None:
+        """Note that the connection takes its next frame."""
+        self._told = None
 
     def note(self, outcome: object) -> None:
         """Note the outcome of one frame."""
@@ -48,7 +59,7 @@ class FrameOrder:
 
     def told(self) -> None:
         """Take frames again: the client can know of the refusal by now."""
-        self.refusal = None
+        self._told, self.refusal = self.refusal or self._told, None
 
 
 def is_for_now(error: Exception) -> bool:
@@ -60,7 +71,7 @@ def is_for_now(error: Exception) -> bool:
 class WaitingAppend:
     """One append and the caller that awaits it."""
 
-    __slots__ = ("cost", "future", "is_prepared_first", "order", "request", "since", "size")
+    __slots__ = ("_own_refusal", "cost", "future", "is_prepared_first", "order", "request", "since", "size")
 
     def __init__(
         self,
@@ -71,6 +82,7 @@ class WaitingAppend:
         self.request = request
         self.future = future
         self.order = order
+        self._own_refusal = None if order is None else order.refusal_of_present
         self.size = sum(len(event.payload) for event in request.events)
         self.cost = self.size + EVENT_BYTES * len(request.events)
         self.since = time.monotonic()
@@ -80,7 +92,7 @@ class WaitingAppend:
     @property
     def refusal(self) -> Exception | None:
         """Why it is not even tried; None if no frame before it was refused."""
-        return None if self.order is None else self.order.refusal
+        return self._own_refusal or (None if self.order is None else self.order.refusal)
 
     @property
     def user(self) -> int:

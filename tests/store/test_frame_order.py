@@ -19,10 +19,12 @@ from django.db import connection
 import conversations.log.append
 from conversations.log import locks, writes
 from conversations.models import ConversationRef, Version
+from conversations.payloads.bounds import LIGHT_MAX_CHARACTERS
 from conversations.store import creation
 from convserver.asgi import application
 from sessions_app import astore
 from sessions_app.loops.manager import ConversationManager
+from sessions_app.sockets.native import frames
 from tests.clients import WAIT_S, Client, database_url
 from tests.conftest import Connect, Dial, Join
 from tests.doors.v0.test_v0_polling import NOTHING, joined
@@ -260,6 +262,29 @@ async def test_v0_events_of_one_post_are_refused_from_the_first_refused_one_on(
         assert (await polled.post("\x1e".join(map(v0_packet, ("f11", "f12", "f13"))))).status_code == 200
         assert await commands(conversation) == ["f11", "f12", "f13"]
         await polled.post("1")
+
+
+async def test_a_frame_that_is_still_read_when_the_refusal_is_sent_is_refused_with_it(
+    join: Join, conversation: ConversationRef, hooked: Hooked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversations.log.append, "LOCK_TIMEOUT_S", 1)
+    client = await join(conversation)
+    await client.until("hello")
+    read = hooked(frames, "recorded_event")
+    with locked(conversation) as unlock:
+        await record(client, "f00")
+        await read.called(1)
+        reading = read.hold()
+        long = {"action": "run", "source": "user", "args": {"command": "x" * LIGHT_MAX_CHARACTERS}}
+        await client.send({"type": "event", "id": "f01", "event": long})
+        await reading.reached()
+        refused = await client.until("error", id="f00")
+        unlock()
+        reading.let_go.set()
+    assert await answers(client, "f01") == [("error", refused["code"])]
+    assert await log(conversation) == []
+    await record(client, "f00", "f01")
+    assert await answers(client, "f00", "f01") == [("ack", 0), ("ack", 1)]
 
 
 async def test_an_agent_is_not_refused_with_the_frames_of_the_client_that_has_woken_it(

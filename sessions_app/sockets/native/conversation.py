@@ -325,6 +325,7 @@ class ConversationSocket(SocketEnding):
         await self._greeted.wait()  # `hello` is the first frame, however early a client sends
         while True:
             text = await self._socket.receive_text()
+            self._order.take()
             frame_id = None
             try:
                 if text is None:
