@@ -34,7 +34,7 @@ class DatabaseProxy:
         self._then: Callable[[], None] | None = None
         self._are_delivered = True
         self._of = b""
-        self._is_over = False
+        self._is_over = self._is_away = False
         address = urlsplit(database_url())
         self._target = (address.hostname or "127.0.0.1", address.port or 5432)
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -76,6 +76,14 @@ class DatabaseProxy:
             self._left, self._instead_of_ready = count, b""
             self._are_delivered, self._then = are_delivered, then
 
+    def go_away(self) -> None:
+        """Refuse connections from now on, as a database that is restarted."""
+        self._is_away = True
+
+    def come_back(self) -> None:
+        """Pass connections on again."""
+        self._is_away = False
+
     @property
     def has_lost_all(self) -> bool:
         """Whether all commits were lost that were to be."""
@@ -94,6 +102,9 @@ class DatabaseProxy:
         while not self._is_over:
             with suppress(OSError):
                 client, _ = self._listener.accept()
+                if self._is_away:
+                    client.close()
+                    continue
                 threading.Thread(target=self._pass_on, args=(client,), daemon=True).start()
 
     def _pass_on(self, client: socket.socket) -> None:

@@ -179,6 +179,7 @@ def last_pipeline(*, commits: bool) -> Iterator[None]:
     except Error as error:
         unreplicated.require_none(connection)
         if connection.may_have_committed(error):  # type: ignore[attr-defined]
+            connection.drop_connection()  # type: ignore[attr-defined]
             raise LostCommit(str(error)) from error.__cause__
         raise
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import httpx
 import pytest
 from django.contrib.auth.models import User
+from django.db import OperationalError, connection, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from conversations.engines import failures
+from conversations.engines.lost_commits import LostCommit
+from conversations.engines.postgresql.base import DatabaseWrapper
 from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import creation
 from tests import read_only_database
@@ -150,6 +155,31 @@ def test_a_change_whose_commit_is_lost_is_called_unknown(
     answer = send(server, talk)
     assert (answer.status_code, answer.json()) == (503, {**code, "detail": failures.UNKNOWN})
     assert "Retry-After" not in answer.headers
+
+
+@pytest.fixture
+def unpooled(proxy: DatabaseProxy) -> Iterator[BaseDatabaseWrapper]:
+    """A connection by the proxy that no pool replaces."""
+    address = urlsplit(proxy.url)
+    place = {"HOST": address.hostname, "PORT": address.port, "OPTIONS": {}}
+    connections[NAME] = DatabaseWrapper({**connection.settings_dict, **place}, alias=NAME)
+    yield connections[NAME]
+    connections[NAME].close()
+    del connections[NAME]
+
+
+def test_a_lost_commit_is_reported_as_one_though_the_database_refuses_connections_then(
+    proxy: DatabaseProxy, unpooled: BaseDatabaseWrapper
+) -> None:
+    unpooled.ensure_connection()
+    proxy.lose_commits(1, then=proxy.go_away)
+    with pytest.raises(LostCommit), transaction.atomic(using=NAME), unpooled.cursor() as cursor:
+        cursor.execute("CREATE TEMPORARY TABLE something (id integer)")
+    with pytest.raises(OperationalError):
+        unpooled.ensure_connection()
+    proxy.come_back()
+    with transaction.atomic(using=NAME), unpooled.cursor() as cursor:
+        cursor.execute("SELECT 1")
 
 
 # Sessions that begin after the commit are read-only

@@ -80,6 +80,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         except Error as error:
             unreplicated.require_none(self)
             if was_open and self.may_have_committed(error):
+                self.drop_connection()
                 raise LostCommit(str(error)) from error.__cause__
             raise
         unreplicated.require_none(self)  # of a COMMIT that was sent with the last statements, too
@@ -90,6 +91,17 @@ class DatabaseWrapper(base.DatabaseWrapper):
         A session can end between a commit and the end of its answer: it is not closed yet then.
         """
         return self.connection is None or self.connection.info.transaction_status in UNANSWERED
+
+    def drop_connection(self) -> None:
+        """Close the connection after a commit of unknown outcome; the next statement opens another one.
+
+        At the end of a transaction Django would open it at once, and a refusal would be raised in place of
+        what is known of the commit.
+        """
+        if self.connection is not None:
+            self.connection.close()  # the pool does not keep a closed one
+            self.close()
+        self.closed_in_transaction = True
 
     @property
     def is_read_only(self) -> bool:

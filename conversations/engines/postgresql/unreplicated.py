@@ -37,8 +37,7 @@ def watch(session: Any) -> None:
 def require_none(wrapper: Any) -> None:
     """Close the connection and raise OutcomeUnknown if its last commit did not wait for the standby."""
     if getattr(wrapper.connection, _FLAG, False):
-        wrapper.connection.close()  # the pool does not keep a closed one
-        wrapper.close()
+        wrapper.drop_connection()
         raise OutcomeUnknown(UNREPLICATED)
 
 
