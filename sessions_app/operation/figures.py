@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from conversations.models import Conversation, Event
 from sessions_app.models import (
+    LOOP_LEASE_S,
     SUSPENDED,
     THERE,
     AgentLoop,
@@ -24,6 +25,7 @@ from sessions_app.models import (
     Delivery,
     Receiver,
 )
+from sessions_app.models.shared_clock import lasts
 from sessions_app.operation import heartbeats, waits
 from sessions_app.operation.heartbeats import Presence
 from sessions_app.operation.waits import LockWait
@@ -93,7 +95,7 @@ def gather() -> Figures:
     return Figures(
         at=now,
         presence=heartbeats.presence(),
-        unanswered=_unanswered(now),
+        unanswered=_unanswered(),
         loops=_loops(),
         stalled=_oldest(AgentLoop.objects.stalled(now), "progress_at"),
         undelivered=_undelivered(),
@@ -116,9 +118,9 @@ def _loops() -> dict[str, int]:
     return dict(rows.annotate(number=Count("pk")))
 
 
-def _unanswered(now: datetime) -> Backlog:
+def _unanswered() -> Backlog:
     """Count what is to be answered and no loop has taken, or is about to after its present step."""
-    held = Q(loop__status__in=THERE, loop__lease_expires_at__gt=now)
+    held = Q(lasts("loop__lease_expires_at", LOOP_LEASE_S), loop__status__in=THERE)
     asked = Conversation.objects.unanswered().exclude(loop__execution_status__in=SUSPENDED).exclude(held)
     rows = list(asked.order_by("pk").values_list("updated_at", "pk")[:COUNTED_MAX])
     if not rows:

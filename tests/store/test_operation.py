@@ -21,8 +21,10 @@ from conversations.engines.sqlite3 import other_writers, turns
 from conversations.log import writes
 from conversations.models import ConversationRef, Event
 from conversations.store import creation
-from sessions_app.models import ProcessRecord, ProcessRole
+from sessions_app.loops import leases
+from sessions_app.models import AgentLoop, ProcessRecord, ProcessRole
 from sessions_app.operation import figures, heartbeats, waits
+from sessions_app.processes import this_process
 from tests.clients import WAIT_S, database_url
 from tests.conftest import on_postgresql, on_sqlite
 from tests.events import event
@@ -104,6 +106,16 @@ def test_the_oldest_unanswered_message_is_found_behind_the_answers_before_it(
     writes.append(conversation, [event("recorded"), event("second", is_input=True)])
     found = figures.gather().unanswered
     assert (found.count, found.since) == (1, asked)
+
+
+def test_a_message_waits_though_a_clock_that_was_put_back_has_left_a_lease(
+    conversation: ConversationRef,
+) -> None:
+    writes.append(conversation, [event("first", is_input=True)])
+    leases.claim(conversation, this_process(), agent="")
+    assert figures.gather().unanswered.count == 0
+    AgentLoop.objects.of(conversation).update(lease_expires_at=timezone.now() + timedelta(hours=1))
+    assert figures.gather().unanswered.count == 1
 
 
 def conversation_events(conversation: ConversationRef) -> list[Any]:
