@@ -161,7 +161,7 @@ def test_a_change_whose_commit_is_lost_is_called_unknown(
 def unpooled(proxy: DatabaseProxy) -> Iterator[BaseDatabaseWrapper]:
     """A connection by the proxy that no pool replaces."""
     address = urlsplit(proxy.url)
-    place = {"HOST": address.hostname, "PORT": address.port, "OPTIONS": {}}
+    place: dict[str, Any] = {"HOST": address.hostname, "PORT": address.port, "OPTIONS": {}}
     connections[NAME] = DatabaseWrapper({**connection.settings_dict, **place}, alias=NAME)
     yield connections[NAME]
     connections[NAME].close()
