@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,16 @@ import pytest
 import yaml
 
 from convserver import __version__, configuration
+from convserver.asgi import CLOSING_S
 from convserver.cli import SHUTDOWN_WAIT_S
 from convserver.configuration import ConfigurationError
-from sessions_app import background
-from sessions_app.loops import manager
 
 pytestmark = pytest.mark.one_engine
 
 RELEASE = "1.31"
 """Newer ones take what this one takes."""
-FILE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "convserver.yaml"
+DEPLOY = Path(__file__).parents[2] / "deploy"
+FILE = DEPLOY / "kubernetes" / "convserver.yaml"
 DOCUMENTS: list[dict[str, Any]] = list(yaml.safe_load_all(FILE.read_text()))
 SECRET = {
     "SECRET_KEY": "k" * 60,
@@ -100,13 +101,24 @@ def test_a_backup_is_verified_each_night_and_the_old_ones_go() -> None:
     assert job["spec"]["concurrencyPolicy"] == "Forbid"
 
 
+ENDING_S = SHUTDOWN_WAIT_S + CLOSING_S
+"""A process has ended by then, or ends itself."""
+
+
 def test_no_process_is_given_less_time_to_end_than_it_takes() -> None:
     for deployment in of_kind("Deployment"):
         pod = deployment["spec"]["template"]["spec"]
         [container] = pod["containers"]
         before = container.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command", ["0"])[-1]
-        takes_s = int(before) + SHUTDOWN_WAIT_S + background.STOP_WAIT_S + manager.STOP_WAIT_S
-        assert pod["terminationGracePeriodSeconds"] > takes_s
+        assert pod["terminationGracePeriodSeconds"] > int(before) + ENDING_S
+
+
+def test_systemd_and_docker_give_a_process_as_much_time_to_end() -> None:
+    units = [*DEPLOY.glob("systemd/convserver-w*@.service")]
+    limits = [re.search(r"TimeoutStopSec=(\d+)", unit.read_text()) for unit in units]
+    limits.append(re.search(r"stop_grace_period: (\d+)s", (DEPLOY.parent / "docker-compose.yml").read_text()))
+    assert len(limits) == 3
+    assert all(limit is not None and int(limit[1]) > ENDING_S for limit in limits)
 
 
 def test_the_service_and_the_budgets_choose_pods_that_there_are() -> None:
