@@ -118,7 +118,7 @@ def _show(row: Conversation, fork: UnfinishedFork) -> None:
 
 
 def give_up_all(owner_pk: int, *, reason: str) -> None:
-    """Have the unfinished forks of a user purged."""
+    """Begin to purge the unfinished forks of a user."""
     for pk in list(
         UnfinishedFork.objects.filter(conversation__owner_id=owner_pk).values_list("pk", flat=True)
     ):
@@ -130,7 +130,7 @@ def give_up_all(owner_pk: int, *, reason: str) -> None:
 
 
 def _give_up(row: Conversation, fork: UnfinishedFork, *, reason: str) -> None:
-    """Have a fork purged that will never be whole."""
+    """Begin to purge a fork that will never be whole."""
     fork.delete()
     Conversation.objects.filter(pk=row.pk).update(purged_at=None)
     purging.begin(row.ref, among=Conversation.objects.all(), requested_by="the server", reason=reason)

@@ -73,7 +73,7 @@ def _payload(payload: str) -> str:
 
 
 def manifest(*, conversation: Mapping[str, object], events: int, head_digest: str) -> str:
-    """Return the first line. `head_digest` is the digest of the log with so many events."""
+    """Return the first line. `head_digest` is the digest of the log with this number of events."""
     return _written_line(
         {
             "type": "manifest",

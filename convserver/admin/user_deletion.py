@@ -35,7 +35,7 @@ def may_delete(request: HttpRequest, admin: UserAdmin, user: User) -> bool:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def page(request: HttpRequest, pk: int, *, admin: UserAdmin) -> HttpResponseBase:
-    """Say what would go, and delete the person once the form comes with the name."""
+    """Show what would go, and delete the person once the form comes with the name."""
     user = _opened(request, pk, admin)
     if request.method == "POST":
         return _delete(request, user, admin)

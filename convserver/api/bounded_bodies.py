@@ -31,7 +31,7 @@ class Room:
         self._client = client
 
     async def pace(self, size: int) -> None:
-        """Wait until so many bytes of it may be read."""
+        """Wait until the next `size` bytes of it may be read."""
         await admission().pace(size, client=self._client)
 
 

@@ -1,6 +1,6 @@
 """Which requests have a thread: a share for each user, a few changes of each conversation, never all at once.
 
-And which large bodies are read, before they have a thread: so many bytes of each user, and of all.
+And which large bodies are read, before they have a thread: a number of bytes for each user, and for all.
 
 A thread that waits for a lock, for a slow host or for a long search is kept meanwhile. So whoever has to
 wait for a thread waits here, on the event loop, where waiting costs nothing.
@@ -37,9 +37,9 @@ BATCHES, BATCHES_OF_ONE = 4, 1
 """At most this many requests change many conversations, which keeps other writers waiting; with accounts, so
 many of them of the same user."""
 BODIES_MAX_BYTES = 256 * 1024 * 1024
-"""Large bodies that are read, or worked on, have at most so many bytes together."""
+"""Large bodies that are read, or worked on, have at most this many bytes together."""
 BODIES_OF_ONE_BYTES = 32 * 1024 * 1024
-"""With accounts, those of one user have at most so many of them."""
+"""With accounts, those of one user have at most this many of them."""
 BODY_WAIT_S = 10.0
 """A large body waits at most this long to be read."""
 WAIT_S = 30.0
@@ -161,7 +161,7 @@ class Admission:
         return await _admitted([], shares, within_s=within_s)
 
     async def batch_place(self, *, within_s: float, client: Hashable = None) -> Place:
-        """Wait for a place to change many conversations. Raise TimeoutError after so long."""
+        """Wait for a place to change many conversations. Raise TimeoutError after `within_s`."""
         shares = [_Share(lane, client) for lane in (self._batches, self._writers, self._threads)]
         return await _admitted([], shares, within_s=within_s)
 
@@ -170,7 +170,7 @@ class Admission:
         return await _admitted([], [_Share(self._abroad, client)], within_s=within_s)
 
     async def body_place(self, size: int, *, client: Hashable) -> Place:
-        """Wait for room for a body of so many bytes. Raise TimeoutError after BODY_WAIT_S."""
+        """Wait for room for a body of `size` bytes. Raise TimeoutError after BODY_WAIT_S."""
         return await _admitted([], [_Share(self._bodies, client, size)], within_s=BODY_WAIT_S)
 
     async def pace(self, size: int, *, client: Hashable) -> None:

@@ -84,7 +84,7 @@ class State(ServerState):
         super().__init__()
         self.room = connections
         self.discarding = Pace()
-        """At which bytes that nobody waits for are taken, of all connections together."""
+        """The pace at which discarded bytes are read, of all connections together."""
 
 
 class Stage(Enum):

@@ -19,7 +19,7 @@ def share_of(places: int, *, of_one: int | None = None) -> int:
 
 
 class _Turn(NamedTuple):
-    """What somebody waits for."""
+    """What a caller waits for."""
 
     come: asyncio.Future[None]
     places: int
@@ -52,11 +52,11 @@ class Shares:
             self.give_back(user)
 
     def is_used_up(self, user: Hashable, count: int = 1) -> bool:
-        """Say whether the user has so much of the share that no more than `count` - 1 places are left."""
+        """Return whether fewer than `count` places of the user's share are left."""
         return user is not None and self._held[user] + count > share_of(self._places, of_one=self._of_one)
 
     async def take(self, user: Hashable, count: int = 1) -> None:
-        """Return with so many places, which have to be given back; they are no more than a share."""
+        """Return with `count` places, which have to be given back; they are no more than a share."""
         if user not in self._waiting and self._has_place(user, count):
             self._held[user] += count
             return

@@ -34,7 +34,7 @@ DRAFT = ".new"
 ASIDE = ".not-of-this-file-"
 """Part of the name of a log that was set aside, before a time."""
 LATER_MAX = 10_000
-"""Each log that begins anew has a first salt greater by 1: up to so many later ones are known as such."""
+"""Each log that begins anew has a first salt greater by 1: this many later ones are known as such."""
 
 
 class FileHeader(NamedTuple):

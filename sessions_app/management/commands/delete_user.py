@@ -65,7 +65,7 @@ class Command(BaseCommand):
             raise CommandError(f"Nothing was deleted. {error}") from error
 
     def _tell(self, user: User) -> None:
-        """Say what would go. Raise UserNotDeletable."""
+        """Print what would go. Raise UserNotDeletable."""
         user_deletions.check(user)
         count = Conversation.objects.owned_by(user.pk).unpurged().count()
         self.stdout.write(
