@@ -34,12 +34,24 @@ class ForkRunner:
         )
 
     async def _look(self) -> None:
-        loop = asyncio.get_running_loop()
+        """Copy until all that is held is done; a fork of which a step fails waits for a later look."""
+        failed: set[int] = set()
         while True:
             self._held = await astore.change(copying.take, self._held)
-            if not self._held:
+            if failed.issuperset(self._held):
                 return
             for pk in self._held:
-                began = loop.time()
-                await astore.change(copying.step, pk)
-                await asyncio.sleep(REST * (loop.time() - began))
+                if pk not in failed and not await self._step(pk):
+                    failed.add(pk)
+
+    async def _step(self, pk: int) -> bool:
+        """Copy the next events of a fork; log and return False if that fails."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            await astore.change(copying.step, pk)
+        except Exception as error:  # of this fork alone, or of the database: the next look finds that out
+            _failing.failed(error, fork=pk)
+            return False
+        await asyncio.sleep(REST * (loop.time() - began))
+        return True

@@ -9,7 +9,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
 from conversations.change_order import TRANSACTION
-from sessions_app.models import DeletedLimit
+from sessions_app.models import DeletedLimit, ProcessRecord
 
 
 def void_leases(store: BaseDatabaseWrapper) -> None:
@@ -33,8 +33,11 @@ def void_leases(store: BaseDatabaseWrapper) -> None:
         cursor.execute("UPDATE sessions_app_agentloop SET lease_expires_at = NULL")
         cursor.execute("UPDATE sessions_app_delivery SET claim = '', held_until = NULL")
         cursor.execute("DELETE FROM sessions_app_connection")
-        if DeletedLimit._meta.db_table in store.introspection.table_names(cursor):  # not in older backups
+        tables = store.introspection.table_names(cursor)  # an older backup may lack some
+        if DeletedLimit._meta.db_table in tables:
             DeletedLimit.objects.using(store.alias).update(since=timezone.now())
+        if ProcessRecord._meta.db_table in tables:  # they would be missed here
+            ProcessRecord.objects.using(store.alias).all().delete()
 
 
 def _number(store: BaseDatabaseWrapper, now_ms: int) -> str:

@@ -1,6 +1,6 @@
 """What /metrics serves beside verifications: numbers of this process, and figures of the installation.
 
-Labels are names of routes, doors, states and models, never what a client has sent; `conversations.counts`
+Labels are names of routes, doors, states, and of models, which users choose; `conversations.counts`
 bounds how many there are.
 """
 

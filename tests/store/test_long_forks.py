@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -19,7 +19,7 @@ from conversations.log.append import chain
 from conversations.models import Conversation, ConversationRef, Event, Purge, UnfinishedFork
 from conversations.store import ConversationExists, copying, creation, forks, purging
 from conversations.store.copying import Progress
-from sessions_app import background
+from sessions_app import astore, background
 from sessions_app.models import NotedFact
 from sessions_app.retention import user_deletions
 from sessions_app.retention.failures import Failures
@@ -169,4 +169,22 @@ async def test_a_long_fork_is_copied_in_the_background(
     live: None, alice: User, begun: ConversationRef
 ) -> None:
     background.start()
+    await until(lambda: Conversation.objects.active().filter(pk=begun.pk, next_seq=EVENTS).exists())
+
+
+async def test_a_fork_that_cannot_be_copied_keeps_no_other_from_it(
+    live: None, alice: User, source: ConversationRef, begun: ConversationRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = await astore.call(forks.fork, alice, source, conversation_id="other", title="Other")
+    step = copying.step
+
+    def failing(pk: int) -> None:
+        if UnfinishedFork.objects.filter(pk=pk, conversation_id=begun.pk).exists():
+            raise DatabaseError("this fork cannot be copied")
+        step(pk)
+
+    monkeypatch.setattr(copying, "step", failing)
+    background.start()
+    await until(lambda: Conversation.objects.active().filter(pk=other.pk, next_seq=EVENTS).exists())
+    monkeypatch.setattr(copying, "step", step)
     await until(lambda: Conversation.objects.active().filter(pk=begun.pk, next_seq=EVENTS).exists())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 from conversations.exceptions import Fenced
 from conversations.log import writes
 from conversations.models import ConversationRef
 from convserver.backups.taking_over import void_leases
 from sessions_app.loops import leases
+from sessions_app.models import ProcessRecord
 from sessions_app.processes import Process, this_process
 from tests.events import event
 
@@ -41,3 +43,10 @@ def test_a_second_restore_fences_those_who_came_after_the_first(conversation: Co
     assert second > first
     with pytest.raises(Fenced):
         writes.append(conversation, [event()], epoch=first)
+
+
+def test_the_processes_of_before_a_restore_are_not_missed(database: None) -> None:
+    now = timezone.now()
+    ProcessRecord.objects.create(role="worker", host="h", pid=1, started=1.0, began_at=now, seen_at=now)
+    void_leases(connection)
+    assert not ProcessRecord.objects.exists()

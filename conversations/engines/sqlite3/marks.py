@@ -174,7 +174,10 @@ def sentence(database: str | Path) -> str | None:
     mark = read(database)
     if mark is None or mark.missing is None:
         return None
-    missing = Missing(**mark.missing)
+    try:
+        missing = Missing(**mark.missing)
+    except TypeError:  # the file is not as it was written
+        return None
     return (
         f"Events up to number {missing.acknowledged} ({missing.at}) were acknowledged, and at the start at "
         f"{missing.noticed} the database ended at number {missing.found}: "
