@@ -364,6 +364,13 @@ ROWS = [
         stranger=404,
         nobody=401,
     ),
+    Row(  # the conversation is no fork
+        route="native-conversation-fork-progress",
+        path=NATIVE + "/{id}/fork-progress",
+        owner=404,
+        stranger=404,
+        nobody=401,
+    ),
     Row(route="native-conversation-branches", path=NATIVE + "/{id}/branches", **OWNERS),
     Row(route="native-conversation-pending-calls", path=NATIVE + "/{id}/pending-calls", **OWNERS),
     Row(route="native-conversation-options", path=NATIVE + "/{id}/options", **OWNERS),
