@@ -19,9 +19,9 @@ from sessions_app.agents.base import Usage
 from sessions_app.models import Amounts, ModelUse, RunMeter
 from sessions_app.models.model_use import NANOS
 from sessions_app.models.run_meter import COUNTED
-from sessions_app.models.shared_clock import STEP_S
 from sessions_app.settings import run_limits
 from sessions_app.settings.run_limits import Limit, RunLimits, Unit
+from sessions_app.shared_clock import STEP_S
 
 LOOP = "loop"
 """The place of the call that a turn makes: one at a time."""

@@ -21,8 +21,8 @@ from conversations.models import Conversation, ConversationRef
 from conversations.server_log import ids_of, log_on_commit
 from sessions_app.loops import commands
 from sessions_app.models import LOOP_LEASE_S, AgentLoop, LoopEnd, LoopStatus
-from sessions_app.models.shared_clock import ahead
 from sessions_app.processes import Process
+from sessions_app.shared_clock import ahead
 
 LEASE_S = LOOP_LEASE_S
 

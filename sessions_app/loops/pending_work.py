@@ -14,7 +14,7 @@ from django.db.models import Q
 from conversations.models import Conversation, ConversationRef
 from sessions_app.loops import leases, turns
 from sessions_app.models import AgentLoop, asked_conversations, has_lease
-from sessions_app.models.shared_clock import was_within
+from sessions_app.shared_clock import was_within
 
 Row = TypeVar("Row", bound=models.Model)
 

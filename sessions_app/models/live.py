@@ -14,7 +14,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from conversations.models import Conversation, ConversationRef
-from sessions_app.models.shared_clock import STEP_S, ahead, was_within
+from sessions_app.shared_clock import STEP_S, ahead, was_within
 
 PRESENCE_S = 60
 """A connection that was not seen for this long counts as closed."""

@@ -13,8 +13,8 @@ from django.utils import timezone
 
 from conversations.engines.planner import unselective
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
-from sessions_app.models.shared_clock import lasts
 from sessions_app.processes import Process, is_gone
+from sessions_app.shared_clock import lasts
 
 LOOP_LEASE_S = 15.0
 """A process has the right to run a loop for this long after it last renewed it."""

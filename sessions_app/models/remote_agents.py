@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from conversations.models import Conversation, ConversationRef
 from sessions_app.models.live import PRESENCE_S
-from sessions_app.models.shared_clock import was_within
 from sessions_app.processes import Process, is_gone
+from sessions_app.shared_clock import was_within
 
 REMOTE_NAME_MAX_LENGTH = 100
 FORGOTTEN_AFTER = timedelta(days=30)

@@ -16,7 +16,7 @@ from django.utils import timezone
 from conversations.domain_events import DomainEvent
 from conversations.models import Conversation
 from sessions_app.encryption import EncryptedTextField
-from sessions_app.models.shared_clock import STEP_S, ahead, lasts
+from sessions_app.shared_clock import STEP_S, ahead, lasts
 
 NAME_MAX_LENGTH = 200
 BATCH_MAX_EVENTS = 500

@@ -25,10 +25,10 @@ from sessions_app.models import (
     Delivery,
     Receiver,
 )
-from sessions_app.models.shared_clock import lasts
 from sessions_app.operation import heartbeats, waits
 from sessions_app.operation.heartbeats import Presence
 from sessions_app.operation.waits import LockWait
+from sessions_app.shared_clock import lasts
 
 KEPT_S = 10.0
 """Figures that are younger are not gathered again."""

@@ -27,7 +27,6 @@ from conversations.exceptions import ConversationError
 from conversations.log import reads
 from conversations.models import ConversationRef
 from sessions_app.models import Delivery, NotedFact, Receiver
-from sessions_app.models.shared_clock import ahead
 from sessions_app.models.webhooks import (
     DELIVERY_LEASE_S,
     DeliveryQuerySet,
@@ -36,6 +35,7 @@ from sessions_app.models.webhooks import (
 )
 from sessions_app.openhands_v1.information import information_of
 from sessions_app.processes import Process, is_gone
+from sessions_app.shared_clock import ahead
 from sessions_app.webhooks import gathering
 from sessions_app.webhooks.notifications import Notification, NotificationKind
 

@@ -20,8 +20,8 @@ from sessions_app.loops import leases
 from sessions_app.loops.leases import LoopHeld
 from sessions_app.models import AgentLoop, Connection, Delivery, Receiver
 from sessions_app.models.live import PRESENCE_S
-from sessions_app.models.shared_clock import STEP_S
 from sessions_app.processes import this_process
+from sessions_app.shared_clock import STEP_S
 from sessions_app.webhooks import deliveries, gathering, transport
 from tests.clients import program_environment
 from tests.events import event

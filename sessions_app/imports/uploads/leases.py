@@ -15,8 +15,8 @@ from django.db.models.functions import Coalesce, Now
 
 from sessions_app.imports.uploads import pieces
 from sessions_app.models import LEASE_S, RUNS_MAX, ImportRun, ImportState
-from sessions_app.models.shared_clock import was_within
 from sessions_app.processes import Process
+from sessions_app.shared_clock import was_within
 
 CRASHES_MAX = 3
 """So often an import is taken over without getting any further; then its file ends each attempt."""

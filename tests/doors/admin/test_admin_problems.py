@@ -100,7 +100,7 @@ def test_messages_that_no_agent_takes_are_shown_once_they_have_waited_for_long(
     monkeypatch.setattr("sessions_app.operation.problems.WAITS_LONG", timedelta())
     text, _ = cards(boss)["messages_wait"]
     assert text.startswith("1 conversation waits for an answer, and no agent has begun.")
-    loop = {"status": "running", "lease_expires_at": timezone.now() + timedelta(minutes=1)}
+    loop = {"status": "running", "lease_expires_at": timezone.now() + timedelta(seconds=10)}
     AgentLoop.objects.create(conversation_id=conversation.pk, **loop)
     assert "messages_wait" not in cards(boss)
 
