@@ -70,7 +70,7 @@ def test_the_log_of_a_newer_file_is_not_applied_to_an_older_one_in_its_place(own
     older = copied(own)
     with closing(sqlite3.connect(older)) as database:
         (before,) = database.execute("PRAGMA user_version").fetchone()
-    wait_until(lambda: is_marked(own) and int(str(mark_of(own)["base"])) > before)
+    wait_until(lambda: is_marked(own) and int(str(mark_of(own).get("base"))) > before)
     own.kill()
     older.replace(own.file)
     own.start(DATABASE_URL="", constants=OFTEN)
@@ -90,7 +90,7 @@ def test_a_restore_does_not_apply_the_log_of_a_newer_file_to_the_one_that_it_kee
         (before,) = database.execute("PRAGMA user_version").fetchone()
     backups = own.file.parent.parent / "backups"
     assert own.run(["convserver", "backup", str(backups)], DATABASE_URL="").returncode == 0
-    wait_until(lambda: is_marked(own) and int(str(mark_of(own)["base"])) > before)
+    wait_until(lambda: is_marked(own) and int(str(mark_of(own).get("base"))) > before)
     own.kill()
     older.replace(own.file)
     (backup,) = backups.iterdir()
@@ -124,7 +124,7 @@ def test_events_that_a_damaged_log_has_lost_are_counted_at_the_start(own: Server
         reader.execute("SELECT * FROM conversations_event").fetchall()  # nothing later leaves the log
         began = log_of(own).stat().st_size
         assert [post(own, f"event {number}") for number in range(10)] == [200] * 10
-        wait_until(lambda: mark_of(own)["events"] == newest(own))
+        wait_until(lambda: mark_of(own).get("events") == newest(own))
         own.kill()
         kept = {path: path.read_bytes() for path in (own.file, log_of(own), Path(f"{own.file}-mark"))}
     for path, content in kept.items():
