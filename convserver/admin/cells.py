@@ -91,7 +91,7 @@ def title_of(row: Conversation) -> str:
     """Return a conversation's title where a user chose it, otherwise the default one.
 
     A title that was made of messages is text of theirs: it is shown beside the events alone, where reading
-    is recorded. `row` comes from `provisional_titles.noted`; without that, nobody knows who chose the title.
+    is recorded. `row` comes from `provisional_titles.noted`; without that, the title counts as made.
     """
     return str(row) if getattr(row, "is_title_made", True) else row.shown_title
 

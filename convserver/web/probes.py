@@ -151,7 +151,7 @@ def _hints() -> str:
 
 
 def _processes() -> str:
-    """Say what the last heartbeat of this process found about all processes, and about their work."""
+    """Return what the last heartbeat of this process found about all processes and their work."""
     found = figures.latest()
     if found is None:
         return "unknown"

@@ -41,7 +41,7 @@ LOOK_S = 0.2
 USUAL_START_S = 15.0
 """In this time all programs of a drill start, with two processors that have little else to do."""
 SLOWEST = 6.0
-"""A machine that needs longer gets more time for the same messages: at most so many times as much."""
+"""A slow machine gets more time for the same messages, at most this many times as much."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

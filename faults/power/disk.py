@@ -87,7 +87,7 @@ class Node:
         self.changes.clear()
 
     def fail_sync(self, rng: random.Random) -> None:
-        """Let chance decide what of the last writes has become safe; the rest is never tried again.
+        """Choose by chance which of the last writes have become safe; the others are never written again.
 
         So it is on Linux: a later sync succeeds although the pages that this one reported were not written.
         """
@@ -181,7 +181,7 @@ class Disk:
             self._settle({id(folder) for naming in self._namings for folder, _, to in naming if to is node})
 
     def fail_syncs(self, rng: random.Random | None) -> None:
-        """Let syncs of files fail from now on, or no longer if there is no chance given."""
+        """Make syncs of files fail with this chance from now on; without a chance they succeed again."""
         self._failing = rng
 
     def sync_folder(self, node: Node) -> None:

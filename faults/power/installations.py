@@ -45,11 +45,11 @@ class ForgetfulDisk:
         self._tell("sync")
 
     def fail_syncs(self, seed: int) -> None:
-        """Let syncs of files fail from now on."""
+        """Make syncs of files fail from now on."""
         self._tell(f"fail {seed}")
 
     def mend_syncs(self) -> None:
-        """Let them succeed again."""
+        """Make syncs succeed again."""
         self._tell("mend")
 
     def cut(self, seed: int) -> None:
@@ -166,7 +166,7 @@ async def cut_power(installation: Powered, rng: random.Random) -> None:
 
 
 async def fail_syncs(installation: SQLiteOnForgetfulDisk, rng: random.Random) -> None:
-    """Let the disk fail to sync, and kill the server then; once more, and cut the power a little later.
+    """Make syncs fail, then kill the server; do so again, and cut the power a little later.
 
     What was written and not synced is there after a kill: the next start finds it in the log.
     """

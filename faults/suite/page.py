@@ -24,7 +24,7 @@ that their user has stored. On SQLite agents run tools and answer, one of them a
 sent and what it was told. After each round a checker compares that with what the database holds, read without the server:
 
 - what was acknowledged is stored, at the place that was said, once; the first message of a start belongs to it;
-- what was sent after something was known stands behind it, and whoever asks then is told of it;
+- an event that was sent after another one was known comes behind it, and a later read returns both;
 - readers got the log from its beginning on, without a gap, and nothing else;
 - what was answered with `unavailable`, or in other words that promise that nothing was stored, is not stored unless it was sent again;
 - one `Idempotency-Key` has created one conversation or one fork, and a fork begins with what its source has;

@@ -1,1 +1,1 @@
-"""The clients of a round, by the door that they use; what each sends and is told goes into one history."""
+"""The clients of a round, by the door that they use; one history records their requests and the answers."""

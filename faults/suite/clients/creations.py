@@ -105,7 +105,7 @@ class Starter(Client):
 
 
 def _is_started(answer: httpx.Response) -> bool:
-    """Say whether a success is one: V1's steps end with READY, and V0's answer says ok."""
+    """Return whether the answer means success: V1's last step is READY, and V0's answer says ok."""
     body = json_of(answer)
     if not body:
         return bool(answer.json()[-1]["status"] == "READY")

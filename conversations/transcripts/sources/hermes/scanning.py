@@ -26,7 +26,7 @@ FIRST_BYTES = 16 * 1024
 """How much is read where a search begins."""
 LOOKED_AT_TIMES = 20
 LOOKED_AT_MIN_BYTES = 16 * 1024 * 1024
-"""A damaged document is searched again from many places: at most so many times its size, or these bytes."""
+"""All searches of a damaged document read at most its size times this factor, or this number of bytes."""
 
 _OUTSIDE = re.compile(rb'["{}\[\],]')
 _INSIDE = re.compile(rb'["\\]')
