@@ -17,7 +17,7 @@ DEV := $(VENV)/.dev-installed
 NODE_PACKAGES := tests/socket_io_client tests/mcp_conformance
 NODE := $(NODE_PACKAGES:%=%/node_modules/.installed)
 
-.PHONY: help run test check bench cluster standby faults pictures requirements clean
+.PHONY: help run test check bench cluster standby faults wires pictures requirements clean
 
 help:
 	@echo "make run           set up if needed, migrate and serve"
@@ -27,6 +27,7 @@ help:
 	@echo "make cluster       kill parts of a running cluster, and check that nothing is lost"
 	@echo "make standby       kill a PostgreSQL primary under load, and promote its synchronous standby"
 	@echo "make faults        break servers in many ways while clients use them, and check every answer"
+	@echo "make wires         compare the routes of the newest OpenHands packages with docs/compatibility.md"
 	@echo "make pictures      take docs/pictures/ anew: every page, light and dark, narrow and wide"
 	@echo "make requirements  pin requirements/*.in again (UPGRADE=--upgrade for the newest of everything)"
 	@echo "make clean         remove what can be made again; data in var/ stays"
@@ -49,6 +50,9 @@ standby: $(DEV)
 
 faults: $(DEV)
 	@$(BIN)/python -m faults.suite $(ARGS)
+
+wires: $(DEV)
+	@$(BIN)/python -m wires
 
 pictures: $(DEV)
 	@$(BIN)/python -m tests.browser.pictures

@@ -1,0 +1,1 @@
+"""What the newest OpenHands packages ask of a server, compared with docs/compatibility.md."""
