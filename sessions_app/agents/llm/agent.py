@@ -16,6 +16,7 @@ from sessions_app.agents.base import AgentFailure, Answer, Turn, Usage
 from sessions_app.agents.llm import choice, library, models, prompts, record
 from sessions_app.agents.llm.choice import ModelChoice
 from sessions_app.agents.llm.condensing import Condenser
+from sessions_app.agents.llm.endings import Endings
 from sessions_app.agents.llm.faults import RATE_LIMIT, ModelFault
 from sessions_app.agents.llm.models import Target
 from sessions_app.agents.llm.record import Record
@@ -24,8 +25,7 @@ from sessions_app.agents.llm.tools.use import ToolUse
 from sessions_app.settings import agent_setups
 
 if TYPE_CHECKING:
-    from sessions_app.agents.llm.requests import ModelClient, Piece, Request
-    from sessions_app.agents.llm.tools.calls import WantedCall
+    from sessions_app.agents.llm.requests import ModelClient, Piece, Reply, Request
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -119,6 +119,7 @@ class _Playing:
         self._max_chars = min(HISTORY_MAX_CHARS, client.window_chars(target) or HISTORY_MAX_CHARS)
         self._condenser = Condenser(turn, target, client, self._count)
         self._waits_s = list(WAITS_S)
+        self._endings = Endings()
         self._told = {event["text"] for event in turn.done} & prompts.NOTICES
 
     async def play(self) -> None:
@@ -133,20 +134,30 @@ class _Playing:
             if request.is_cut and not self._turn.is_pausing:
                 await self._tell(prompts.CUT_NOTICE)
             await self._turn.reserve(self._client.expected(self._target, request))
-            wait_s, wanted, is_busy = 0.0, None, False
+            wait_s, reply, is_busy = 0.0, None, False
             async with self._turn.answer() as answer:  # a pause takes effect here
                 try:
-                    wanted = await self._write(answer, request)
+                    reply = await self._write(answer, request)
                 except ModelFault as fault:
                     wait_s, is_busy = self._wait_after(fault), fault.code == RATE_LIMIT
             if is_busy:
                 await self._tell(prompts.BUSY_NOTICE)
-            if wanted is None:
+            if reply is None:
                 await self._sleep(wait_s)
-            elif wanted:
-                await self._use.run(wanted)
-            elif not await self._turn.new_inputs():
+            elif not await self._goes_on(reply):
                 return
+
+    async def _goes_on(self, reply: Reply) -> bool:
+        """Run what an answer wants, and say whether the model is to be asked again."""
+        runs = any(call.tool is not None for call in reply.calls)
+        following = self._endings.after(
+            reply.end, has_calls=bool(reply.calls), is_cut=reply.is_cut, runs=runs
+        )
+        if reply.calls:
+            await self._use.run(reply.calls)
+        if following.notice:
+            await self._tell(following.notice)
+        return following.goes_on or bool(await self._turn.new_inputs())
 
     async def _request(self) -> Request:
         turn = self._turn
@@ -170,8 +181,8 @@ class _Playing:
             self._told.add(notice)
             await self._turn.say(notice)
 
-    async def _write(self, answer: Answer, request: Request) -> Sequence[WantedCall] | None:
-        """Write the answer as it comes, and return the calls that it wants; None if the turn is to pause.
+    async def _write(self, answer: Answer, request: Request) -> Reply | None:
+        """Write the answer as it comes, and return the rest of it; None if the turn is to pause.
 
         Raise ModelFault.
         """
@@ -216,6 +227,8 @@ class _Playing:
             self._max_chars = max(self._max_chars // SHORTENED_BY, HISTORY_LEAST_CHARS)
             return 0.0
         if not fault.is_passing or not self._waits_s or (fault.wait_s or 0.0) > WAIT_MAX_S:
+            raise fault
+        if fault.tries_max is not None and len(WAITS_S) - len(self._waits_s) >= fault.tries_max:
             raise fault
         wait_s = max(self._waits_s.pop(0), fault.wait_s or 0.0)
         logger.info(

@@ -19,6 +19,7 @@ class ModelFault(AgentFailure):
         is_passing: bool = False,
         is_too_long: bool = False,
         wait_s: float | None = None,
+        tries_max: int | None = None,
     ) -> None:
         super().__init__(text, code=code)
         self.is_passing = is_passing
@@ -27,3 +28,5 @@ class ModelFault(AgentFailure):
         """Whether a shorter request may succeed."""
         self.wait_s = wait_s
         """How long the server asks to wait, in seconds."""
+        self.tries_max = tries_max
+        """How often to try again at most; None for as often as there is time."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import ModuleType
@@ -25,8 +24,6 @@ from pydantic_ai.messages import (
     TextPartDelta,
     ThinkingPart,
     ThinkingPartDelta,
-    ToolCallPart,
-    ToolCallPartDelta,
     UserPromptPart,
 )
 from pydantic_ai.models import ModelRequestParameters
@@ -40,6 +37,7 @@ from sessions_app.agents.llm.failures import fault_of
 from sessions_app.agents.llm.faults import ModelFault
 from sessions_app.agents.llm.models import Target
 from sessions_app.agents.llm.record import Record
+from sessions_app.agents.llm.streams.answer import AnswerStream, End, ReadCall, TooManyCalls
 from sessions_app.agents.llm.tools import calls as calls_of
 from sessions_app.agents.llm.tools.calls import WantedCall
 from sessions_app.agents.llm.tools.offers import Tool
@@ -51,10 +49,18 @@ logger = structlog.stdlib.get_logger(__name__)
 ANSWER_MAX_CHARS = 1_000_000
 CHARS_PER_TOKEN = 3
 """A cautious guess: a provider that finds a request too long says so, and gets a shorter one."""
+NO_ROOM = (
+    "The model reached its limit of length before it said anything. Ask for less, or use a model with a "
+    "higher limit."
+)
+MALFORMED = "The model could not write the call of a tool. Try again, or say it in other words."
+EMPTY_TRIES = 2
+"""Each try of an answer that stays empty costs as much as one that does not."""
 EMPTY = "The model gave an empty answer. Try again, or say it in other words."
 REFUSED = "The model's provider refused to answer this (content filter)."
 CUT = "The connection to the model broke before its answer was complete. Try again."
 TOO_LONG = "The model's answer is too long and was ended."
+_INCOMPLETE = {End.LENGTH: calls_of.CUT_SHORT, End.FILTERED: calls_of.FILTERED}
 _OUTSIDE = (
     *(AgentRunError, UserError, HostRefused, httpx2.HTTPError, httpx2.StreamError),
     *(OSError, ValueError, TypeError, LookupError),
@@ -69,6 +75,15 @@ class Piece(NamedTuple):
 
     text: str = ""
     reasoning: str = ""
+
+
+class Reply(NamedTuple):
+    """An answer that is over: the calls that it wants, and what ended it."""
+
+    calls: Sequence[WantedCall]
+    end: End
+    is_cut: bool = False
+    """Whether any of the calls is not complete."""
 
 
 class Request(NamedTuple):
@@ -122,15 +137,21 @@ class ModelClient:
         on_usage: Callable[[Usage], None],
         *,
         tools: Mapping[str, Tool] | None = None,
-    ) -> Sequence[WantedCall]:
-        """Send a request, call `on_piece` with each piece, and return the calls of `tools` that are wanted.
+    ) -> Reply:
+        """Send a request, call `on_piece` with each piece, and return the rest, with calls of `tools`.
 
         `on_usage` is called once if the model began to answer, also if that ends early or is cancelled.
         Raise AgentFailure.
         """
         try:
-            response = await self._streamed(target, request, on_piece, on_usage)
-            return [calls_of.wanted(part.tool_name, part.args, tools or {}) for part in response.tool_calls]
+            answer, has_text = await self._streamed(target, request, on_piece, on_usage)
+            calls = [_wanted(call, answer.end, tools or {}) for call in answer.calls]
+            is_there = bool(calls) or has_text or answer.end is End.PAUSED
+            if answer.end in (End.NONE, End.FAILED) or not is_there:
+                raise _nothing(answer.end)
+            return Reply(calls, answer.end, is_cut=not all(call.is_complete for call in answer.calls))
+        except TooManyCalls:
+            raise ModelFault(TOO_LONG) from None
         except UnusableProxy as error:
             raise AgentFailure(str(error)) from None
         except _OUTSIDE as error:
@@ -153,9 +174,11 @@ class ModelClient:
         request: Request,
         on_piece: Callable[[Piece], None],
         on_usage: Callable[[Usage], None],
-    ) -> ModelResponse:
-        chars = 0
-        async with transport.client_of(target) as client:
+    ) -> tuple[AnswerStream, bool]:
+        """Return the answer, and whether it says anything."""
+        chars, has_text = 0, False
+        answer: AnswerStream = self._wire.ANSWER()
+        async with transport.client_of(target, answer) as client:
             # To create a model may read files.
             model = await asyncio.to_thread(self._wire.model_at, target, client)
             settings = ModelSettings(max_retries=0)  # the agent tries again, and its reader sees it wait
@@ -166,19 +189,19 @@ class ModelClient:
                 has_ended = False
                 try:
                     async for event in stream:
-                        piece = _piece(event)
-                        chars += len(piece.text) + len(piece.reasoning) if piece else _argument_chars(event)
+                        if (piece := _piece(event)) is None:
+                            continue
+                        chars += len(piece.text) + len(piece.reasoning)
                         if chars > ANSWER_MAX_CHARS:
                             raise ModelFault(TOO_LONG)
-                        if piece is not None:
-                            on_piece(piece)
+                        has_text = has_text or bool(piece.text.strip())
+                        on_piece(piece)
                     has_ended = True
                 finally:
                     response = stream.get()
-                    if response.parts or response.usage.has_values():
+                    if response.parts or answer.calls or response.usage.has_values():
                         on_usage(_usage(response, target, has_ended=has_ended))
-        _require_whole(response)
-        return response
+        return answer, has_text
 
 
 def _piece(event: object) -> Piece | None:
@@ -195,33 +218,30 @@ def _piece(event: object) -> Piece | None:
             return None
 
 
-def _argument_chars(event: object) -> int:
-    """Return how much an event adds to the arguments of a call."""
-    match event:
-        case (
-            PartStartEvent(part=ToolCallPart(args=args))
-            | PartDeltaEvent(delta=ToolCallPartDelta(args_delta=args))
-        ):
-            return len(args if isinstance(args, str) else json.dumps(args))
-        case _:
-            return 0
-
-
 def _definition(tool: Tool) -> ToolDefinition:
     return ToolDefinition(
         name=tool.name, description=tool.description, parameters_json_schema=dict(tool.schema)
     )
 
 
-def _require_whole(response: ModelResponse) -> None:
-    """Raise ModelFault for an answer without an end, or without a word."""
-    if response.finish_reason is None and not response.usage.output_tokens:
-        raise ModelFault(CUT, code="LLMServiceUnavailableError", is_passing=True)
-    if not response.tool_calls and not any(
-        isinstance(part, TextPart) and part.content.strip() for part in response.parts
-    ):
-        is_refused = response.finish_reason == "content_filter"
-        raise ModelFault(REFUSED if is_refused else EMPTY, code="LLMNoResponseError")
+def _wanted(call: ReadCall, end: End, tools: Mapping[str, Tool]) -> WantedCall:
+    if call.is_complete:
+        return calls_of.wanted(call.name, call.arguments, tools)
+    return calls_of.incomplete(call.name, call.arguments, _INCOMPLETE.get(end, calls_of.UNCLEAR))
+
+
+def _nothing(end: End) -> ModelFault:
+    """Return the fault of an answer that has not ended, or in which there is nothing."""
+    match end:
+        case End.NONE | End.FAILED:
+            return ModelFault(CUT, code="LLMServiceUnavailableError", is_passing=True)
+        case End.FILTERED:
+            return ModelFault(REFUSED, code="LLMNoResponseError")
+        case End.LENGTH:
+            return ModelFault(NO_ROOM, code="LLMNoResponseError")
+        case _:
+            text = MALFORMED if end is End.MALFORMED else EMPTY
+            return ModelFault(text, code="LLMNoResponseError", is_passing=True, tries_max=EMPTY_TRIES)
 
 
 def _usage(response: ModelResponse, target: Target, *, has_ended: bool) -> Usage:

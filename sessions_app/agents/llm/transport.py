@@ -5,13 +5,16 @@ The libraries speak httpx2, and the guard (`sessions_app.outbound`) is one of ht
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
+from contextlib import aclosing
 from typing import cast
 
 import httpx
 import httpx2
 
 from sessions_app.agents.llm.models import Target, Wire
+from sessions_app.agents.llm.streams.answer import AnswerStream
 from sessions_app.outbound.proxies import way_to
 
 CONNECT_S = 10.0
@@ -21,6 +24,9 @@ ANSWER_MAX_BYTES = 64 * 1024 * 1024
 
 _KEYS = ("authorization", "x-api-key", "x-goog-api-key", "openai-organization", "openai-project")
 """Headers that the libraries also fill from the server's environment, which is not the user's."""
+_ACCEPTED = {"accept-encoding": "gzip, deflate"}
+"""What this server decodes, whatever the library knows."""
+_OF_BODY = (b"content-encoding", b"content-length", b"content-type", b"transfer-encoding")
 _AUTHORIZATION = {
     Wire.OPENAI: ("authorization", "Bearer "),
     Wire.ANTHROPIC: ("x-api-key", ""),
@@ -28,14 +34,15 @@ _AUTHORIZATION = {
 }
 
 
-def client_of(target: Target) -> httpx2.AsyncClient:
-    """Return a client that asks a model's server, and no other. Raise UnusableProxy."""
+def client_of(target: Target, answer: AnswerStream | None = None) -> httpx2.AsyncClient:
+    """Return a client that asks a model's server, and no other; `answer` reads it. Raise UnusableProxy."""
     name, scheme = _AUTHORIZATION[target.wire]
     way = GuardedTransport(
         target.base_url,
         is_operators=target.is_operators,
-        headers={name: f"{scheme}{target.key}"} if target.key else {},
+        headers={**_ACCEPTED, **({name: f"{scheme}{target.key}"} if target.key else {})},
         without=_KEYS,
+        answer=answer,
     )
     return httpx2.AsyncClient(
         transport=way,
@@ -55,12 +62,17 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         is_operators: bool = False,
         headers: Mapping[str, str] | None = None,
         without: Collection[str] = (),
+        answer: AnswerStream | None = None,
     ) -> None:
-        """`headers` are added to each request, and those `without` left out. Raise UnusableProxy."""
+        """`headers` are added to each request, and those `without` left out; `answer` reads the response.
+
+        Raise UnusableProxy.
+        """
         self._way = way_to(httpx.URL(url), is_operators=is_operators)
         self._origin = _origin(httpx.URL(url))
         self._added = dict(headers or {})
         self._without = without
+        self._answer = answer
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request, and return the response with a body that is still to be read."""
@@ -78,6 +90,11 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             response = await self._way.handle_async_request(asked)
         except httpx.HTTPError as error:
             raise _translated(error) from error
+        if self._answer is not None and response.is_success:
+            body = _AnswerBody(response, self._answer)
+            return httpx2.Response(
+                response.status_code, headers=_headers_of_stream(response), stream=body, request=request
+            )
         return httpx2.Response(
             response.status_code, headers=response.headers.raw, stream=_Body(response), request=request
         )
@@ -110,6 +127,45 @@ class _Body(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+class _AnswerBody(httpx2.AsyncByteStream):
+    """The body of a model's answer, as the answer's reader writes it for the library."""
+
+    def __init__(self, response: httpx.Response, answer: AnswerStream) -> None:
+        self._response = response
+        self._answer = answer
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        answer, size, failure = self._answer, 0, None
+        try:
+            body = cast(AsyncGenerator[bytes, None], self._response.aiter_bytes())
+            async with aclosing(body) as parts:
+                while not answer.is_over:
+                    async with asyncio.timeout(answer.REST_S if answer.has_ended else None):
+                        part = await anext(parts, b"")
+                    if not part:
+                        break
+                    size += len(part)
+                    if size > ANSWER_MAX_BYTES:
+                        raise httpx2.ReadError("The response is too long.")
+                    yield answer.feed(part)
+        except httpx.HTTPError as error:
+            failure = error
+        except TimeoutError:  # the end has been told
+            pass
+        yield answer.close()
+        if failure is not None and not answer.has_ended:
+            raise _translated(failure) from failure
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+def _headers_of_stream(response: httpx.Response) -> list[tuple[bytes, bytes]]:
+    """Return the headers for a body that is decoded, and streamed in any case."""
+    kept = [(name, value) for name, value in response.headers.raw if name.lower() not in _OF_BODY]
+    return [*kept, (b"content-type", b"text/event-stream")]
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:

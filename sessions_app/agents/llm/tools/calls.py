@@ -19,6 +19,15 @@ NOT_AS_DECLARED = (
     "The arguments don't match the tool's schema, so nothing was run. Write them again, with the names and "
     "types that it has."
 )
+UNCLEAR = "It is unclear which arguments belong to this call, so nothing was run. Write it again."
+CUT_SHORT = (
+    "The answer ended at the model's limit of length before this call was complete, so nothing was run. "
+    "Write it again with less in one answer: fewer calls, or shorter arguments."
+)
+FILTERED = (
+    "The provider's content filter ended the answer before this call was complete, so nothing was run. Go on "
+    "without it, or write it in other words."
+)
 TOO_LONG = (
     "The arguments have {chars:,} characters, so nothing was run. Write at most {most:,}, in several calls "
     "if need be."
@@ -47,17 +56,26 @@ def wanted(name: str, arguments: str | Mapping[str, Any] | None, tools: Mapping[
     """Read a call; one that cannot be run says why, and has arguments that can be stored."""
     name = columns.clean(name)[:NAME_MAX_CHARS] or "?"
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+    tool = tools.get(name)
+    if text.strip() in ("", "null") and tool is not None and not tool.schema.get("properties"):
+        text = "{}"  # so some servers write the call of a tool that takes nothing
     if len(text) > ARGUMENTS_MAX_CHARS:
         problem = TOO_LONG.format(chars=len(text), most=ARGUMENTS_MAX_CHARS)
         return WantedCall(name=name, arguments=_beginning(text), problem=problem)
     given = _object(text)
     if given is None:
         return WantedCall(name=name, arguments=_beginning(text), problem=NOT_AN_OBJECT)
-    if (tool := tools.get(name)) is None:
+    if tool is None:
         return WantedCall(name=name, arguments=given, problem=no_such_tool(name, tools))
     if tool.server == CLIENT and v1.client_action(name, tool.schema, given) is None:
         return WantedCall(name=name, arguments=given, problem=NOT_AS_DECLARED)
     return WantedCall(name=name, arguments=given, tool=tool)
+
+
+def incomplete(name: str, arguments: str, problem: str) -> WantedCall:
+    """Return a call whose end never came, which is not run."""
+    name = columns.clean(name)[:NAME_MAX_CHARS] or "?"
+    return WantedCall(name=name, arguments=_beginning(arguments), problem=problem)
 
 
 def no_such_tool(name: str, tools: Mapping[str, Tool]) -> str:
@@ -69,7 +87,7 @@ def no_such_tool(name: str, tools: Mapping[str, Tool]) -> str:
 
 def _object(text: str) -> dict[str, Any] | None:
     try:
-        value = json.loads(text) if text.strip() else {}
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

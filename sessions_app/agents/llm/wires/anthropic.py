@@ -8,7 +8,9 @@ from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 
 from sessions_app.agents.llm.models import Target
+from sessions_app.agents.llm.streams.anthropic import AnthropicAnswer
 
+ANSWER = AnthropicAnswer
 TAKES_URLS = True
 
 

@@ -8,7 +8,9 @@ from pydantic_ai.models.google import GoogleModel
 from pydantic_ai.providers.google import GoogleProvider
 
 from sessions_app.agents.llm.models import Target
+from sessions_app.agents.llm.streams.google import GoogleAnswer
 
+ANSWER = GoogleAnswer
 TAKES_URLS = False
 """The library would load images itself, from addresses that nobody has checked."""
 

@@ -8,7 +8,9 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from sessions_app.agents.llm.models import Target
+from sessions_app.agents.llm.streams.openai import OpenAIAnswer
 
+ANSWER = OpenAIAnswer
 TAKES_URLS = True
 
 

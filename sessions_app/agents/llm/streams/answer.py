@@ -1,0 +1,266 @@
+"""What is common to the answers of all wires: their ends, their calls, and how they are read."""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, ClassVar
+
+from conversations.dialects import columns
+from sessions_app.agents.llm.streams.events import EVENT_MAX_BYTES, EventParser, UnreadableAnswer
+
+DONE = "[DONE]"
+CALLS_MAX = 1_000
+CALLS_MAX_CHARS = 1_000_000
+"""The arguments of an answer's calls together have at most this many characters."""
+
+
+class End(Enum):
+    """What ended an answer."""
+
+    NONE = auto()
+    """Nothing: the server closed the connection before."""
+    WHOLE = auto()
+    """The model has said and called what it wanted."""
+    LENGTH = auto()
+    """The model's limit of length."""
+    FILTERED = auto()
+    """The provider's filter, or the model refused to go on."""
+    PAUSED = auto()
+    """The server: the model goes on if it is asked to."""
+    MALFORMED = auto()
+    """A call that the model could not write."""
+    FAILED = auto()
+    """A failure of the server."""
+
+
+ENDS: Mapping[str, End] = {
+    **dict.fromkeys(("length", "max_tokens", "model_length", "max_output_tokens", "max_length"), End.LENGTH),
+    **dict.fromkeys(("model_context_window_exceeded", "truncated", "incomplete"), End.LENGTH),
+    **dict.fromkeys(("content_filter", "content_filtered", "refusal", "sensitive", "safety"), End.FILTERED),
+    **dict.fromkeys(("guardrail_intervened", "recitation", "blocklist", "prohibited_content"), End.FILTERED),
+    **dict.fromkeys(("spii", "image_safety", "image_prohibited_content", "language"), End.FILTERED),
+    "pause_turn": End.PAUSED,
+    **dict.fromkeys(("malformed_function_call", "unexpected_tool_call"), End.MALFORMED),
+    **dict.fromkeys(("malformed_response", "missing_thought_signature"), End.MALFORMED),
+    **dict.fromkeys(("error", "abort", "network_error", "insufficient_system_resource"), End.FAILED),
+    "finish_reason_unspecified": End.NONE,
+}
+"""The reasons that servers name, in small letters; any other is an end that the model wanted."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadCall:
+    """A call of an answer that has ended."""
+
+    name: str
+    arguments: str
+    """As the model wrote them: a JSON object, unless something went wrong."""
+    is_complete: bool
+    """Whether the wire says so."""
+    opaque: Mapping[str, Any] = field(default_factory=dict)
+    """What the server wants back with the call, and only it can read."""
+
+
+class TooManyCalls(Exception):
+    """An answer has more calls, or longer ones, than any model writes."""
+
+
+class CallBudget:
+    """Counts an answer's calls and their characters."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+        self._chars = 0
+
+    def take(self, *, calls: int = 0, chars: int = 0) -> None:
+        """Count some more. Raise TooManyCalls."""
+        self._calls += calls
+        self._chars += chars
+        if self._calls > CALLS_MAX or self._chars > CALLS_MAX_CHARS:
+            raise TooManyCalls
+
+
+class AnswerStream(ABC):
+    """Reads one answer: takes the server's bytes, and returns those that the wire's library gets.
+
+    The library gets text and reasoning, and the calls stay here: it joins and completes what should be
+    told apart and refused.
+    """
+
+    REST_S: ClassVar[float | None] = 10.0
+    """How long to wait for what follows the reason of the end; None if more of the answer may."""
+
+    def __init__(self) -> None:
+        self._parser = EventParser()
+        self._whole: list[bytes] | None = None
+        """The body of an answer that is not streamed."""
+        self._size = 0
+        self._has_begun = False
+        self._has_failed = False
+        self.reason = ""
+        """What the server says that ended the answer."""
+        self.is_over = False
+        """Whether the wire's mark of the end has come: nothing after it counts."""
+
+    def feed(self, part: bytes) -> bytes:
+        """Return what the library gets of a piece. Raise UnreadableAnswer and TooManyCalls."""
+        if not self._has_begun and part.strip():
+            self._has_begun = True
+            # No event begins like this: it is an answer that was not streamed.
+            if part.lstrip().removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"["):
+                self._whole = []
+        if self._whole is None:
+            return b"".join(part for data in self._parser.feed(part) for part in self._read(data))
+        self._size += len(part)
+        if self._size > EVENT_MAX_BYTES:
+            raise UnreadableAnswer("The answer is too long.")
+        self._whole.append(part)
+        return b""
+
+    def close(self) -> bytes:
+        """Return what the library still gets: no more comes."""
+        parts: list[bytes] = []
+        if self._whole is not None:
+            parts += self._read_whole(b"".join(self._whole))
+        with suppress(UnreadableAnswer):  # cut within the event
+            parts += [part for data in self._parser.close() for part in self._read(data)]
+        return b"".join([*parts, *self._rest()])
+
+    @property
+    def end(self) -> End:
+        """Return what ended the answer."""
+        if self._has_failed:
+            return End.FAILED
+        found = ENDS.get(self.reason.lower(), End.WHOLE) if self.reason else End.NONE
+        return End.WHOLE if found is End.NONE and self.is_over else found
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the server has said that the answer is over: at most what it used follows."""
+        return self.end is not End.NONE
+
+    @property
+    @abstractmethod
+    def calls(self) -> list[ReadCall]:
+        """Return the calls in the order in which they began."""
+
+    @property
+    def opaque(self) -> list[Mapping[str, Any]]:
+        """Return what the server wants back with the answer's calls, and only it can read."""
+        return []
+
+    @abstractmethod
+    def _event(self, fields: dict[str, Any], data: str) -> Iterator[bytes]:
+        """Yield what the library gets of an event."""
+
+    def _unstreamed(self, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the events that an answer would have been if it were streamed."""
+        yield fields
+
+    def _rest(self) -> Iterator[bytes]:
+        """Yield what the library gets at the end."""
+        return iter(())
+
+    def _read(self, data: str) -> Iterator[bytes]:
+        if self.is_over:
+            return
+        if data.strip() == DONE:
+            self.is_over = True
+            return
+        if fields := fields_of(_value(data)):
+            yield from self._event(fields, data)
+
+    def _read_whole(self, body: bytes) -> Iterator[bytes]:
+        text = body.decode("utf-8-sig", "replace")
+        found = _value(text)
+        for fields in found if isinstance(found, list) else [found]:
+            if not isinstance(fields, dict):
+                raise UnreadableAnswer("The answer is no JSON object.")
+            if fields.get("error"):
+                yield from self._event(fields, json.dumps(fields))
+                continue
+            for event in self._unstreamed(fields):
+                yield from self._event(event, json.dumps(event))
+
+
+def sent(fields: Mapping[str, Any], name: str = "") -> bytes:
+    """Return an event as bytes."""
+    return sent_text(json.dumps(fields), name)
+
+
+def sent_text(data: str, name: str = "") -> bytes:
+    """Return an event with data as it came."""
+    lines = "".join(f"data: {line}\n" for line in data.splitlines())
+    return f"{f'event: {name}{chr(10)}' if name else ''}{lines}\n".encode("utf-8", "replace")
+
+
+def fields_of(value: object) -> dict[str, Any]:
+    """Return a JSON object; an empty one for anything else."""
+    return dict(columns.fields(value))
+
+
+def text_of(value: object) -> str:
+    """Return a text; an empty one for anything else."""
+    return value if isinstance(value, str) else ""
+
+
+def arguments_text(value: object) -> str:
+    """Return arguments, or a piece of them, as text: some servers send objects."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableAnswer("The answer is no JSON.") from error
+
+
+class ObjectScan:
+    """Says whether a text that comes in pieces is one JSON object from its beginning to its end."""
+
+    _MARKS = re.compile(r'["\\{}\[\]]|[^\s"\\{}\[\]]+')
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._is_in_text = False
+        self._is_escaped = False
+        self._has_begun = False
+        self.has_ended = False
+        """Whether the object has, and only space followed."""
+        self.is_empty = True
+        """Whether only space came."""
+
+    def add(self, piece: str) -> None:
+        """Take the next piece."""
+        for mark in self._MARKS.findall(piece):
+            self.is_empty = False
+            if self._is_escaped:
+                self._is_escaped = False
+            elif self._is_in_text:
+                self._is_escaped = mark == "\\"
+                self._is_in_text = mark != '"'
+            else:
+                self._add(mark)
+
+    def _add(self, mark: str) -> None:
+        if self.has_ended or not (self._has_begun or mark == "{"):
+            self.has_ended, self._depth = False, -1  # never an object any more
+        self._has_begun = True
+        if self._depth < 0:
+            return
+        if mark == '"':
+            self._is_in_text = True
+        elif mark in "{[":
+            self._depth += 1
+        elif mark in "}]":
+            self._depth -= 1
+            self.has_ended = self._depth == 0

@@ -1,0 +1,169 @@
+"""A streamed answer of Anthropic's messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sessions_app.agents.llm.streams.answer import (
+    AnswerStream,
+    CallBudget,
+    End,
+    ObjectScan,
+    ReadCall,
+    arguments_text,
+    fields_of,
+    sent,
+    sent_text,
+    text_of,
+)
+
+
+class _Block:
+    """A block of the answer, whose pieces come between its start and its stop."""
+
+    def __init__(self, number: int, fields: Mapping[str, Any]) -> None:
+        self.number = number
+        self.fields = dict(fields)
+        self.pieces: list[str] = []
+        self.has_stopped = False
+        self.is_unclear = False
+        self._scan = ObjectScan()
+
+    @property
+    def is_call(self) -> bool:
+        return self.fields.get("type") == "tool_use"
+
+    @property
+    def arguments(self) -> str:
+        """Return the arguments: those of the pieces, or those that the start had."""
+        if self._scan.is_empty and (self.has_stopped or self.fields.get("input")):
+            return arguments_text(self.fields.get("input") or {})
+        return "".join(self.pieces)
+
+    @property
+    def is_object(self) -> bool:
+        """Whether pieces, or the start, have brought a whole JSON object."""
+        return self._scan.has_ended or (self._scan.is_empty and bool(self.fields.get("input")))
+
+    def add(self, arguments: str) -> None:
+        self.pieces.append(arguments)
+        self._scan.add(arguments)
+
+
+class AnthropicAnswer(AnswerStream):
+    """Reads events. A block's stop says that its call is complete, unless the limit of length stopped it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._blocks: list[_Block] = []
+        self._open: dict[object, _Block] = {}
+        """Those that have not stopped, by the numbers that the server gives them."""
+        self._budget = CallBudget()
+
+    @property
+    def calls(self) -> list[ReadCall]:
+        """Return the calls."""
+        return [self._call(block) for block in self._blocks if block.is_call]
+
+    @property
+    def opaque(self) -> list[Mapping[str, Any]]:
+        """Return the thoughts that are signed."""
+        return [
+            block.fields
+            for block in self._blocks
+            if block.has_stopped and (block.fields.get("signature") or block.fields.get("data"))
+        ]
+
+    def _call(self, block: _Block) -> ReadCall:
+        end = self.end
+        is_stopped = block.has_stopped and not block.is_unclear
+        is_complete = is_stopped if end is End.WHOLE else False
+        if end in (End.LENGTH, End.PAUSED):
+            is_complete = is_stopped and (block.is_object or block is not self._blocks[-1])
+        if end is End.WHOLE and not block.has_stopped:
+            is_complete = block.is_object and not block.is_unclear
+        return ReadCall(
+            name=text_of(block.fields.get("name")), arguments=block.arguments, is_complete=is_complete
+        )
+
+    def _event(self, fields: dict[str, Any], data: str) -> Iterator[bytes]:
+        kind = text_of(fields.get("type"))
+        match kind:
+            case "error":
+                if not self.has_ended:
+                    self._has_failed = True
+                    yield sent_text(data, kind)
+            case "content_block_start":
+                yield from self._start(fields)
+            case "content_block_delta":
+                yield from self._add(fields)
+            case "content_block_stop":
+                yield from self._stop(fields)
+            case "message_delta":
+                self.reason = text_of(fields_of(fields.get("delta")).get("stop_reason")) or self.reason
+                yield sent_text(data, kind)
+            case "message_stop":
+                self.is_over = True
+                yield sent_text(data, kind)
+            case "message_start":
+                yield sent_text(data, kind)
+            case _ if fields.get("error"):
+                self._has_failed = True
+                yield sent({"type": "error", **fields}, "error")
+
+    def _start(self, fields: dict[str, Any]) -> Iterator[bytes]:
+        self._budget.take(calls=1)
+        block = _Block(len(self._blocks), fields_of(fields.get("content_block")))
+        self._blocks.append(block)
+        self._open[fields.get("index")] = block
+        if not block.is_call:
+            yield sent({**fields, "index": block.number}, "content_block_start")
+
+    def _add(self, fields: dict[str, Any]) -> Iterator[bytes]:
+        delta = fields_of(fields.get("delta"))
+        if (block := self._block(fields)) is None:
+            return
+        match delta.get("type"):
+            case "input_json_delta" if block.is_call:
+                arguments = arguments_text(delta.get("partial_json"))
+                self._budget.take(chars=len(arguments))
+                block.add(arguments)
+            case "thinking_delta":
+                block.fields["thinking"] = text_of(block.fields.get("thinking")) + text_of(
+                    delta.get("thinking")
+                )
+            case "signature_delta":
+                block.fields["signature"] = text_of(block.fields.get("signature")) + text_of(
+                    delta.get("signature")
+                )
+        if not block.is_call:
+            yield sent({**fields, "index": block.number}, "content_block_delta")
+
+    def _stop(self, fields: dict[str, Any]) -> Iterator[bytes]:
+        if (block := self._block(fields)) is None:
+            return
+        block.has_stopped = True
+        self._open = {index: each for index, each in self._open.items() if each is not block}
+        if not block.is_call:
+            yield sent({**fields, "index": block.number}, "content_block_stop")
+
+    def _block(self, fields: dict[str, Any]) -> _Block | None:
+        """Return the block of an event; for one that names none that is open, the only one that is."""
+        if (block := self._open.get(fields.get("index"))) is not None:
+            return block
+        if len(self._open) == 1:
+            return next(iter(self._open.values()))
+        for each in self._open.values():
+            each.is_unclear = True
+        return None
+
+    def _unstreamed(self, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        blocks = fields.get("content")
+        yield {"type": "message_start", "message": {**fields, "content": [], "stop_reason": None}}
+        for index, block in enumerate(blocks if isinstance(blocks, list) else []):
+            yield {"type": "content_block_start", "index": index, "content_block": block}
+            yield {"type": "content_block_stop", "index": index}
+        delta = {"stop_reason": fields.get("stop_reason"), "stop_sequence": fields.get("stop_sequence")}
+        yield {"type": "message_delta", "delta": delta, "usage": fields.get("usage") or {"output_tokens": 0}}
+        yield {"type": "message_stop"}

@@ -1,0 +1,121 @@
+"""A streamed chat completion, of OpenAI and of the servers that are compatible with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sessions_app.agents.llm.streams.answer import (
+    AnswerStream,
+    End,
+    ReadCall,
+    fields_of,
+    sent,
+    sent_text,
+    text_of,
+)
+from sessions_app.agents.llm.streams.openai_calls import CallPieces, OpenCall
+from sessions_app.agents.llm.streams.thinking import OPEN, Said, ThinkTags
+
+_CALLING = frozenset({"tool_calls", "function_call", "tool_use"})
+"""The reasons that say that the calls are complete, also those without arguments."""
+
+
+class OpenAIAnswer(AnswerStream):
+    """Reads chunks. Nothing but the reason at the end says that a call is complete."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pieces = CallPieces()
+        self._tags = ThinkTags()
+        self._about: dict[str, Any] = {}
+        """What the newest chunk says beside its choices."""
+        self._usage: object = None
+        self._has_refused = False
+
+    @property
+    def end(self) -> End:
+        """Return what ended the answer: a refusal does, whatever its reason."""
+        found = super().end
+        return End.FILTERED if self._has_refused and found is End.WHOLE else found
+
+    @property
+    def calls(self) -> list[ReadCall]:
+        """Return the calls."""
+        return [self._call(call) for call in self._pieces.calls]
+
+    def _call(self, call: OpenCall) -> ReadCall:
+        arguments = "".join(call.pieces)
+        is_called = self.reason.lower() in _CALLING
+        return ReadCall(
+            name=call.name,
+            arguments="{}" if is_called and arguments.strip() in ("", "null") else arguments,
+            is_complete=self.end is End.WHOLE and not call.is_unclear,
+            opaque=call.opaque,
+        )
+
+    def _event(self, fields: dict[str, Any], data: str) -> Iterator[bytes]:
+        choices = fields.get("choices")
+        choice = fields_of(choices[0]) if isinstance(choices, list) and choices else {}
+        if fields.get("error"):
+            if not self.has_ended:
+                self._has_failed = True
+                yield sent_text(data)
+            return
+        self.reason = text_of(choice.get("finish_reason")) or self.reason
+        self._usage = fields.get("usage") or self._usage
+        self._about = {
+            key: value for key, value in fields.items() if key not in ("choices", "usage", "error")
+        }
+        delta = fields_of(choice.get("delta")) or fields_of(choice.get("message"))
+        calls = delta.get("tool_calls")
+        for piece in calls if isinstance(calls, list) else []:
+            self._pieces.add(fields_of(piece))
+        if older := fields_of(delta.get("function_call")):
+            self._pieces.add({"index": 0, "function": older})
+        yield from self._sent(self._said(delta))
+
+    def _said(self, delta: dict[str, Any]) -> Iterator[Said]:
+        if reasoning := text_of(delta.get("reasoning")) or text_of(delta.get("reasoning_content")):
+            yield Said(reasoning, is_reasoning=True)
+        content = delta.get("content")
+        for part in content if isinstance(content, list) else [content]:
+            yield from self._part(part)
+        if refusal := text_of(delta.get("refusal")):
+            self._has_refused = True
+            yield Said(refusal)
+
+    def _part(self, part: object) -> Iterator[Said]:
+        """Yield what a part of the content says; a content is a text, or a list of parts."""
+        if isinstance(part, str):
+            yield from self._tags.feed(part)
+            return
+        fields = fields_of(part)
+        if isinstance(text := fields.get("text"), str):
+            yield from self._tags.feed(text)
+        thoughts = fields.get("thinking")
+        for thought in thoughts if isinstance(thoughts, list) else [thoughts]:
+            if text := text_of(thought) or text_of(fields_of(thought).get("text")):
+                yield Said(text, is_reasoning=True)
+
+    def _sent(self, said: Iterator[Said]) -> Iterator[bytes]:
+        for text, is_reasoning in said:
+            if is_reasoning:
+                yield self._chunk({"reasoning_content": text})
+            else:  # the library takes a piece that is a tag for one
+                for piece in (text[:1], text[1:]) if text == OPEN else (text,):
+                    yield self._chunk({"content": piece})
+
+    def _chunk(self, delta: dict[str, Any]) -> bytes:
+        return sent({**self._about, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+
+    def _rest(self) -> Iterator[bytes]:
+        if self.has_ended:
+            yield from self._sent(self._tags.close())
+        if not self._has_failed and (self._about or self.has_ended):
+            # Servers repeat what an answer used in each chunk, and the library adds it up.
+            usage = {"usage": self._usage} if self._usage else {}
+            yield sent({"object": "chat.completion.chunk", **self._about, "choices": [], **usage})
+
+    def _unstreamed(self, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield {**fields, "object": "chat.completion.chunk"}
