@@ -22,7 +22,7 @@ class Asked(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What is answered: a status and a JSON value, or text as it is; or a stream."""
+    """What is answered: a status and a JSON value, or text or bytes as they are; or a stream."""
 
     status: int = 200
     body: Any = None
@@ -128,12 +128,13 @@ def model_server(answers: Answers) -> Iterator[tuple[str, list[Asked]]]:
             if answer.stream is not None:
                 self._stream(answer)
                 return
-            text = answer.body if isinstance(answer.body, str) else json.dumps(answer.body)
+            text = answer.body if isinstance(answer.body, (str, bytes)) else json.dumps(answer.body)
+            body = text if isinstance(text, bytes) else text.encode()
             self.send_response(answer.status)
-            for name, value in {**answer.headers, "content-length": str(len(text))}.items():
+            for name, value in {**answer.headers, "content-length": str(len(body))}.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(text.encode())
+            self.wfile.write(body)
 
         def _stream(self, answer: Answer) -> None:
             self.protocol_version = "HTTP/1.1"
