@@ -56,6 +56,7 @@ class Author(Protocol):
         arguments: Mapping[str, object],
         thought: str = "",
         reasoning: str = "",
+        signed: Sequence[Mapping[str, object]] = (),
         tool_call_id: str,
         event_id: str,
         awaiting_confirmation: bool = False,
@@ -63,7 +64,8 @@ class Author(Protocol):
     ) -> Authored:
         """Write a call of the tool `name`; COMMAND_TOOL takes its `command` from the arguments.
 
-        `client_schema` is that of the arguments, for a tool that the client carries out.
+        `signed` are blocks of thoughts that the model's server wants back. `client_schema` is that of the
+        arguments, for a tool that the client carries out.
         """
 
     def tool_result(

@@ -60,6 +60,7 @@ class ProposedCall:
 
     name: str
     arguments: Mapping[str, Any]
+    signed: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -188,8 +189,15 @@ class Turn(Protocol):
     async def say(self, text: str) -> None:
         """Store a message of the agent."""
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, thought: str = "") -> ToolCall:
-        """Store a tool call."""
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        thought: str = "",
+        signed: Sequence[Mapping[str, Any]] = (),
+    ) -> ToolCall:
+        """Store a tool call; `signed` are blocks that the model's server wants back with it."""
 
     async def ask_approval(self, name: str, arguments: Mapping[str, Any], *, thought: str = "") -> None:
         """Store a call that waits for the user, and suspend the turn: this never returns.

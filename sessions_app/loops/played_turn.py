@@ -364,11 +364,19 @@ class PlayedTurn:
         await self.checkpoint()
         await self._say(text, self._new_id())
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, thought: str = "") -> ToolCall:
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        thought: str = "",
+        signed: Sequence[Mapping[str, Any]] = (),
+    ) -> ToolCall:
         """Store a tool call."""
         await self.checkpoint()
         name = self._shown_name(name)
-        event, tool_call_id = self._new_call(name, arguments, thought, awaiting_confirmation=False)
+        call = ProposedCall(name=name, arguments=arguments, signed=signed)
+        event, tool_call_id = self._new_call(call, thought, awaiting_confirmation=False)
         (appended,) = await self._store([event])
         return ToolCall(
             name=name,
@@ -387,9 +395,8 @@ class PlayedTurn:
         await self.checkpoint()
         events = []
         for call in calls:
-            event, _ = self._new_call(
-                self._shown_name(call.name), call.arguments, thought, awaiting_confirmation=True
-            )
+            shown = replace(call, name=self._shown_name(call.name))
+            event, _ = self._new_call(shown, thought, awaiting_confirmation=True)
             events.append(event)
             thought = ""
         state, status = AgentState.WAITING_FOR_CONFIRMATION, ExecutionStatus.WAITING_FOR_CONFIRMATION
@@ -511,18 +518,19 @@ class PlayedTurn:
         return PLAIN_COMMAND_TOOL if name == COMMAND_TOOL and not self._known.has_terminal else name
 
     def _new_call(
-        self, name: str, arguments: Mapping[str, Any], thought: str, *, awaiting_confirmation: bool
+        self, call: ProposedCall, thought: str, *, awaiting_confirmation: bool
     ) -> tuple[NewEvent, str]:
         event_id, tool_call_id = self._new_id(), _new_tool_call_id()
         authored = self._author.tool_call(
-            name=name,
-            arguments=arguments,
+            name=call.name,
+            arguments=call.arguments,
             thought=thought,
             reasoning=self._take_unsaid(),
+            signed=call.signed,
             tool_call_id=tool_call_id,
             event_id=event_id,
             awaiting_confirmation=awaiting_confirmation,
-            client_schema=self._known.schemas.get(name),
+            client_schema=self._known.schemas.get(call.name),
         )
         return self._usage.shown_in(
             turn_events.new_event(authored, event_id, turn_id=self.turn_id)

@@ -56,6 +56,7 @@ class V0Author:
         arguments: Mapping[str, object],
         thought: str = "",
         reasoning: str = "",
+        signed: Sequence[Mapping[str, object]] = (),
         tool_call_id: str,
         event_id: str,
         awaiting_confirmation: bool = False,
@@ -66,6 +67,8 @@ class V0Author:
         beside = _tool_call_metadata(name, tool_call_id)
         if reasoning:
             beside["reasoning_content"] = reasoning
+        if signed:
+            beside["thinking_blocks"] = list(signed)
         if name == COMMAND_TOOL:
             return _action(
                 "run", {"command": command_of(arguments), "thought": thought, **state}, beside=beside

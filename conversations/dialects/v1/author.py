@@ -36,6 +36,7 @@ class V1Author:
         arguments: Mapping[str, object],
         thought: str = "",
         reasoning: str = "",
+        signed: Sequence[Mapping[str, object]] = (),
         tool_call_id: str,
         event_id: str,
         awaiting_confirmation: bool = False,
@@ -49,6 +50,7 @@ class V1Author:
             response_id=event_id,
             thought=thought,
             reasoning=reasoning,
+            thinking_blocks=signed,
         )
         return authored(event, event_id=event_id)
 

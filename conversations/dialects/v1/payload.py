@@ -96,6 +96,7 @@ def action(
     response_id: str,
     thought: str = "",
     reasoning: str = "",
+    thinking_blocks: Sequence[Mapping[str, object]] = (),
     security_risk: str = "UNKNOWN",
 ) -> V1Event:
     """Write a tool call.
@@ -117,6 +118,7 @@ def action(
         {
             "thought": [text_part(thought)] if thought else [],
             **({"reasoning_content": reasoning} if reasoning else {}),
+            **({"thinking_blocks": list(thinking_blocks)} if thinking_blocks else {}),
             **({} if action is None else {"action": action}),
             **call._asdict(),
             "tool_call": tool_call,

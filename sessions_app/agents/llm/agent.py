@@ -172,7 +172,11 @@ class _Playing:
             )
         )
         return await asyncio.to_thread(
-            self._client.request_of, found, max_chars=self._max_chars, tools=self._tools.tools
+            self._client.request_of,
+            found,
+            max_chars=self._max_chars,
+            tools=self._tools.tools,
+            model=self._target.full_name,
         )
 
     async def _tell(self, notice: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, NamedTuple, cast
 
@@ -21,6 +21,7 @@ from pydantic_ai.messages import (
     ModelResponse,
     ModelResponsePart,
     TextPart,
+    ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     UserContent,
@@ -32,9 +33,10 @@ from conversations.dialects import columns
 from conversations.dialects.v0 import reading as v0
 from conversations.dialects.v1 import reading as v1
 from conversations.events import Dialect, EventEnvelope, Kind
-from sessions_app.agents.llm import images, prompts
+from sessions_app.agents.llm import images, prompts, signatures
 from sessions_app.agents.llm.images import Part
 from sessions_app.agents.llm.record import File, Record, is_forgotten
+from sessions_app.agents.llm.signatures import Signed, Signer
 
 RESULT_MAX_CHARS = 10_000
 """Of a call that is told as text."""
@@ -88,13 +90,21 @@ def _chars(part: Part) -> int:
             return 0
 
 
-def messages_of(record: Record, *, max_chars: int, takes_urls: bool, tools: Collection[str] = ()) -> History:
+def messages_of(
+    record: Record,
+    *,
+    max_chars: int,
+    takes_urls: bool,
+    tools: Collection[str] = (),
+    signer: Signer | None = None,
+) -> History:
     """Return the newest messages of a record with at most `max_chars` characters, instructions beside them.
 
     The first and the last are the user's. `takes_urls`: whether the server loads images by their addresses.
-    `tools` are the names of those that the model is offered.
+    `tools` are the names of those that the model is offered. `signer`: who gets back what it has signed.
     """
-    said = _told_once([each for each in _said(record, tools, max_chars // SHARE) if each.content])
+    told = _said(record, tools, max_chars // SHARE, signer)
+    said = _told_once([each for each in told if each.content])
     kept, is_cut = _newest(said, max_chars)
     if record.summary:
         summary = f"A summary of the earlier conversation:\n\n{record.summary}"
@@ -142,7 +152,8 @@ def _messages(said: Sequence[tuple[bool, Sequence[Part]]], instructions: str) ->
         if is_agents:
             text = "\n\n".join(part for part in content if isinstance(part, str))
             calls = [part for part in content if isinstance(part, ToolCallPart)]
-            yield ModelResponse(parts=[*([TextPart(content=text)] if text else ()), *calls])
+            thoughts = [part for part in content if isinstance(part, ThinkingPart)]
+            yield ModelResponse(parts=[*thoughts, *([TextPart(content=text)] if text else ()), *calls])
         else:
             results = [part for part in content if isinstance(part, ToolReturnPart)]
             others = [cast(UserContent, part) for part in content if not isinstance(part, ToolReturnPart)]
@@ -178,7 +189,7 @@ def _shortened(said: _Said, max_chars: int) -> _Said:
     return _Said(is_agents=said.is_agents, content=[_middle_cut(texts, max_chars), *others])
 
 
-def _said(record: Record, tools: Collection[str], most: int) -> Iterator[_Said]:
+def _said(record: Record, tools: Collection[str], most: int, signer: Signer | None) -> Iterator[_Said]:
     shown = [event for event in record.events if _is_shown(event, record.forgotten)]
     calls = {event["seq"] for event in shown if event["kind"] == Kind.TOOL_CALL}
     ids = {event["tool_call_id"]: event["seq"] for event in shown if event["seq"] in calls}
@@ -192,7 +203,7 @@ def _said(record: Record, tools: Collection[str], most: int) -> Iterator[_Said]:
         if event["kind"] == Kind.MESSAGE:
             yield from _message(event)
         elif event["kind"] == Kind.TOOL_CALL:
-            yield from _call(event, results.get(event["seq"]), tools, most)
+            yield from _call(event, results.get(event["seq"]), tools, most, signer)
 
 
 def _is_shown(event: EventEnvelope, forgotten: frozenset[str | int]) -> bool:
@@ -216,7 +227,11 @@ def _message(event: EventEnvelope) -> Iterator[_Said]:
 
 
 def _call(
-    call: EventEnvelope, result: EventEnvelope | None, tools: Collection[str], most: int
+    call: EventEnvelope,
+    result: EventEnvelope | None,
+    tools: Collection[str],
+    most: int,
+    signer: Signer | None,
 ) -> Iterator[_Said]:
     payload = _payload(call)
     thought = _thought(payload)
@@ -228,7 +243,8 @@ def _call(
         # Not by the id in the log, which a copy may have twice; some servers want nine letters and digits.
         number = f"call{call['seq']:05d}"
         shown = NO_RESULT if text is None else _middle_cut(text, min(SHOWN_RESULT_MAX_CHARS, most))
-        yield _Said(is_agents=True, content=[ToolCallPart(name, dict(arguments), tool_call_id=number)])
+        wanted = ToolCallPart(name, dict(arguments), tool_call_id=number)
+        yield _Said(is_agents=True, content=_with_signatures(wanted, payload, signer))
         yield _Said(is_agents=False, content=[ToolReturnPart(name, shown, tool_call_id=number)])
         return
     given = _middle_cut(columns.as_json(arguments), ARGUMENTS_MAX_CHARS)
@@ -236,6 +252,24 @@ def _call(
     if text is not None:
         ended = f"The result:\n\n{_middle_cut(text, RESULT_MAX_CHARS)}"
     yield _Said(is_agents=False, content=[f"(The assistant called the tool `{name}` with {given}. {ended})"])
+
+
+def _with_signatures(call: ToolCallPart, payload: Payload, signer: Signer | None) -> list[Part]:
+    """Return a call with what the model has signed, for the model that has."""
+    signed = signatures.of(payload, signer.model) if signer else Signed()
+    if signer is None or not (signed.call or signed.thoughts):
+        return [call]
+    call = replace(call, provider_name=signer.system, provider_details=dict(signed.call) or None)
+    thoughts = [
+        ThinkingPart(
+            content=columns.first_text(block.get("thinking")),
+            id="redacted_thinking" if "data" in block else None,
+            signature=columns.first_text(block.get("signature"), block.get("data")),
+            provider_name=signer.system,
+        )
+        for block in signed.thoughts
+    ]
+    return [*thoughts, call]
 
 
 def _thought(payload: Payload) -> str:

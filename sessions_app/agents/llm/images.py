@@ -7,10 +7,17 @@ import binascii
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from pydantic_ai.messages import BinaryContent, ImageUrl, ToolCallPart, ToolReturnPart, UserContent
+from pydantic_ai.messages import (
+    BinaryContent,
+    ImageUrl,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+)
 
-Part = UserContent | ToolCallPart | ToolReturnPart
-"""What one side says: texts and images, a call of a tool, or a call's result."""
+Part = UserContent | ThinkingPart | ToolCallPart | ToolReturnPart
+"""What one side says: texts and images, a signed thought, a call of a tool, or a call's result."""
 
 IMAGES_MAX = 20
 IMAGES_MAX_BYTES = 16 * 1024 * 1024

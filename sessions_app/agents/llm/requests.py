@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from types import ModuleType
 from typing import NamedTuple
 
@@ -32,11 +33,12 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
 from sessions_app.agents.base import AgentFailure, Usage
-from sessions_app.agents.llm import history, transport
+from sessions_app.agents.llm import history, signatures, transport
 from sessions_app.agents.llm.failures import fault_of
 from sessions_app.agents.llm.faults import ModelFault
 from sessions_app.agents.llm.models import Target
 from sessions_app.agents.llm.record import Record
+from sessions_app.agents.llm.signatures import Signer
 from sessions_app.agents.llm.streams.answer import AnswerStream, End, ReadCall, TooManyCalls
 from sessions_app.agents.llm.tools import calls as calls_of
 from sessions_app.agents.llm.tools.calls import WantedCall
@@ -103,12 +105,19 @@ class ModelClient:
         self._wire = wire
 
     def request_of(
-        self, record: Record, *, max_chars: int, tools: Mapping[str, Tool] | None = None
+        self, record: Record, *, max_chars: int, tools: Mapping[str, Tool] | None = None, model: str = ""
     ) -> Request:
-        """Return a conversation as a request, its messages with at most this many characters."""
+        """Return a conversation as a request, its messages with at most this many characters.
+
+        `model` is the full name of the one that is asked: it gets back what it has signed.
+        """
         tools = tools or {}
         shown = history.messages_of(
-            record, max_chars=max_chars, takes_urls=bool(self._wire.TAKES_URLS), tools=tools
+            record,
+            max_chars=max_chars,
+            takes_urls=bool(self._wire.TAKES_URLS),
+            tools=tools,
+            signer=Signer(model, self._wire.SYSTEM),
         )
         return Request(*shown, [_definition(tool) for tool in tools.values()])
 
@@ -145,11 +154,16 @@ class ModelClient:
         """
         try:
             answer, has_text = await self._streamed(target, request, on_piece, on_usage)
-            calls = [_wanted(call, answer.end, tools or {}) for call in answer.calls]
+            read = answer.calls
+            signed = signatures.kept(read, answer.opaque, target.full_name)
+            calls = [
+                replace(_wanted(call, answer.end, tools or {}), signed=blocks)
+                for call, blocks in zip(read, signed, strict=True)
+            ]
             is_there = bool(calls) or has_text or answer.end is End.PAUSED
             if answer.end in (End.NONE, End.FAILED) or not is_there:
                 raise _nothing(answer.end)
-            return Reply(calls, answer.end, is_cut=not all(call.is_complete for call in answer.calls))
+            return Reply(calls, answer.end, is_cut=not all(call.is_complete for call in read))
         except TooManyCalls:
             raise ModelFault(TOO_LONG) from None
         except UnusableProxy as error:

@@ -156,7 +156,7 @@ class AnswerStream(ABC):
         return []
 
     @abstractmethod
-    def _event(self, fields: dict[str, Any], data: str) -> Iterator[bytes]:
+    def _event(self, fields: dict[str, Any]) -> Iterator[bytes]:
         """Yield what the library gets of an event."""
 
     def _unstreamed(self, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -174,7 +174,7 @@ class AnswerStream(ABC):
             self.is_over = True
             return
         if fields := fields_of(_value(data)):
-            yield from self._event(fields, data)
+            yield from self._event(fields)
 
     def _read_whole(self, body: bytes) -> Iterator[bytes]:
         text = body.decode("utf-8-sig", "replace")
@@ -183,21 +183,16 @@ class AnswerStream(ABC):
             if not isinstance(fields, dict):
                 raise UnreadableAnswer("The answer is no JSON object.")
             if fields.get("error"):
-                yield from self._event(fields, json.dumps(fields))
+                yield from self._event(fields)
                 continue
             for event in self._unstreamed(fields):
-                yield from self._event(event, json.dumps(event))
+                yield from self._event(event)
 
 
 def sent(fields: Mapping[str, Any], name: str = "") -> bytes:
-    """Return an event as bytes."""
-    return sent_text(json.dumps(fields), name)
-
-
-def sent_text(data: str, name: str = "") -> bytes:
-    """Return an event with data as it came."""
-    lines = "".join(f"data: {line}\n" for line in data.splitlines())
-    return f"{f'event: {name}{chr(10)}' if name else ''}{lines}\n".encode("utf-8", "replace")
+    """Return an event as bytes, in ASCII: some libraries end a line at what Unicode calls the end of one."""
+    head = f"event: {name}\n" if name else ""
+    return f"{head}data: {json.dumps(fields)}\n\n".encode()
 
 
 def fields_of(value: object) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from sessions_app.agents.llm.streams.answer import (
     arguments_text,
     fields_of,
     sent,
-    sent_text,
     text_of,
 )
 
@@ -87,13 +86,13 @@ class AnthropicAnswer(AnswerStream):
             name=text_of(block.fields.get("name")), arguments=block.arguments, is_complete=is_complete
         )
 
-    def _event(self, fields: dict[str, Any], data: str) -> Iterator[bytes]:
+    def _event(self, fields: dict[str, Any]) -> Iterator[bytes]:
         kind = text_of(fields.get("type"))
         match kind:
             case "error":
                 if not self.has_ended:
                     self._has_failed = True
-                    yield sent_text(data, kind)
+                    yield sent(fields, kind)
             case "content_block_start":
                 yield from self._start(fields)
             case "content_block_delta":
@@ -102,12 +101,12 @@ class AnthropicAnswer(AnswerStream):
                 yield from self._stop(fields)
             case "message_delta":
                 self.reason = text_of(fields_of(fields.get("delta")).get("stop_reason")) or self.reason
-                yield sent_text(data, kind)
+                yield sent(fields, kind)
             case "message_stop":
                 self.is_over = True
-                yield sent_text(data, kind)
+                yield sent(fields, kind)
             case "message_start":
-                yield sent_text(data, kind)
+                yield sent(fields, kind)
             case _ if fields.get("error"):
                 self._has_failed = True
                 yield sent({"type": "error", **fields}, "error")

@@ -13,11 +13,8 @@ from sessions_app.agents.llm.streams.answer import (
     arguments_text,
     fields_of,
     sent,
-    sent_text,
     text_of,
 )
-
-_SIGNATURE = "thoughtSignature"
 
 
 class GoogleAnswer(AnswerStream):
@@ -50,18 +47,18 @@ class GoogleAnswer(AnswerStream):
             for call, opaque in self._calls
         ]
 
-    def _event(self, fields: dict[str, Any], data: str) -> Iterator[bytes]:
+    def _event(self, fields: dict[str, Any]) -> Iterator[bytes]:
         if fields.get("error"):
             if not self.has_ended:
                 self._has_failed = True
-                yield sent_text(data)
+                yield sent(fields)
             return
         self._is_blocked = self._is_blocked or bool(
             fields_of(fields.get("promptFeedback")).get("blockReason")
         )
         candidates = fields.get("candidates")
         if not (isinstance(candidates, list) and candidates):
-            yield sent_text(data)
+            yield sent(fields)
             return
         candidate = fields_of(candidates[0])
         self.reason = text_of(candidate.get("finishReason")) or self.reason
@@ -78,4 +75,5 @@ class GoogleAnswer(AnswerStream):
 
     def _take(self, call: dict[str, Any], part: dict[str, Any]) -> None:
         self._budget.take(calls=1, chars=len(arguments_text(call.get("args"))))
-        self._calls.append((call, {_SIGNATURE: part[_SIGNATURE]} if part.get(_SIGNATURE) else {}))
+        signature = text_of(part.get("thoughtSignature")).replace("-", "+").replace("_", "/")
+        self._calls.append((call, {"thought_signature": signature} if signature else {}))

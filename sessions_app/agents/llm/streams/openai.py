@@ -11,7 +11,6 @@ from sessions_app.agents.llm.streams.answer import (
     ReadCall,
     fields_of,
     sent,
-    sent_text,
     text_of,
 )
 from sessions_app.agents.llm.streams.openai_calls import CallPieces, OpenCall
@@ -54,13 +53,13 @@ class OpenAIAnswer(AnswerStream):
             opaque=call.opaque,
         )
 
-    def _event(self, fields: dict[str, Any], data: str) -> Iterator[bytes]:
+    def _event(self, fields: dict[str, Any]) -> Iterator[bytes]:
         choices = fields.get("choices")
         choice = fields_of(choices[0]) if isinstance(choices, list) and choices else {}
         if fields.get("error"):
             if not self.has_ended:
                 self._has_failed = True
-                yield sent_text(data)
+                yield sent(fields)
             return
         self.reason = text_of(choice.get("finish_reason")) or self.reason
         self._usage = fields.get("usage") or self._usage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -50,6 +50,8 @@ class WantedCall:
     tool: Tool | None = None
     problem: str = ""
     """Why it cannot be run; empty if it can."""
+    signed: Sequence[Mapping[str, Any]] = ()
+    """What the model's server wants back with it."""
 
 
 def wanted(name: str, arguments: str | Mapping[str, Any] | None, tools: Mapping[str, Tool]) -> WantedCall:

@@ -57,7 +57,7 @@ class ToolUse:
         for number, call in enumerate(wanted):
             if self._needs_approval(call):
                 await self._ask(wanted[number:])
-            stored = await self._turn.call_tool(call.name, call.arguments)
+            stored = await self._turn.call_tool(call.name, call.arguments, signed=call.signed)
             outcome = await self._outcome(call, stored)
             await self._turn.tool_result(stored, outcome.text, exit_code=int(outcome.is_error))
             repeated = self._repetition
@@ -71,9 +71,13 @@ class ToolUse:
         """Ask for the approval of calls; those that cannot be run are answered at once. It never returns."""
         for call in wanted:
             if call.tool is None:
-                stored = await self._turn.call_tool(call.name, call.arguments)
+                stored = await self._turn.call_tool(call.name, call.arguments, signed=call.signed)
                 await self._turn.tool_result(stored, call.problem, exit_code=1)
-        asked = [ProposedCall(name=call.name, arguments=call.arguments) for call in wanted if call.tool]
+        asked = [
+            ProposedCall(name=call.name, arguments=call.arguments, signed=call.signed)
+            for call in wanted
+            if call.tool
+        ]
         await self._turn.ask_approvals(asked)
 
     async def _outcome(self, call: WantedCall, stored: ToolCall) -> Outcome:

@@ -11,6 +11,8 @@ from sessions_app.agents.llm.models import Target
 from sessions_app.agents.llm.streams.anthropic import AnthropicAnswer
 
 ANSWER = AnthropicAnswer
+SYSTEM = "anthropic"
+"""What the library calls this API where it checks whose a signature is."""
 TAKES_URLS = True
 
 

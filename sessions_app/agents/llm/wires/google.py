@@ -11,6 +11,8 @@ from sessions_app.agents.llm.models import Target
 from sessions_app.agents.llm.streams.google import GoogleAnswer
 
 ANSWER = GoogleAnswer
+SYSTEM = "google"
+"""What the library calls this API where it checks whose a signature is."""
 TAKES_URLS = False
 """The library would load images itself, from addresses that nobody has checked."""
 

@@ -1,0 +1,72 @@
+"""What a model's server wants back with the calls of its answers, and only it can read.
+
+These are signatures of thoughts: some servers refuse the next request without them, and all refuse those of
+another model. Clients know a member of a call for them, `thinking_blocks`: it has signed thoughts as they
+came, and the rest as a redacted one, with the model's name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from conversations.dialects import columns
+from sessions_app.agents.llm.streams.answer import ReadCall
+
+MEMBER = "thinking_blocks"
+SIGNED_MAX_CHARS = 500_000
+"""More is not kept: the model then thinks anew."""
+_REDACTED, _THINKING = "redacted_thinking", "thinking"
+_UNSIGNED = {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
+"""What Google documents for a call whose signature is another's: it signs the first of an answer alone."""
+
+Block = Mapping[str, Any]
+
+
+class Signer(NamedTuple):
+    """Who signs and reads."""
+
+    model: str
+    system: str
+    """What the library calls the provider's API."""
+
+
+class Signed(NamedTuple):
+    """What is sent back with a call."""
+
+    call: Mapping[str, Any] = {}
+    thoughts: Sequence[Block] = ()
+
+
+def kept(calls: Sequence[ReadCall], thoughts: Sequence[Block], model: str) -> list[list[Block]]:
+    """Return what to store with each call of an answer; its thoughts are stored with the first."""
+    found = []
+    is_googles = bool(calls) and "google" in columns.fields(calls[0].opaque.get("extra_content"))
+    for number, call in enumerate(calls):
+        opaque = call.opaque or (_UNSIGNED if is_googles else {})
+        found.append(_blocks(opaque, [] if number else list(thoughts), model))
+    return found
+
+
+def _blocks(opaque: Mapping[str, Any], thoughts: list[Block], model: str) -> list[Block]:
+    if not (opaque or thoughts):
+        return []
+    data = json.dumps({"model": model, "call": dict(opaque)})
+    blocks = [*thoughts, {"type": _REDACTED, "data": data}]
+    return blocks if len(json.dumps(blocks)) <= SIGNED_MAX_CHARS else []
+
+
+def of(payload: Mapping[str, Any], model: str) -> Signed:
+    """Return what a stored call has for a model; nothing for another than the one that signed."""
+    blocks = payload.get(MEMBER)
+    *thoughts, last = blocks if isinstance(blocks, list) and blocks else [None]
+    try:
+        about = columns.fields(json.loads(columns.first_text(columns.fields(last).get("data")) or "null"))
+    except ValueError:  # of an agent elsewhere
+        return Signed()
+    if not model or about.get("model") != model:
+        return Signed()
+    known = [columns.fields(each) for each in thoughts]
+    signed = [each for each in known if each.get("type") in (_REDACTED, _THINKING)]
+    return Signed(columns.fields(about.get("call")), signed)
