@@ -59,6 +59,33 @@ def parent(file: Path) -> None:
     time.sleep(600)
 
 
+def halving(file: Path) -> None:
+    """Serve a tool that returns half of an emoji, and bytes that are no UTF-8, and is described with both."""
+    note(file, "started")
+    for line in sys.stdin.buffer:
+        asked = json.loads(line)
+        answers = {
+            "initialize": ABOUT,
+            "tools/list": {
+                "tools": [
+                    {
+                        "name": "halve",
+                        "description": "Half of \ud83c\udf27: \ud83c",
+                        "inputSchema": {"type": "object", "properties": {"\udf27": {"default": "\ud83c"}}},
+                    }
+                ]
+            },
+            "tools/call": {"content": [{"type": "text", "text": "rain \ud83c, caf?"}]},
+        }
+        if asked["method"] == "tools/call":
+            line.decode()
+            note(file, f"halve {asked['params']['arguments']!a}")
+        if asked["method"] in answers:
+            message = {"jsonrpc": "2.0", "id": asked["id"], "result": answers[asked["method"]]}
+            sys.stdout.buffer.write(json.dumps(message).encode().replace(b"caf?", b"caf\xe9") + b"\n")
+            sys.stdout.buffer.flush()
+
+
 def note(file: Path, text: str) -> None:
     """Leave a line in the file."""
     with file.open("a") as log:
@@ -153,7 +180,7 @@ def gone() -> None:
     """End at once."""
 
 
-SERVERS = {"library": library, "counting": counting, "parent": parent}
+SERVERS = {"library": library, "counting": counting, "parent": parent, "halving": halving}
 OTHERS = {"garbage": garbage, "flood": flood, "long": long, "silent": silent, "gone": gone}
 
 if __name__ == "__main__":

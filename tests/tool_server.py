@@ -12,6 +12,9 @@ from mcp.server.mcpserver import MCPServer
 
 from tests.scripted_agent import until_here
 
+HALF, PAIR = "<half>", "<whole_pair>"
+"""In what is sent, these words are escapes of as many characters, which the library would not write."""
+
 
 @asynccontextmanager
 async def tool_server(kind: str, *, key: str = "") -> AsyncIterator[tuple[str, list[str]]]:
@@ -25,6 +28,11 @@ async def tool_server(kind: str, *, key: str = "") -> AsyncIterator[tuple[str, l
         ran.append(f"add {a} {b}")
         return str(a + b)
 
+    @server.tool()
+    def halve() -> str:
+        """Return half of an emoji."""
+        return f"rain {HALF}, a pair {PAIR}"
+
     app = server.sse_app() if kind == "sse" else server.streamable_http_app()
 
     async def guarded(scope: Any, receive: Any, send: Any) -> None:
@@ -33,7 +41,16 @@ async def tool_server(kind: str, *, key: str = "") -> AsyncIterator[tuple[str, l
             await send({"type": "http.response.start", "status": 401, "headers": []})
             await send({"type": "http.response.body", "body": b""})
             return
-        await app(scope, receive, send)
+
+        async def halved(message: Any) -> None:
+            body = (
+                message.get("body", b"")
+                .replace(HALF.encode(), rb"\ud83c")
+                .replace(PAIR.encode(), rb"\ud83c\udf27")
+            )
+            await send({**message, "body": body} if "body" in message else message)
+
+        await app(scope, receive, halved)
 
     config = uvicorn.Config(guarded, port=0, log_level="critical", timeout_graceful_shutdown=1)
     running = uvicorn.Server(config)

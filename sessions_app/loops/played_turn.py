@@ -25,6 +25,7 @@ from conversations.exceptions import ConversationBusy, ConversationError, EventC
 from conversations.log import reads
 from conversations.models import ConversationRef
 from conversations.outages import Outage
+from conversations.payloads.halves import WholeText, whole
 from conversations.redaction import secrets
 from conversations.redaction.masking import Masks
 from conversations.redaction.streams import MaskedStream
@@ -259,6 +260,7 @@ class PlayedTurn:
             with suppress(ConversationError):  # whoever ends the turn stores what was said so far
                 await asyncio.shield(answer.break_off())
             raise
+        answer.end()
         if answer.text or (answer.reasoning and self.is_pausing):
             self._unsaid = None
             await self._say(answer.text, answer.event_id, reasoning=answer.reasoning)
@@ -637,12 +639,14 @@ class StreamedAnswer:
         self._epoch = epoch
         self._masks = masks
         self._text, self._reasoning = MaskedStream(), MaskedStream()
+        self._whole_text, self._whole_reasoning = WholeText(), WholeText()
         self._index = 0
         self._snapshot_at = -inf  # the first piece makes one, also where the clock has just begun
         self._snapshot_through = -1
 
     async def write(self, text: str) -> None:
         """Add a piece."""
+        text = self._whole_text.add(text)
         self.text += text
         self._text.add(text)
         self._announce(text=self._text.take(self._masks))
@@ -651,16 +655,27 @@ class StreamedAnswer:
 
     def think(self, text: str) -> None:
         """Add a piece of the reasoning; the next `write` keeps it for late readers."""
+        text = self._whole_reasoning.add(text)
         self.reasoning += text
         self._reasoning.add(text)
         self._announce(reasoning=self._reasoning.take(self._masks))
 
     def replace(self, text: str) -> None:
         """Say this in place of what was written."""
-        self.text = text
+        self.text = whole(text)
+        self._whole_text = WholeText()
+
+    def end(self) -> None:
+        """Take the half of a character that still waits: no piece follows."""
+        text, reasoning = self._whole_text.rest(), self._whole_reasoning.rest()
+        self.text += text
+        self.reasoning += reasoning
+        self._text.add(text)
+        self._reasoning.add(reasoning)
 
     async def break_off(self) -> None:
         """Show and store everything: nothing follows. Raise Fenced if another loop has taken over."""
+        self.end()
         reasoning = self._reasoning.take_rest(self._masks)
         self._announce(text=self._text.take_rest(self._masks), reasoning=reasoning)
         await self.snapshot()

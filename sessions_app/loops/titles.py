@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from django.db import transaction
 
 from conversations import provisional_titles
+from conversations.dialects import columns
 from conversations.events import EventFilter
 from conversations.log import reads
 from conversations.models import Conversation, ConversationRef, shown_title
@@ -88,7 +89,7 @@ async def made_of(message: str, ask: Ask, max_characters: int) -> str:
     except Exception as error:
         logger.warning("A conversation gets a title without its agent: %s", error)
         answer = ""
-    return _cut(_plain(answer) or _beginning(message), max_characters)
+    return _cut(_plain(columns.clean(answer)) or _beginning(message), max_characters)
 
 
 def _plain(answer: str) -> str:

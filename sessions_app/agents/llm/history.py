@@ -33,6 +33,7 @@ from conversations.dialects import columns
 from conversations.dialects.v0 import reading as v0
 from conversations.dialects.v1 import reading as v1
 from conversations.events import Dialect, EventEnvelope, Kind
+from conversations.payloads import halves
 from sessions_app.agents.llm import images, prompts, signatures
 from sessions_app.agents.llm.images import Part
 from sessions_app.agents.llm.record import File, Record, is_forgotten
@@ -237,7 +238,8 @@ def _call(
     thought = _thought(payload)
     if thought.strip():
         yield _Said(is_agents=True, content=[thought])
-    name, arguments = dialects.called_tool(payload, Dialect(call["dialect"]))
+    name, given = dialects.called_tool(payload, Dialect(call["dialect"]))
+    arguments = halves.whole_value(given)  # V1 has them once more, as JSON inside JSON
     text = None if result is None else _text(result, _payload(result))
     if name in tools and len(columns.as_json(arguments)) <= most:
         # Not by the id in the log, which a copy may have twice; some servers want nine letters and digits.
@@ -247,11 +249,11 @@ def _call(
         yield _Said(is_agents=True, content=_with_signatures(wanted, payload, signer))
         yield _Said(is_agents=False, content=[ToolReturnPart(name, shown, tool_call_id=number)])
         return
-    given = _middle_cut(columns.as_json(arguments), ARGUMENTS_MAX_CHARS)
+    told = _middle_cut(columns.as_json(arguments), ARGUMENTS_MAX_CHARS)
     ended = "It has no result."
     if text is not None:
         ended = f"The result:\n\n{_middle_cut(text, RESULT_MAX_CHARS)}"
-    yield _Said(is_agents=False, content=[f"(The assistant called the tool `{name}` with {given}. {ended})"])
+    yield _Said(is_agents=False, content=[f"(The assistant called the tool `{name}` with {told}. {ended})"])
 
 
 def _with_signatures(call: ToolCallPart, payload: Payload, signer: Signer | None) -> list[Part]:
@@ -315,5 +317,6 @@ def _middle_cut(text: str, max_chars: int) -> str:
 
 
 def _payload(event: EventEnvelope) -> Payload:
-    payload: Payload = json.loads(event["payload"])
+    # The log keeps halves of characters as they came; a model's server refuses the whole request for one.
+    payload: Payload = json.loads(halves.whole_json(event["payload"]))
     return payload

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conversations.events import EventEnvelope, Kind
+from conversations.payloads import halves
 from sessions_app.agents.llm import skills
 from sessions_app.agents.llm.record import Record
 
@@ -62,7 +63,8 @@ NOTICES = frozenset({CUT_NOTICE, BUSY_NOTICE, LENGTH_NOTICE, FILTER_NOTICE, EARL
 
 def instructions(record: Record, *, has_tools: bool = False) -> str:
     """Return the system prompt of a conversation."""
-    return "\n\n".join([record.task or SYSTEM_PROMPT, TOOLS if has_tools else NO_TOOLS, *_more(record)])
+    told = [record.task or SYSTEM_PROMPT, TOOLS if has_tools else NO_TOOLS, *_more(record)]
+    return halves.whole("\n\n".join(told))
 
 
 def _more(record: Record) -> Iterator[str]:

@@ -11,6 +11,7 @@ from conversations.dialects.v0.reading import number_of
 from conversations.events import Dialect, EventEnvelope, EventFilter, EventMatch, Kind
 from conversations.log import reads
 from conversations.models import Conversation, ConversationRef, CreationParameters
+from conversations.payloads import halves
 from sessions_app.agents.llm import plans
 from sessions_app.agents.llm.skills import Skill, skills_in
 from sessions_app.models import AgentSetup, InputReceipt
@@ -202,7 +203,7 @@ def _condensed(conversation: ConversationRef) -> tuple[frozenset[str | int], str
     forgotten: set[str | int] = set()
     summary = ""
     for event in page.events:
-        payload = json.loads(event["payload"])
+        payload = json.loads(halves.whole_json(event["payload"]))
         fields = payload if event["dialect"] == Dialect.V1 else columns.fields(payload.get("args"))
         forgotten.update(_forgotten(fields))
         summary = summary or columns.first_text(fields.get("summary"))

@@ -32,6 +32,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
+from conversations.payloads import halves
 from sessions_app.agents.base import AgentFailure, Usage
 from sessions_app.agents.llm import history, signatures, transport
 from sessions_app.agents.llm.failures import fault_of
@@ -180,7 +181,7 @@ class ModelClient:
         pieces: list[str] = []
         request = Request(_plain(messages), is_cut=False)
         await self.stream(target, request, lambda piece: pieces.append(piece.text), on_usage)
-        return "".join(pieces)
+        return halves.whole("".join(pieces))
 
     async def _streamed(
         self,
@@ -286,16 +287,15 @@ def _used(used: RequestUsage, target: Target, *, cost: float | None) -> Usage:
 
 def _plain(messages: Sequence[Mapping[str, str]]) -> list[ModelMessage]:
     """Return plain messages as the library's: the first system messages become the instructions."""
-    system = "\n\n".join(each["content"] for each in messages if each["role"] == "system")
+    texts = [(each["role"], halves.whole(each["content"])) for each in messages]
+    system = "\n\n".join(text for role, text in texts if role == "system")
     shown: list[ModelMessage] = []
-    for each in messages:
-        if each["role"] == "system":
-            continue
-        if each["role"] == "user":
-            part = UserPromptPart(content=each["content"])
+    for role, text in texts:
+        if role == "user":
+            part = UserPromptPart(content=text)
             shown.append(ModelRequest(parts=[part], instructions=system or None))
-        else:
-            shown.append(ModelResponse(parts=[TextPart(content=each["content"])]))
+        elif role != "system":
+            shown.append(ModelResponse(parts=[TextPart(content=text)]))
     if not shown or isinstance(shown[0], ModelResponse) or isinstance(shown[-1], ModelResponse):
         shown.append(ModelRequest(parts=[UserPromptPart(content=system or "Go on.")]))
     return shown

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from conversations.dialects import columns, v1
+from conversations.payloads import halves
 from sessions_app.agents.llm.tools.offers import CLIENT, NAME_MAX_CHARS, Tool
 
 ARGUMENTS_MAX_CHARS = 100_000
@@ -57,7 +58,7 @@ class WantedCall:
 def wanted(name: str, arguments: str | Mapping[str, Any] | None, tools: Mapping[str, Tool]) -> WantedCall:
     """Read a call; one that cannot be run says why, and has arguments that can be stored."""
     name = columns.clean(name)[:NAME_MAX_CHARS] or "?"
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+    text = halves.whole(arguments) if isinstance(arguments, str) else json.dumps(arguments or {})
     tool = tools.get(name)
     if text.strip() in ("", "null") and tool is not None and not tool.schema.get("properties"):
         text = "{}"  # so some servers write the call of a tool that takes nothing
@@ -89,7 +90,7 @@ def no_such_tool(name: str, tools: Mapping[str, Tool]) -> str:
 
 def _object(text: str) -> dict[str, Any] | None:
     try:
-        value = json.loads(text)
+        value = json.loads(halves.whole_json(text))
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

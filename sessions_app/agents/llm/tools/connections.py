@@ -6,6 +6,7 @@ Imported late (`library`): the library of the protocol takes half a second.
 from __future__ import annotations
 
 import asyncio
+import codecs
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
@@ -29,6 +30,7 @@ from mcp_types import (
     Tool,
 )
 
+from conversations.payloads import halves
 from sessions_app.agents.llm import transport
 from sessions_app.agents.llm.tools.faults import ToolFault
 from sessions_app.agents.llm.tools.program import Program
@@ -51,6 +53,7 @@ REFUSED = "no public address was found for its host"
 UNAUTHORIZED = "it rejected the key"
 NOT_ONE = "what answers at its address is no tool server"
 NO_TOOLS = "its list of tools can't be read"
+_JSON_TYPES = ("application/json", "text/event-stream")
 
 R = TypeVar("R", CallToolResult, ListToolsResult)
 
@@ -177,6 +180,7 @@ class Connection:
         server = self.server
         return httpx2.AsyncClient(
             transport=transport.GuardedTransport(server.url, headers=dict(server.headers)),
+            headers={"accept-encoding": "identity"},
             timeout=httpx2.Timeout(server.call_s, connect=transport.CONNECT_S),
             follow_redirects=False,
             trust_env=False,
@@ -184,9 +188,28 @@ class Connection:
         )
 
     async def _look_at(self, response: httpx2.Response) -> None:
-        """Remember why a server refuses: the library keeps it to itself."""
+        """Remember why a server refuses, which the library keeps to itself; mend the JSON of an answer."""
         if response.status_code in (401, 403):
             self._fault = self._fault or ToolFault(f"{UNAUTHORIZED} ({response.status_code})")
+        is_json = response.headers.get("content-type", "").partition(";")[0].strip() in _JSON_TYPES
+        if is_json and "content-encoding" not in response.headers:
+            response.stream = _Mended(cast(httpx2.AsyncByteStream, response.stream))
+
+
+class _Mended(httpx2.AsyncByteStream):
+    """A body with JSON that the library can read: it refuses bytes that are no UTF-8, and lone halves."""
+
+    def __init__(self, body: httpx2.AsyncByteStream) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        decoder, mended = codecs.getincrementaldecoder("utf-8")(errors="replace"), halves.WholeJson()
+        async for part in self._body:
+            yield mended.add(decoder.decode(part)).encode()
+        yield (mended.add(decoder.decode(b"", final=True)) + mended.rest()).encode()
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
 
 
 def _is_end(error: MCPError) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conversations.dialects import columns
+from conversations.payloads import halves
 
 TOOLS_MAX = 128
 DESCRIPTION_MAX_CHARS = 4_000
@@ -85,7 +86,7 @@ def offered(
 
 def tool_of(listed: Listed, server: int, name: str) -> Tool | None:
     """Return a tool as it is offered; None if its schema is too long or too deep."""
-    schema = listed.schema
+    schema = halves.whole_value(listed.schema)
     if _depth(schema) > SCHEMA_MAX_DEPTH or len(json.dumps(schema)) > SCHEMA_MAX_CHARS:
         return None
     if schema.get("type") != "object":

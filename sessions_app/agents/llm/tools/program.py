@@ -20,6 +20,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
+from conversations.payloads import halves
 from sessions_app.agents.llm.tools.faults import ToolFault
 from sessions_app.agents.llm.tools.servers import ToolServer
 
@@ -127,7 +128,8 @@ class Program:
         if not line.strip():
             return None
         try:
-            return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+            text = halves.whole_json(line.decode(errors="replace"))
+            return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
         except ValueError:
             self._unreadable += 1
             if self._unreadable > UNREADABLE_MAX:

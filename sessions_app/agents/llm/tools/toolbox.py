@@ -14,6 +14,7 @@ from mcp import MCPError
 from mcp_types import Tool as McpTool
 
 from conversations.dialects import columns
+from conversations.payloads import halves
 from sessions_app.agents.llm.tools import offers, results
 from sessions_app.agents.llm.tools.calls import Outcome
 from sessions_app.agents.llm.tools.connections import Connection
@@ -60,7 +61,8 @@ class Toolbox:
         """Run a tool, and return its result or why there is none; `key` is the call's idempotency key."""
         connection = await self._open(tool.server)
         try:
-            result = await connection.call(tool.own_name, arguments, key)
+            # A call that was approved comes from the log, which keeps halves of characters.
+            result = await connection.call(tool.own_name, halves.whole_value(arguments), key)
         except MCPError as error:
             return Outcome(text=results.bounded(columns.clean(error.message)), is_error=True)
         except ToolFault as fault:
