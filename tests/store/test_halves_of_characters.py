@@ -117,21 +117,7 @@ RUN: Payload = {
     "source": "agent",
     "args": {"command": f"echo {FIRST}", "thought": FIRST},
 }
-    "action": "run",
-    "source": "agent",
-    "args": {"command": f"echo {FIRST}", "thought": FIRST},
-}
-OUTPUT: Payload = {
-    "observation": "run",
-    "source": "agent",
-    "content": f"out {SECOND}",
-    "extras": {"command": "echo"},
-}
-    "observation": "run",
-    "source": "agent",
-    "content": f"out {SECOND}",
-    "extras": {"command": "echo"},
-}
+OUTPUT: Payload = {"observation": "run", "content": f"out {SECOND}", "extras": {"command": "echo"}}
 ACTION: Payload = {
     "kind": "ActionEvent",
     "source": "agent",
@@ -142,10 +128,6 @@ ACTION: Payload = {
     "thought": [{"type": "text", "text": f"I think {FIRST}"}],
 }
 MESSAGE: Payload = {
-    "action": "message",
-    "source": "user",
-    "args": {"content": "See", "image_urls": [f"http://{FIRST}"]},
-}
     "action": "message",
     "source": "user",
     "args": {"content": "See", "image_urls": [f"http://{FIRST}"]},
