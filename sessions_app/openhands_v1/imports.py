@@ -227,6 +227,7 @@ def _setup(persisted: Persisted) -> NewSetup:
         max_iterations=iterations if iterations and iterations < _ITERATIONS_LIMIT else MAX_ITERATIONS,
         stuck_detection=detects if isinstance(detects, bool) else True,
         facts={name: value for name in _FACTS if (value := persisted.fact(name))},
+        is_recorded=True,
     )
 
 

@@ -21,6 +21,7 @@ from conversations.redaction import masking, secrets
 from conversations.storage import quotas
 from conversations.store import ConversationExists
 from sessions_app.agents import registry
+from sessions_app.agents.llm import choice
 from sessions_app.loops import turn_events
 from sessions_app.models import StartTask, UserSettings
 from sessions_app.models.v1 import DEFAULT_MODEL, never_confirm
@@ -124,11 +125,12 @@ def _started(user: Visitor, wanted: Wanted) -> StartTask:
     parent = wanted.parent
     settings = user_settings.settings_of(pk_of(user))
     inherited = parent if parent is not None else Conversation()
-    model = wanted.llm_model or inherited.llm_model or (settings.llm_model if settings else None)
+    named = wanted.llm_model or (choice.named_for(parent.ref) if parent is not None else None)
+    model = named or (settings.llm_model if settings else None)
     has_own_repository = wanted.repository is not None
     conversation = agent_setups.create(
         user,
-        _setup(wanted, model, settings),
+        _setup(wanted, named, settings),
         conversation_id=wanted.conversation_id,
         events=[turn_events.system_prompt(), *([wanted.first_message] if wanted.first_message else [])],
         parameters=dict(wanted.parameters),
@@ -151,11 +153,13 @@ def _started(user: Visitor, wanted: Wanted) -> StartTask:
     )
 
 
-def _setup(wanted: Wanted, model: str | None, settings: UserSettings | None) -> NewSetup:
+def _setup(wanted: Wanted, named: str | None, settings: UserSettings | None) -> NewSetup:
     suffix = wanted.system_message_suffix
-    agent = default_agent(model or DEFAULT_MODEL) | {"agent_context": {"system_message_suffix": suffix}}
+    agent = default_agent(named or DEFAULT_MODEL)
+    if suffix:
+        agent |= {"agent_context": {"system_message_suffix": suffix}}
     asks_always = settings is not None and settings.confirmation_mode
     return NewSetup(
-        agent=agent if suffix else None,
+        agent=agent if suffix or named else None,
         confirmation_policy={"kind": "AlwaysConfirm"} if asks_always else never_confirm(),
     )

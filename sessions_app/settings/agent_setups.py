@@ -50,6 +50,8 @@ class NewSetup:
     max_iterations: int = MAX_ITERATIONS
     stuck_detection: bool = True
     facts: Mapping[str, Any] = field(default_factory=dict)
+    is_recorded: bool = False
+    """Whether another server's agent had it: its model and tool servers are shown, and none is used."""
 
 
 def create(
@@ -80,7 +82,7 @@ def add(conversation: ConversationRef, setup: NewSetup, *, leaf_event_id: str | 
     sealed_secrets = _sealed_secrets(setup.secrets, keys)
     AgentSetup.objects.create(
         conversation_id=conversation.pk,
-        sealed_agent=seal(json.dumps(setup.agent)),
+        sealed_agent=seal(json.dumps(None if setup.is_recorded else setup.agent)),
         shown_agent=masked(setup.agent),
         sealed_secrets=sealed_secrets,
         sealed_keys=seal(json.dumps(keys)),

@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 from django.contrib.auth.models import User
@@ -446,6 +447,29 @@ async def test_a_model_that_a_v1_start_brings_answers_its_conversation(
     assert asked[0].key == f"Bearer {KEY}"
     prompt = asked[0].body["messages"][0]["content"]
     assert all(told in prompt for told in ("Be brief.", "No emojis.", "Say hi.", "Be kind."))
+
+
+async def test_a_recorded_model_is_not_asked_and_the_user_learns_once_which_one_answers(
+    alice: User, join: Join, configured: Callable[..., None]
+) -> None:
+    configured(agent=BUILT_IN_AGENTS["auto"])
+    talk = await astore.call(
+        partial(agent_setups.create, alice, NewSetup(), title="A talk", llm_model="claude-sonnet-4-20250514")
+    )
+    async with model(alice, completion(["Paris."]), completion(["Two million."])) as asked:
+        client = await join(talk)
+        told_first = answers_of(await said(client, "What is the capital of France?"))
+        again = answers_of(await said(client, "How many people live there?"))
+    notice, answer = told_first
+    assert "recorded with another model: `claude-sonnet-4-20250514`" in notice
+    assert "`openai/gpt-x` answers it now" in notice
+    assert (answer, again) == ("Paris.", ["Two million."])
+    assert [each.body["model"] for each in asked] == ["gpt-x", "gpt-x"]
+    assert told(asked[1]) == [
+        ("user", "What is the capital of France?"),
+        ("assistant", "Paris."),
+        ("user", "How many people live there?"),
+    ]
 
 
 async def test_the_demo_agents_messages_are_offered_until_there_is_a_model(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -74,26 +75,47 @@ def test_the_servers_model_is_for_those_who_have_none(alice: User, servers: None
 
 
 def test_a_start_chooses_among_the_models_of_the_owners_provider(alice: User, owners: None) -> None:
-    found = model_of(started(alice, llm_model="openai/gpt-5-mini"))
+    found = model_of(started(alice, {"model": "openai/gpt-5-mini"}))
     assert found == ModelChoice(model="openai/gpt-5-mini", key=OWNERS.key)
+
+
+def test_the_model_that_a_history_was_recorded_with_is_a_label(
+    alice: User, bob: User, subtests: pytest.Subtests
+) -> None:
+    values = {"llm_model": "openai/gpt-5", "llm_base_url": "https://models.example.org/v1"}
+    user_settings.change_settings(alice.pk, values, secrets={SettingSecret.LLM_API_KEY: "key"})
+    chosen_here = ModelChoice(model="openai/gpt-5", base_url=str(values["llm_base_url"]), key="key")
+    recorded_agent = {"kind": "Agent", "llm": {"model": "gpt-4o", "base_url": "https://old.example.org"}}
+    rows = {
+        "a column": started(alice, llm_model="claude-sonnet-4-20250514"),
+        "of the same provider": started(alice, llm_model="openai/gpt-4o"),
+        "V0": creation.create(alice, version=Version.V0, llm_model="llama3"),
+        "an agent": agent_setups.create(alice, NewSetup(agent=recorded_agent, is_recorded=True)),
+        "a fork": agent_setups.fork(alice, started(alice, llm_model="llama3")),
+    }
+    for name, talk in rows.items():
+        with subtests.test(name):
+            assert model_of(talk) == chosen_here
+            run_options.change(talk, {"model": "openai/gpt-4o"})
+            assert model_of(talk) == replace(chosen_here, model="openai/gpt-4o")
 
 
 @pytest.mark.parametrize("model", ["anthropic/claude-x", "claude-x", "org/model", "default"])
 def test_the_owners_key_is_never_used_with_another_provider(alice: User, owners: None, model: str) -> None:
-    assert model_of(started(alice, {"model": model}, llm_model=model)) == OWNERS
+    assert model_of(started(alice, {"model": model})) == OWNERS
 
 
 def test_of_unknown_providers_none_gets_the_key_of_another(alice: User) -> None:
     secrets = {SettingSecret.LLM_API_KEY: "key"}
     user_settings.change_settings(alice.pk, {"llm_model": "one/model"}, secrets=secrets)
-    found = model_of(started(alice, llm_model="other/model"))
+    found = model_of(started(alice, {"model": "other/model"}))
     assert found == ModelChoice(model="one/model", key="key")
 
 
 def test_a_base_url_serves_every_model_that_a_start_names(alice: User) -> None:
     values = {"llm_model": "openai/gpt-5", "llm_base_url": "https://models.example.org/v1"}
     user_settings.change_settings(alice.pk, values, secrets={})
-    found = model_of(started(alice, llm_model="anthropic/claude-x"))
+    found = model_of(started(alice, {"model": "anthropic/claude-x"}))
     assert found is not None
     assert (found.model, found.base_url) == ("anthropic/claude-x", "https://models.example.org/v1")
 
@@ -133,7 +155,7 @@ def chosen(conversation: ConversationRef, model: str) -> ModelChoice | None:
 
 
 def test_a_chosen_model_is_asked_with_the_owners_key(alice: User, owners: None) -> None:
-    talk = started(alice, llm_model="openai/gpt-5-mini")
+    talk = started(alice, {"model": "openai/gpt-5-mini"})
     assert chosen(talk, "openai/gpt-5-nano") == ModelChoice(model="openai/gpt-5-nano", key=OWNERS.key)
     assert chosen(talk, "") == ModelChoice(model="openai/gpt-5-mini", key=OWNERS.key)
 

@@ -65,6 +65,7 @@ class LlmAgent:
     async def play(self, turn: Turn) -> None:
         """Play one turn. Raise AgentFailure with a sentence for the user."""
         target, client = await self._model()
+        await self._tell_recorded(turn, target)
         detects_repetition = await astore.call(agent_setups.detects_repetition, self._conversation)
         async with opened(self._conversation, only_reading=self.only_reads) as tools:
             await self._tell(turn, tools.notices)
@@ -88,6 +89,14 @@ class LlmAgent:
             if notice not in self._told:
                 self._told.add(notice)
                 await turn.say(f"*{notice}*")
+
+    async def _tell_recorded(self, turn: Turn, target: Target) -> None:
+        """Say once that a model of the user's answers a conversation that was recorded with another one."""
+        recorded = await astore.call(choice.untold_record, self._conversation, target.full_name)
+        if recorded:
+            shown = {"recorded": f"`{recorded}`", "model": f"`{target.full_name}`"}
+            await turn.say(prompts.RECORDED_NOTICE.format(**shown))
+            await astore.change(choice.note_told, self._conversation)
 
     async def _model(self) -> tuple[Target, ModelClient]:
         chosen: ModelChoice | None = await astore.call(choice.model_of, self._conversation)

@@ -10,6 +10,7 @@ from django.conf import settings
 from conversations.dialects import columns
 from conversations.events import Dialect
 from conversations.models import Conversation, ConversationRef
+from conversations.store import changes
 from sessions_app.agents.base import AgentFailure
 from sessions_app.agents.llm import names
 from sessions_app.encryption import SecretUnreadable
@@ -23,6 +24,9 @@ NO_KEY_FOR_CHOSEN = (
     "with the provider that it was entered for. Choose another model, or enter this one and its key in "
     "Settings."
 )
+TOLD = "model_told"
+"""The parameter of a conversation whose user knows that another model answers than the recorded one."""
+RECORDED_MAX_CHARS = 200
 KEY_UNREADABLE = "The saved key of the model can't be read any more. Enter it again in Settings."
 
 
@@ -47,7 +51,8 @@ def model_of(conversation: ConversationRef) -> ModelChoice | None:
 
     A key is used only with the server that it was entered for, so a start that brings neither key nor base
     URL gets its model from the owner's provider, if that is the same one. A model that was chosen for the
-    conversation is asked where one of these would be, or not at all.
+    conversation is asked where one of these would be, or not at all. The model that the conversation's row
+    names is a label: a history was recorded with it, elsewhere or under other settings.
     """
     chosen = run_options.model_of(conversation)
     started = _of_start(conversation)
@@ -59,11 +64,36 @@ def model_of(conversation: ConversationRef) -> ModelChoice | None:
     if usual is None:
         needs_no_key = started is not None and names.parts_of(started.model)[0] == "ollama"
         return started if needs_no_key else None
-    wanted = started.model if started is not None else _recorded(conversation)
-    if not wanted or usual.is_operators or not usual.has_access:
+    if started is None or usual.is_operators or not usual.has_access:
         return usual
-    is_served = usual.base_url or names.are_of_one_provider(wanted, usual.model)
-    return replace(usual, model=wanted) if is_served else usual
+    is_served = usual.base_url or names.are_of_one_provider(started.model, usual.model)
+    return replace(usual, model=started.model) if is_served else usual
+
+
+def named_for(conversation: ConversationRef) -> str:
+    """Return the model that was chosen for a conversation or named by its start; empty if none was."""
+    chosen = run_options.model_of(conversation)
+    started = None if chosen else _of_start(conversation)
+    return started.model if started is not None else chosen
+
+
+def untold_record(conversation: ConversationRef, used: str) -> str:
+    """Return the model that the history was recorded with, if it is another one and the user is to be told.
+
+    Empty if the used one has the same name, or no history was recorded elsewhere.
+    """
+    row = Conversation.objects.filter(pk=conversation.pk)
+    columns = ("llm_model", "creation_parameters__parameters")
+    model, parameters = row.values_list(*columns).first() or (None, None)
+    recorded = " ".join(_text(model).replace("`", "").split())
+    if recorded in ("", DEFAULT_MODEL) or TOLD in (parameters or {}):
+        return ""
+    return "" if names.parts_of(recorded)[1] == names.parts_of(used)[1] else recorded[:RECORDED_MAX_CHARS]
+
+
+def note_told(conversation: ConversationRef) -> None:
+    """Keep that the user knows which model answers instead of the recorded one."""
+    changes.set_parameter_once(conversation, TOLD, True)
 
 
 def _chosen(model: str, *known: ModelChoice | None) -> ModelChoice:
@@ -124,13 +154,6 @@ def _of_server() -> ModelChoice | None:
         key=configuration.llm_api_key or "",
         is_operators=True,
     )
-
-
-def _recorded(conversation: ConversationRef) -> str:
-    """Return the model that the conversation's row names."""
-    rows = Conversation.objects.filter(pk=conversation.pk)
-    model = _text(rows.values_list("llm_model", flat=True).first())
-    return "" if model == DEFAULT_MODEL else model
 
 
 def _text(value: object) -> str:

@@ -59,6 +59,15 @@ EARLY_NOTICE = (
 )
 NOTICES = frozenset({CUT_NOTICE, BUSY_NOTICE, LENGTH_NOTICE, FILTER_NOTICE, EARLY_NOTICE})
 """What the user is told about the model is no part of what the model has said."""
+RECORDED_NOTICE = (
+    "*This conversation was recorded with another model: {recorded}. {model} answers it now. To choose "
+    "another model for this conversation, open its agent and model.*"
+)
+
+
+def is_notice(text: str) -> bool:
+    """Return whether a message of the agent tells the user about the model."""
+    return text in NOTICES or text.startswith(RECORDED_NOTICE.partition("{")[0])
 
 
 def instructions(record: Record, *, has_tools: bool = False) -> str:

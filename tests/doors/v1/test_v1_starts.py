@@ -20,7 +20,7 @@ from sessions_app import astore
 from sessions_app.loops.manager import ConversationManager
 from sessions_app.models import AgentSetup, SecretKind, StartTask
 from sessions_app.openhands_v1 import starts
-from sessions_app.settings import user_settings
+from sessions_app.settings import run_options, user_settings
 from tests.app_face import (
     CONVERSATIONS,
     EVENTS,
@@ -208,17 +208,13 @@ async def test_a_conversation_begins_with_the_system_prompt_and_then_the_message
 
 
 async def test_a_child_inherits_what_its_start_does_not_say(alice: User, rest: httpx.AsyncClient) -> None:
-    columns = {
-        "repository": "owner/name",
-        "branch": "main",
-        "provider": "github",
-        "llm_model": "openai/gpt-x",
-    }
-    await astore.call(create, alice, **columns)
+    columns = {"repository": "owner/name", "branch": "main", "provider": "github"}
+    parent = await astore.call(create, alice, llm_model="recorded/model", **columns)
+    await astore.call(run_options.change, parent, {"model": "openai/gpt-x"})
     child = await started(rest, parent_conversation_id=ID, agent_type="plan")
     shown = await one(rest, child["app_conversation_id"])
     inherited = ("selected_repository", "selected_branch", "git_provider", "llm_model")
-    assert [shown[name] for name in inherited] == list(columns.values())
+    assert [shown[name] for name in inherited] == [*columns.values(), "openai/gpt-x"]
     assert (shown["parent_conversation_id"], child["sandbox_id"], shown["sandbox_id"]) == (
         HEX,
         SANDBOX,
