@@ -8,6 +8,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
+from conversations import dialects
 from sessions_app import astore
 from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import SettingSecret
@@ -55,6 +56,15 @@ def events(frames: list[Frame], kind: str, source: str | None = None) -> list[Fr
 
 def answers_of(frames: list[Frame]) -> list[str]:
     return [str(event["text"]) for event in events(frames, "message", "agent")]
+
+
+def notices_of(frames: list[Frame]) -> list[str]:
+    """Return what the server has told the user."""
+    return [
+        str(event["text"])
+        for event in events(frames, "other")
+        if dialects.is_notice(event["event"], event["dialect"])
+    ]
 
 
 async def error_of(client: Client) -> str:

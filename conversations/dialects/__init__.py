@@ -20,6 +20,7 @@ __all__ = [
     "author",
     "called_tool",
     "is_interrupted",
+    "is_notice",
     "read",
     "state_in",
     "state_of",
@@ -48,6 +49,17 @@ def is_interrupted(payload: Mapping[str, object], dialect: Dialect) -> bool:
             return v0.is_interrupted(payload)
         case Dialect.V1:
             return v1.is_interrupted(payload)
+        case _:
+            assert_never(dialect)
+
+
+def is_notice(payload: Mapping[str, object], dialect: Dialect) -> bool:
+    """Say whether an event is a notice of the server to the user."""
+    match dialect:
+        case Dialect.V0:
+            return v0.is_notice(payload)
+        case Dialect.V1:
+            return v1.is_notice(payload)
         case _:
             assert_never(dialect)
 

@@ -49,6 +49,9 @@ class Author(Protocol):
         `reasoning` is what the model thought before it.
         """
 
+    def notice(self, *, text: str, event_id: str) -> Authored:
+        """Write what the server says to the user; no model reads it as its own words."""
+
     def tool_call(
         self,
         *,

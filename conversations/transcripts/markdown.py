@@ -75,6 +75,8 @@ def _heading(event: EventEnvelope, members: Mapping[str, object]) -> str:
             title = f"{title}: {inline(event['type'] if name == 'tool' else name)}"
         case Kind.TOOL_RESULT | Kind.ERROR if event["cause"] is not None:
             title = f"{title} of {event['cause']}"
+        case Kind.OTHER if dialects.is_notice(members, Dialect(event["dialect"])):
+            title = "Notice"
         case Kind.OTHER | Kind.STATE:
             title = f"{title}: {inline(event['type'])}"
         case _:

@@ -216,6 +216,8 @@ def _other(event: EventEnvelope, payload: Payload) -> QuietLine:
     if event["type"] == "condensation_request":
         return QuietLine(words="A summary of earlier events was requested")
     text = whole_text(payload) or event["text"]
+    if reading.is_notice(payload):
+        return QuietLine(words=text)
     line = first_line(text)
     named = f"{event['type']}: {line}" if line else event["type"]
     return _line(named, "Show", text if text.strip() != line else "")

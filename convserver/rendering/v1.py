@@ -68,6 +68,8 @@ def card(event: EventEnvelope, payload: Payload) -> Card | None:
         return None
     if event["kind"] == Kind.MESSAGE:
         return _message(event, payload)
+    if reading.is_notice(payload):
+        return QuietLine(words=whole_text(payload) or event["text"])
     reader = _READERS.get(kind)
     return _unknown(event, payload) if reader is None else reader(event, payload)
 

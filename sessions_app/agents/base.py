@@ -189,6 +189,9 @@ class Turn(Protocol):
     async def say(self, text: str) -> None:
         """Store a message of the agent."""
 
+    async def notify(self, notice: str) -> None:
+        """Store what the user should know and no model takes for its own words."""
+
     async def call_tool(
         self,
         name: str,

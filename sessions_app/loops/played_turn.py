@@ -298,7 +298,7 @@ class PlayedTurn:
         )
         self._meter.has_counted(share)
         if is_untold:
-            await self._say(limit_notices.unpriced(expected.model), str(uuid4()))
+            await self._notify(limit_notices.unpriced(expected.model))
         if reached is not None:
             await self._end_at(reached)
 
@@ -314,7 +314,7 @@ class PlayedTurn:
         told = limit_notices.notice(reached, asks=not is_v1)
         if is_v1:
             raise AgentFailure(told, code=limit_notices.CODES[reached.limit.unit])
-        await self._say(told, str(uuid4()))
+        await self._notify(told)
         await self._suspend(AgentState.PAUSED, ExecutionStatus.PAUSED)
 
     async def settle(self) -> None:
@@ -365,6 +365,15 @@ class PlayedTurn:
         """Store a message."""
         await self.checkpoint()
         await self._say(text, self._new_id())
+
+    async def notify(self, notice: str) -> None:
+        """Store a notice."""
+        await self.checkpoint()
+        await self._notify(notice)
+
+    async def _notify(self, notice: str) -> None:
+        event_id = str(uuid4())
+        await self._append(self._author.notice(text=notice, event_id=event_id), event_id)
 
     async def call_tool(
         self,
@@ -497,7 +506,7 @@ class PlayedTurn:
 
     async def pause(self, notice: str) -> None:
         """Say why, and suspend the turn until the user resumes it."""
-        await self.say(notice)
+        await self.notify(notice)
         await self._suspend(AgentState.PAUSED, ExecutionStatus.PAUSED)
 
     async def finish(self, message: str, *, thought: str = "") -> None:

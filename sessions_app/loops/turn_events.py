@@ -202,7 +202,7 @@ SKIPPED = "The user skipped the call, whose outcome is unknown."
 def asked_outcome(conversation: ConversationRef, call: EventEnvelope) -> list[NewEvent]:
     """Return the events with which a turn waits for a person's word about the outcome of a call."""
     turn_id, event_id = call["turn"], str(uuid4())
-    said = dialects.author(conversation.dialect).agent_message(
+    said = dialects.author(conversation.dialect).notice(
         text=OUTCOME_ASKED.format(tool=_tool_of(call)), event_id=event_id
     )
     states = steered(conversation, AgentState.WAITING_FOR_CONFIRMATION, turn_id=turn_id)

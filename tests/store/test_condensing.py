@@ -22,7 +22,7 @@ from sessions_app.models import ModelUse
 from tests.conftest import Join
 from tests.events import event
 from tests.model_server import Answer, Asked, completion
-from tests.model_talks import answers_of, model, said, told, until_paused
+from tests.model_talks import answers_of, model, notices_of, said, told, until_paused
 from tests.scripted_agent import manager
 
 __all__ = ["manager"]
@@ -120,7 +120,7 @@ async def test_after_two_condensations_without_progress_the_user_is_told(
         await said(client, "x" * 3_000)
         await said(client, "x" * 3_000)
         frames = await said(client, "x" * (MAX_CHARS + 1))
-    assert answers_of(frames) == [prompts.CUT_NOTICE, "Yes."]
+    assert (notices_of(frames), answers_of(frames)) == ([prompts.CUT_NOTICE], ["Yes."])
     assert sum(map(is_summary, asked)) <= 2
 
 

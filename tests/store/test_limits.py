@@ -38,7 +38,7 @@ from sessions_app.settings.run_limits import Origin
 from tests.clients import Client
 from tests.conftest import Join, on_postgresql
 from tests.model_server import Answer, Asked, calling, completion
-from tests.model_talks import answers_of, events, model, said, until_paused
+from tests.model_talks import answers_of, events, model, notices_of, said, until_paused
 from tests.network import wait_until
 from tests.scripted_agent import manager, stage
 from tests.store.test_llm_tools import give, program
@@ -127,8 +127,8 @@ async def test_a_limit_of_the_turn_ends_it_or_pauses_it_and_resuming_grants_it_o
             assert notice in events(client.frames, "error")[-1]["text"]
             await client.send({"type": "message", "text": "Go on."})
         else:
-            assert notice in answers_of(client.frames)[-1]
-            assert "Resume it to let it go on for as much again" in answers_of(client.frames)[-1]
+            assert notice in notices_of(client.frames)[-1]
+            assert "Resume it to let it go on for as much again" in notices_of(client.frames)[-1]
             await client.send({"type": "run"})
         await until_ended(client, talk, code)
         assert len(asked) == 4
@@ -161,7 +161,7 @@ async def test_a_limit_of_the_conversation_stays_reached_until_it_is_raised(
         await client.send({"type": "message", "text": "Go."})
         await until_ended(client, talk, code)
         told = events(client.frames, "error") if talk.version == Version.V1 else []
-        last = told[-1]["text"] if told else answers_of(client.frames)[-1]
+        last = told[-1]["text"] if told else notices_of(client.frames)[-1]
         assert "To go on, raise it in the conversation's menu, under Limits" in last
         await client.send(go)
         await until_ended(client, talk, code)
@@ -209,7 +209,7 @@ async def test_a_limit_of_cost_says_once_that_it_does_not_count_a_model_without_
         client = await join(talk)
         await said(client, "One?")
         await said(client, "Two?")
-    told = [text for text in answers_of(client.frames) if "price of the model" in text]
+    told = [text for text in notices_of(client.frames) if "price of the model" in text]
     assert told == ["The price of the model openai/gpt-x is unknown: the cost limit does not count it."]
 
 

@@ -38,6 +38,7 @@ from tests.model_talks import (
     error_of,
     events,
     model,
+    notices_of,
     said,
     text_of,
     told,
@@ -409,7 +410,7 @@ async def test_a_long_conversation_that_cannot_be_condensed_is_cut_and_the_user_
         client = await join(talk)
         await said(client, "x" * 900)
         frames = await said(client, "Is this the end?" + "y" * 200)
-    assert answers_of(frames) == [prompts.CUT_NOTICE, "Yes."]
+    assert (notices_of(frames), answers_of(frames)) == ([prompts.CUT_NOTICE], ["Yes."])
     assert [role for role, _ in told(asked[-1])][-1] == "user"
     assert "xxx" not in json.dumps(asked[-1].body)
 

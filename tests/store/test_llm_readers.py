@@ -91,7 +91,7 @@ CASES = {
         [CALL],
         [
             *CALLED,
-            ("agent", f"The agent has taken 1 steps for this message, which is the limit. {ASKS} {WHERE}"),
+            ("notice", f"The agent has taken 1 steps for this message, which is the limit. {ASKS} {WHERE}"),
         ],
         status="paused",
         options={"max_turn_iterations": 1},
@@ -100,7 +100,7 @@ CASES = {
         [CALL],
         [
             *CALLED,
-            ("agent", f"The models have used 10 tokens for this message; the limit is 5. {ASKS} {WHERE}"),
+            ("notice", f"The models have used 10 tokens for this message; the limit is 5. {ASKS} {WHERE}"),
         ],
         status="paused",
         options={"max_turn_tokens": 5},
@@ -108,7 +108,7 @@ CASES = {
     "a hang": Case([completion(["Once ", NEVER])], [("agent", "Once ")], status="idle", stops_after="Once "),
     "401": Case([Answer(401, {})], [("error", WRONG_KEY)], status="error"),
     "429": Case(
-        [Answer(429, {}), completion(["Hello."])], [("agent", prompts.BUSY_NOTICE), ("agent", "Hello.")]
+        [Answer(429, {}), completion(["Hello."])], [("notice", prompts.BUSY_NOTICE), ("agent", "Hello.")]
     ),
     "500": Case([Answer(500, {})], [("error", FAILED)], status="error"),
     "a cut stream": Case(
@@ -210,6 +210,8 @@ def native_story(frames: Sequence[Frame]) -> Story:
         match frame:
             case {"type": "event", "kind": "message", "source": source, "text": text}:
                 told.append((source, text))
+            case {"type": "event", "kind": "other", "text": text}:
+                told.append(("notice", text))
             case {"type": "event", "kind": "tool_call", "event": event, "dialect": dialect}:
                 told.append(("call", dialects.called_tool(event, dialect)[0]))
             case {"type": "event", "kind": "tool_result", "text": text}:
@@ -225,6 +227,8 @@ def v0_story(frames: Sequence[Frame]) -> Story:
         match frame:
             case {"action": "message", "source": source, "args": {"content": text}}:
                 told.append((source, text))
+            case {"observation": "success", "notice": True, "content": text}:
+                told.append(("notice", text))
             case {"action": "call_tool_mcp", "args": {"name": name}}:
                 told.append(("call", name))
             case {"observation": "mcp" | "user_rejected", "content": text}:
@@ -239,7 +243,7 @@ def v1_story(frames: Sequence[Frame]) -> Story:
     for frame in frames:
         match frame:
             case {"kind": "MessageEvent", "source": source, "llm_message": {"content": [{"text": text}]}}:
-                told.append((source, text))
+                told.append(("notice" if source == "environment" else source, text))
             case {"kind": "ActionEvent", "tool_name": name}:
                 told.append(("call", name))
             case {"kind": "ObservationEvent", "observation": {"content": [{"text": text}]}}:

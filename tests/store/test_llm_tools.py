@@ -30,7 +30,18 @@ from sessions_app.settings.user_settings import SettingSecret
 from tests.clients import Client
 from tests.conftest import Join
 from tests.model_server import Asked, calling, completion
-from tests.model_talks import KEY, Frame, answers_of, error_of, events, model, said, told, until_paused
+from tests.model_talks import (
+    KEY,
+    Frame,
+    answers_of,
+    error_of,
+    events,
+    model,
+    notices_of,
+    said,
+    told,
+    until_paused,
+)
 from tests.scripted_agent import manager, until_here
 from tests.tool_server import tool_server
 
@@ -229,11 +240,11 @@ async def test_a_program_that_misbehaves_gets_a_sentence_and_the_turn_goes_on(
     await give(alice, program(kind, name="bad"))
     async with model(alice, completion(["Hello."])) as asked:
         client = await join(v0_talk)
-        notice, answer = answers_of(await said(client, "hello"))
-        again = answers_of(await said(client, "hello"))
-    assert notice.startswith("*The tool server `bad` can't be used: ")
+        first, again = await said(client, "hello"), await said(client, "hello")
+    [notice] = notices_of(first)
+    assert notice.startswith("The tool server `bad` can't be used: ")
     assert words in notice
-    assert (answer, again) == ("Hello.", ["Hello."])
+    assert (answers_of(first), answers_of(again), notices_of(again)) == (["Hello."], ["Hello."], [])
     assert "tools" not in asked[0].body
 
 
@@ -336,7 +347,7 @@ async def test_the_same_call_with_the_same_result_ends_a_turn_or_pauses_it(
         else:
             await until_paused(client)
     assert len(ran(runs)) == repetition.REPEATED_MAX
-    assert "it has called `add` 4 times with the same result" in answers_of(client.frames)[-1]
+    assert "it has called `add` 4 times with the same result" in notices_of(client.frames)[-1]
 
 
 async def test_a_limit_of_steps_ends_a_turn_or_pauses_it_until_it_is_resumed(
@@ -359,7 +370,7 @@ async def test_a_limit_of_steps_ends_a_turn_or_pauses_it_until_it_is_resumed(
             return
         await until_paused(client)
         assert ran(runs) == ["add 0 1", "add 1 1"]
-        assert "has taken 2 steps" in answers_of(client.frames)[-1]
+        assert "has taken 2 steps" in notices_of(client.frames)[-1]
         await client.send({"type": "run"})
         await until_paused(client)
     assert len(ran(runs)) == 4
@@ -422,7 +433,7 @@ async def test_a_server_that_rejects_its_key_gets_a_sentence_without_it(
         await give(alice, shttp_servers=[{"url": f"{url}?token=sk-mine-1234", "api_key": "sk-mine-1234"}])
         async with model(alice, completion(["Hello."])):
             frames = await said(await join(v0_talk), "Add.")
-    assert "it rejected the key (401)" in answers_of(frames)[0]
+    assert "it rejected the key (401)" in notices_of(frames)[0]
     assert "sk-mine" not in json.dumps(frames)
 
 

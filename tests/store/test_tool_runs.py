@@ -399,7 +399,8 @@ async def test_a_call_that_was_started_waits_for_a_persons_word(talk: Conversati
     await taken_over(talk)
     assert (await loop_of(talk)).is_undecided
     assert (await run_of(call)).state == RunState.UNKNOWN
-    assert "it is unknown whether the call has taken effect" in newest_message(await log(talk))
+    [notice] = [each["text"] for each in await log(talk) if each["kind"] == "other"]
+    assert "it is unknown whether the call has taken effect" in notice
     assert (PaintingAgent.painted, await answers(talk)) == ([], [])
 
 

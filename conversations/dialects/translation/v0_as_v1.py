@@ -145,6 +145,8 @@ def _counterpart(event: _V0Event) -> V1Event:
 
 
 def _message(event: _V0Event) -> V1Event:
+    if event.columns["kind"] == Kind.OTHER:
+        return v1_payload.notice(event.text)
     images = [*_images(event.args), *_images(event.extras)]
     content = [*([text_part(event.text)] if event.text or not images else ()), *images]
     if event.columns["source"] == "user" and event.columns["kind"] == Kind.MESSAGE:

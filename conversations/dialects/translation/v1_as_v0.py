@@ -63,6 +63,8 @@ def _counterpart(event: EventEnvelope) -> str | None:
         case Kind.STATE | Kind.TURN if state := _agent_state(event):
             extras = {"agent_state": state, "reason": ""}
             return v0_payload.observation("agent_state_changed", extras=extras, source="environment")
+        case Kind.OTHER if event["type"] == "MessageEvent":
+            return v0_payload.notice(_text(event))
         case _ if event["type"] == "CondensationRequest":
             return v0_payload.action("condensation_request", {}, source=_source(event))
     return None

@@ -49,6 +49,9 @@ class V0Author:
             beside["reasoning_content"] = reasoning
         return _action("message", args, beside=beside)
 
+    def notice(self, *, text: str, event_id: str) -> Authored:
+        return _read_back(v0_payload.notice(text))
+
     def tool_call(
         self,
         *,

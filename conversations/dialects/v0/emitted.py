@@ -23,9 +23,15 @@ def emitted(event: EventEnvelope) -> str | None:
         return None
     if event["source"] != "environment":
         return shown(event)
-    if not is_foreign and (event["type"] not in _OBSERVED or event["kind"] == Kind.TOOL_CALL):
-        return None
-    return shown(event, source="agent")
+    if is_foreign or _is_observed(event):
+        return shown(event, source="agent")
+    return None
+
+
+def _is_observed(event: EventEnvelope) -> bool:
+    if event["type"] == "success":
+        return event["kind"] == Kind.OTHER  # a notice of the server
+    return event["type"] in _OBSERVED and event["kind"] != Kind.TOOL_CALL
 
 
 def _is_recall_action(event: EventEnvelope) -> bool:

@@ -84,6 +84,11 @@ def plain(text: str, *, source: str) -> str:
     return observation("success", text, source=source)
 
 
+def notice(text: str) -> str:
+    """Return a notice of the server; readers of this wire ignore the key that marks it."""
+    return observation("success", text, source="environment", beside={"notice": True})
+
+
 def message_of(event: Mapping[str, object]) -> str:
     """Return the message that an event's type makes of its fields; empty where they are not the type's."""
     try:

@@ -51,7 +51,7 @@ def read(payload: Mapping[str, object]) -> Reading:
         kind = _ACTION_KINDS.get(action, Kind.OTHER)
         text = _action_text(action, args, payload)
     else:
-        kind = _OBSERVATION_KINDS.get(observation, Kind.OTHER)
+        kind = Kind.OTHER if is_notice(payload) else _OBSERVATION_KINDS.get(observation, Kind.OTHER)
         text = _observation_text(extras, payload)
     call = columns.fields(payload.get("tool_call_metadata"))
     return Reading(
@@ -84,6 +84,11 @@ def is_interrupted(payload: Mapping[str, object]) -> bool:
     them refuse an unknown key in `args`.
     """
     return payload.get("interrupted") is True
+
+
+def is_notice(payload: Mapping[str, object]) -> bool:
+    """Say whether an event is a notice of the server, which is marked by a key of the event itself."""
+    return payload.get("observation") == "success" and payload.get("notice") is True
 
 
 def called_tool(payload: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:

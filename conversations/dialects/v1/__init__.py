@@ -34,7 +34,7 @@ from conversations.dialects.v1.payload import (
     user_message,
     written,
 )
-from conversations.dialects.v1.reading import called_tool, is_interrupted, read
+from conversations.dialects.v1.reading import called_tool, is_interrupted, is_notice, read
 from conversations.dialects.v1.received import received
 from conversations.dialects.v1.state import execution_status, full_state, snapshot, stats
 
@@ -61,6 +61,7 @@ __all__ = [
     "interrupt",
     "is_client_schema",
     "is_interrupted",
+    "is_notice",
     "observation",
     "pause",
     "read",

@@ -29,6 +29,9 @@ class V1Author:
         event = payload.agent_message([text_part(text)], note=note, reasoning=reasoning)
         return authored(event, event_id=event_id)
 
+    def notice(self, *, text: str, event_id: str) -> Authored:
+        return authored(payload.notice(text), event_id=event_id)
+
     def tool_call(
         self,
         *,

@@ -17,6 +17,8 @@ from conversations.exceptions import UnknownKind
 STATE_UPDATE = "ConversationStateUpdateEvent"
 _RECALL = "recall"
 _REQUEST = "condensation_request"
+_NOTICE = "success"
+"""What a V0 event of no other kind is that is a notice of the server."""
 
 
 class Shown(NamedTuple):
@@ -65,7 +67,8 @@ SHOWN_AS = (
     Shown("Condensation", "environment", _v0(Kind.SUMMARY)),
     Shown("CondensationRequest", "environment", _v0(Kind.OTHER, types=[_REQUEST])),
     Shown(STATE_UPDATE, "environment", _v0(Kind.STATE, Kind.TURN)),
-    Shown(STATE_UPDATE, "environment", _v0(Kind.OTHER, besides=[_REQUEST])),
+    Shown("MessageEvent", "environment", _v0(Kind.OTHER, types=[_NOTICE])),
+    Shown(STATE_UPDATE, "environment", _v0(Kind.OTHER, besides=[_REQUEST, _NOTICE])),
     Shown(STATE_UPDATE, "environment", _v0(Kind.TOOL_CALL, Kind.TOOL_RESULT, types=[_RECALL])),
     Shown(STATE_UPDATE, "environment", EventMatch(dialect=Dialect.V0, is_hidden=True)),
 )

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from conversations.dialects.author import to_json, to_strict_json
-from conversations.dialects.v1.reading import DEFAULT_REJECTION, read
+from conversations.dialects.v1.reading import DEFAULT_REJECTION, NOTICE_NOTE, read
 from conversations.events import Authored
 
 STAMP_PLACEHOLDER = "2000-01-01T00:00:00.000000"
@@ -81,6 +81,13 @@ def agent_message(content: Sequence[Part], *, note: str = "", reasoning: str = "
     return V1Event(
         "MessageEvent", "agent", fields | {"extended_content": [text_part(note)]} if note else fields
     )
+
+
+def notice(text: str) -> V1Event:
+    """Write what the server says to the user: a message of neither side, which this wire knows, too."""
+    message = {"role": "user", "content": [text_part(text)]}
+    fields: dict[str, object] = {"llm_message": message, "extended_content": [text_part(NOTICE_NOTE)]}
+    return V1Event("MessageEvent", "environment", fields)
 
 
 def system_prompt(text: str) -> V1Event:

@@ -14,6 +14,8 @@ from conversations.payloads import bounds
 
 INTERRUPTED_NOTE = "This answer was interrupted before it was complete."
 """The `extended_content` of an answer that was stopped before its end."""
+NOTICE_NOTE = "This is a notice of the server. Neither the user nor the assistant has said it."
+"""The `extended_content` of a notice."""
 
 _DEFAULT_SOURCES = dict.fromkeys(
     (
@@ -49,7 +51,7 @@ def read(payload: Mapping[str, object]) -> Reading:
     return Reading(
         dialect=Dialect.V1,
         type=columns.name(event_kind, columns.TYPE_MAX_CHARS) or "",
-        kind=Kind.MESSAGE if _is_finish(payload) else KINDS.get(event_kind, Kind.OTHER),
+        kind=_kind(payload, event_kind),
         source=columns.name(payload.get("source"), columns.SOURCE_MAX_CHARS) or _default_source(payload),
         text=columns.readable(whole_text(payload)),
         timestamp=columns.instant(payload.get("timestamp")),
@@ -69,6 +71,19 @@ def is_interrupted(payload: Mapping[str, object]) -> bool:
     if payload.get("source") != "agent":
         return False
     return columns.content_text(payload.get("extended_content")) == INTERRUPTED_NOTE
+
+
+def _kind(payload: Mapping[str, object], event_kind: str) -> Kind:
+    if is_notice(payload):
+        return Kind.OTHER
+    return Kind.MESSAGE if _is_finish(payload) else KINDS.get(event_kind, Kind.OTHER)
+
+
+def is_notice(payload: Mapping[str, object]) -> bool:
+    """Say whether an event is a notice of the server: a message of neither side, marked by its note."""
+    if payload.get("source") != "environment" or kind_of(payload) != "MessageEvent":
+        return False
+    return columns.content_text(payload.get("extended_content")) == NOTICE_NOTE
 
 
 def called_tool(payload: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:

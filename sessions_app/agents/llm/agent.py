@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from conversations.events import Kind
 from conversations.models import ConversationRef
 from conversations.server_log import ids_of
 from sessions_app import astore
@@ -88,14 +89,14 @@ class LlmAgent:
         for notice in notices:
             if notice not in self._told:
                 self._told.add(notice)
-                await turn.say(f"*{notice}*")
+                await turn.notify(notice)
 
     async def _tell_recorded(self, turn: Turn, target: Target) -> None:
         """Say once that a model of the user's answers a conversation that was recorded with another one."""
         recorded = await astore.call(choice.untold_record, self._conversation, target.full_name)
         if recorded:
             shown = {"recorded": f"`{recorded}`", "model": f"`{target.full_name}`"}
-            await turn.say(prompts.RECORDED_NOTICE.format(**shown))
+            await turn.notify(prompts.RECORDED_NOTICE.format(**shown))
             await astore.change(choice.note_told, self._conversation)
 
     async def _model(self) -> tuple[Target, ModelClient]:
@@ -129,7 +130,7 @@ class _Playing:
         self._condenser = Condenser(turn, target, client, self._count)
         self._waits_s = list(WAITS_S)
         self._endings = Endings()
-        self._told = {event["text"] for event in turn.done} & prompts.NOTICES
+        self._told = {event["text"] for event in turn.done if event["kind"] == Kind.OTHER}
 
     async def play(self) -> None:
         """Ask until the answer is complete: what was said before a pause or a fault is in the log."""
@@ -192,7 +193,7 @@ class _Playing:
         """Say what the user should know about the model, unless this turn has."""
         if notice not in self._told:
             self._told.add(notice)
-            await self._turn.say(notice)
+            await self._turn.notify(notice)
 
     async def _write(self, answer: Answer, request: Request) -> Reply | None:
         """Write the answer as it comes, and return the rest of it; None if the turn is to pause.

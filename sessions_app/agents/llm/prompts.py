@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from conversations.events import EventEnvelope, Kind
@@ -44,30 +45,38 @@ SUMMARIZE = (
     "Answer with the summary alone, in the language of the conversation."
 )
 BEGINNING = "(The conversation begins with the assistant's message.)"
-CUT_NOTICE = (
-    "*This conversation is too long for the model. For this answer it sees only the newest messages.*"
-)
-BUSY_NOTICE = "*The model's rate limit is reached. It is asked again, after a pause of at most a minute.*"
-LENGTH_NOTICE = "*The answer was cut off at the model's limit of length. Write “Continue” to get the rest.*"
+CUT_NOTICE = "This conversation is too long for the model. For this answer it sees only the newest messages."
+BUSY_NOTICE = "The model's rate limit is reached. It is asked again, after a pause of at most a minute."
+LENGTH_NOTICE = "The answer was cut off at the model's limit of length. Write “Continue” to get the rest."
 FILTER_NOTICE = (
-    "*The provider's content filter ended this answer. Write “Continue” to try the rest, or ask in other "
-    "words.*"
+    "The provider's content filter ended this answer. Write “Continue” to try the rest, or ask in other words."
 )
 EARLY_NOTICE = (
-    "*The model's answers were cut off several times in a row, so the agent waits. Write “Continue” to go "
-    "on, or ask for less at once.*"
+    "The model's answers were cut off several times in a row, so the agent waits. Write “Continue” to go on, "
+    "or ask for less at once."
 )
-NOTICES = frozenset({CUT_NOTICE, BUSY_NOTICE, LENGTH_NOTICE, FILTER_NOTICE, EARLY_NOTICE})
-"""What the user is told about the model is no part of what the model has said."""
 RECORDED_NOTICE = (
-    "*This conversation was recorded with another model: {recorded}. {model} answers it now. To choose "
-    "another model for this conversation, open its agent and model.*"
+    "This conversation was recorded with another model: {recorded}. {model} answers it now. To choose another "
+    "model for this conversation, open its agent and model."
 )
+NOTICES = frozenset({CUT_NOTICE, BUSY_NOTICE})
+"""What the user reads about the model, and no model as its own words."""
+_NOTICES_AS_ANSWERS = re.compile(
+    r"\*The tool server `[^`]{0,60}` (can't be used: |has |is a program)[^\n]*\*"
+    r"|\*The client's tool `[^`]{0,64}` can't be offered [^\n]*\*"
+    r"|\*(The saved tool servers can't be read|Only the first \d+ tool servers are used)[^\n]*\*"
+    r"|The price of the model [^\n]+ is unknown: the cost limit does not count it\."
+    r"|(The agent has taken|The models have (used|cost)|The agent has worked for) [^\n]+ the limit[^\n]*"
+    r"|The agent repeats itself: it has called `[^\n]*"
+    r"|The server stopped while the tool `[^\n]*"
+)
+"""Notices that logs of earlier releases have as messages of the agent."""
 
 
 def is_notice(text: str) -> bool:
-    """Return whether a message of the agent tells the user about the model."""
-    return text in NOTICES or text.startswith(RECORDED_NOTICE.partition("{")[0])
+    """Say whether a stored message of the agent is a notice, which its model has not said."""
+    said = text.strip()
+    return said.strip("*") in NOTICES or _NOTICES_AS_ANSWERS.fullmatch(said) is not None
 
 
 def instructions(record: Record, *, has_tools: bool = False) -> str:

@@ -97,7 +97,7 @@ class ToolUse:
     async def _end_repetition(self, name: str) -> None:
         if self._is_v1:
             told = repetition.notice(name, asks=False)
-            await self._turn.say(told)
+            await self._turn.notify(told)
             raise AgentStuck(told)
         await self._turn.pause(repetition.notice(name, asks=True))
 

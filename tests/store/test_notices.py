@@ -1,0 +1,109 @@
+"""Notices of the server: the user reads them, and no model takes them for an answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import User
+
+from conversations import dialects
+from conversations.events import Dialect
+from conversations.log import writes
+from conversations.models import ConversationRef, Version
+from conversations.store import creation
+from sessions_app import astore
+from sessions_app.agents.llm import agent as llm_agent
+from sessions_app.agents.llm import prompts
+from sessions_app.agents.sources import BUILT_IN_AGENTS
+from sessions_app.loops import turn_events
+from tests.conftest import Join
+from tests.model_server import Answer, completion
+from tests.model_talks import answers_of, events, model, notices_of, said, told
+from tests.scripted_agent import manager
+from tests.store.test_llm_tools import give, program
+
+pytestmark = pytest.mark.one_engine
+
+__all__ = ["manager"]
+
+QUESTION = "What is the highest mountain of Iceland?"
+EARLIER = (
+    "*The tool server `maps` can't be used: its list of tools can't be read.*",
+    "*The tool server `maps` has more or longer tools than a model can be offered; some are left out.*",
+    "*This conversation is too long for the model. For this answer it sees only the newest messages.*",
+    "The price of the model openai/x is unknown: the cost limit does not count it.",
+    "The agent has taken 2 steps for this message, which is the limit. Resume it to let it go on.",
+)
+"""As earlier releases have stored them: as messages of the agent."""
+
+
+@pytest.fixture(params=[Version.V0, Version.V1])
+def talk(request: pytest.FixtureRequest, alice: User, configured: Callable[..., None]) -> ConversationRef:
+    """An empty conversation of either wire."""
+    configured(agent=BUILT_IN_AGENTS["auto"])
+    return creation.create(alice, conversation_id="talk", version=request.param, title="A talk")
+
+
+async def test_a_notice_before_the_answer_leaves_the_question_the_models_last_message(
+    talk: ConversationRef, alice: User, join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tool server that cannot start, and a rate limit."""
+    monkeypatch.setattr(llm_agent, "WAITS_S", (0.0, 0.0))
+    await give(alice, program("gone", name="maps"))
+    async with model(alice, Answer(429, {}), completion(["Hvannadalshnjúkur."])) as asked:
+        client = await join(talk)
+        first = await said(client, QUESTION)
+        second = await said(client, "Thank you.")
+    unusable, busy = notices_of(first)
+    assert unusable.startswith("The tool server `maps` can't be used: ")
+    assert busy == prompts.BUSY_NOTICE
+    assert answers_of(first) == ["Hvannadalshnjúkur."]
+    assert told(asked[0]) == told(asked[1]) == [("user", QUESTION)]
+    assert told(asked[2]) == [
+        ("user", QUESTION),
+        ("assistant", "Hvannadalshnjúkur."),
+        ("user", "Thank you."),
+    ]
+    assert notices_of(second) == []
+
+
+async def test_clients_of_either_wire_get_a_notice_as_an_event_that_they_know(
+    talk: ConversationRef, alice: User, join: Join
+) -> None:
+    await give(alice, program("gone", name="maps"))
+    async with model(alice, completion(["Hvannadalshnjúkur."])):
+        frames = await said(await join(talk), QUESTION)
+    [notice] = events(frames, "other")
+    event = notice["event"]
+    if talk.version == Version.V1:
+        assert (event["kind"], event["source"]) == ("MessageEvent", "environment")
+        assert event["llm_message"]["content"] == [{"type": "text", "text": notice["text"]}]
+    else:
+        assert (event["observation"], event["content"]) == ("success", notice["text"])
+        assert (event["message"], event["extras"]) == (notice["text"], {})
+
+
+async def test_notices_that_earlier_releases_stored_as_answers_are_read_and_not_sent_to_a_model(
+    talk: ConversationRef, alice: User, join: Join
+) -> None:
+    author = dialects.author(talk.dialect)
+    stored = [author.agent_message(text=text, event_id=f"e{number}") for number, text in enumerate(EARLIER)]
+    appended = [turn_events.new_event(each, f"e{number}") for number, each in enumerate(stored)]
+    await astore.call(writes.append, talk, appended)
+    async with model(alice, completion(["Hvannadalshnjúkur."])) as asked:
+        client = await join(talk, last_seq=-1)
+        await said(client, QUESTION)
+    assert answers_of(client.frames) == [*EARLIER, "Hvannadalshnjúkur."]
+    assert told(asked[0]) == [("user", QUESTION)]
+
+
+def test_a_notice_reads_the_same_whichever_wire_shows_it() -> None:
+    for dialect in Dialect:
+        authored = dialects.author(dialect).notice(text="The model is away.", event_id="n1")
+        payload = json.loads(authored.payload)
+        assert dialects.is_notice(payload, dialect)
+        assert (authored.reading.kind, authored.reading.text) == ("other", "The model is away.")
+        said_instead = dialects.author(dialect).agent_message(text="The model is away.", event_id="n1")
+        assert not dialects.is_notice(json.loads(said_instead.payload), dialect)
