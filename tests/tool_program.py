@@ -1,7 +1,8 @@
 """Tool servers that tests start: `python -m tests.tool_program KIND [FILE]`.
 
 `library` is the MCP library's own server. `counting` starts faster: it speaks the protocol by hand, and its
-tools leave a line in the file for each run. `parent` has a child. The others misbehave.
+tools leave a line in the file for each run. `parent` has a child. `scripted` does what its file says. The
+others misbehave.
 """
 
 from __future__ import annotations
@@ -84,6 +85,53 @@ def halving(file: Path) -> None:
             message = {"jsonrpc": "2.0", "id": asked["id"], "result": answers[asked["method"]]}
             sys.stdout.buffer.write(json.dumps(message).encode().replace(b"caf?", b"caf\xe9") + b"\n")
             sys.stdout.buffer.flush()
+
+
+def scripted(file: Path) -> None:
+    """Serve what the file has: `pages` of tools, and for each tool a list of `answers`.
+
+    An answer is the JSON of a result, text that is written as it is with the id in place of ID, or null for
+    none; the last one is given from then on. A tool whose answer is a number ends the program with it.
+    `heard` in the file's folder gets what the program is told.
+    """
+    script = json.loads(file.read_text())
+    sys.stderr.write(script.get("stderr", ""))
+    sys.stderr.flush()
+    if "exit" in script:
+        sys.exit(script["exit"])
+    answers = {name: list(each) for name, each in script.get("answers", {}).items()}
+    heard = file.with_name("heard").open("a")
+    for line in sys.stdin:
+        heard.write(line)
+        heard.flush()
+        asked = json.loads(line)
+        if "id" not in asked or "method" not in asked:
+            continue
+        answer = _scripted(script, answers, asked)
+        if isinstance(answer, int):
+            sys.exit(answer)
+        if isinstance(answer, str):
+            print(answer.replace("ID", str(asked["id"])), flush=True)
+        elif answer is not None:
+            print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": answer}), flush=True)
+
+
+def _scripted(script: Mapping[str, Any], answers: dict[str, list[Any]], asked: Mapping[str, Any]) -> Any:
+    match asked["method"]:
+        case "initialize":
+            return {**ABOUT, **script.get("about", {})}
+        case "tools/list":
+            pages = script["pages"]
+            place = pages["cursors"].index((asked.get("params") or {}).get("cursor"))
+            following = pages["following"][place]
+            return {
+                "tools": pages["tools"][place],
+                **({} if following is None else {"nextCursor": following}),
+            }
+        case "tools/call":
+            left = answers[asked["params"]["name"]]
+            return left.pop(0) if len(left) > 1 else left[0]
+    return None
 
 
 def note(file: Path, text: str) -> None:
@@ -180,7 +228,13 @@ def gone() -> None:
     """End at once."""
 
 
-SERVERS = {"library": library, "counting": counting, "parent": parent, "halving": halving}
+SERVERS = {
+    "library": library,
+    "counting": counting,
+    "parent": parent,
+    "halving": halving,
+    "scripted": scripted,
+}
 OTHERS = {"garbage": garbage, "flood": flood, "long": long, "silent": silent, "gone": gone}
 
 if __name__ == "__main__":

@@ -78,6 +78,7 @@ class Author(Protocol):
         arguments: Mapping[str, object],
         content: str,
         exit_code: int = 0,
+        files: Sequence[str] = (),
         tool_call_id: str,
         event_id: str,
         call_event_id: str,
@@ -85,7 +86,8 @@ class Author(Protocol):
     ) -> Authored:
         """Write what the call returned; `name` and `arguments` are those of the call.
 
-        `exit_code` is that of a COMMAND_TOOL's command; `client_schema` as in `tool_call`.
+        `exit_code` is that of a COMMAND_TOOL's command; of any other tool it says whether the call failed.
+        `files` are images and other files, as data URLs; `client_schema` as in `tool_call`.
         """
 
     def finish(self, *, message: str, thought: str = "", tool_call_id: str, event_id: str) -> Authored:

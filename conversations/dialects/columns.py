@@ -89,6 +89,13 @@ def content_text(content: object) -> str:
     return "\n".join(_part_texts(parts))
 
 
+def image_urls(content: object) -> Iterator[str]:
+    """Yield the images in a content list, by their URLs."""
+    for part in content if isinstance(content, list) else []:
+        urls = fields(part).get("image_urls")
+        yield from (url for url in (urls if isinstance(urls, list) else []) if isinstance(url, str))
+
+
 def as_json(value: object) -> str:
     """Show a value of any depth as JSON; an empty string when that cannot be done."""
     try:

@@ -113,6 +113,12 @@ class QuietLine:
     folded: tuple[Folded, ...] = ()
 
 
+def noticed(text: str) -> QuietLine:
+    """Return the line of a notice of the server; what follows its first line is folded."""
+    line, _, more = text.partition("\n")
+    return QuietLine(words=line, folded=(Folded(label="More", text=more.strip()),) if more.strip() else ())
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErrorCard:
     """What went wrong, and what to do."""

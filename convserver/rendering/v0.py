@@ -19,6 +19,7 @@ from convserver.rendering.cards import (
     Outcome,
     QuietLine,
     ResultCard,
+    noticed,
     unanswered,
 )
 from convserver.rendering.diffs import Diff
@@ -166,20 +167,22 @@ def _result(event: EventEnvelope, payload: Payload, extras: Payload) -> ResultCa
     return ResultCard(
         tool=_tool(event, payload, extras),
         output="" if tasks else output,
-        outcome=_outcome(event, extras, exit_code, output),
+        outcome=_outcome(event, payload, extras, exit_code, output),
         exit_code=exit_code,
         diff=_change(extras),
-        images=(*_images(extras), *([screenshot] if screenshot else ())),
+        images=(*_images(payload), *_images(extras), *([screenshot] if screenshot else ())),
         tasks=tasks,
     )
 
 
-def _outcome(event: EventEnvelope, extras: Payload, exit_code: int | None, output: str) -> Outcome:
+def _outcome(
+    event: EventEnvelope, payload: Payload, extras: Payload, exit_code: int | None, output: str
+) -> Outcome:
     if event["type"] == "user_rejected":
         return Outcome.REJECTED
     failed_edit = event["type"] in ("edit", "read", "write") and output.startswith(_FAILED_EDIT)
-    failed = exit_code not in (None, 0) or extras.get("error") is True or failed_edit
-    return Outcome.FAILED if failed else Outcome.DONE
+    is_told = extras.get("error") is True or payload.get("is_error") is True
+    return Outcome.FAILED if exit_code not in (None, 0) or is_told or failed_edit else Outcome.DONE
 
 
 def _exit_code(extras: Payload) -> int | None:
@@ -217,7 +220,7 @@ def _other(event: EventEnvelope, payload: Payload) -> QuietLine:
         return QuietLine(words="A summary of earlier events was requested")
     text = whole_text(payload) or event["text"]
     if reading.is_notice(payload):
-        return QuietLine(words=text)
+        return noticed(text)
     line = first_line(text)
     named = f"{event['type']}: {line}" if line else event["type"]
     return _line(named, "Show", text if text.strip() != line else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from conversations.dialects import columns
 from conversations.dialects.v1 import reading
@@ -21,6 +21,7 @@ from convserver.rendering.cards import (
     Outcome,
     QuietLine,
     ResultCard,
+    noticed,
     unanswered,
 )
 from convserver.rendering.diffs import Diff
@@ -69,7 +70,7 @@ def card(event: EventEnvelope, payload: Payload) -> Card | None:
     if event["kind"] == Kind.MESSAGE:
         return _message(event, payload)
     if reading.is_notice(payload):
-        return QuietLine(words=whole_text(payload) or event["text"])
+        return noticed(whole_text(payload) or event["text"])
     reader = _READERS.get(kind)
     return _unknown(event, payload) if reader is None else reader(event, payload)
 
@@ -88,7 +89,7 @@ def _message(event: EventEnvelope, payload: Payload) -> MessageCard:
         author=columns.first_text(payload.get("sender")) or ("You" if is_users else "Agent"),
         text=whole_text(payload) or event["text"],
         is_users=is_users,
-        images=tuple(_images(said.get("content"))),
+        images=tuple(columns.image_urls(said.get("content"))),
         reasoning=_reasoning(payload) or _reasoning(said),
         interrupted=reading.is_interrupted(payload),
     )
@@ -167,7 +168,7 @@ def _observation(event: EventEnvelope, payload: Payload) -> ResultCard | None:
         exit_code=exit_code,
         timed_out=seen.get("timeout") is True,
         diff=_change(seen),
-        images=(*_images(seen.get("content")), *([_as_data(screenshot)] if screenshot else ())),
+        images=(*columns.image_urls(seen.get("content")), *([_as_data(screenshot)] if screenshot else ())),
         tasks=tasks,
     )
 
@@ -302,12 +303,6 @@ def _reasoning(fields: Payload) -> str:
         for block in (blocks if isinstance(blocks, list) else [])
     ]
     return "\n\n".join(filter(None, thoughts)) or columns.first_text(fields.get("reasoning_content"))
-
-
-def _images(content: object) -> Iterator[str]:
-    for part in content if isinstance(content, list) else []:
-        urls = columns.fields(part).get("image_urls")
-        yield from (url for url in (urls if isinstance(urls, list) else []) if isinstance(url, str))
 
 
 def _as_data(screenshot: str) -> str:

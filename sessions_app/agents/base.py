@@ -219,8 +219,12 @@ class Turn(Protocol):
         or its arguments are not those that were approved.
         """
 
-    async def tool_result(self, call: ToolCall, content: str, *, exit_code: int = 0) -> None:
-        """Store a tool's result; `exit_code` is that of a command, and 0 for tools without one.
+    async def tool_result(
+        self, call: ToolCall, content: str, *, exit_code: int = 0, files: Sequence[str] = ()
+    ) -> None:
+        """Store a tool's result; `exit_code` is that of a command, and otherwise 0, or 1 for a failure.
+
+        `files` are images and other files that it brings, as data URLs.
 
         The conversation takes over a branch that a git command has checked out, and a pull request that a
         tool has opened.
@@ -248,6 +252,9 @@ class Agent(Protocol):
     An agent that calls a model sets `needs_model = True` on its class: its user then needs settings with a
     model's key before a conversation starts. A class with `takes_conversation = True` is called with the
     ConversationRef of its loop, any other without arguments.
+
+    A class may have two more functions: `turn_ended()` is called once the end of its turn is stored, and not
+    while the turn waits for the user; `async loop_ended()` when its loop is over.
 
     A class with `continues = True` can play a turn on that a crash has cut off: it calls `start_tool` before
     it runs a tool, carries out `turn.decisions` first, and reads in `turn.done` or the history what it has

@@ -424,7 +424,9 @@ class PlayedTurn:
             )
         )
 
-    async def tool_result(self, call: ToolCall, content: str, *, exit_code: int = 0) -> None:
+    async def tool_result(
+        self, call: ToolCall, content: str, *, exit_code: int = 0, files: Sequence[str] = ()
+    ) -> None:
         """Store a tool's result, and the facts in it about the conversation's repository."""
 
         def author(event_id: str) -> Authored:
@@ -433,6 +435,7 @@ class PlayedTurn:
                 arguments=call.arguments,
                 content=content,
                 exit_code=exit_code,
+                files=files,
                 tool_call_id=call.tool_call_id,
                 event_id=event_id,
                 call_event_id=call.event_id,

@@ -40,9 +40,9 @@ def test_equal_tools_of_equal_servers_are_numbered() -> None:
     ids=["long", "deep"],
 )
 def test_a_schema_that_is_too_long_or_too_deep_is_left_out(schema: dict[str, Any]) -> None:
-    tools, notices = offered([("a", [listed("x", schema), listed("y")])])
-    assert list(tools) == ["y"]
-    assert "some are left out" in notices[0]
+    tools, left_out = offers.listed([{"name": "x", "inputSchema": schema}, {"name": "y"}])
+    assert [each.name for each in tools] == ["y"]
+    assert left_out == ["`x` (its schema is too long or too deep)"]
 
 
 def test_no_more_tools_are_offered_than_a_model_takes() -> None:

@@ -21,7 +21,7 @@ from conversations.models import ConversationRef, Version
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.agents.llm.tools import calls, connections, repetition, results, servers
-from sessions_app.agents.llm.tools.opening import opened
+from sessions_app.agents.llm.tools.opening import needed, open_tools
 from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.loops.manager import get_manager
 from sessions_app.settings import agent_setups, user_settings
@@ -106,6 +106,12 @@ def left(runs: Path) -> list[int]:
     return [pid for pid in pids if not is_gone(pid)]
 
 
+async def until_gone(runs: Path) -> None:
+    """Return once the programs are gone: they end after the end of the turn was stored."""
+    async with asyncio.timeout(GONE_WITHIN_S):
+        await until_here(lambda: not left(runs))
+
+
 def is_gone(pid: int) -> bool:
     try:  # not every init process collects those whose parent has ended
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
@@ -138,7 +144,7 @@ async def test_a_model_calls_a_tool_and_answers_with_its_result(
     assert ran(runs) == ["add 1 2"]
     assert [each["function"]["name"] for each in asked[0].body["tools"]] == ["add"]
     assert told(asked[1])[-1] == ("tool", "3")
-    assert not left(runs)
+    await until_gone(runs)
 
 
 async def test_readers_of_either_wire_get_a_call_and_its_result_as_events_of_theirs(
@@ -290,7 +296,7 @@ async def test_a_call_that_is_never_answered_ends_in_time_and_the_next_one_works
     assert "has no result" in hung
     assert "didn't answer in time (2 seconds)" in hung
     assert added == "2"
-    assert not left(runs)
+    await until_gone(runs)
 
 
 @pytest.mark.parametrize("way", ["stop", "interrupt"])
@@ -310,7 +316,7 @@ async def test_no_program_is_left_when_a_turn_is_ended_in_a_call(
             assert loop is not None
             await loop.interrupt()
         await client.until("event", kind="turn")
-    assert not left(runs)
+    await until_gone(runs)
 
 
 async def test_a_pause_during_a_call_takes_effect_after_it(
@@ -441,9 +447,10 @@ async def test_with_accounts_an_address_inside_is_not_asked(bob: User, accounts:
     talk = await astore.call(lambda: creation.create(bob, conversation_id="talk", version=Version.V0))
     async with tool_server("shttp") as (url, ran):
         await give(bob, shttp_servers=[{"url": url}])
-        async with opened(talk) as tools:
-            assert tools.tools == {}
-            assert "no public address was found for its host" in tools.notices[0]
+        tools = await open_tools(await needed(talk))
+        assert tools.tools == {}
+        assert "no public address was found for its host" in tools.notices[0]
+        await tools.close()
     assert ran == []
 
 
@@ -462,8 +469,7 @@ async def test_no_program_and_no_child_of_one_is_left_after_many_interruptions(
             assert loop is not None
             await loop.interrupt()
             await client.until("event", kind="turn")
-    async with asyncio.timeout(GONE_WITHIN_S):
-        await until_here(lambda: not left(runs))
+    await until_gone(runs)
 
 
 @pytest.fixture

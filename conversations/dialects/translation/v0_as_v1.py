@@ -209,8 +209,8 @@ def _response_id(event: _V0Event) -> str:
 
 
 def _observation(event: _V0Event) -> V1Event:
-    content = [text_part(event.text), *_images(event.extras)]
-    seen: dict[str, object] = {"content": content, "is_error": False}
+    content = [text_part(event.text), *_images(event.extras), *_images(event.members)]
+    seen: dict[str, object] = {"content": content, "is_error": event.members.get("is_error") is True}
     match event.type:
         case "think":
             seen = {"kind": "ThinkObservation", **seen}

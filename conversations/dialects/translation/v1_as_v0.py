@@ -134,6 +134,10 @@ def _tool_result(event: EventEnvelope) -> str:
         beside = _metadata(event, COMMAND_TOOL)
         return v0_payload.observation("run", content, extras=extras, source=source, beside=beside)
     beside = _metadata(event, name)
+    if files := list(columns.image_urls(seen.get("content"))):
+        beside[v0_payload.FILES] = files
+    if seen.get("is_error") is True:
+        beside[v0_payload.FAILED] = True
     return v0_payload.observation("mcp", content, extras={"name": name}, source=source, beside=beside)
 
 

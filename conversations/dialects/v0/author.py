@@ -86,12 +86,17 @@ class V0Author:
         arguments: Mapping[str, object],
         content: str,
         exit_code: int = 0,
+        files: Sequence[str] = (),
         tool_call_id: str,
         event_id: str,
         call_event_id: str,
         client_schema: Mapping[str, object] | None = None,
     ) -> Authored:
         beside = _tool_call_metadata(name, tool_call_id)
+        if files:  # readers ignore unknown keys of the event, and some refuse them in `extras`
+            beside[v0_payload.FILES] = list(files)
+        if exit_code and name != COMMAND_TOOL:
+            beside[v0_payload.FAILED] = True
         if name != COMMAND_TOOL:
             extras: dict[str, object] = {"name": name, "arguments": arguments}
             return _observation("mcp", content, extras=extras, beside=beside)

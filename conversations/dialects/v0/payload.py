@@ -17,6 +17,10 @@ from conversations.dialects.v0.types import EventType, filled
 from conversations.events import Metrics
 from conversations.exceptions import InvalidEvent
 
+FILES = "image_urls"
+"""The key of a result for images and other files that a tool returned, as data URLs."""
+FAILED = "is_error"
+"""The key of a tool's result that says whether the call failed: this wire has one for commands alone."""
 _NOTHING: Mapping[str, object] = {}
 
 

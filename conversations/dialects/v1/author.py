@@ -64,6 +64,7 @@ class V1Author:
         arguments: Mapping[str, object],
         content: str,
         exit_code: int = 0,
+        files: Sequence[str] = (),
         tool_call_id: str,
         event_id: str,
         call_event_id: str,
@@ -72,7 +73,7 @@ class V1Author:
         is_clients = _client_action(name, client_schema, arguments) is not None
         event = payload.observation(
             Call(tool_name(name), tool_call_id),
-            observation=_observation(name, arguments, content, exit_code, is_clients=is_clients),
+            observation=_observation(name, arguments, content, exit_code, files, is_clients=is_clients),
             action_id=call_event_id,
         )
         return authored(event, event_id=event_id)
@@ -160,9 +161,16 @@ def _client_action(
 
 
 def _observation(
-    name: str, arguments: Mapping[str, object], content: str, exit_code: int, *, is_clients: bool
+    name: str,
+    arguments: Mapping[str, object],
+    content: str,
+    exit_code: int,
+    files: Sequence[str],
+    *,
+    is_clients: bool,
 ) -> dict[str, object]:
-    shared: dict[str, object] = {"content": [text_part(content)], "is_error": exit_code != 0}
+    images = [image_part(files)] if files else []
+    shared: dict[str, object] = {"content": [text_part(content), *images], "is_error": exit_code != 0}
     if is_clients:
         return {"kind": client_actions.OBSERVATION_KIND, **shared}
     if name != COMMAND_TOOL:

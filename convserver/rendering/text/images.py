@@ -14,12 +14,20 @@ _DATA = re.compile(r"data:image/(?:png|jpeg|jpg|gif|webp|avif|bmp);base64,[A-Za-
 _LINK = re.compile(r"(?:https?://|mailto:)[^\s<>\"'`\\\x00-\x20\x7f\ud800-\udfff]+", re.IGNORECASE)
 
 
+_AUDIO = re.compile(r"data:audio/[\w.+-]{1,60};base64,[A-Za-z0-9+/=]+", re.IGNORECASE | re.ASCII)
+_FILE = re.compile(r"data:([\w.+-]{1,60}/[\w.+-]{1,60});base64,[A-Za-z0-9+/=]+", re.IGNORECASE | re.ASCII)
+
+
 class Image(NamedTuple):
     """An image to show (`src`), or else a link to it (`href`), or else only that there is one."""
 
     src: str
     href: str
     name: str
+    audio: str = ""
+    """What is no image and can be heard."""
+    file: str = ""
+    """What is neither and can be downloaded."""
 
 
 def is_shown(url: str) -> bool:
@@ -36,5 +44,11 @@ def image(url: str) -> Image:
     """Return how an image with this URL is shown."""
     if is_shown(url):
         return Image(url, "", "Image")
+    if url.startswith("data:") and len(url) <= DATA_MAX_CHARS:
+        if _AUDIO.fullmatch(url):
+            return Image("", "", "Audio", audio=url)
+        if found := _FILE.fullmatch(url):  # as bytes: a browser does not show what it downloads
+            data = url.partition(",")[2]
+            return Image("", "", f"File ({found[1]})", file=f"data:application/octet-stream;base64,{data}")
     name = visible.name(url[:200])
     return Image("", url, name) if is_link(url) else Image("", "", name)

@@ -13,15 +13,16 @@ from conversations.models import ConversationRef
 from conversations.server_log import ids_of
 from sessions_app import astore
 from sessions_app.agents import model_use
-from sessions_app.agents.base import AgentFailure, Answer, Turn, Usage
+from sessions_app.agents.base import AgentFailure, Answer, Turn, TurnSuspended, Usage
 from sessions_app.agents.llm import choice, library, models, prompts, record
 from sessions_app.agents.llm.choice import ModelChoice
 from sessions_app.agents.llm.condensing import Condenser
 from sessions_app.agents.llm.endings import Endings
-from sessions_app.agents.llm.faults import RATE_LIMIT, ModelFault
+from sessions_app.agents.llm.faults import BAD_REQUEST, RATE_LIMIT, ModelFault
 from sessions_app.agents.llm.models import Target
 from sessions_app.agents.llm.record import Record
-from sessions_app.agents.llm.tools.opening import OpenTools, opened
+from sessions_app.agents.llm.tools.keeping import TurnTools
+from sessions_app.agents.llm.tools.opening import OpenTools
 from sessions_app.agents.llm.tools.use import ToolUse
 from sessions_app.settings import agent_setups
 
@@ -60,18 +61,33 @@ class LlmAgent:
 
     def __init__(self, conversation: ConversationRef) -> None:
         self._conversation = conversation
+        self._tools = TurnTools(conversation, only_reading=self.only_reads)
         self._told: set[str] = set()
         """The notices that the user has got from this loop."""
+        self._blind: set[str] = set()
+        """The models that have refused a request for the images in it."""
 
     async def play(self, turn: Turn) -> None:
         """Play one turn. Raise AgentFailure with a sentence for the user."""
         target, client = await self._model()
         await self._tell_recorded(turn, target)
         detects_repetition = await astore.call(agent_setups.detects_repetition, self._conversation)
-        async with opened(self._conversation, only_reading=self.only_reads) as tools:
+        tools = await self._tools.of(turn.turn_id)
+        try:
             await self._tell(turn, tools.notices)
             use = ToolUse(turn, tools, detects_repetition=detects_repetition)
-            await _Playing(turn, target, client, tools, use, task=self.task).play()
+            await _Playing(turn, target, client, tools, use, task=self.task, blind=self._blind).play()
+        except TurnSuspended:
+            self._tools.wait()
+            raise
+
+    def turn_ended(self) -> None:
+        """Let the tool servers go: the reader sees the answer before they have ended."""
+        self._tools.let_go()
+
+    async def loop_ended(self) -> None:
+        """Close what a turn that waits has kept."""
+        await self._tools.close()
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
         """Answer a question beside the conversation. Raise AgentFailure."""
@@ -119,9 +135,12 @@ class _Playing:
         use: ToolUse,
         *,
         task: str,
+        blind: set[str],
     ) -> None:
+        """`blind` are the names of the models that are not sent the images of tools."""
         self._turn = turn
         self._task = task
+        self._blind = blind
         self._target = target
         self._client = client
         self._tools = tools
@@ -149,7 +168,8 @@ class _Playing:
                 try:
                     reply = await self._write(answer, request)
                 except ModelFault as fault:
-                    wait_s, is_busy = self._wait_after(fault), fault.code == RATE_LIMIT
+                    if not self._leaves_out_images(fault, request):
+                        wait_s, is_busy = self._wait_after(fault), fault.code == RATE_LIMIT
             if is_busy:
                 await self._tell(prompts.BUSY_NOTICE)
             if reply is None:
@@ -187,6 +207,7 @@ class _Playing:
             max_chars=self._max_chars,
             tools=self._tools.tools,
             model=self._target.full_name,
+            shows_images=self._target.full_name not in self._blind,
         )
 
     async def _tell(self, notice: str) -> None:
@@ -234,6 +255,14 @@ class _Playing:
             completion_tokens=usage.completion_tokens,
             cost="unknown" if usage.cost is None else f"{usage.cost:.6f}",
         )
+
+    def _leaves_out_images(self, fault: ModelFault, request: Request) -> bool:
+        """Say whether the next request is one without the images of tools: not every model sees images."""
+        name = self._target.full_name
+        if fault.code != BAD_REQUEST or fault.is_passing or name in self._blind or not request.has_images:
+            return False
+        self._blind.add(name)
+        return True
 
     def _wait_after(self, fault: ModelFault) -> float:
         """Return how long to wait before the next attempt, in seconds. Raise the fault if there is none."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from sessions_app.agents.base import AgentFailure
 
+BAD_REQUEST = "LLMBadRequestError"
+"""The code of a failure that V1 clients know: the server has rejected the request as it is."""
 RATE_LIMIT = "LLMRateLimitError"
 """The code of a failure that V1 clients know: too many requests, or no credits."""
 

@@ -98,13 +98,15 @@ def messages_of(
     takes_urls: bool,
     tools: Collection[str] = (),
     signer: Signer | None = None,
+    shows_images: bool = True,
 ) -> History:
     """Return the newest messages of a record with at most `max_chars` characters, instructions beside them.
 
     The first and the last are the user's. `takes_urls`: whether the server loads images by their addresses.
     `tools` are the names of those that the model is offered. `signer`: who gets back what it has signed.
+    `shows_images`: whether it sees the images that tools have returned.
     """
-    told = _said(record, tools, max_chars // SHARE, signer)
+    told = _said(record, tools, max_chars // SHARE, signer, shows_images=shows_images)
     said = _told_once([each for each in told if each.content])
     kept, is_cut = _newest(said, max_chars)
     if record.summary:
@@ -127,6 +129,17 @@ def chars_of(messages: Sequence[ModelMessage]) -> int:
     requests = (message for message in messages if isinstance(message, ModelRequest))
     instructions = next((request.instructions or "" for request in requests), "")
     return len(instructions) + sum(_length(part) for message in messages for part in message.parts)
+
+
+def has_images(messages: Sequence[ModelMessage]) -> bool:
+    """Say whether a request has images."""
+    contents = (
+        part.content
+        for message in messages
+        for part in message.parts
+        if isinstance(part, UserPromptPart) and not isinstance(part.content, str)
+    )
+    return any(isinstance(each, BinaryContent) for content in contents for each in content)
 
 
 def _length(part: ModelRequestPart | ModelResponsePart) -> int:
@@ -190,7 +203,9 @@ def _shortened(said: _Said, max_chars: int) -> _Said:
     return _Said(is_agents=said.is_agents, content=[_middle_cut(texts, max_chars), *others])
 
 
-def _said(record: Record, tools: Collection[str], most: int, signer: Signer | None) -> Iterator[_Said]:
+def _said(
+    record: Record, tools: Collection[str], most: int, signer: Signer | None, *, shows_images: bool
+) -> Iterator[_Said]:
     shown = [event for event in record.events if _is_shown(event, record.forgotten)]
     calls = {event["seq"] for event in shown if event["kind"] == Kind.TOOL_CALL}
     ids = {event["tool_call_id"]: event["seq"] for event in shown if event["seq"] in calls}
@@ -204,7 +219,8 @@ def _said(record: Record, tools: Collection[str], most: int, signer: Signer | No
         if event["kind"] == Kind.MESSAGE:
             yield from _message(event)
         elif event["kind"] == Kind.TOOL_CALL:
-            yield from _call(event, results.get(event["seq"]), tools, most, signer)
+            result = results.get(event["seq"])
+            yield from _call(event, result, tools, most, signer, shows_images=shows_images)
 
 
 def _is_shown(event: EventEnvelope, forgotten: frozenset[str | int]) -> bool:
@@ -233,6 +249,8 @@ def _call(
     tools: Collection[str],
     most: int,
     signer: Signer | None,
+    *,
+    shows_images: bool,
 ) -> Iterator[_Said]:
     payload = _payload(call)
     thought = _thought(payload)
@@ -240,20 +258,25 @@ def _call(
         yield _Said(is_agents=True, content=[thought])
     name, given = dialects.called_tool(payload, Dialect(call["dialect"]))
     arguments = halves.whole_value(given)  # V1 has them once more, as JSON inside JSON
-    text = None if result is None else _text(result, _payload(result))
+    brought = {} if result is None else _payload(result)
+    text = None if result is None else _text(result, brought)
+    seen = list(images.parts_of(_returned_images(brought))) if shows_images else []
+    if seen:
+        seen.insert(0, f"The tool `{name}` returned with its result:")
     if name in tools and len(columns.as_json(arguments)) <= most:
         # Not by the id in the log, which a copy may have twice; some servers want nine letters and digits.
         number = f"call{call['seq']:05d}"
         shown = NO_RESULT if text is None else _middle_cut(text, min(SHOWN_RESULT_MAX_CHARS, most))
         wanted = ToolCallPart(name, dict(arguments), tool_call_id=number)
         yield _Said(is_agents=True, content=_with_signatures(wanted, payload, signer))
-        yield _Said(is_agents=False, content=[ToolReturnPart(name, shown, tool_call_id=number)])
+        yield _Said(is_agents=False, content=[ToolReturnPart(name, shown, tool_call_id=number), *seen])
         return
     told = _middle_cut(columns.as_json(arguments), ARGUMENTS_MAX_CHARS)
     ended = "It has no result."
     if text is not None:
         ended = f"The result:\n\n{_middle_cut(text, RESULT_MAX_CHARS)}"
-    yield _Said(is_agents=False, content=[f"(The assistant called the tool `{name}` with {told}. {ended})"])
+    called = f"(The assistant called the tool `{name}` with {told}. {ended})"
+    yield _Said(is_agents=False, content=[called, *seen])
 
 
 def _with_signatures(call: ToolCallPart, payload: Payload, signer: Signer | None) -> list[Part]:
@@ -291,9 +314,15 @@ def _image_urls(payload: Payload) -> Iterator[str]:
     content = message.get("content")
     holders = [columns.fields(payload.get("args")), columns.fields(payload.get("extras"))]
     holders += [columns.fields(part) for part in (content if isinstance(content, list) else [])]
-    for holder in holders:
-        urls = holder.get("image_urls")
-        yield from (url for url in (urls if isinstance(urls, list) else []) if isinstance(url, str))
+    yield from columns.image_urls(holders)
+
+
+def _returned_images(payload: Payload) -> Iterator[str]:
+    """Yield the images among what a tool has returned; other files are for people."""
+    observed = columns.fields(payload.get("observation")).get("content")
+    for url in columns.image_urls([payload, *(observed if isinstance(observed, list) else [])]):
+        if url.startswith("data:image/"):
+            yield url
 
 
 def _file(file: File) -> Iterator[UserContent]:

@@ -97,6 +97,11 @@ class Request(NamedTuple):
     """Whether older messages were left out."""
     tools: Sequence[ToolDefinition] = ()
 
+    @property
+    def has_images(self) -> bool:
+        """Say whether images are among the messages."""
+        return history.has_images(self.messages)
+
 
 class ModelClient:
     """Asks models over one wire."""
@@ -106,11 +111,18 @@ class ModelClient:
         self._wire = wire
 
     def request_of(
-        self, record: Record, *, max_chars: int, tools: Mapping[str, Tool] | None = None, model: str = ""
+        self,
+        record: Record,
+        *,
+        max_chars: int,
+        tools: Mapping[str, Tool] | None = None,
+        model: str = "",
+        shows_images: bool = True,
     ) -> Request:
         """Return a conversation as a request, its messages with at most this many characters.
 
-        `model` is the full name of the one that is asked: it gets back what it has signed.
+        `model` is the full name of the one that is asked: it gets back what it has signed. `shows_images`:
+        whether it sees the images that tools have returned.
         """
         tools = tools or {}
         shown = history.messages_of(
@@ -119,6 +131,7 @@ class ModelClient:
             takes_urls=bool(self._wire.TAKES_URLS),
             tools=tools,
             signer=Signer(model, self._wire.SYSTEM),
+            shows_images=shows_images,
         )
         return Request(*shown, [_definition(tool) for tool in tools.values()])
 

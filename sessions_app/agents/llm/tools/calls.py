@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from conversations.dialects import columns, v1
 from conversations.payloads import halves
+from sessions_app.agents.llm.tools import arguments as arguments_check
 from sessions_app.agents.llm.tools.offers import CLIENT, NAME_MAX_CHARS, Tool
 
 ARGUMENTS_MAX_CHARS = 100_000
@@ -29,6 +30,9 @@ FILTERED = (
     "The provider's content filter ended the answer before this call was complete, so nothing was run. Go on "
     "without it, or write it in other words."
 )
+NOT_VALID = (
+    "The arguments don't match the tool's schema, so nothing was run: {problems}. Write all of them again."
+)
 TOO_LONG = (
     "The arguments have {chars:,} characters, so nothing was run. Write at most {most:,}, in several calls "
     "if need be."
@@ -40,6 +44,8 @@ class Outcome(NamedTuple):
 
     text: str
     is_error: bool = False
+    files: tuple[str, ...] = ()
+    """Images and other files beside it, as data URLs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +76,8 @@ def wanted(name: str, arguments: str | Mapping[str, Any] | None, tools: Mapping[
         return WantedCall(name=name, arguments=_beginning(text), problem=NOT_AN_OBJECT)
     if tool is None:
         return WantedCall(name=name, arguments=given, problem=no_such_tool(name, tools))
+    if problems := arguments_check.problems_of(tool.schema, given):
+        return WantedCall(name=name, arguments=given, problem=NOT_VALID.format(problems="; ".join(problems)))
     if tool.server == CLIENT and v1.client_action(name, tool.schema, given) is None:
         return WantedCall(name=name, arguments=given, problem=NOT_AS_DECLARED)
     return WantedCall(name=name, arguments=given, tool=tool)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from conversations.dialects import v1
 from sessions_app.agents.llm.tools.calls import Outcome
-from sessions_app.agents.llm.tools.offers import CLIENT, RESERVED, Listed, Tool, nameable, tool_of
+from sessions_app.agents.llm.tools.offers import CLIENT, RESERVED, Listed, Tool, is_bounded, nameable, tool_of
 from sessions_app.settings.client_tools import ClientTool
 
 HANDED_OVER = Outcome(
@@ -39,4 +39,7 @@ def _tool(declared: ClientTool) -> Tool | None:
     is_named = nameable(declared.name) == declared.name and declared.name.lower() not in RESERVED
     if not (is_named and v1.is_client_schema(declared.schema)):
         return None
-    return tool_of(Listed(**declared._asdict()), CLIENT, declared.name)
+    if not is_bounded(declared.schema):
+        return None
+    schema = {"properties": {}, **declared.schema, "type": "object"}
+    return tool_of(Listed(**{**declared._asdict(), "schema": schema}), CLIENT, declared.name)

@@ -9,7 +9,7 @@ import asyncio
 import codecs
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple
 
 import anyio
 import httpx2
@@ -17,18 +17,10 @@ import structlog
 from mcp import ClientSession, MCPError
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import (
-    CONNECTION_CLOSED,
-    CallToolRequest,
-    CallToolRequestParams,
-    CallToolResult,
-    Implementation,
-    ListToolsRequest,
-    ListToolsResult,
-    PaginatedRequestParams,
-    RequestParamsMeta,
-    Tool,
-)
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.transport_context import TransportContext
+from mcp_types import CONNECTION_CLOSED, Implementation
 
 from conversations.payloads import halves
 from sessions_app.agents.llm import transport
@@ -52,10 +44,15 @@ UNREACHABLE = "it can't be reached"
 REFUSED = "no public address was found for its host"
 UNAUTHORIZED = "it rejected the key"
 NOT_ONE = "what answers at its address is no tool server"
+NO_SERVER = "it is no tool server"
+UNREADABLE = "it sent an answer that can't be read"
 NO_TOOLS = "its list of tools can't be read"
 _JSON_TYPES = ("application/json", "text/event-stream")
 
-R = TypeVar("R", CallToolResult, ListToolsResult)
+UNKNOWN_VERSION = "it speaks a version of the protocol that this server doesn't know"
+NO_GREETING = "its answer to the greeting can't be read"
+TIMEOUTS_MAX = 2
+"""A server that has let so many calls pass in succession is ended: it may be stuck."""
 
 
 class Connection:
@@ -64,40 +61,59 @@ class Connection:
     def __init__(self, server: ToolServer) -> None:
         self.server = server
         self._scope = anyio.CancelScope()
-        self._session: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
+        self._session: asyncio.Future[_Session] = asyncio.get_running_loop().create_future()
         self._program: Program | None = None
         self._fault: ToolFault | None = None
+        self._timeouts = 0
+        """How many calls in succession had no answer in time."""
         self._keeping = asyncio.create_task(self._keep())
 
-    async def tools(self) -> list[Tool]:
-        """Connect, and return the server's tools. Raise ToolFault."""
-        tools: list[Tool] = []
-        cursor: str | None = None
+    async def tools(self) -> list[object]:
+        """Connect, and return the entries of the server's list of tools. Raise ToolFault."""
+        tools: list[object] = []
+        cursors: set[str] = set()
+        params: dict[str, Any] = {}
         try:
             async with asyncio.timeout(CONNECT_S):
                 for _ in range(PAGES_MAX):
-                    params = PaginatedRequestParams(cursor=cursor)
-                    page = await self._asked(ListToolsRequest(params=params), ListToolsResult)
-                    tools += page.tools
-                    cursor = page.next_cursor
-                    if cursor is None:
-                        break
+                    page = await self._asked("tools/list", params)
+                    found, cursor = page.get("tools"), page.get("nextCursor")
+                    if not isinstance(found, list):
+                        raise ToolFault(NO_TOOLS)
+                    tools += found
+                    if not isinstance(cursor, str) or not cursor or cursor in cursors:
+                        break  # the end, or a list that begins anew
+                    cursors.add(cursor)
+                    params = {"cursor": cursor}
         except TimeoutError:
-            raise ToolFault(NO_ANSWER) from None
+            raise self._explained(ToolFault(NO_ANSWER)) from None
         except MCPError as error:
             raise ToolFault(NO_TOOLS) from error
         return tools
 
-    async def call(self, name: str, arguments: Mapping[str, Any], key: str) -> CallToolResult:
-        """Call a tool. Raise ToolFault if nothing is known of its outcome, and MCPError if it was refused."""
-        meta = cast(RequestParamsMeta, {KEY_META: key})
-        params = CallToolRequestParams(name=name, arguments=dict(arguments), _meta=meta)
+    async def call(self, name: str, arguments: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        """Call a tool. Raise ToolFault if nothing is known of its outcome, and MCPError if it was refused.
+
+        The server learns that a call is cancelled, or has taken too long.
+        """
+        params = {"name": name, "arguments": dict(arguments), "_meta": {KEY_META: key}}
         await self._connected()
         try:
             async with asyncio.timeout(self.server.call_s):
-                return await self._asked(CallToolRequest(params=params), CallToolResult)
+                result = await self._asked("tools/call", params)
         except TimeoutError:
-            raise ToolFault(f"{NO_ANSWER} ({self.server.call_s:g} seconds)") from None
+            self._timeouts += 1
+            raise self._explained(ToolFault(f"{NO_ANSWER} ({self.server.call_s:g} seconds)")) from None
+        self._timeouts = 0
+        return result
+
+    @property
+    def is_stuck(self) -> bool:
+        """Say whether it cannot be used any longer after a fault."""
+        return not self.is_open or not 0 < self._timeouts < TIMEOUTS_MAX
+
+    def _explained(self, fault: ToolFault) -> ToolFault:
+        return fault if self._program is None else self._program.explained(fault)
 
     @property
     def is_open(self) -> bool:
@@ -109,27 +125,34 @@ class Connection:
         self._scope.cancel()
         await uncancelled(asyncio.wait({self._keeping}))
 
-    async def _connected(self) -> ClientSession:
+    async def _connected(self) -> _Session:
         try:
             return await asyncio.wait_for(asyncio.shield(self._session), CONNECT_S)
         except TimeoutError:
-            raise ToolFault(NO_ANSWER) from None
+            raise self._explained(ToolFault(NO_ANSWER)) from None
 
-    async def _asked(self, request: Any, result_type: type[R]) -> R:
+    async def _asked(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the result of a request as the server sends it.
+
+        The library's own requests refuse a whole list for one tool, and run patterns of the server's schemas.
+        """
         session = await self._connected()
         try:
             if self._program is not None:
                 self._program.expect()
-            # Not by `call_tool`, which also runs the patterns of the server's schemas on its results.
-            return await session.send_request(request, result_type)
+            headers = {MCP_PROTOCOL_VERSION_HEADER: session.version}
+            return await session.dispatcher.send_raw_request(method, params, {"headers": headers})
         except MCPError as error:
             if self._fault is not None or not self.is_open or _is_end(error):
                 raise (self._fault or ToolFault(ENDED)) from error
             raise
-        except (anyio.ClosedResourceError, anyio.BrokenResourceError, RuntimeError, ValueError) as error:
-            raise (
-                self._fault or ToolFault(ENDED if not isinstance(error, ValueError) else NO_TOOLS)
-            ) from error
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError, RuntimeError) as error:
+            raise (self._fault or ToolFault(ENDED)) from error
+
+    async def _hear(self, message: object) -> None:
+        """End it after an answer that the library cannot read: it keeps to itself whose it is."""
+        if isinstance(message, Exception):
+            self.fail(ToolFault(UNREADABLE))
 
     def fail(self, fault: ToolFault) -> None:
         """End it because of a fault, without waiting: what it does now is of no use, and it may never end."""
@@ -143,18 +166,30 @@ class Connection:
         try:
             with self._scope:
                 async with self._streams() as (read, write):
+                    dispatcher = JSONRPCDispatcher[TransportContext](read, write)
                     client = Implementation(name="convserver", version="1")
-                    async with ClientSession(read, write, client_info=client) as session:
-                        await session.initialize()
-                        self._session.set_result(session)
+                    async with ClientSession(
+                        dispatcher=dispatcher, client_info=client, message_handler=self._hear
+                    ) as session:
+                        await self._greet(session)
+                        self._session.set_result(_Session(dispatcher, session.protocol_version or ""))
                         await anyio.sleep_forever()
         except Exception as error:  # whatever a stranger's server makes the library raise
-            self._fault = self._fault or _fault_of(error)
+            self._fault = self._fault or self._explained(_fault_of(error, self.server.way))
             logger.info("A tool server failed", kind=type(error).__name__, error=str(self._fault))
         finally:
             if not self._session.done():
                 self._session.set_exception(self._fault or ToolFault(ENDED))
                 self._session.exception()  # it may be that nobody waits for it
+
+    async def _greet(self, session: ClientSession) -> None:
+        """Begin the session; what goes wrong is told before the end that follows it. Raise ToolFault."""
+        try:
+            await session.initialize()
+        except (RuntimeError, ValueError) as error:
+            is_version = isinstance(error, RuntimeError)
+            self._fault = self._fault or ToolFault(UNKNOWN_VERSION if is_version else NO_GREETING)
+            raise self._fault from error
 
     @asynccontextmanager
     async def _streams(self) -> AsyncIterator[Any]:
@@ -212,12 +247,20 @@ class _Mended(httpx2.AsyncByteStream):
         await self._body.aclose()
 
 
+class _Session(NamedTuple):
+    """A session that has begun."""
+
+    dispatcher: JSONRPCDispatcher[TransportContext]
+    version: str
+    """Of the protocol, as it was agreed on."""
+
+
 def _is_end(error: MCPError) -> bool:
     # Servers use the library's code for failures of their own.
     return error.code == CONNECTION_CLOSED and error.message == "Connection closed"
 
 
-def _fault_of(error: BaseException) -> ToolFault:
+def _fault_of(error: BaseException, way: Way) -> ToolFault:
     """Return what a failure means; the texts of libraries may hold addresses with keys."""
     for cause in _causes(error):
         match cause:
@@ -233,7 +276,9 @@ def _fault_of(error: BaseException) -> ToolFault:
                 return ToolFault(NO_ANSWER)
             case httpx2.ConnectError():
                 return ToolFault(UNREACHABLE)
-    return ToolFault(NOT_ONE if not isinstance(error, MCPError) or not _is_end(error) else ENDED)
+    if isinstance(error, MCPError) and _is_end(error):
+        return ToolFault(ENDED)
+    return ToolFault(NO_SERVER if way is Way.PROGRAM else NOT_ONE)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from conversations.dialects import columns
 from conversations.payloads import halves
+from sessions_app.agents.llm.tools import schemas
 
 TOOLS_MAX = 128
 DESCRIPTION_MAX_CHARS = 4_000
@@ -23,6 +24,14 @@ CLIENT = -1
 RESERVED = frozenset({"run", "bash", "execute_bash", "terminal", "finish", "think", "message", "recall"})
 """Names that the wires have for tools of their own."""
 LEFT_OUT = "The tool server `{name}` has more or longer tools than a model can be offered; some are left out."
+UNUSABLE = (
+    "The tool server `{name}` has tools that can't be offered to a model: {tools}. The others are used."
+)
+NAMED_MAX = 5
+NO_TOOL = "one that is no JSON object"
+NO_NAME = "one without a name"
+TOO_LONG = "its schema is too long or too deep"
+TWICE = "it has the name of another one"
 
 _UNNAMEABLE = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
 
@@ -60,6 +69,48 @@ class Listed:
     """Whether the server says that it changes nothing."""
 
 
+def listed(entries: Sequence[object]) -> tuple[list[Listed], list[str]]:
+    """Return the tools in a server's list, and words for those that cannot be used."""
+    tools: dict[str, Listed] = {}
+    left_out: list[str] = []
+    for entry in entries:
+        fields = columns.fields(entry)
+        name = fields.get("name")
+        if not isinstance(name, str) or not name.strip():
+            left_out.append(NO_NAME if isinstance(entry, dict) else NO_TOOL)
+        elif name in tools:
+            left_out.append(f"`{_shown(name)}` ({TWICE})")
+        else:
+            try:
+                tools[name] = _listed(name, fields)
+            except ValueError as error:
+                left_out.append(f"`{_shown(name)}` ({error})")
+    return list(tools.values()), list(dict.fromkeys(left_out))
+
+
+def _listed(name: str, fields: Mapping[str, Any]) -> Listed:
+    """Return one tool. Raise ValueError if no model can be offered it."""
+    hints = columns.fields(fields.get("annotations"))
+    return Listed(
+        name=name,
+        description=columns.first_text(fields.get("description"), fields.get("title"), hints.get("title")),
+        schema=_usable(fields.get("inputSchema")),
+        is_destructive=hints.get("destructiveHint") is True,
+        is_read_only=hints.get("readOnlyHint") is True,
+    )
+
+
+def _shown(name: str) -> str:
+    shown = "".join(char for char in columns.clean(name) if char.isprintable() and char != "`")
+    return shown[:NAME_MAX_CHARS] or "?"
+
+
+def unusable(server: str, left_out: Sequence[str]) -> str:
+    """Return the sentence about tools of a server that cannot be used."""
+    more = [f"{len(left_out) - NAMED_MAX} more"] if len(left_out) > NAMED_MAX else []
+    return UNUSABLE.format(name=server, tools=", ".join([*left_out[:NAMED_MAX], *more]))
+
+
 def offered(
     lists: Sequence[tuple[str, Sequence[Listed]]], *, taken: Collection[str] = ()
 ) -> tuple[dict[str, Tool], list[str]]:
@@ -70,11 +121,11 @@ def offered(
     tools: dict[str, Tool] = {}
     notices: list[str] = []
     room = OFFERED_MAX_CHARS
-    for number, (server, listed) in enumerate(lists):
+    for number, (server, found) in enumerate(lists):
         is_whole = True
-        for each in listed:
+        for each in found:
             tool = tool_of(each, number, _free_name(each.name, server, {*tools, *taken}))
-            if len(tools) + len(taken) >= TOOLS_MAX or tool is None or tool.chars > room:
+            if len(tools) + len(taken) >= TOOLS_MAX or tool.chars > room:
                 is_whole = False
                 continue
             room -= tool.chars
@@ -84,21 +135,28 @@ def offered(
     return tools, notices
 
 
-def tool_of(listed: Listed, server: int, name: str) -> Tool | None:
-    """Return a tool as it is offered; None if its schema is too long or too deep."""
-    schema = halves.whole_value(listed.schema)
-    if _depth(schema) > SCHEMA_MAX_DEPTH or len(json.dumps(schema)) > SCHEMA_MAX_CHARS:
-        return None
-    if schema.get("type") != "object":
-        schema = {**schema, "type": "object"}
+def tool_of(listed: Listed, server: int, name: str) -> Tool:
+    """Return a tool as it is offered."""
     return Tool(
         name=name,
         description=columns.clean(listed.description)[:DESCRIPTION_MAX_CHARS],
-        schema={"properties": {}, **schema},
+        schema=halves.whole_value(listed.schema),
         server=server,
         own_name=listed.name,
         risk="HIGH" if listed.is_destructive else "UNKNOWN",
     )
+
+
+def _usable(schema: object) -> dict[str, Any]:
+    """Return a tool's schema as a model is offered it. Raise ValueError with the reason if it cannot be."""
+    if not is_bounded(schema):
+        raise ValueError(TOO_LONG)
+    return schemas.usable(schema)
+
+
+def is_bounded(schema: object) -> bool:
+    """Say whether a schema is neither too deep nor too long."""
+    return _depth(schema) <= SCHEMA_MAX_DEPTH and len(json.dumps(schema)) <= SCHEMA_MAX_CHARS
 
 
 def _free_name(name: str, server: str, taken: Collection[str]) -> str:

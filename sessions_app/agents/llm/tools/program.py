@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 from asyncio import StreamReader, StreamWriter
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -18,11 +18,11 @@ from typing import Protocol, cast
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
 
-from conversations.payloads import halves
 from sessions_app.agents.llm.tools.faults import ToolFault
+from sessions_app.agents.llm.tools.messages import message_of
 from sessions_app.agents.llm.tools.servers import ToolServer
+from sessions_app.agents.llm.tools.stderr import LastLines, secrets_of
 
 MESSAGE_MAX_BYTES = 4 * 1024 * 1024
 UNREADABLE_MAX = 100
@@ -62,6 +62,7 @@ class Program:
         self._unreadable = 0
         self._bytes = 0
         self._messages = 0
+        self._last_lines = LastLines(secrets_of(server.environment, server.command))
         self.has_failed = False
         """Whether it gets no time to end by itself."""
 
@@ -78,6 +79,7 @@ class Program:
             write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
             async with anyio.create_task_group() as group:
                 group.start_soon(self._listen, process, incoming)
+                group.start_soon(self._last_lines.listen, cast(StreamReader, process.stderr))
                 group.start_soon(_tell, process, outgoing)
                 try:
                     yield read, write
@@ -96,7 +98,7 @@ class Program:
                 *self._server.command,
                 stdin=PIPE,
                 stdout=PIPE,
-                stderr=DEVNULL,
+                stderr=PIPE,
                 env={**inherited, **dict(self._server.environment)},
                 cwd=self._server.folder or Path.home(),
                 limit=MESSAGE_MAX_BYTES,
@@ -114,11 +116,20 @@ class Program:
                         await incoming.send(message)
                     else:
                         await anyio.lowlevel.checkpoint()
-                self._fail(ToolFault(ENDED))
+                await self._last_lines.end()
+                self._end_with(ToolFault(ENDED))
             except ToolFault as fault:
-                self._fail(fault)
+                self._end_with(fault)
             finally:
                 incoming.close()  # those who wait for an answer learn that none comes
+
+    def _end_with(self, fault: ToolFault) -> None:
+        self._fail(self.explained(fault))
+
+    def explained(self, fault: ToolFault) -> ToolFault:
+        """Return a fault with what the program has written to its standard error last."""
+        fault.last_lines = fault.last_lines or self._last_lines.text
+        return fault
 
     def _read(self, line: bytes) -> SessionMessage | None:
         self._bytes += len(line)
@@ -127,14 +138,12 @@ class Program:
             raise ToolFault(FLOOD)
         if not line.strip():
             return None
-        try:
-            text = halves.whole_json(line.decode(errors="replace"))
-            return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
-        except ValueError:
+        message = message_of(line)
+        if message is None:
             self._unreadable += 1
             if self._unreadable > UNREADABLE_MAX:
-                raise ToolFault(NO_MESSAGES) from None
-            return None
+                raise ToolFault(NO_MESSAGES)
+        return message
 
 
 async def _line(process: Process) -> bytes:

@@ -1,32 +1,58 @@
-"""What a tool returned, as a bounded text."""
+"""What a tool returned, as strangers write it: a bounded text, and the images and files beside it."""
 
 from __future__ import annotations
 
-from mcp_types import (
-    AudioContent,
-    BlobResourceContents,
-    CallToolResult,
-    ContentBlock,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-    TextResourceContents,
-)
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from conversations.dialects import columns
 from conversations.dialects.author import to_strict_json
+from sessions_app.agents.llm.tools.calls import Outcome
 
 RESULT_MAX_CHARS = 50_000
+FILES_MAX = 20
+FILES_MAX_BYTES = 3 * 1024 * 1024
+"""The images and other files of one result have at most this many bytes."""
+KIND_MAX_CHARS = 100
 EMPTY = "(The tool returned nothing.)"
+UNREADABLE = "(The tool returned something that can't be read.)"
+IMAGE_BYTES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
+"""How the images begin that providers of models take: they refuse one whose kind is wrongly named."""
 
 
-def text_of(result: CallToolResult) -> str:
-    """Return a result as text: what is no text is named, and the middle of a long one left out."""
-    text = "\n".join(part for block in result.content if (part := columns.clean(_part(block))))
-    if not text and result.structured_content is not None:
-        text = to_strict_json(result.structured_content)
-    return bounded(text) or EMPTY
+class _Part(NamedTuple):
+    """A part of a result: what is said of it, and the file that it brings, if it does."""
+
+    text: str
+    file: str = ""
+    """A data URL."""
+
+
+def outcome_of(result: object) -> Outcome:
+    """Return a result of the protocol; what cannot be read of it is named, and all else is kept."""
+    fields = columns.fields(result)
+    content, structured = fields.get("content"), fields.get("structuredContent")
+    blocks = content if isinstance(content, list) else [] if content is None else [content]
+    reader = _Reader()
+    parts = [reader.part(block) for block in blocks]
+    texts = [columns.clean(part.text) for part in parts if part.text]
+    if structured is not None and not _says(texts, structured):
+        texts.append(columns.clean(to_strict_json(structured)))
+    is_readable = "content" in fields or structured is not None
+    return Outcome(
+        text=bounded("\n".join(texts)) or (EMPTY if is_readable else UNREADABLE),
+        is_error=fields.get("isError") is True,
+        files=tuple(part.file for part in parts if part.file),
+    )
 
 
 def bounded(text: str) -> str:
@@ -38,17 +64,97 @@ def bounded(text: str) -> str:
     return f"{text[:half]}\n[… {cut:,} characters were cut here …]\n{text[-half:]}"
 
 
-def _part(block: ContentBlock) -> str:
-    match block:
-        case TextContent(text=text):
-            return text
-        case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
-            return f"({kind} with {len(data) * 3 // 4:,} bytes, which is left out.)"
-        case ResourceLink(uri=uri, name=name):
-            return f"({name}: {uri})"
-        case EmbeddedResource(resource=TextResourceContents(text=text, uri=uri)):
-            return f"{uri}:\n{text}"
-        case EmbeddedResource(resource=BlobResourceContents(uri=uri)):
-            return f"({uri}, which is no text and is left out.)"
-        case _:
-            return "(Something that is no text and is left out.)"
+def _says(texts: list[str], structured: object) -> bool:
+    """Say whether a text is the structured content already, as the protocol asks servers to write it.
+
+    Libraries of servers put a result that is no object into one with the only member `result`.
+    """
+    wrapped = structured["result"] if isinstance(structured, dict) and [*structured] == ["result"] else None
+    if isinstance(wrapped, str) and wrapped in ("\n".join(texts), *texts):
+        return True
+    for text in texts:
+        with suppress(ValueError, RecursionError):
+            if (found := json.loads(text)) == structured or (wrapped is not None and found == wrapped):
+                return True
+    return False
+
+
+class _Reader:
+    """Reads the parts of one result, whose files share a bound."""
+
+    def __init__(self) -> None:
+        self._room = FILES_MAX_BYTES
+        self._left = FILES_MAX
+
+    def part(self, block: object) -> _Part:
+        """Return one part."""
+        if isinstance(block, str):
+            return _Part(block)
+        fields = columns.fields(block)
+        kind = columns.first_text(fields.get("type"))
+        match kind:
+            case "text" if isinstance(text := fields.get("text"), str):
+                return _Part(text)
+            case "image" | "audio" if isinstance(data := fields.get("data"), str):
+                return self._file(data, columns.first_text(fields.get("mimeType")) or kind, "")
+            case "resource_link":
+                return _Part(f"({columns.first_text(fields.get('name'))}: {_text(fields.get('uri'))})")
+            case "resource" if isinstance(resource := fields.get("resource"), Mapping):
+                return self._resource(resource)
+        return _Part(_unknown(block, kind))
+
+    def _resource(self, resource: Mapping[str, Any]) -> _Part:
+        uri = _text(resource.get("uri"))
+        if isinstance(text := resource.get("text"), str):
+            return _Part(f"{uri}:\n{text}")
+        if isinstance(blob := resource.get("blob"), str):
+            return self._file(blob, columns.first_text(resource.get("mimeType")), uri)
+        return _Part(_unknown(resource, "resource"))
+
+    def _file(self, data: str, kind: str, name: str) -> _Part:
+        """Return a file, if it can be read and there is room for it."""
+        kind = "".join(each for each in kind.lower() if each.isascii() and (each.isalnum() or each in "/+-."))
+        kind = kind[:KIND_MAX_CHARS] if "/" in kind else "application/octet-stream"
+        content = _decoded(data)
+        if not content:
+            return _Part(f"({_named(name, kind)} can't be read.)")
+        kind = _kind_of(content) or (kind if not kind.startswith("image/") else "application/octet-stream")
+        shown = f"{_named(name, kind)} with {len(content):,} bytes"
+        self._left -= 1
+        if self._left < 0 or len(content) > self._room:
+            return _Part(f"({shown}, which is left out: it is too long.)")
+        self._room -= len(content)
+        return _Part(f"({shown}.)", f"data:{kind};base64,{base64.b64encode(content).decode()}")
+
+
+def _named(name: str, kind: str) -> str:
+    return f"{name}, {kind}" if name else kind
+
+
+def _kind_of(content: bytes) -> str | None:
+    """Return the kind of an image that models take; None for any other content."""
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for start, kind in IMAGE_BYTES.items() if content.startswith(start)), None)
+
+
+def _decoded(data: str) -> bytes:
+    """Return what Base64 of either alphabet, also on several lines, stands for; nothing if it is none."""
+    compact = "".join(data.split()).translate({ord("-"): "+", ord("_"): "/"}).rstrip("=")
+    try:
+        return base64.b64decode(compact + "=" * (-len(compact) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _text(value: object) -> str:
+    return " ".join(columns.clean(value).split())[:2_000] if isinstance(value, str) else "?"
+
+
+def _unknown(block: object, kind: str) -> str:
+    """Return what stands for a part of a kind that is not known, or that lacks what its kind must have."""
+    try:
+        shown = to_strict_json(block)
+    except (ValueError, RecursionError):
+        shown = ""
+    return f"(A part of the kind `{_text(kind) or '?'}` can't be read: {bounded(shown)})"

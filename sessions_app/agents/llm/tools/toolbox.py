@@ -11,11 +11,11 @@ from typing import Any
 
 import structlog
 from mcp import MCPError
-from mcp_types import Tool as McpTool
+from mcp_types import PARSE_ERROR
 
 from conversations.dialects import columns
 from conversations.payloads import halves
-from sessions_app.agents.llm.tools import offers, results
+from sessions_app.agents.llm.tools import messages, offers, results
 from sessions_app.agents.llm.tools.calls import Outcome
 from sessions_app.agents.llm.tools.connections import Connection
 from sessions_app.agents.llm.tools.faults import ToolFault
@@ -52,7 +52,7 @@ class Toolbox:
             [(name, self._usable(tools)) for name, (tools, _) in zip(names, found, strict=True)],
             taken=self._taken,
         )
-        self.notices = [notice for _, notice in found if notice] + left_out
+        self.notices = [notice for _, notices in found for notice in notices] + left_out
 
     def _usable(self, tools: Sequence[Listed]) -> Sequence[Listed]:
         return [tool for tool in tools if tool.is_read_only] if self._only_reading else tools
@@ -64,13 +64,14 @@ class Toolbox:
             # A call that was approved comes from the log, which keeps halves of characters.
             result = await connection.call(tool.own_name, halves.whole_value(arguments), key)
         except MCPError as error:
-            return Outcome(text=results.bounded(columns.clean(error.message)), is_error=True)
+            return Outcome(text=_said(error), is_error=True)
         except ToolFault as fault:
             logger.info("A tool failed", kind=connection.server.way.value, error=str(fault))
-            connection.fail(fault)
+            if connection.is_stuck:
+                connection.fail(fault)
             why = NO_RESULT.format(tool=tool.name, name=connection.server.name, why=fault)
-            return Outcome(text=why, is_error=True)
-        return Outcome(text=await asyncio.to_thread(results.text_of, result), is_error=result.is_error)
+            return Outcome(text=fault.told(why), is_error=True)
+        return await asyncio.to_thread(results.outcome_of, result)
 
     async def _open(self, number: int) -> Connection:
         """Return the connection to a server, a new one if it has broken."""
@@ -84,21 +85,19 @@ class Toolbox:
         await uncancelled(asyncio.gather(*(each.close() for each in self._connections)))
 
 
-async def _tools_of(connection: Connection) -> tuple[list[Listed], str]:
-    """Return the tools of a server, or a sentence about why there are none."""
+async def _tools_of(connection: Connection) -> tuple[list[Listed], list[str]]:
+    """Return the tools of a server, and sentences about those that it has in vain."""
+    name = connection.server.name
     try:
-        return [_listed(tool) for tool in await connection.tools()], ""
+        tools, left_out = offers.listed(await connection.tools())
     except ToolFault as fault:
         connection.fail(fault)
-        return [], UNUSABLE.format(name=connection.server.name, why=fault)
+        return [], [fault.told(UNUSABLE.format(name=name, why=fault))]
+    return tools, [offers.unusable(name, left_out)] if left_out else []
 
 
-def _listed(tool: McpTool) -> Listed:
-    hints = tool.annotations
-    return Listed(
-        name=tool.name,
-        description=tool.description or "",
-        schema=tool.input_schema,
-        is_destructive=hints is not None and hints.destructive_hint is True,
-        is_read_only=hints is not None and hints.read_only_hint is True,
-    )
+def _said(error: MCPError) -> str:
+    """Return what a server says of a call that it refuses."""
+    if error.error.code == PARSE_ERROR:  # the library's words hold what it could not read
+        return messages.UNREADABLE
+    return results.bounded(columns.clean(error.message)) or messages.UNREADABLE

@@ -47,7 +47,7 @@ class ToolUse:
             outcome = Outcome(HIDDEN, is_error=True)
         else:
             outcome = await self._run(tool, call, call.arguments)
-        await self._turn.tool_result(call, outcome.text, exit_code=int(outcome.is_error))
+        await self._store(call, outcome)
 
     async def run(self, wanted: Sequence[WantedCall]) -> None:
         """Run calls one after the other; some suspend or end the turn.
@@ -59,10 +59,13 @@ class ToolUse:
                 await self._ask(wanted[number:])
             stored = await self._turn.call_tool(call.name, call.arguments, signed=call.signed)
             outcome = await self._outcome(call, stored)
-            await self._turn.tool_result(stored, outcome.text, exit_code=int(outcome.is_error))
+            await self._store(stored, outcome)
             repeated = self._repetition
             if repeated is not None and repeated.is_endless(call.name, call.arguments, outcome.text):
                 await self._end_repetition(call.name)
+
+    async def _store(self, call: ToolCall, outcome: Outcome) -> None:
+        await self._turn.tool_result(call, outcome.text, exit_code=int(outcome.is_error), files=outcome.files)
 
     def _needs_approval(self, call: WantedCall) -> bool:
         return call.tool is not None and self._turn.confirms(call.tool.risk)

@@ -1,0 +1,83 @@
+"""Schemas of tools as strangers write them, made such that every provider of models takes them.
+
+What is no JSON Schema is left out of it: one bad tool must not cost a conversation its model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
+NO_OBJECT = "its schema is no JSON object"
+NO_ARGUMENTS = "its arguments are no JSON object"
+_OF_MANY = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_OF_ONE = frozenset(
+    {"items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else"}
+)
+_OF_SOME = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
+_TEXTS = frozenset({"description", "title", "pattern", "format", "$ref", "$id", "$schema", "$comment"})
+_NOT_AT_THE_TOP = frozenset({"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const"})
+"""Providers refuse a whole request for one of these there."""
+
+
+def usable(schema: object) -> dict[str, Any]:
+    """Return the schema of a tool's arguments as a model is offered it; none is one without arguments.
+
+    Raise ValueError with the reason why there cannot be one.
+    """
+    if schema is None:
+        schema = {}
+    if not isinstance(schema, Mapping):
+        raise ValueError(NO_OBJECT)
+    kind = schema.get("type", "object")
+    if kind != "object" and not (isinstance(kind, list) and "object" in kind):
+        raise ValueError(NO_ARGUMENTS)
+    cleaned = _cleaned(schema)
+    properties: dict[str, Any] = {}
+    for branch in _branches(cleaned):
+        properties |= branch.get("properties", {})
+    properties |= cleaned.get("properties", {})
+    beside = {name: value for name, value in cleaned.items() if name not in _NOT_AT_THE_TOP}
+    return {**beside, "type": "object", "properties": properties}
+
+
+def _branches(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for name in ("allOf", "anyOf", "oneOf"):
+        yield from (each for each in schema.get(name, ()) if isinstance(each, dict))
+
+
+def _cleaned(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema without the members that are none; it is not deep."""
+    found: dict[str, Any] = {}
+    for name, value in schema.items():
+        if (cleaned := _member(name, value)) is not None:
+            found[name] = cleaned
+    return found
+
+
+def _member(name: str, value: object) -> object:
+    """Return a member of a schema; None for one that cannot be one."""
+    match value:
+        case dict() if name in _OF_MANY:
+            return {key: _schema(each) for key, each in value.items()}
+        case dict() | bool() if name in _OF_ONE:
+            return _cleaned(value) if isinstance(value, dict) else value
+        case list() if name in _OF_SOME:
+            return [_schema(each) for each in value] or None
+        case list() if name == "required":
+            return [each for each in value if isinstance(each, str)]
+        case list() if name == "enum":
+            return value or None
+        case list() if name == "type":
+            return [each for each in value if isinstance(each, str) and each in TYPES] or None
+        case str() if name == "type":
+            return value if value in TYPES else None
+        case str() if name in _TEXTS:
+            return value
+    known = name in _OF_MANY | _OF_ONE | _OF_SOME | _TEXTS or name in ("required", "enum", "type")
+    return None if known else value
+
+
+def _schema(value: object) -> dict[str, Any]:
+    return _cleaned(value) if isinstance(value, dict) else {}

@@ -1,0 +1,73 @@
+"""What a program writes to its standard error: its last lines say why it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from asyncio import StreamReader
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+
+from conversations.dialects import columns
+
+KEPT_BYTES = 16 * 1024
+LINES_MAX = 12
+LINE_MAX_CHARS = 300
+END_S = 0.5
+PIECE_BYTES = 64 * 1024
+SECRET_MIN_CHARS = 4
+"""A shorter value of a variable is no secret, and would be found in many words."""
+MASK = "***"
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
+"""Commands to a terminal."""
+_SECRET_OPTION = re.compile(r"--?[\w-]*(?:key|token|secret|password|auth)[\w-]*(?:=(.+))?", re.IGNORECASE)
+
+
+class LastLines:
+    """The end of what a program has written."""
+
+    def __init__(self, secrets: Collection[str]) -> None:
+        self._secrets = sorted(secrets, key=len, reverse=True)
+        self._kept = b""
+        self._is_over = asyncio.Event()
+
+    async def listen(self, stream: StreamReader) -> None:
+        """Read to the end: a program whose output nobody reads would wait."""
+        try:
+            while piece := await stream.read(PIECE_BYTES):
+                self._kept = (self._kept + piece)[-KEPT_BYTES:]
+        finally:
+            self._is_over.set()
+
+    async def end(self) -> None:
+        """Return once all is read, or soon: a child of the program may hold it open."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._is_over.wait(), END_S)
+
+    @property
+    def text(self) -> str:
+        """Return the last lines, without secrets and commands to a terminal."""
+        text = self._kept.decode(errors="replace").replace("\r\n", "\n")
+        for secret in self._secrets:
+            text = text.replace(secret, MASK)
+        lines = [_plain(line) for line in _ESCAPES.sub("", text).split("\n")]
+        return "\n".join([line for line in lines if line.strip()][-LINES_MAX:])
+
+
+def secrets_of(environment: Iterable[tuple[str, str]], command: Iterable[str]) -> set[str]:
+    """Return what a program's owner has given it that nobody else is to read."""
+    found = [value for _, value in environment]
+    is_secret_next = False
+    for argument in command:
+        option = _SECRET_OPTION.fullmatch(argument)
+        if is_secret_next and option is None:
+            found.append(argument)
+        if option is not None and option[1]:
+            found.append(option[1])
+        is_secret_next = option is not None and not option[1]
+    return {value for value in found if len(value) >= SECRET_MIN_CHARS}
+
+
+def _plain(line: str) -> str:
+    shown = "".join(char if char.isprintable() or char == "\t" else "\ufffd" for char in columns.clean(line))
+    return shown if len(shown) <= LINE_MAX_CHARS else f"{shown[:LINE_MAX_CHARS]}…"
