@@ -51,6 +51,14 @@ class AutoAgent:
         """Answer a question beside the conversation."""
         return await (await self._agent()).complete(messages)
 
+    def turn_ended(self) -> None:
+        """Pass it on to the model, which keeps tools."""
+        self._llm.turn_ended()
+
+    async def loop_ended(self) -> None:
+        """Pass it on to the model, which keeps tools."""
+        await self._llm.loop_ended()
+
     async def _agent(self) -> Agent:
         model = await astore.call(choice.model_of, self._conversation)
         return self._demo if model is None else self._llm

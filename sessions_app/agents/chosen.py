@@ -52,6 +52,16 @@ class ConversationAgent:
         agent = await self._chosen()
         return await agent.complete(messages)
 
+    def turn_ended(self) -> None:
+        """Tell the agents that were made, as far as they listen."""
+        for agent in self._made.values():
+            turn_ended(agent)
+
+    async def loop_ended(self) -> None:
+        """Tell the agents that were made, as far as they listen."""
+        for agent in self._made.values():
+            await loop_ended(agent)
+
     async def _chosen(self) -> Agent:
         return await self._named(await astore.call(run_options.agent_of, self._conversation))
 
@@ -75,6 +85,24 @@ def made_for(agent_class: type[Agent], conversation: ConversationRef) -> Agent:
     make: Any = agent_class
     agent: Agent = make(conversation) if getattr(agent_class, "takes_conversation", False) else make()
     return agent
+
+
+def turn_ended(agent: Agent) -> None:
+    """Tell an agent that the end of its turn is stored, if it listens."""
+    try:
+        if (listen := getattr(agent, "turn_ended", None)) is not None:
+            listen()
+    except Exception:
+        logger.exception("An agent failed after its turn")
+
+
+async def loop_ended(agent: Agent) -> None:
+    """Tell an agent that its loop is over, if it listens."""
+    try:
+        if (listen := getattr(agent, "loop_ended", None)) is not None:
+            await listen()
+    except Exception:
+        logger.exception("An agent failed after its loop")
 
 
 def path_of(agent: Agent) -> str:

@@ -21,7 +21,7 @@ from conversations.outages import Outage
 from conversations.server_log import ids_of
 from sessions_app import astore
 from sessions_app.agents.base import Agent, AgentFailure, AgentStuck, TurnSuspended
-from sessions_app.agents.chosen import path_of
+from sessions_app.agents.chosen import loop_ended, path_of, turn_ended
 from sessions_app.agents.remote.names import name_in
 from sessions_app.agents.remote.programs import programs
 from sessions_app.event_loops import uncancelled
@@ -186,6 +186,7 @@ class Loop:
             else:
                 self._steer(self._steering.forget_runs())
                 await self._persist(partial(recovery.stop_turn, through=through))
+                turn_ended(self.agent)
 
     async def _yield_to_messages(self, turn: PlayedTurn) -> None:
         """Interrupt the turn once there is a message that is to do so; the next turn answers that.
@@ -236,6 +237,7 @@ class Loop:
         finally:
             if self._titling is not None:
                 self._titling.cancel()
+            await uncancelled(loop_ended(self.agent))
 
     def _claim(self) -> None:
         path = path_of(self.agent)
@@ -334,16 +336,19 @@ class Loop:
     async def _play(self, turn: PlayedTurn) -> None:
         """Play a turn and end or suspend it; commands come before its end or after it."""
         self._counted = self._counted or turn.start.counted
+        waits = False
         try:
             end = await self._played(turn)
             async with self._in_order:
-                await end()
+                waits = await end() is True
         finally:
             self._turn = None
             self._steer(self._steering.end_turn())
+            if not waits:
+                turn_ended(self.agent)
 
-    async def _played(self, turn: PlayedTurn) -> Callable[[], Awaitable[None]]:
-        """Let the agent play; return what is left to do."""
+    async def _played(self, turn: PlayedTurn) -> Callable[[], Awaitable[bool | None]]:
+        """Let the agent play; return what is left to do, which says whether the turn waits for the user."""
         try:
             await turn.prepare()
             await self._play_to_its_end(turn)
@@ -364,17 +369,21 @@ class Loop:
             return partial(self._end_in_error, turn.start, error)
         return partial(self._end, turn.start)
 
-    async def _suspend(self, suspended: TurnSuspended) -> None:
+    async def _suspend(self, suspended: TurnSuspended) -> bool:
         """Leave a turn to the user; end one that was interrupted, go on where a pause was taken back.
+
+        Return whether the turn is left to the user, or goes on.
 
         One that has asked for an approval just before a message was to interrupt it keeps waiting, as after
         any message.
         """
         if self._steering.is_interrupted and not self._steering.is_superseded:
             await self._end_interrupted()
-        elif self._steering.pause is Pause.TAKEN_BACK and suspended.args == (AgentState.PAUSED,):
+            return False
+        if self._steering.pause is Pause.TAKEN_BACK and suspended.args == (AgentState.PAUSED,):
             await retry(lambda: _to_its_end(runs.ask, self.conversation))
             self.wake()
+        return True
 
     async def _play_to_its_end(self, turn: PlayedTurn) -> None:
         """Let the agent play in a task of its own, which an interruption ends alone."""

@@ -1,10 +1,9 @@
-"""The tools of a conversation, opened for one turn; without any, no library is imported."""
+"""The tools of a conversation; without any, no library is imported."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from conversations.models import ConversationRef
 from sessions_app import astore
@@ -12,7 +11,9 @@ from sessions_app.agents.llm import library
 from sessions_app.agents.llm.tools import clients, servers
 from sessions_app.agents.llm.tools.calls import Outcome
 from sessions_app.agents.llm.tools.offers import CLIENT, Tool
+from sessions_app.agents.llm.tools.servers import Found
 from sessions_app.settings import client_tools
+from sessions_app.settings.client_tools import ClientTool
 
 if TYPE_CHECKING:
     from sessions_app.agents.llm.tools.toolbox import Toolbox
@@ -40,24 +41,39 @@ class OpenTools:
             return clients.HANDED_OVER
         return await cast("Toolbox", self._toolbox).run(tool, arguments, key)
 
+    async def close(self) -> None:
+        """Let the tool servers go, and end the programs; a cancellation takes effect after that."""
+        if self._toolbox is not None:
+            await self._toolbox.close()
 
-@asynccontextmanager
-async def opened(conversation: ConversationRef, *, only_reading: bool = False) -> AsyncIterator[OpenTools]:
-    """Connect the tool servers of a conversation; in the end nothing of them is left.
+
+class Needed(NamedTuple):
+    """What the tools of a conversation depend on, as its settings are now."""
+
+    found: Found
+    declared: Sequence[ClientTool]
+
+
+async def needed(conversation: ConversationRef, *, only_reading: bool = False) -> Needed:
+    """Return what a conversation's settings say of its tools."""
+    found = await astore.call(servers.servers_of, conversation)
+    return Needed(found, [] if only_reading else await astore.call(client_tools.declared, conversation))
+
+
+async def open_tools(wanted: Needed, *, only_reading: bool = False) -> OpenTools:
+    """Connect the tool servers of a conversation, until the tools are closed.
 
     `only_reading`: offer only the tools of which their servers say that they change nothing.
     """
-    found = await astore.call(servers.servers_of, conversation)
-    declared = [] if only_reading else await astore.call(client_tools.declared, conversation)
-    clients_own, left_out = clients.offered(declared)
-    notices = [*found.notices, *left_out]
-    if not found.servers:
-        yield OpenTools(None, notices, clients_own)
-        return
+    clients_own, left_out = clients.offered(wanted.declared)
+    notices = [*wanted.found.notices, *left_out]
+    if not wanted.found.servers:
+        return OpenTools(None, notices, clients_own)
     make = await library.toolbox_class()
-    toolbox = make(found.servers, only_reading=only_reading, taken=clients_own)
+    toolbox = make(wanted.found.servers, only_reading=only_reading, taken=clients_own)
     try:
         await toolbox.connect()
-        yield OpenTools(toolbox, notices, clients_own)
-    finally:
+    except BaseException:
         await toolbox.close()
+        raise
+    return OpenTools(toolbox, notices, clients_own)

@@ -1,0 +1,87 @@
+"""The tools of a turn: open from its beginning until its end is stored, also while it waits for the user.
+
+A tool server may keep what one call has done for the next one, so all calls of a turn go to the same process.
+A turn that waits keeps its processes: at most KEPT_MAX turns of this server do, each for at most KEPT_S.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from conversations.models import ConversationRef
+from sessions_app.agents.llm.tools.opening import Needed, OpenTools, needed, open_tools
+from sessions_app.event_loops import PerEventLoop, uncancelled
+
+logger = structlog.stdlib.get_logger(__name__)
+
+KEPT_S = 600.0
+KEPT_MAX = 32
+
+
+class TurnTools:
+    """The tools of a conversation's turns, one after the other."""
+
+    def __init__(self, conversation: ConversationRef, *, only_reading: bool) -> None:
+        self._conversation = conversation
+        self._only_reading = only_reading
+        self._turn_id = ""
+        self._needed: Needed | None = None
+        self._open: OpenTools | None = None
+        self._ending: asyncio.TimerHandle | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def of(self, turn_id: str) -> OpenTools:
+        """Return the tools of a turn: those that it has opened before, unless the settings have changed."""
+        self._expect_use()
+        wanted = await needed(self._conversation, only_reading=self._only_reading)
+        if self._open is None or (turn_id, wanted) != (self._turn_id, self._needed):
+            self.let_go()
+            self._open = await open_tools(wanted, only_reading=self._only_reading)
+            self._turn_id, self._needed = turn_id, wanted
+        return self._open
+
+    def wait(self) -> None:
+        """Keep the tools for a turn that waits, but not for long, and not those of too many turns."""
+        if self._open is None:
+            return
+        waiting = _waiting.get()
+        waiting[self] = None
+        self._ending = asyncio.get_running_loop().call_later(KEPT_S, self.let_go)
+        if len(waiting) > KEPT_MAX:
+            next(iter(waiting)).let_go()
+
+    def let_go(self) -> None:
+        """Close the tools beside everything else: programs may take seconds to end."""
+        self._expect_use()
+        if self._open is not None:
+            closing = asyncio.get_running_loop().create_task(self._take().close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._note_closed)
+
+    async def close(self) -> None:
+        """Close the tools, and return once nothing of them is left."""
+        self.let_go()
+        if self._closing:
+            await uncancelled(asyncio.wait(set(self._closing)))
+
+    def _take(self) -> OpenTools:
+        opened, self._open = self._open, None
+        assert opened is not None  # noqa: S101 - asked before
+        return opened
+
+    def _expect_use(self) -> None:
+        _waiting.get().pop(self, None)
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
+
+    def _note_closed(self, closing: asyncio.Task[None]) -> None:
+        self._closing.discard(closing)
+        if not closing.cancelled() and (error := closing.exception()) is not None:
+            logger.error("The tools of a turn could not be closed", error=str(error))
+
+
+_waiting: PerEventLoop[dict[TurnTools, None]] = PerEventLoop(dict)
+"""Those of turns that wait, the longest first."""
