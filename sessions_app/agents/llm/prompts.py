@@ -48,14 +48,16 @@ BEGINNING = "(The conversation begins with the assistant's message.)"
 CUT_NOTICE = "This conversation is too long for the model. For this answer it sees only the newest messages."
 BUSY_NOTICE = "The model's rate limit is reached. It is asked again, after a pause of at most a minute."
 LENGTH_NOTICE = "The answer was cut off at the model's limit of length. Write “Continue” to get the rest."
-FILTER_NOTICE = "The provider's content filter ended this answer. Write “Continue” to try the rest, or ask in other words."
+FILTER_NOTICE = (
+    "The provider's content filter ended this answer. Write “Continue” to try the rest, or use other words."
+)
 EARLY_NOTICE = (
     "The model's answers were cut off several times in a row, so the agent waits. Write “Continue” to go on, "
     "or ask for less at once."
 )
 RECORDED_NOTICE = (
-    "This conversation was recorded with another model: {recorded}. {model} answers it now. To choose another "
-    "model for this conversation, open its agent and model."
+    "This conversation was recorded with another model: {recorded}. {model} answers it now. To choose "
+    "another model for this conversation, open its agent and model."
 )
 NOTICES = frozenset({CUT_NOTICE, BUSY_NOTICE})
 """What the user reads about the model, and no model as its own words."""

@@ -9,7 +9,7 @@ import asyncio
 import codecs
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import anyio
 import httpx2
