@@ -1,0 +1,81 @@
+"""What no event says of a record: its further members, kept as a record beside the events.
+
+A reader names the members that its events carry, and what is left of the record is kept whole, known or
+not. An event cannot hold it: clients of its dialect refuse members that they do not know.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+
+from conversations.dialects import columns
+from conversations.transcripts.sources.nodes import Kept, Record
+
+PATHS_MAX = 1_000
+"""The values of this many members are compared with those of the record before."""
+
+_EMPTY: tuple[object, ...] = (None, {}, [], "")
+
+
+def left(
+    fields: Mapping[str, object], carried: Collection[str], inner: Mapping[str, object] | None = None
+) -> dict[str, object]:
+    """Return the members that no event carries, and of the `inner` ones what is left of them.
+
+    One that is null says nothing.
+    """
+    inner = inner or {}
+    rest = {
+        name: value
+        for name, value in fields.items()
+        if name not in carried and name not in inner and value is not None
+    }
+    return rest | {name: value for name, value in inner.items() if value not in _EMPTY}
+
+
+def left_of_block(block: Mapping[str, object], carried: Collection[str]) -> dict[str, object]:
+    """Return what is left of a block of content, with its type; nothing if all of it is carried."""
+    rest = left(block, (*carried, "type"))
+    return {"type": block.get("type"), **rest} if rest else {}
+
+
+def filled(rests: Iterable[dict[str, object]]) -> list[dict[str, object]]:
+    """Return the rests that have anything in them."""
+    return [rest for rest in rests if rest]
+
+
+class Rests:
+    """The rests of the records of one conversation, in their order.
+
+    Most members repeat those of the record before, such as the release of the program: a value is kept again
+    only where it changes.
+    """
+
+    def __init__(self, known: Mapping[str, object] | None = None) -> None:
+        """Begin with the values that the conversation itself carries."""
+        self._last: dict[tuple[str, ...], bytes] = {}
+        self._changed(known or {}, ())
+
+    def parts(self, name: str, rest: Mapping[str, object]) -> tuple[Record, ...]:
+        """Return the rest of the next record as a part, the last one of its node; nothing if none is new."""
+        changed = self._changed(rest, ())
+        return (Record(name=f"members of {name}", value=changed, why=Kept.BOOKKEEPING),) if changed else ()
+
+    def _changed(self, rest: Mapping[str, object], path: tuple[str, ...]) -> dict[str, object]:
+        changed: dict[str, object] = {}
+        for name, value in rest.items():
+            if isinstance(value, Mapping) and value:
+                if inner := self._changed(value, (*path, name)):
+                    changed[name] = inner
+            elif self._is_new((*path, name), value):
+                changed[name] = value
+        return changed
+
+    def _is_new(self, path: tuple[str, ...], value: object) -> bool:
+        digest = hashlib.blake2b(columns.as_json(value).encode(), digest_size=16).digest()
+        if self._last.get(path) == digest:
+            return False
+        if path in self._last or len(self._last) < PATHS_MAX:
+            self._last[path] = digest
+        return True
