@@ -160,8 +160,8 @@ class Importer:
             last = node if node.parts else last
         if last is None:
             return -1
-        event_id = as_v1.event_id_of(self.format, last.node_id, len(last.parts) - 1)
-        found = Event.objects.filter(conversation_id=trunk, event_id=event_id)
+        ids = [as_v1.event_id_of(self.format, last.node_id, place) for place in range(len(last.parts))]
+        found = Event.objects.filter(conversation_id=trunk, event_id__in=ids).order_by("-seq")
         seq = found.values_list("seq", flat=True).first()
         return -1 if seq is None else seq
 

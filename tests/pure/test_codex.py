@@ -58,8 +58,18 @@ def name_of(part: Part) -> Part | str:
 
 
 def said(transcript: Transcript) -> dict[int, list[Part | str]]:
-    """Return the parts by the number of their line, each record as why it is kept and its name."""
-    return {int(node.place.split()[1]): [name_of(part) for part in node.parts] for node in transcript.nodes()}
+    """Return the parts by the number of their line, each record as why it is kept and its name.
+
+    What no part carries is not among them.
+    """
+    return {
+        int(node.place.split()[1]): [name_of(part) for part in node.parts if not is_rest(part)]
+        for node in transcript.nodes()
+    }
+
+
+def is_rest(part: Part) -> bool:
+    return isinstance(part, Record) and part.name.startswith("members of ")
 
 
 def user(text: str, *images: str) -> Message:
@@ -90,7 +100,8 @@ def only(file: Path) -> Transcript:
 
 
 def parts_of(directory: Path, *rows: object) -> list[Part]:
-    return [part for node in only(written(directory, *rows)).nodes() for part in node.parts]
+    nodes = only(written(directory, *rows)).nodes()
+    return [part for node in nodes for part in node.parts if not is_rest(part)]
 
 
 def test_a_session_becomes_what_its_lines_say() -> None:
@@ -272,7 +283,9 @@ def test_a_kept_line_is_kept_as_it_was() -> None:
     assert meta.value == told
     for node, line in zip(nodes[1:-1], lines[1:], strict=False):
         for part in node.parts:
-            if isinstance(part, Record) and not part.name.startswith(("block", "injected", "message")):
+            if isinstance(part, Record) and not part.name.startswith(
+                ("block", "injected", "message", "members of ")
+            ):
                 assert part.value == json.loads(line)
     assert nodes[-1].parts == (Record(name="line", value=lines[-1].decode(), why=Kept.DAMAGED),)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from conversations.dialects import columns
+from conversations.transcripts.sources import rests
 from conversations.transcripts.sources.nodes import (
     Author,
     Kept,
@@ -21,20 +23,40 @@ _CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
 
+class Content(NamedTuple):
+    """What a message's content says."""
+
+    parts: tuple[Part, ...]
+    """In the order of the blocks, each that is unknown as it is; then what is unknown inside of results."""
+    rest: list[dict[str, object]]
+    """By block: the members that no part carries. Empty if no block has such."""
+
+
+def read(content: object, author: Author) -> Content:
+    """Divide a message's content into what it says and the rest."""
+    reading = _Reading(author)
+    found: list[Part] = []
+    for block in [content] if isinstance(content, str) else content if isinstance(content, list) else []:
+        found += reading.take({"type": "text", "text": block} if isinstance(block, str) else block)
+    found += reading.said()
+    if content is not None and not isinstance(content, str | list):
+        found.append(Record(name="content", value=content, why=Kept.UNKNOWN))
+    return Content((*found, *reading.unknown), rests.filled(reading.rests))
+
+
 def parts(content: object, author: Author) -> Iterator[Part]:
     """Yield what a message's content says, in its order; a block that is unknown as it is."""
-    reading = _Reading(author)
-    for block in [content] if isinstance(content, str) else content if isinstance(content, list) else []:
-        yield from reading.take({"type": "text", "text": block} if isinstance(block, str) else block)
-    yield from reading.rest()
-    if content is not None and not isinstance(content, str | list):
-        yield Record(name="content", value=content, why=Kept.UNKNOWN)
+    yield from read(content, author).parts
 
 
 class _Reading:
     """Joins what belongs together: texts and images, and the reasoning before them."""
 
     def __init__(self, author: Author) -> None:
+        self.rests: list[dict[str, object]] = []
+        """One for each block."""
+        self.unknown: list[Part] = []
+        """What results hold beside texts and images."""
         self._author = author
         self._texts: list[str] = []
         self._images: list[str] = []
@@ -44,24 +66,28 @@ class _Reading:
         """Yield what this block completes."""
         found = columns.fields(block)
         kind = columns.first_text(found.get("type"))
+        self.rests.append({})
         if kind == "text" and isinstance(text := found.get("text"), str):
             self._texts.append(text)
+            self.rests[-1] = rests.left_of_block(found, {"text"})
         elif kind == "image" and (url := image_url(found)):
             self._images.append(url)
+            self.rests[-1] = _left_of_image(found)
         elif kind in _THOUGHTS:
             if self._texts:
-                yield from self.rest()
+                yield from self.said()
             yield from self._think(found)
         elif kind in _CALLS and isinstance(found.get("id"), str):
             yield from self._call(found)
         elif kind.endswith("tool_result") and isinstance(found.get("tool_use_id"), str):
-            yield from self.rest()
+            yield from self.said()
             yield result(found)
+            self._look_into(found)
         elif block is not None:
-            yield from self.rest()
+            yield from self.said()
             yield Record(name=f"block {kind}" if kind else "block", value=block, why=Kept.UNKNOWN)
 
-    def rest(self) -> Iterator[Part]:
+    def said(self) -> Iterator[Part]:
         """Yield what was said since the last part."""
         text, reasoning = "\n\n".join(filter(None, self._texts)), self._taken_reasoning()
         if text or reasoning or self._images:
@@ -70,7 +96,8 @@ class _Reading:
 
     def _think(self, block: Block) -> Iterator[Part]:
         if isinstance(thought := block.get("thinking"), str):
-            self._reasoning.append(thought)
+            self._reasoning.append(thought or _summaries(block))
+            self.rests[-1] = rests.left_of_block(block, {"thinking"})
         else:  # what the model thought is encrypted
             yield Record(name=columns.first_text(block.get("type")), value=block, why=Kept.BOOKKEEPING)
 
@@ -80,35 +107,68 @@ class _Reading:
         if thought:
             self._texts = []
         else:
-            yield from self.rest()
-        given = block.get("input")
+            yield from self.said()
+        name, given = block.get("name"), block.get("input")
+        self.rests[-1] = rests.left_of_block(block, {"id", "input", "name" if isinstance(name, str) else ""})
         yield ToolCall(
             call_id=columns.first_text(block.get("id")),
-            tool=columns.first_text(block.get("name")) or "unknown",
+            tool=columns.first_text(name) or "unknown",
             arguments=given if isinstance(given, Mapping) else columns.as_json(given),
             thought=thought,
             reasoning=self._taken_reasoning(),
         )
+
+    def _look_into(self, block: Block) -> None:
+        """Keep what a result holds beside the texts and images that its part carries."""
+        content = block.get("content")
+        items = content if isinstance(content, list) else [content]
+        inner = [self._left_of_item(each) for each in items] if _has_words(content) else []
+        carried = {"tool_use_id", "is_error" if isinstance(block.get("is_error"), bool) else ""}
+        self.rests[-1] = rests.left_of_block(block, carried, {"content": rests.filled(inner)})
+
+    def _left_of_item(self, item: object) -> dict[str, object]:
+        found = columns.fields(item)
+        if isinstance(found.get("text"), str):
+            return rests.left_of_block(found, {"text"})
+        if image_url(found):
+            return _left_of_image(found)
+        if item is not None and not isinstance(item, str):
+            kind = columns.first_text(found.get("type"))
+            self.unknown.append(Record(name=f"block {kind}".strip(), value=item, why=Kept.UNKNOWN))
+        return {}
 
     def _taken_reasoning(self) -> str:
         taken, self._reasoning = "\n\n".join(filter(None, self._reasoning)), []
         return taken
 
 
+def _summaries(block: Block) -> str:
+    """Return the summaries of a thought that is not there itself."""
+    told = block.get("summaries")
+    texts = [columns.fields(each).get("summary") for each in told] if isinstance(told, list) else []
+    return "\n\n".join(text for text in texts if isinstance(text, str) and text)
+
+
 def result(block: Block) -> ToolResult:
-    """Return what a tool answered: text, and images."""
+    """Return what a tool answered: text, and images; as JSON if it has neither."""
     content = block.get("content")
-    blocks = content if isinstance(content, list) else []
-    images = [url for each in blocks if (url := image_url(columns.fields(each)))]
-    text = columns.content_text(content)
-    if not text and not images and content not in (None, "", []):
-        text = columns.as_json(content)
+    text = columns.content_text(content) if _has_words(content) else columns.as_json(content)
     return ToolResult(
         call_id=columns.first_text(block.get("tool_use_id")),
         text=text,
-        images=tuple(images),
+        images=tuple(_images(content)),
         is_error=block.get("is_error") is True,
     )
+
+
+def _has_words(content: object) -> bool:
+    """Say whether there is a text or an image in the content of a result, or nothing at all."""
+    return content in (None, "", []) or bool(columns.content_text(content) or _images(content))
+
+
+def _images(content: object) -> list[str]:
+    blocks = content if isinstance(content, list) else []
+    return [url for each in blocks if (url := image_url(columns.fields(each)))]
 
 
 def image_url(block: Block) -> str | None:
@@ -118,3 +178,9 @@ def image_url(block: Block) -> str | None:
         return url
     data, media = columns.first_text(source.get("data")), columns.first_text(source.get("media_type"))
     return f"data:{media or 'image/png'};base64,{data}" if data else None
+
+
+def _left_of_image(block: Block) -> dict[str, object]:
+    source = columns.fields(block.get("source"))
+    used = "url" if columns.first_text(source.get("url")) else "data"
+    return rests.left_of_block(block, (), {"source": rests.left(source, {"type", "media_type", used})})

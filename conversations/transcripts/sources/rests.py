@@ -7,7 +7,7 @@ not. An event cannot hold it: clients of its dialect refuse members that they do
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from conversations.dialects import columns
 from conversations.transcripts.sources.nodes import Kept, Record
@@ -34,15 +34,17 @@ def left(
     return rest | {name: value for name, value in inner.items() if value not in _EMPTY}
 
 
-def left_of_block(block: Mapping[str, object], carried: Collection[str]) -> dict[str, object]:
+def left_of_block(
+    block: Mapping[str, object], carried: Collection[str], inner: Mapping[str, object] | None = None
+) -> dict[str, object]:
     """Return what is left of a block of content, with its type; nothing if all of it is carried."""
-    rest = left(block, (*carried, "type"))
+    rest = left(block, (*carried, "type"), inner)
     return {"type": block.get("type"), **rest} if rest else {}
 
 
-def filled(rests: Iterable[dict[str, object]]) -> list[dict[str, object]]:
-    """Return the rests that have anything in them."""
-    return [rest for rest in rests if rest]
+def filled(by_place: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Return the rests of blocks, each at the place of its block; none if there is nothing in any."""
+    return by_place if any(by_place) else []
 
 
 class Rests:

@@ -23,6 +23,7 @@ from conversations.transcripts.sources.nodes import (
     Transcript,
     Unreadable,
 )
+from conversations.transcripts.sources.rests import Rests
 
 NAME = "claude-code"
 SUBAGENTS = "subagents"
@@ -30,6 +31,7 @@ NO_SESSIONS = frozenset({"history.jsonl", "journal.jsonl"})
 """Files of JSON lines beside the sessions that hold none."""
 HALF = "its end is still missing"
 REPEATED = "an earlier line has the same uuid"
+CHANGED = "an earlier line has the same uuid, and says something else"
 RELINKED = "the line before it is missing, so it follows the one above it"
 TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
 """The lines with a title, the best first, and the member that holds it."""
@@ -134,9 +136,10 @@ def _of_file(file: Path, *, is_growing: bool) -> Iterator[Transcript]:
         facts = index.facts([*shared, *branch.places])
         source_id = _source_id(file, session, name)
         is_agents = branch.is_agent or (name == TRUNK and _is_sub_agents(file))
+        known = {"sessionId": session, "cwd": facts.directory, "isSidechain": is_agents}
         yield Transcript(
             source_id=source_id,
-            nodes=partial(_nodes, file, [*shared, *branch.places]),
+            nodes=partial(_nodes, file, [*shared, *branch.places], known),
             node_count=len(shared) + len(branch.places),
             shared_count=len(shared),
             title=None if branch.is_agent else title,
@@ -182,7 +185,8 @@ class _Index:
         self._told: dict[int, Mapping[str, object]] = {}
         self._is_agents_own = _is_sub_agents(file)
         self._digests = Digests()
-        self._ids: set[str] = set()
+        self._ids: dict[str, int] = {}
+        """By `uuid`: the hash of the first line that has it."""
         for line in lines.lines(file):
             self._add(line, is_growing=is_growing)
         self._relink()
@@ -233,9 +237,13 @@ class _Index:
         )
         if node_id in self._ids:
             place.node_id, place.is_in_tree = self._digests.id_of(line), False
-            place.skipped, place.is_prompt, place.message_id = REPEATED, False, ""
+            place.is_prompt, place.message_id, place.is_repeated = False, "", True
+            if self._ids[node_id] == place.hash:
+                place.skipped = REPEATED
+            else:
+                place.noted = (CHANGED,)
         elif node_id is not None:
-            self._ids.add(node_id)
+            self._ids[node_id] = place.hash
             above = (columns.event_id(record.get(name)) for name in ("parentUuid", "logicalParentUuid"))
             place.parent = next(filter(None, above), None)
         self.places.append(place)
@@ -281,14 +289,15 @@ def _told(record: Mapping[str, object]) -> Mapping[str, object]:
     return {name: value for name, value in told.items() if value}
 
 
-def _nodes(file: Path, places: list[Place]) -> Iterator[Node]:
+def _nodes(file: Path, places: list[Place], known: Mapping[str, object]) -> Iterator[Node]:
+    rest_of = Rests(known)
     read = [place for place in places if not place.skipped]  # half a line may have its end by now
     texts = lines.texts_at(file, (each.offset for each in read), (each.hash for each in read))
     for place in places:
-        yield _node(place, b"" if place.skipped else next(texts))
+        yield _node(place, b"" if place.skipped else next(texts), rest_of)
 
 
-def _node(place: Place, text: bytes) -> Node:
+def _node(place: Place, text: bytes, rest_of: Rests) -> Node:
     name = f"line {place.number}"
     at = columns.instant(place.at)
     if place.skipped:
@@ -302,4 +311,9 @@ def _node(place: Place, text: bytes) -> Node:
     if records.LEFT_OUT in record:
         noted = (*noted, f"{records.LEFT_OUT} left out")
         record = {key: value for key, value in record.items() if key != records.LEFT_OUT}
-    return Node(node_id=place.node_id, place=name, at=at, parts=records.parts(record), noted=noted)
+    if place.is_repeated:
+        repeated = Record(name="repeated line", value=record, why=Kept.BOOKKEEPING)
+        return Node(node_id=place.node_id, place=name, at=at, parts=(repeated,), noted=noted)
+    told = records.read(record)
+    parts = (*told.parts, *rest_of.parts(told.name, told.rest))
+    return Node(node_id=place.node_id, place=name, at=at, parts=parts, noted=noted)

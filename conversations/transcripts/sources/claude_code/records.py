@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from conversations.dialects import columns
 from conversations.events import Metrics
-from conversations.transcripts.sources import blocks
+from conversations.transcripts.sources import blocks, rests
 from conversations.transcripts.sources.nodes import Author, Kept, Message, Part, Record, Summary
 
 BOOKKEEPING = frozenset(
@@ -39,37 +40,72 @@ BOOKKEEPING = frozenset(
 """Lines that say nothing to people; they are kept all the same."""
 LEFT_OUT = "toolUseResult"
 """What a tool returned once more, for the program's own screen: it is left out, and counted."""
+COUNTED = frozenset(
+    {"input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens"}
+)
+"""The members of `usage` that the totals of the conversation count."""
 SYNTHETIC = "<synthetic>"
 """The model of messages that no model wrote."""
+
+_IDS = frozenset({"id", "type"})
+_CARRIED = frozenset({"type", "uuid", "parentUuid", "logicalParentUuid", "timestamp", "requestId", "costUSD"})
+"""The members of a line that an event has as its kind, place, time and id, or that the totals count."""
 
 Fields = Mapping[str, object]
 
 
-def parts(record: Fields) -> tuple[Part, ...]:
+class Read(NamedTuple):
+    """What a line says, and the members that no part carries."""
+
+    name: str
+    parts: tuple[Part, ...]
+    rest: Mapping[str, object]
+
+
+def read(record: Fields) -> Read:
     """Return what the line says; itself, if that is nothing that people read."""
     kind = columns.first_text(record.get("type"))
-    content = columns.fields(record.get("message")).get("content")
-    found: list[Part] = []
+    message = columns.fields(record.get("message"))
+    content = message.get("content")
+    found = blocks.Content((), [])
     if kind == "assistant":
-        found.extend(blocks.parts(content, Author.AGENT))
+        found = blocks.read(content, Author.AGENT)
     elif kind == "user" and record.get("isCompactSummary") is True:
-        found.append(Summary(columns.content_text(content)))
+        found = _summary(content)
     elif kind == "user" and record.get("isMeta") is not True:
-        found.extend(blocks.parts(content, Author.USER))
+        found = blocks.read(content, Author.USER)
     elif kind == "attachment":
-        found.extend(_queued(columns.fields(record.get("attachment"))))
-    if found:
-        return tuple(found)
+        return _queued(record, columns.fields(record.get("attachment")))
+    if not found.parts:
+        return _kept(record, kind)
+    inside: dict[str, object] = {"content": found.rest}
+    if isinstance(used := message.get("usage"), Mapping):
+        inside["usage"] = rests.left(used, COUNTED)
+    inner = rests.left(message, {"role" if message.get("role") == kind else "", *_IDS}, inside)
+    return Read(kind, found.parts, rests.left(record, _CARRIED, {"message": inner}))
+
+
+def _kept(record: Fields, kind: str) -> Read:
     is_known = kind in BOOKKEEPING or kind in ("user", "assistant")
     why = Kept.BOOKKEEPING if is_known else Kept.UNKNOWN
-    return (Record(name=kind or "record", value=record, why=why),)
+    return Read(kind, (Record(name=kind or "record", value=record, why=why),), {})
 
 
-def _queued(attachment: Fields) -> Iterator[Part]:
-    """Yield what the user said while the agent worked."""
+def _summary(content: object) -> blocks.Content:
+    """Return a summary of what was said before, and what else its blocks hold."""
+    inside = blocks.read(content, Author.USER)
+    others = tuple(part for part in inside.parts if not isinstance(part, Message))
+    return blocks.Content((Summary(columns.content_text(content)), *others), inside.rest)
+
+
+def _queued(record: Fields, attachment: Fields) -> Read:
+    """Return what the user said while the agent worked; the attachment itself, if it is something else."""
     if attachment.get("type") == "queued_command":
-        said = list(blocks.parts(attachment.get("prompt"), Author.USER))
-        yield from (part for part in said if isinstance(part, Message))
+        found = blocks.read(attachment.get("prompt"), Author.USER)
+        if any(isinstance(part, Message) for part in found.parts):
+            inner = rests.left(attachment, {"type"}, {"prompt": found.rest})
+            return Read("attachment", found.parts, rests.left(record, _CARRIED, {"attachment": inner}))
+    return _kept(record, "attachment")
 
 
 def is_prompt(record: Fields) -> bool:

@@ -34,6 +34,8 @@ class Place:
     """Not empty for a part of an answer."""
     agent: str | None = None
     """Not None for the line of a sub-agent: its id, empty if the line does not say."""
+    is_repeated: bool = False
+    """Whether an earlier line has the same `uuid`."""
     skipped: str = ""
     noted: tuple[str, ...] = ()
     at: str = ""

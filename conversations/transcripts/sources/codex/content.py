@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from conversations.dialects import columns
+from conversations.transcripts.sources import rests
 
 Fields = Mapping[str, object]
 
@@ -53,6 +54,8 @@ class Content(NamedTuple):
     """Blocks that the program added to what the user said."""
     others: list[object]
     """Blocks of another kind."""
+    rests: list[dict[str, object]]
+    """By block: the members that are none of these."""
 
     @property
     def text(self) -> str:
@@ -63,16 +66,23 @@ class Content(NamedTuple):
 
 def read(item: Fields, *, is_users: bool) -> Content:
     """Divide the content of a message; only that of the user has injected blocks."""
-    found = Content([], [], [], [])
+    found = Content([], [], [], [], [])
     blocks = blocks_of(item.get("content"))
     for block, kind in zip(blocks, _kinds(item, len(blocks)), strict=True):
+        fields = columns.fields(block)
+        found.rests.append({})
         if (text := text_of(block)) is not None:
             if is_users and _is_injected(text, kind):
                 found.injected.append(block)
-            else:
-                found.texts.append(text)
-        elif url := image_url(columns.fields(block)):
+                continue
+            found.texts.append(text)
+            found.rests[-1] = rests.left_of_block(
+                fields, {TEXTS.get(columns.first_text(fields.get("type")), "")}
+            )
+        elif url := image_url(fields):
             found.images.append(url)
+            inside = rests.left(columns.fields(fields.get("image_url")), {"url"})
+            found.rests[-1] = rests.left_of_block(fields, (), {"image_url": inside})
         else:
             found.others.append(block)
     return found

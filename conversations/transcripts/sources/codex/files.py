@@ -27,6 +27,7 @@ from conversations.transcripts.sources.nodes import (
     Transcript,
     Unreadable,
 )
+from conversations.transcripts.sources.rests import Rests
 
 NAME = "codex"
 HALF = "its end is still missing"
@@ -256,13 +257,14 @@ class _Index:
 
 
 def _nodes(file: Path, places: list[_Place], facts: _Facts) -> Iterator[Node]:
+    rest_of = Rests()
     read = [place for place in places if not place.skipped]  # half a line may have its end by now
     texts = lines.texts_at(file, (each.offset for each in read), (each.hash for each in read))
     for place in places:
-        yield _node(place, b"" if place.skipped else next(texts), facts)
+        yield _node(place, b"" if place.skipped else next(texts), facts, rest_of)
 
 
-def _node(place: _Place, text: bytes, facts: _Facts) -> Node:
+def _node(place: _Place, text: bytes, facts: _Facts, rest_of: Rests) -> Node:
     name = f"line {place.number}"
     if place.skipped:
         return Node(node_id=place.node_id, place=name, skipped=place.skipped)
@@ -278,4 +280,5 @@ def _node(place: _Place, text: bytes, facts: _Facts) -> Node:
         is_sub_agents=bool(facts.origin.parent),
     )
     at = columns.instant(record.get("timestamp"))
-    return Node(node_id=place.node_id, place=name, at=at, parts=told.parts, noted=told.noted)
+    parts = (*told.parts, *rest_of.parts(records.name(record), told.rest))
+    return Node(node_id=place.node_id, place=name, at=at, parts=parts, noted=told.noted)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from conversations.dialects import columns
-from conversations.transcripts.sources import lines
+from conversations.transcripts.sources import lines, rests
 from conversations.transcripts.sources.codex import content
 from conversations.transcripts.sources.codex.content import Fields
 from conversations.transcripts.sources.lines import Damaged
@@ -38,9 +39,30 @@ SILENT = frozenset(
 AUTHORS = {"user": Author.USER, "assistant": Author.AGENT}
 ENCRYPTED = "encrypted_content"
 FAILED = frozenset({"failed", "incomplete"})
+_IDS = frozenset({"type", "id", "call_id"})
 
 
-def parts(item: Fields, *, node_id: str, is_sub_agents: bool) -> tuple[Part, ...]:
+class Item(NamedTuple):
+    """What an item says to people, and the members that no part carries."""
+
+    parts: tuple[Part, ...] = ()
+    rest: Mapping[str, object] = {}
+
+
+class Called(NamedTuple):
+    """What a call or its result says."""
+
+    parts: list[Part]
+    inside: Mapping[str, object]
+    """What is left of the members that the parts carry."""
+
+
+def _used(*names: str) -> Mapping[str, object]:
+    """Name members of which nothing is left."""
+    return dict.fromkeys(names)
+
+
+def read(item: Fields, *, node_id: str, is_sub_agents: bool) -> Item:
     """Return what an item says to people; nothing if that is nothing.
 
     `node_id` stands for the id of a call that has none. In a sub-agent's session, messages between agents
@@ -48,29 +70,31 @@ def parts(item: Fields, *, node_id: str, is_sub_agents: bool) -> tuple[Part, ...
     """
     kind = columns.first_text(item.get("type"))
     if kind == "message":
-        return tuple(_message(item, AUTHORS.get(columns.first_text(item.get("role")))))
+        return _message(item, AUTHORS.get(columns.first_text(item.get("role"))), {"role"})
     if kind == "agent_message":
-        return tuple(_message(item, Author.USER if is_sub_agents else Author.AGENT))
+        return _message(item, Author.USER if is_sub_agents else Author.AGENT, set())
     if kind == "reasoning":
-        return tuple(_reasoning(item))
+        return _reasoning(item)
     if kind in _CALLS:
-        return tuple(_CALLS[kind](item, columns.first_text(item.get("call_id"), item.get("id"), node_id)))
-    return ()
+        call_id = columns.first_text(item.get("call_id"), item.get("id"), node_id)
+        parts, inside = _CALLS[kind](item, call_id)
+        return Item(tuple(parts), rests.left(item, _IDS, inside))
+    return Item()
 
 
-def _message(item: Fields, author: Author | None) -> Iterator[Part]:
+def _message(item: Fields, author: Author | None, carried: set[str]) -> Item:
     if author is None:
-        return
+        return Item()
     found = content.read(item, is_users=author is Author.USER)
     others = [Record(name=_block_name(block), value=block, why=_why(block)) for block in found.others]
     if not found.text and not found.images:
         if any(other.why is Kept.UNKNOWN for other in others):
-            yield Record(name="message", value=item, why=Kept.UNKNOWN)
-        return
+            return Item((Record(name="message", value=item, why=Kept.UNKNOWN),))
+        return Item()
+    parts: list[Part] = [Message(author=author, text=found.text, images=tuple(found.images)), *others]
     if found.injected:
-        yield Record(name="injected", value=found.injected, why=Kept.BOOKKEEPING)
-    yield Message(author=author, text=found.text, images=tuple(found.images))
-    yield from others
+        parts.insert(0, Record(name="injected", value=found.injected, why=Kept.BOOKKEEPING))
+    return Item(tuple(parts), rests.left(item, _IDS | carried, {"content": rests.filled(found.rests)}))
 
 
 def _block_name(block: object) -> str:
@@ -81,44 +105,64 @@ def _why(block: object) -> Kept:
     return Kept.BOOKKEEPING if columns.fields(block).get("type") == ENCRYPTED else Kept.UNKNOWN
 
 
-def _reasoning(item: Fields) -> Iterator[Part]:
-    blocks = [*content.blocks_of(item.get("summary")), *content.blocks_of(item.get("content"))]
-    texts = (block if isinstance(block, str) else columns.fields(block).get("text") for block in blocks)
-    if thought := "\n\n".join(text for text in texts if isinstance(text, str) and text):
-        yield Message(author=Author.AGENT, text="", reasoning=thought)
+def _reasoning(item: Fields) -> Item:
+    thoughts: list[str] = []
+    inside: dict[str, object] = {}
+    for member in ("summary", "content"):
+        left: list[dict[str, object]] = []
+        for block in content.blocks_of(item.get(member)):
+            fields = columns.fields({"text": block} if isinstance(block, str) else block)
+            text = fields.get("text")
+            thoughts += [text] if isinstance(text, str) else []
+            left.append(rests.left_of_block(fields, {"text" if isinstance(text, str) else ""}))
+        inside[member] = rests.filled(left)
+    if not any(thoughts):
+        return Item()
+    said = Message(author=Author.AGENT, text="", reasoning="\n\n".join(filter(None, thoughts)))
+    return Item((said,), rests.left(item, _IDS, inside))
 
 
-def _function_call(item: Fields, call_id: str) -> Iterator[Part]:
+def _function_call(item: Fields, call_id: str) -> Called:
     names = filter(None, (columns.first_text(item.get(name)) for name in ("namespace", "name")))
     tool = ".".join(names) or "unknown"
-    yield ToolCall(call_id=call_id, tool=tool, arguments=_arguments(item.get("arguments")))
+    call = ToolCall(call_id=call_id, tool=tool, arguments=_arguments(item.get("arguments")))
+    return Called([call], _used("namespace", "name", "arguments"))
 
 
-def _custom_call(item: Fields, call_id: str) -> Iterator[Part]:
+def _custom_call(item: Fields, call_id: str) -> Called:
     given = item.get("input")
     arguments = given if isinstance(given, str) else columns.as_json(given)
-    yield ToolCall(
-        call_id=call_id, tool=columns.first_text(item.get("name")) or "unknown", arguments=arguments
-    )
+    tool = columns.first_text(item.get("name")) or "unknown"
+    return Called([ToolCall(call_id=call_id, tool=tool, arguments=arguments)], _used("name", "input"))
 
 
-def _local_shell(item: Fields, call_id: str) -> Iterator[Part]:
-    yield ToolCall(call_id=call_id, tool="local_shell", arguments=columns.fields(item.get("action")))
+def _local_shell(item: Fields, call_id: str) -> Called:
+    return Called([_own_call(item, call_id, "local_shell")], _used("action"))
 
 
-def _tool_search(item: Fields, call_id: str) -> Iterator[Part]:
-    yield ToolCall(call_id=call_id, tool="tool_search", arguments=_arguments(item.get("arguments")))
+def _tool_search(item: Fields, call_id: str) -> Called:
+    call = ToolCall(call_id=call_id, tool="tool_search", arguments=_arguments(item.get("arguments")))
+    return Called([call], _used("arguments"))
 
 
-def _web_search(item: Fields, call_id: str) -> Iterator[Part]:
-    yield ToolCall(call_id=call_id, tool="web_search", arguments=columns.fields(item.get("action")))
-    yield from _own_result(item, call_id, "web_search")
+def _web_search(item: Fields, call_id: str) -> Called:
+    call = _own_call(item, call_id, "web_search")
+    return Called([call, *_own_result(item, call_id, "web_search")], _used("action", "status", "result"))
 
 
-def _image_generation(item: Fields, call_id: str) -> Iterator[Part]:
+def _own_call(item: Fields, call_id: str, tool: str) -> ToolCall:
+    action = item.get("action")
+    is_object = action is None or isinstance(action, Mapping)
+    given = columns.fields(action) if is_object else columns.as_json(action)
+    return ToolCall(call_id=call_id, tool=tool, arguments=given)
+
+
+def _image_generation(item: Fields, call_id: str) -> Called:
     prompt = item.get("revised_prompt")
-    yield ToolCall(call_id=call_id, tool="image_generation", arguments={"prompt": prompt} if prompt else {})
-    yield from _own_result(item, call_id, "image_generation")
+    given = {"prompt": prompt} if prompt else {}
+    call = ToolCall(call_id=call_id, tool="image_generation", arguments=given)
+    result = _own_result(item, call_id, "image_generation")
+    return Called([call, *result], _used("revised_prompt", "status", "result"))
 
 
 def _own_result(item: Fields, call_id: str, tool: str) -> Iterator[Part]:
@@ -134,26 +178,33 @@ def _own_result(item: Fields, call_id: str, tool: str) -> Iterator[Part]:
         )
 
 
-def _output(item: Fields, call_id: str) -> Iterator[Part]:
+def _output(item: Fields, call_id: str) -> Called:
     output = item.get("output")
     held = columns.fields(output)
-    if "content" in held:  # older releases wrote a failure as an object
-        yield _result(held.get("content"), call_id, is_error=held.get("success") is False)
-    else:
-        yield _result(output, call_id, is_error=_is_failure(output))
+    if "content" not in held:
+        result, left = _result(output, call_id, is_error=_is_failure(output))
+        return Called([result], {"output": left})
+    # older releases wrote a failure as an object
+    result, left = _result(held.get("content"), call_id, is_error=held.get("success") is False)
+    return Called([result], {"output": rests.left(held, {"success"}, {"content": left})})
 
 
-def _found_tools(item: Fields, call_id: str) -> Iterator[Part]:
-    yield ToolResult(call_id=call_id, tool="tool_search", text=columns.as_json(item.get("tools")))
+def _found_tools(item: Fields, call_id: str) -> Called:
+    text = columns.as_json(item.get("tools"))
+    return Called([ToolResult(call_id=call_id, tool="tool_search", text=text)], _used("tools"))
 
 
-def _result(output: object, call_id: str, *, is_error: bool) -> ToolResult:
-    """Return what a tool answered: a text, or blocks of text and images; anything else as JSON."""
+def _result(output: object, call_id: str, *, is_error: bool) -> tuple[ToolResult, list[dict[str, object]]]:
+    """Return what a tool answered: a text, or blocks of text and images; anything else as JSON.
+
+    With it comes what is left of the blocks.
+    """
     found = content.read({"content": output}, is_users=False)
     text = "\n".join(found.texts)
+    left = rests.filled(found.rests)
     if found.others:
-        text = columns.as_json(output)
-    return ToolResult(call_id=call_id, text=text, images=tuple(found.images), is_error=is_error)
+        text, left = columns.as_json(output), []
+    return ToolResult(call_id=call_id, text=text, images=tuple(found.images), is_error=is_error), left
 
 
 def _is_failure(output: object) -> bool:
@@ -176,7 +227,7 @@ def _arguments(given: object) -> Mapping[str, object] | str:
     return held if isinstance(held, dict) else given
 
 
-_CALLS: Mapping[str, Callable[[Fields, str], Iterator[Part]]] = {
+_CALLS: Mapping[str, Callable[[Fields, str], Called]] = {
     "function_call": _function_call,
     "function_call_output": _output,
     "custom_tool_call": _custom_call,

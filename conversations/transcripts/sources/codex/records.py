@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from conversations.dialects import columns
 from conversations.events import Metrics
+from conversations.transcripts.sources import rests
 from conversations.transcripts.sources.codex import content, items
 from conversations.transcripts.sources.codex.content import Fields
 from conversations.transcripts.sources.nodes import Instructions, Kept, Part, Record, Summary
@@ -99,6 +100,8 @@ ELSEWHERE = "its beginning is in the session that it leaves"
 REQUEST = "## My request for Codex:"
 """What stands between the context that an editor sends and the words of the user."""
 TITLE_MAX_CHARS = 200
+_CARRIED = frozenset({"timestamp", "type", "ordinal"})
+"""The members of a line that an event has as its time, kind and place."""
 _DIRECTORY = re.compile(r"(?:<cwd>|Current working directory: )\s*([^<\n]+)")
 _REPOSITORY = re.compile(r"(?:[a-z+]+://[^/\s]+/|[^/:\s]+:)([^/:\s]+/[^/:\s]+?)(?:\.git)?/?")
 
@@ -116,6 +119,8 @@ class Read(NamedTuple):
 
     parts: tuple[Part, ...]
     noted: tuple[str, ...] = ()
+    rest: Fields = {}
+    """The members that no part carries."""
 
 
 class Origin(NamedTuple):
@@ -150,8 +155,10 @@ def read(record: Fields, *, node_id: str, is_head: bool, is_sub_agents: bool) ->
         return _head(record, payload)
     if kind == COMPACTED:
         return _compacted(record, payload)
-    if kind == ITEM and (found := items.parts(payload, node_id=node_id, is_sub_agents=is_sub_agents)):
-        return Read(found)
+    if kind == ITEM:
+        found = items.read(payload, node_id=node_id, is_sub_agents=is_sub_agents)
+        if found.parts:
+            return Read(found.parts, rest=_around(record, payload, found.rest))
     return Read((_kept(record),))
 
 
@@ -162,7 +169,7 @@ def _head(record: Fields, meta: Fields) -> Read:
     text = columns.first_text(told, columns.fields(told).get("text"))
     if not text:
         return Read((_kept(record),), noted)
-    rest = {name: value for name, value in meta.items() if name != "base_instructions"}
+    rest = rests.left(meta, (), {"base_instructions": rests.left(columns.fields(told), {"text"})})
     return Read(
         (Instructions(text), _kept({**record, "payload": rest} if meta is not record else rest)), noted
     )
@@ -171,8 +178,15 @@ def _head(record: Fields, meta: Fields) -> Read:
 def _compacted(record: Fields, payload: Fields) -> Read:
     summary = columns.first_text(payload.get("message"))
     if summary.strip():
-        return Read((Summary(summary),), (f"{LEFT_OUT} left out",) if payload.get(LEFT_OUT) else ())
+        left_out = (f"{LEFT_OUT} left out",) if payload.get(LEFT_OUT) else ()
+        rest = rests.left(payload, {"message", LEFT_OUT})
+        return Read((Summary(summary),), left_out, _around(record, payload, rest))
     return Read((_kept(record),), (ENCRYPTED,) if payload.get(LEFT_OUT) else ())
+
+
+def _around(record: Fields, payload: Fields, rest: Fields) -> Fields:
+    """Return what is left of a line whose payload has this left."""
+    return rests.left(record, _CARRIED, {"payload": rest}) if payload is not record else rest
 
 
 def _kept(record: Fields) -> Record:
@@ -183,8 +197,14 @@ def _kept(record: Fields) -> Record:
         or (kind == ITEM and inner in items.SILENT)
         or (kind == EVENT and (inner in EVENTS or inner.startswith(COLLABORATION)))
     )
-    name = f"{kind} {inner}".strip() or "record"
-    return Record(name=name, value=record, why=Kept.BOOKKEEPING if is_known else Kept.UNKNOWN)
+    return Record(name=name(record), value=record, why=Kept.BOOKKEEPING if is_known else Kept.UNKNOWN)
+
+
+def name(record: Fields) -> str:
+    """Return what the format calls a line."""
+    kind, payload = opened(record)
+    inner = columns.first_text(payload.get("type")) if kind in (ITEM, EVENT) else ""
+    return f"{kind} {inner}".strip() or "record"
 
 
 def model(kind: str, payload: Fields) -> str:
