@@ -13,8 +13,9 @@ from typing import NamedTuple
 from conversations.access import Visitor
 from conversations.transcripts.sources import formats, openhands_v0, own
 from conversations.transcripts.sources.archives import Archive
+from conversations.transcripts.sources.chats import exports
 from conversations.transcripts.sources.formats import FORMATS, Format
-from conversations.transcripts.sources.nodes import Unreadable
+from conversations.transcripts.sources.nodes import Empty, Unreadable
 from sessions_app.imports.importer import Importer
 from sessions_app.imports.openhands_v0 import OpenHandsV0Importer
 from sessions_app.imports.own import OwnImporter
@@ -60,7 +61,7 @@ class Way:
 
 
 def guessed(path: Path) -> Way:
-    """Return the way in for what is at the path. Raise Unreadable if it is in no format that is known."""
+    """Return the way in for what is at the path. Raise Empty, and Unreadable if it is in no known format."""
     for way in (OWN, OPENHANDS_V0):
         if way.is_source(path):
             return way
@@ -68,12 +69,17 @@ def guessed(path: Path) -> Way:
 
 
 def guessed_of(archive: Archive, check: Callable[[], None]) -> Way | None:
-    """Return the way in for an open archive as it is, or None. `check` is called between, and may raise."""
+    """Return the way in for an open archive as it is, or None. Raise Empty.
+
+    `check` is called between, and may raise.
+    """
     for way in WAYS.values():
         check()
         with suppress(Unreadable):
             if way.holds is not None and way.holds(archive):
                 return way
+    if exports.is_empty(archive):
+        raise Empty
     return None
 
 

@@ -524,9 +524,9 @@ def test_many_conversations_with_one_id_have_ids_of_their_own_in_little_time() -
 
 
 def test_an_element_without_an_end_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_arrays, "ITEM_MAX_BYTES", 100)
+    monkeypatch.setattr(json_arrays, "ITEM_MAX_BYTES", 10_000)
     with pytest.raises(Unreadable, match=r"^file has no end to what follows 1 conversation$"):
-        list(json_arrays.items([b'[1,"', *[b"a" * 60] * 3, b'"]'], "file"))
+        list(json_arrays.items([b'[1,"', *[b"a" * 6_000] * 3, b'"]'], "file"))
 
 
 def _member(name: str, **facts: int) -> Callable[[ZipFile], None]:

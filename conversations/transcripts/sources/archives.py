@@ -7,9 +7,11 @@ import os
 import re
 import stat
 import struct
+import tempfile
+import weakref
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Protocol
 from zipfile import ZipFile, ZipInfo
@@ -22,6 +24,8 @@ from conversations.transcripts.sources.packed import BOMB_MIN_BYTES, BOMB_RATIO
 CHUNK_BYTES = 1024 * 1024
 DIRECTORY_MAX_BYTES = 128 * 1024 * 1024
 """A zip file's list of its members is read at once; a longer one is refused."""
+INNER_MAX = 100
+"""At most so many zip files are read in one, or in a directory: each stays open."""
 DEPTH_MAX = 50
 """A member in more directories is refused: no program exports it, and it could not be removed again."""
 ZIP_BEGINS = b"PK\x03\x04"
@@ -72,22 +76,73 @@ def opened(
     path: Path,
     *,
     directory_max_bytes: int | None = None,
+    are_inner_read: bool = True,
     check: Callable[[], None] = _nothing,
 ) -> Archive:
     """Return the files of a zip file or of a directory, or a file by itself. Raise Unreadable.
 
-    A zip file's list of its members has at most DIRECTORY_MAX_BYTES, or what is given. `check` is called
-    while it is gone through, and may raise.
+    Where there are only zip files, their files are returned, unless `are_inner_read` is false and they are in
+    a zip file; zip files in those are not opened. The lists of members have at most DIRECTORY_MAX_BYTES
+    together, or what is given. `check` is called while they are gone through, and may raise.
     """
     most = DIRECTORY_MAX_BYTES if directory_max_bytes is None else directory_max_bytes
     try:
         if path.is_dir():
-            return _Files({_relative(file, path): file for file in lines.below(path, "") if _is_file(file)})
+            return _of_directory(path, most, check)
         if not path.is_file():
             raise Unreadable(f"{path} does not exist")
-        return _Zip(path, most, check) if is_zip(path) else _Files({path.name: path})
+        if not is_zip(path):
+            return _Files({path.name: path})
+        archive = _Zip(path, most, check)
+        return _within(archive, path, most, check) if are_inner_read and has_only_zips(archive) else archive
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
+
+
+def has_only_zips(archive: Archive) -> bool:
+    """Say whether there are zip files in it, and no other file that may hold conversations."""
+    names = [PurePosixPath(name.lower()) for name in archive.names() if not _is_hidden(name)]
+    endings = {name.suffix for name in names}
+    return ".zip" in endings and endings.isdisjoint({".json", ".jsonl", ".zst"})
+
+
+def _is_hidden(name: str) -> bool:
+    """Say whether a file is one of those that a Mac puts into zip files, or hides."""
+    return any(part.startswith((".", "__MACOSX")) for part in PurePosixPath(name).parts)
+
+
+def _of_directory(path: Path, most: int, check: Callable[[], None]) -> Archive:
+    files = {_relative(file, path): file for file in lines.below(path, "") if _is_file(file)}
+    archive = _Files(files)
+    if not has_only_zips(archive):
+        return archive
+    return _Zips({name: files[name] for name in _zip_names(archive)}, most, check)
+
+
+def _zip_names(archive: Archive) -> list[str]:
+    return [name for name in archive.names() if name.lower().endswith(".zip") and not _is_hidden(name)]
+
+
+def _within(archive: Archive, path: Path, most: int, check: Callable[[], None]) -> Archive:
+    """Return the files of the zip files in a zip file, which are unpacked for as long as they are read."""
+    directory = tempfile.TemporaryDirectory(prefix="convserver-import-")
+    try:
+        files: dict[str, Path] = {}
+        for number, name in enumerate(_zip_names(archive)):
+            files[name] = Path(directory.name, str(number))
+            with files[name].open("wb") as unpacked:
+                for chunk in archive.chunks(name):
+                    check()
+                    unpacked.write(chunk)
+        found = _Zips(files, most, check)
+        # Each is bounded by its own size, of which the outer one may hold but a small part.
+        if sum(map(found.size, found.names())) > max(BOMB_MIN_BYTES, path.stat().st_size * BOMB_RATIO):
+            raise Unreadable(f"{path.name} would unpack to far more than it holds")
+    except BaseException:
+        directory.cleanup()
+        raise
+    weakref.finalize(found, directory.cleanup)
+    return found
 
 
 def is_zip(path: Path) -> bool:
@@ -130,15 +185,17 @@ class _Files:
 class _Zip:
     """The file stays open until nobody refers to this any more: whoever reads nodes may come late."""
 
-    def __init__(self, path: Path, directory_max_bytes: int, check: Callable[[], None]) -> None:
+    def __init__(
+        self, path: Path, directory_max_bytes: int, check: Callable[[], None], name: str = ""
+    ) -> None:
         try:
             is_too_long = _directory_bytes(path) > directory_max_bytes
             if not is_too_long:
                 self._zip = ZipFile(path)
         except _BROKEN as error:
-            raise Unreadable(f"{path.name} is a damaged zip file") from error
+            raise Unreadable(f"{name or path.name} is a damaged zip file") from error
         if is_too_long:
-            raise Unreadable(f"{path.name} is a zip file with more members than can be listed")
+            raise Unreadable(f"{name or path.name} is a zip file with more members than can be listed")
         members = self._zip.infolist()
         for member in members:
             check()
@@ -158,6 +215,36 @@ class _Zip:
                 yield from _chunks(file)
         except _BROKEN as error:
             raise Unreadable(f"{name} is damaged in the zip file") from error
+
+
+class _Zips:
+    """The files of several zip files, each below the name of its own."""
+
+    def __init__(
+        self,
+        files: Mapping[str, Path],
+        directory_max_bytes: int,
+        check: Callable[[], None],
+    ) -> None:
+        if len(files) > INNER_MAX:
+            raise Unreadable(f"there are more than {INNER_MAX} zip files in it")
+        self._members: dict[str, tuple[_Zip, str]] = {}
+        left = directory_max_bytes
+        for name, file in files.items():
+            archive = _Zip(file, left, check, name)
+            left -= _directory_bytes(file)
+            self._members |= {f"{name}/{each}": (archive, each) for each in archive.names()}
+
+    def names(self) -> Sequence[str]:
+        return sorted(self._members)
+
+    def size(self, name: str) -> int:
+        archive, inner = self._members[name]
+        return archive.size(inner)
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        archive, inner = self._members[name]
+        return archive.chunks(inner)
 
 
 def _directory_bytes(path: Path) -> int:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from conversations.transcripts.sources import claude_code, codex, hermes
+from conversations.transcripts.sources import archives, claude_code, codex, hermes
 from conversations.transcripts.sources.archives import Archive
-from conversations.transcripts.sources.chats import chatgpt, claude_ai, open_webui
-from conversations.transcripts.sources.nodes import Transcript, Unreadable
+from conversations.transcripts.sources.chats import chatgpt, claude_ai, exports, open_webui
+from conversations.transcripts.sources.nodes import Empty, Transcript, Unreadable
 
 
 class Transcripts(Protocol):
@@ -98,8 +98,10 @@ FORMATS: Mapping[str, Format] = {format.name: format for format in _ALL}
 
 
 def guessed(path: Path) -> Format:
-    """Return the format of what is at the path. Raise Unreadable if it is none of ours."""
+    """Return the format of what is at the path. Raise Empty, and Unreadable if it is none of ours."""
     for format in _ALL:
         if format.is_source(path):
             return format
+    if exports.is_empty(archives.opened(path)):
+        raise Empty
     raise Unreadable(f"{path} is in no format that is known: name one, such as {_ALL[0].name}")

@@ -23,6 +23,13 @@ class Changed(Unreadable):
     """A source was written to while it was read, and can be read again at once."""
 
 
+class Empty(Unreadable):
+    """A source is a whole export, and has no conversation in it."""
+
+    def __init__(self) -> None:
+        super().__init__("There is no conversation in the file")
+
+
 class Author(StrEnum):
     """Who said something."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from conversations.transcripts.sources import archives
 from conversations.transcripts.sources.archives import Archive
-from conversations.transcripts.sources.nodes import Unreadable
+from conversations.transcripts.sources.nodes import Empty, Unreadable
 from sessions_app.imports.uploads import pieces, runs
 from sessions_app.imports.ways import WAYS, Way, guessed, guessed_of
 from sessions_app.models import ImportRun
@@ -38,7 +38,7 @@ def opened(run: ImportRun, path: Path, check: Callable[[], None]) -> tuple[Way, 
     if (way := guessed_of(archive, check)) is not None:
         return way, path
     for place in _unpacked(archive, run, check):
-        with suppress(Unreadable):
+        with _passing_over_unknown():
             return guessed(place), place
     raise Unreadable(UNKNOWN)
 
@@ -46,24 +46,35 @@ def opened(run: ImportRun, path: Path, check: Callable[[], None]) -> tuple[Way, 
 def _of_file(run: ImportRun, path: Path) -> tuple[Way, Path]:
     if run.format:
         return WAYS[run.format], _of_format(WAYS[run.format], [path])
-    try:
+    with _passing_over_unknown():
         return guessed(path), path
+    raise Unreadable(UNKNOWN)
+
+
+@contextmanager
+def _passing_over_unknown() -> Iterator[None]:
+    """Continue after what is in no known format. Raise Empty: an export without conversations is known."""
+    try:
+        yield
+    except Empty:
+        raise
     except Unreadable:
-        raise Unreadable(UNKNOWN) from None
+        pass
 
 
 def _of_archive(
     way: Way, archive: Archive, run: ImportRun, path: Path, check: Callable[[], None]
 ) -> tuple[Way, Path]:
-    if way.holds is None:
-        return way, _of_format(way, _unpacked(archive, run, check))
-    if not way.holds(archive):
+    if way.holds is not None and way.holds(archive):
+        return way, path
+    if way.holds is not None and not archives.has_only_zips(archive):
         raise Unreadable(f"{NONE_OF_FORMAT}: {way.described}.")
-    return way, path
+    return way, _of_format(way, _unpacked(archive, run, check))
 
 
 def _archive(path: Path, check: Callable[[], None]) -> Archive:
-    return archives.opened(path, directory_max_bytes=DIRECTORY_MAX_BYTES, check=check)
+    # Zip files in it are unpacked where other files of uploads are, and only if there is room for them.
+    return archives.opened(path, directory_max_bytes=DIRECTORY_MAX_BYTES, are_inner_read=False, check=check)
 
 
 def _of_format(way: Way, places: list[Path]) -> Path:
@@ -99,6 +110,8 @@ def _unpacked(archive: Archive, run: ImportRun, check: Callable[[], None]) -> li
             os.utime(file, (settled_at, settled_at))
         except (FileExistsError, IsADirectoryError, NotADirectoryError, ValueError) as error:
             raise Unreadable(f"the zip file has {name!r} twice, or as a file and a directory") from error
+    if archives.has_only_zips(archive):
+        _require_size(_archive(directory, check), UNPACKED_TIMES * runs.max_bytes())
     return list(_nested(directory))
 
 

@@ -110,6 +110,7 @@ def _place(node_id: str, value: object, number: int) -> Place:
         parent=columns.first_text(entry.get("parent")) or None,
         children=[each for each in children if isinstance(each, str)] if isinstance(children, list) else (),
         is_aside=not entry,
+        is_linked="parent" in entry or "children" in entry or not entry,
     )
 
 

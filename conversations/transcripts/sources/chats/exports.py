@@ -33,6 +33,7 @@ from conversations.transcripts.sources.nodes import (
 CONVERSATIONS = re.compile(r"conversations(?:[-_]\d+)?\.json", re.IGNORECASE)
 """The files with conversations; newer exports divide them into numbered ones."""
 SAME_ID = "another conversation before this one has the same id"
+TWICE = "an earlier conversation is the same to the last byte"
 NO_FILE = "there is no conversations.json in it"
 PROBED_ITEMS = 20
 TITLE_MAX_CHARS = 200
@@ -105,18 +106,32 @@ def holds(archive: Archive, is_chat: Callable[[Fields], bool]) -> bool:
     return any(_has_chats(archive, name, is_chat) for name in _candidates(archive))
 
 
+def is_empty(archive: Archive) -> bool:
+    """Say whether an archive has a file for conversations, and each such file is an array without any."""
+    found = _candidates(archive)
+    with suppress(Unreadable):
+        return bool(found) and not any(_begins(archive, name) for name in found)
+    return False
+
+
+def _begins(archive: Archive, name: str) -> bool:
+    return next(json_arrays.items(archive.chunks(name), name), None) is not None
+
+
 def transcripts(archive: Archive, kind: Kind) -> Iterator[Transcript]:
     """Yield the conversations of all files, each before its branches.
 
     Raise Unreadable at the end if a file breaks off, and if there is none.
     """
-    ids = _SourceIds()
+    ids, seen = _SourceIds(), set[str]()
     broken: list[str] = []
     for name in _files(archive, kind):
         texts = json_arrays.items(archive.chunks(name), name)
         try:
             for number, text in enumerate(texts, 1):
-                yield from _of_text(text, f"{name}, conversation {number}", kind, ids)
+                where, digest = f"{name}, conversation {number}", _digest(text)
+                yield from _of_text(text, where, kind, ids, is_known=digest in seen)
+                seen.add(digest)
         except Unreadable as error:
             broken.append(str(error))
     if broken:
@@ -170,7 +185,7 @@ class _SourceIds:
         return found
 
 
-def _of_text(text: bytes, where: str, kind: Kind, ids: _SourceIds) -> Iterator[Transcript]:
+def _of_text(text: bytes, where: str, kind: Kind, ids: _SourceIds, *, is_known: bool) -> Iterator[Transcript]:
     try:
         value = lines.record(text)
     except Damaged as error:
@@ -180,6 +195,8 @@ def _of_text(text: bytes, where: str, kind: Kind, ids: _SourceIds) -> Iterator[T
     chat = kind.chat(value)
     if chat is None:
         yield _damaged(ids.take(f"damaged-{_digest_of(value)}"), where, value, "it has no list of messages")
+    elif is_known:
+        yield _repeated(chat, ids.take(chat.chat_id or _digest_of(value)), where)
     else:
         yield from _of_chat(chat, chat.chat_id or _digest_of(value), where, kind, ids)
 
@@ -195,7 +212,24 @@ def _digest(text: bytes) -> str:
 def _damaged(source_id: str, where: str, value: object, why: str) -> Transcript:
     record = Record(name="conversation", value=value, why=Kept.DAMAGED)
     node = Node(node_id=source_id, place=where, parts=(record,), noted=(why,))
-    return Transcript(source_id=source_id, title=DAMAGED, nodes=lambda: iter([node]), node_count=1)
+    told = columns.fields(value)
+    title = columns.first_text(told.get("title"), told.get("name"))[:TITLE_MAX_CHARS] or DAMAGED
+    return Transcript(source_id=source_id, title=title, nodes=lambda: iter([node]), node_count=1)
+
+
+def _repeated(chat: Chat, source_id: str, where: str) -> Transcript:
+    """Return a conversation of which nothing is stored, and each message is counted."""
+    nodes = [
+        Node(node_id=place.node_id, place=f"{where}, message {place.number}", skipped=TWICE)
+        for place in chat.places
+    ]
+    return Transcript(
+        source_id=source_id,
+        title=chat.title[:TITLE_MAX_CHARS] or None,
+        nodes=lambda: iter(nodes),
+        node_count=len(nodes),
+        is_empty=True,
+    )
 
 
 def _of_chat(chat: Chat, wanted: str, where: str, kind: Kind, ids: _SourceIds) -> Iterator[Transcript]:

@@ -6,8 +6,10 @@ as well, and does not keep those after it from being read.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from conversations.confined.processes import check
 from conversations.transcripts.sources.nodes import Unreadable
@@ -17,6 +19,14 @@ DEPTH_MAX = 500
 """No program exports anything deeper, and counting millions of open brackets takes long."""
 STEP_BYTES = 64 * 1024
 """After so much it is asked whether the rest is wanted, and other threads get their turn."""
+HEAD_BYTES = 4096
+"""The encoding, and an object around the array, are recognised by so many bytes."""
+_ENCODINGS = (
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before that of UTF-16, with which it begins
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
 _BLANK = b" \t\r\n"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
@@ -30,20 +40,52 @@ _BETWEEN = re.compile(rb'(?:[^"\[\]{},]++|' + _STRING + rb"|" + _CLOSED + rb")*+
 """And around the elements."""
 _IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 """The rest of a string, up to its quote or as far as it is there."""
+_VALUE = rb'(?:[^"\[\]{},\s]++|' + _STRING + rb"|" + _CLOSED + rb")"
+_WRAPPER = re.compile(
+    rb"\{\s*+(?:" + _STRING + rb"\s*+:\s*+" + _VALUE + rb"\s*+,\s*+)*?"
+    rb'"(?:conversations|chats|data)"\s*+:\s*+\[',
+    re.DOTALL,
+)
+"""An object with an array of conversations, and small members before it."""
 
 
 def items(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """Yield the text of each element; that of the whole if it is an object.
+    """Yield the text of each element; that of the whole if it is an object without an array of conversations.
 
     Raise Unreadable, with the name of the file, after the last element before a break, and whatever the check
     of `checked_by` raises.
     """
     scan = _Scan(name)
-    for chunk in chunks:
+    for chunk in _with_head(_as_utf8(_with_head(iter(chunks)))):
         for at in range(0, len(chunk), STEP_BYTES):
             check()
             yield from scan.take(chunk[at : at + STEP_BYTES])
     scan.end()
+
+
+def _with_head(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the same bytes, at least HEAD_BYTES of them first, if there are as many."""
+    head = b""
+    for chunk in chunks:
+        head += chunk
+        if len(head) >= HEAD_BYTES:
+            break
+    return chain([head], chunks)
+
+
+def _as_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield UTF-16 and UTF-32 as UTF-8, half a character as U+FFFD, and other bytes as they are."""
+    head = next(chunks)
+    encoding = next((name for mark, name in _ENCODINGS if head.startswith(mark)), None)
+    if encoding is None:
+        return chain([head], chunks)
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+    texts = (decoder.decode(chunk) for chunk in chain([head], chunks))
+    return (text.encode(errors="replace") for text in chain(texts, _flushed(decoder)))
+
+
+def _flushed(decoder: codecs.IncrementalDecoder) -> Iterator[str]:
+    yield decoder.decode(b"", final=True)
 
 
 class _Scan:
@@ -60,6 +102,8 @@ class _Scan:
         self._outermost = 1
         """The depth of the elements: 0 if there is but one, which is the whole."""
         self._is_begun = self._is_over = self._is_in_string = False
+        self._is_wrapped = False
+        """An object is around the array; what follows the array in it is not read."""
         self._count = 0
 
     def take(self, chunk: bytes) -> Iterator[bytes]:
@@ -68,7 +112,7 @@ class _Scan:
         if self._is_begun or self._begins():
             while not self._is_over and (mark := self._next()):
                 yield from self._pass(mark)
-        if self._is_over and self._text[self._at :].strip(_BLANK):
+        if self._is_over and not self._is_wrapped and self._text[self._at :].strip(_BLANK):
             raise Unreadable(f"{self._name} goes on after its end, after {self._told()}")
         self._forget()
         if len(self._text) > ITEM_MAX_BYTES:
@@ -96,6 +140,9 @@ class _Scan:
         self._at = 1
         if text[:1] == b"[":
             self._start = 1
+        elif wrapper := _WRAPPER.match(text, 0, HEAD_BYTES):
+            self._start = self._at = wrapper.end()
+            self._is_wrapped = True
         else:
             self._outermost = 0
         return True

@@ -126,6 +126,7 @@ def _place(node_id: str, value: object, number: int) -> Place:
         parent=columns.first_text(message.get("parentId")) or None,
         children=[each for each in children if isinstance(each, str)] if isinstance(children, list) else (),
         is_aside=not message,
+        is_linked="parentId" in message or "childrenIds" in message or not message,
     )
 
 
@@ -148,6 +149,7 @@ def _listed(messages: Iterable[object], by_id: Fields) -> Iterator[Place]:
         elif not place.is_aside:
             if "parentId" not in columns.fields(value):
                 place.parent = last
+                place.is_linked = True
             last = place.node_id
         yield place
 

@@ -30,6 +30,9 @@ class Place:
     """Those that it says are after it; others may be as well, and come behind them."""
     is_aside: bool = False
     """Whether it has no place of its own: unless others refer to it, it stands with the one above it."""
+    is_linked: bool = True
+    """Whether the source says what is before or after it, if only that nothing is. One of which it does not
+    follows the one above it."""
     skipped: str = ""
     noted: tuple[str, ...] = ()
 
@@ -132,10 +135,13 @@ class _Links:
         for place in places:
             for child in place.children:
                 listed.setdefault(child, place.node_id)
-        return {
-            place.node_id: place.parent if place.parent in self.by_id else listed.get(place.node_id)
-            for place in places
-        }
+        above: dict[str, str | None] = {}
+        last: str | None = None
+        for place in places:
+            found = place.parent if place.parent in self.by_id else listed.get(place.node_id)
+            above[place.node_id] = found if place.is_linked or place.is_aside else found or last
+            last = last if place.is_aside else place.node_id
+        return above
 
     def _sort(self, place: Place) -> None:
         """Sort what follows a message as the message says."""
