@@ -74,7 +74,7 @@ def _index(database: Database, pk: int) -> None:
     database.execute(
         f"INSERT INTO conversations_searchtext ({key}, words) "
         f"SELECT id, {words} FROM conversations_event WHERE conversation_id = {pk} RETURNING 1",
-        "UPDATE conversations_searchprogress SET through = "
+        "UPDATE conversations_searchprogress SET words_through = "
         "(SELECT max(id) FROM conversations_event) RETURNING 1",
     )
 

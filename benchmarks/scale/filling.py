@@ -56,7 +56,8 @@ def fill(database: PostgreSQL, events: int, directory: Path, say: Callable[[str]
             if (first // AT_ONCE) % 25 == 0:
                 say(f"{database.name}: {(first + count) * EVENTS:,} events")
         connection.execute(
-            "UPDATE conversations_searchprogress SET through = (SELECT MAX(id) FROM conversations_event)"
+            "UPDATE conversations_searchprogress "
+            "SET words_through = (SELECT MAX(id) FROM conversations_event)"
         )
         connection.execute("VACUUM (ANALYZE)")
 

@@ -9,21 +9,29 @@ class SearchProgress(models.Model):
     """How far the search index has come: one row, shared by all processes."""
 
     through = models.BigIntegerField(default=0)
+    """How far an earlier release has come, which may run beside this one: its words have other forms."""
+    words_through = models.BigIntegerField(default=0, db_default=0)
     """Every event with a key up to this is in the index; search reads later ones directly."""
 
     def __str__(self) -> str:
-        return f"indexed through {self.through}"
+        return f"indexed through {self.words_through}"
 
     @classmethod
     def through_now(cls) -> int:
         """Return how far the index has come."""
+        through: int = cls.objects.values_list("words_through", flat=True).get()
+        return through
+
+    @classmethod
+    def known_through(cls) -> int:
+        """Return how far the index has entries with words in the form of an earlier release."""
         through: int = cls.objects.values_list("through", flat=True).get()
         return through
 
     @classmethod
     def move(cls, through: int, further: int) -> bool:
         """Move on from a place, in the transaction that fills the index; say whether it was still there."""
-        return bool(cls.objects.filter(through=through).update(through=further))
+        return bool(cls.objects.filter(words_through=through).update(words_through=further))
 
 
 class TitleChange(models.Model):

@@ -42,7 +42,6 @@ from conversations.exceptions import (
 )
 from conversations.models import PUBLIC_ID_MAX_LENGTH, RESERVED_IDS
 from conversations.search.fulltext.limits import SearchTooBroad
-from conversations.search.fulltext.questions import InvalidQuery
 from conversations.store import ConversationExists
 from convserver.api.direct.outcomes import is_unknown
 from sessions_app.encryption import SecretUnreadable
@@ -67,7 +66,6 @@ NATIVE_STATUS: dict[type[ConversationError], int] = {
     EventNotFound: 404,
     InvalidConversationId: 400,
     InvalidCursor: 400,
-    InvalidQuery: 400,
     SearchTooBroad: 400,
     InvalidEvent: 400,
     BadFrame: 400,

@@ -73,6 +73,7 @@ async def search(door: NativeDoor, given: Mapping[str, Any]) -> Any:
             "conversations": _fitting(map(_conversation, found["conversations"]), TITLES_MAX_BYTES),
             "events": [_hit(each) for each in found["hits"]],
             "next_cursor": found["next_page_id"],
+            **({"notice": found["notice"]} if found["notice"] else {}),
         }
         if limit == 1 or size(result) <= RESULT_MAX_BYTES:
             return result

@@ -15,13 +15,13 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from conversations.engines import guards
 from conversations.search.fulltext.limits import limited
 from conversations.search.fulltext.questions import Branch, Question, Term
+from conversations.search.fulltext.words import RESERVED
 
 TABLE = guards.SEARCH_TEXT
 WORDS_MAX_BYTES = 900_000
 """PostgreSQL stores 1 MiB of words for a row, and no text within the limits has more."""
 
-_FACET = "\ue000"
-"""Private-use characters: neither letters nor separators of words."""
+_FACET = RESERVED
 
 _BLOCKS = (13, 17, 21)
 """Keys of events are grouped in blocks of 8,192, of 131,072 and of 2,097,152, as powers of two."""
@@ -44,7 +44,8 @@ _ADDING = {
     "postgresql": f"INSERT INTO {TABLE} (event_id, words) "
     "SELECT event_id, array_to_tsvector(string_to_array(words, ' ')) "
     f"FROM unnest(%s::bigint[], %s::text[]) AS added (event_id, words) WHERE {_IS_THERE} "
-    "ON CONFLICT (event_id) DO NOTHING",
+    # An entry is there already if its words were made by an earlier release, in another form.
+    f"ON CONFLICT (event_id) DO UPDATE SET words = EXCLUDED.words WHERE {TABLE}.words <> EXCLUDED.words",
 }
 _FINDING = {
     # Read backwards until there are enough: a word of every event costs as much as a rare one.

@@ -45,7 +45,7 @@ def step(watermark: Watermark) -> Step:
     if through >= watermark.settled:
         return Step(0, is_last=True)
     last, pks = _next(through, watermark.settled)
-    entries = list(entries_of(pks))
+    entries = list(entries_of(pks, known_through=SearchProgress.known_through()))
     with transaction.atomic():
         if SearchProgress.move(through, last):
             index.add(entries)
@@ -55,7 +55,7 @@ def step(watermark: Watermark) -> Step:
 def begin_anew() -> None:
     """Empty the indexes, all or none; until they are rebuilt, search reads the events directly."""
     with transaction.atomic():
-        SearchProgress.objects.update(through=0)
+        SearchProgress.objects.update(through=0, words_through=0)
         index.empty()
         titles.begin_anew()
 
@@ -72,12 +72,17 @@ def _next(through: int, settled: int) -> tuple[int, list[int]]:
     return (pks[-1] if len(pks) == STEP_EVENTS else settled), pks
 
 
-def entries_of(pks: list[int]) -> Iterator[Entry]:
-    """Yield the index entries of these; events that their authors hid or that have no words get none."""
+def entries_of(pks: list[int], *, known_through: int = 0) -> Iterator[Entry]:
+    """Yield the index entries of these; events that their authors hid or that have no words get none.
+
+    Events up to `known_through` have an entry by an earlier release, which is right where the text is ASCII.
+    """
     rows = Event.objects.with_pks(pks).filter(hidden=False).order_by("pk")
     for pk, owner, conversation, kind, source, text in rows.values_list(
         "pk", "conversation__owner_id", "conversation_id", "kind", "source", "text"
     ):
+        if pk <= known_through and text.isascii():
+            continue
         if words := Words(text).different:
             facets = Facets((owner,), (conversation,), (kind,), (source,))
             yield index.entry(pk, facets, sorted(words))

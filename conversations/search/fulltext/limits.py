@@ -10,7 +10,7 @@ from typing import ClassVar
 from django.db import OperationalError, connection
 from psycopg.errors import QueryCanceled
 
-from conversations.search.fulltext.questions import InvalidQuery
+from conversations.exceptions import ConversationError
 
 STATEMENT_S = 3.0
 """A statement that takes longer is ended; on SQLite, which works in this process, of the processor's time."""
@@ -18,7 +18,7 @@ STEPS = 1_000
 """After this many steps of its virtual machine, SQLite looks at the time."""
 
 
-class SearchTooBroad(InvalidQuery):
+class SearchTooBroad(ConversationError):
     """The query takes too long; a narrower one may not."""
 
     code: ClassVar[str] = "search_too_broad"

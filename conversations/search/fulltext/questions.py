@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from conversations.exceptions import ConversationError
 from conversations.search.fulltext.words import Words
 
 QUESTION_MAX_LENGTH = 1_000
@@ -17,11 +15,15 @@ BEGINNING_MIN_LENGTH = 2
 _PIECE = re.compile(r'(?P<minus>-?)"(?P<phrase>[^"]*)(?:"|$)|(?P<chunk>[^\s"]+)')
 _QUOTES = str.maketrans("“”„«»", '"' * 5)
 
-
-class InvalidQuery(ConversationError):
-    """The query has nothing to search for."""
-
-    code: ClassVar[str] = "invalid_query"
+_NO_WORD = "There is no word in this: enter letters, digits, an emoji or another symbol to search for."
+_TOO_LONG = (
+    f"Only the first {WORDS_MAX} words of at most {QUESTION_MAX_LENGTH:,} characters were searched for."
+)
+_SHORT_BEGINNING = (
+    f"A * needs at least {BEGINNING_MIN_LENGTH} letters before it; the whole word was searched for."
+)
+_ONLY_EXCLUDED = "A - or NOT needs a word to find beside it; all words were searched for."
+_SIDE_LEFT_OUT = "A side of an OR that only excludes words was left out."
 
 
 class Term(NamedTuple):
@@ -72,9 +74,11 @@ class Branch(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A whole query: a text must match one of the branches."""
+    """A whole query: a text must match one of the branches; without branches nothing matches."""
 
     branches: tuple[Branch, ...]
+    notice: str = ""
+    """What of the query was not searched for as it is written, as a sentence for people."""
 
     def is_met_by(self, words: Words) -> bool:
         """Say whether a text matches; the index only says which may."""
@@ -87,66 +91,82 @@ class Question(NamedTuple):
 
 
 def read(text: str) -> Question:
-    """Parse a query; misplaced operators are ignored.
-
-    Raise InvalidQuery if nothing is left to search for, or if there are too many words.
-    """
-    branches = [Branch(tuple(wanted), tuple(unwanted)) for wanted, unwanted in _sides(text)]
-    if not branches:
-        raise InvalidQuery("Enter a word to search for, with letters or digits.")
-    if not all(branch.wanted for branch in branches):
-        raise InvalidQuery(
-            "Enter at least one word to find, not only words to exclude (on each side of an OR)."
-        )
-    if sum(len(term.words) for wanted, unwanted in branches for term in wanted + unwanted) > WORDS_MAX:
-        raise InvalidQuery(f"You can search for at most {WORDS_MAX} words at a time.")
-    return Question(tuple(branches))
-
-
-def _sides(text: str) -> Iterator[tuple[Sequence[Term], Sequence[Term]]]:
-    """Yield the wanted and excluded terms of each side of an OR; sides without a term are skipped."""
-    wanted: list[Term] = []
-    unwanted: list[Term] = []
-    is_excluded = False
-    for piece in _PIECE.finditer(text.translate(_QUOTES)):
-        match piece["chunk"]:
-            case "OR":
-                if wanted or unwanted:
-                    yield wanted, unwanted
-                wanted, unwanted, is_excluded = [], [], False
-            case "NOT":
-                is_excluded = True
-            case "AND":
-                pass
-            case _:
-                minus, term = _term(piece)
-                if term is not None:
-                    (unwanted if is_excluded or minus else wanted).append(term)
-                    is_excluded = False
-    if wanted or unwanted:
-        yield wanted, unwanted
+    """Parse a query, whatever a person has typed; misplaced operators are ignored."""
+    asked = _beginning(text)
+    notices = [_TOO_LONG] if asked != text else []
+    parsed = _Parsed()
+    branches = [Branch(tuple(wanted), tuple(unwanted)) for wanted, unwanted in parsed.sides(asked)]
+    found = [branch for branch in branches if branch.wanted]
+    if not found:  # nothing but operators and excluded words: what stands there is searched for as it is
+        parsed = _Parsed()
+        term = parsed.made(asked, is_beginning=False)
+        if term is None:
+            return Question((), _NO_WORD)
+        if branches:
+            notices.append(_ONLY_EXCLUDED)
+        found = [Branch((term,), ())]
+    elif len(found) < len(branches):
+        notices.append(_SIDE_LEFT_OUT)
+    return Question(tuple(found), " ".join(dict.fromkeys([*notices, *parsed.notices])))
 
 
-def _term(piece: re.Match[str]) -> tuple[bool, Term | None]:
-    """Return whether a piece is excluded by a minus, and its term; None if it has no word."""
-    if piece["chunk"] is None:
-        return bool(piece["minus"]), _made(piece["phrase"], is_beginning=False)
-    chunk: str = piece["chunk"]
-    # `--flag` is searched for, `-flag` is excluded.
-    minus = chunk.startswith("-") and not chunk.startswith("--")
-    chunk = chunk[minus:]
-    written = chunk.rstrip("*")
-    return minus, _made(written, is_beginning=written != chunk and _ends_in_word(written))
+def _beginning(text: str) -> str:
+    """Return as much of a query as is parsed, up to the end of a word where there is one."""
+    if len(text) <= QUESTION_MAX_LENGTH:
+        return text
+    cut = text[:QUESTION_MAX_LENGTH]
+    return cut if text[QUESTION_MAX_LENGTH].isspace() else (cut.rsplit(None, 1) or [""])[0]
 
 
-def _ends_in_word(written: str) -> bool:
-    return bool(Words(unicodedata.normalize("NFC", written)[-1:]).all)  # an accent may stand by itself
+class _Parsed:
+    """The parsing of one query: how many words it has so far, and what was not taken as it is written."""
 
+    def __init__(self) -> None:
+        self._words = 0
+        self.notices: list[str] = []
 
-def _made(written: str, *, is_beginning: bool) -> Term | None:
-    words = tuple(Words(written).all)
-    if not words:
-        return None
-    if is_beginning and written[-1:].isascii() and len(words[-1]) < BEGINNING_MIN_LENGTH:
-        raise InvalidQuery(f"Enter at least {BEGINNING_MIN_LENGTH} letters before a *.")
-    return Term(words, is_beginning, " ".join(written.split()))
+    def sides(self, text: str) -> Iterator[tuple[Sequence[Term], Sequence[Term]]]:
+        """Yield the wanted and excluded terms of each side of an OR; sides without a term are skipped."""
+        wanted: list[Term] = []
+        unwanted: list[Term] = []
+        is_excluded = False
+        for piece in _PIECE.finditer(text.translate(_QUOTES)):
+            match piece["chunk"]:
+                case "OR":
+                    if wanted or unwanted:
+                        yield wanted, unwanted
+                    wanted, unwanted, is_excluded = [], [], False
+                case "NOT":
+                    is_excluded = True
+                case "AND":
+                    pass
+                case _:
+                    minus, term = self._term(piece)
+                    if term is not None:
+                        (unwanted if is_excluded or minus else wanted).append(term)
+                        is_excluded = False
+        if wanted or unwanted:
+            yield wanted, unwanted
+
+    def _term(self, piece: re.Match[str]) -> tuple[bool, Term | None]:
+        """Return whether a piece is excluded by a minus, and its term; None if it has no word."""
+        if piece["chunk"] is None:
+            return bool(piece["minus"]), self.made(piece["phrase"], is_beginning=False)
+        chunk: str = piece["chunk"]
+        # `--flag` is searched for, `-flag` is excluded.
+        minus = chunk.startswith("-") and not chunk.startswith("--")
+        chunk = chunk[minus:]
+        written = chunk.rstrip("*")
+        return minus, self.made(written, is_beginning=written != chunk and Words(written).ends_in_word)
+
+    def made(self, written: str, *, is_beginning: bool) -> Term | None:
+        """Return the term of what is written; None if it has no word, or none that may be added."""
+        words = tuple(Words(written).all)
+        if is_beginning and written[-1:].isascii() and len(words[-1]) < BEGINNING_MIN_LENGTH:
+            self.notices.append(_SHORT_BEGINNING)
+            is_beginning = False
+        if self._words + len(words) > WORDS_MAX:
+            self.notices.append(_TOO_LONG)
+            words, is_beginning = words[: WORDS_MAX - self._words], False
+        self._words += len(words)
+        return Term(words, is_beginning, " ".join(written.split())) if words else None

@@ -113,6 +113,8 @@ def search(
     A page ends early if much had to be read. Raise ConversationNotFound for an anonymous user,
     SearchTooBroad if the database takes too long.
     """
+    if not question.branches:
+        return HitPage([], None)
     while True:
         looked_from = SearchProgress.through_now()
         page = _page(scope, question, wanted, looked_from, KEY_MAX if below is None else below, limit)
@@ -123,7 +125,7 @@ def search(
 
 def by_title(conversations: ConversationQuerySet, question: Question) -> ConversationQuerySet:
     """Return those whose title contains the words of the query as they are written, in any case."""
-    return conversations.filter(reduce(or_, map(_in_title, question.branches)))
+    return conversations.filter(reduce(or_, map(_in_title, question.branches), Q(pk__in=[])))
 
 
 def _in_title(branch: Branch) -> Q:

@@ -18,7 +18,7 @@ from conversations.dialects.columns import SOURCE_MAX_CHARS
 from conversations.events import Kind
 from conversations.models import Conversation, Version, shown_title
 from conversations.search.fulltext import questions
-from conversations.search.fulltext.questions import QUESTION_MAX_LENGTH, Question
+from conversations.search.fulltext.questions import Question
 from conversations.search.fulltext.search import Hit, Scope, Wanted, by_title, search
 from convserver.api.native.fields import ChoiceField
 from convserver.api.native.shapes import NATIVE, NativeSearchPage, refusals
@@ -35,7 +35,7 @@ SOURCES_MAX = 20
 class SearchSerializer(serializers.Serializer[Any]):
     """The query of a search."""
 
-    q = serializers.CharField(max_length=QUESTION_MAX_LENGTH)
+    q = serializers.CharField(allow_blank=True)
     conversation = serializers.CharField(default=None)
     repository = serializers.CharField(default=None)
     trigger = serializers.CharField(default=None)
@@ -73,7 +73,7 @@ class SearchView(APIView):
 
 
 def answer(user: Visitor, asked: QueryDict, *, state: str | None = None) -> dict[str, Any]:
-    """Return the results of a query. Raise ValidationError, InvalidQuery or ConversationNotFound.
+    """Return the results of a query. Raise ValidationError, SearchTooBroad or ConversationNotFound.
 
     With `state`, only conversations whose agent people are shown in it are searched.
     """
@@ -89,6 +89,7 @@ def answer(user: Visitor, asked: QueryDict, *, state: str | None = None) -> dict
         "conversations": _titled(scope, question) if is_about_titles else [],
         "hits": [_shown(hit) for hit in page.hits],
         "next_page_id": None if page.below is None else KeyCursor(page.below).encode(),
+        "notice": question.notice or None,
     }
 
 

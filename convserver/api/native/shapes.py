@@ -326,6 +326,7 @@ class NativeSearchPage(BaseModel):
     conversations: list[NativeConversation]
     hits: list[NativeHit]
     next_page_id: str | None = Field(description="Null on the last page; earlier pages may be short.")
+    notice: str | None = Field(description="What of `q` was not searched for as it is written; else null.")
 
 
 # Frames of a client
