@@ -14,7 +14,7 @@ import httpx
 import psycopg
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
+from django.db import OperationalError, connection
 
 import conversations.log.append
 from conversations.log import locks, writes
@@ -23,6 +23,7 @@ from conversations.payloads.bounds import LIGHT_MAX_CHARACTERS
 from conversations.store import creation
 from convserver.asgi import application
 from sessions_app import astore
+from sessions_app.identity.principals import Principal
 from sessions_app.loops.manager import ConversationManager
 from sessions_app.sockets.native import frames
 from tests.clients import WAIT_S, Client, database_url
@@ -57,8 +58,11 @@ def locked(conversation: ConversationRef) -> Iterator[Callable[[], None]]:
 async def record(client: Client, *names: str) -> None:
     """Send a frame `event` each."""
     for name in names:
-        event = {"action": "run", "source": "user", "args": {"command": name}}
-        await client.send({"type": "event", "id": name, "event": event})
+        await client.send({"type": "event", "id": name, "event": command(name)})
+
+
+def command(name: str) -> dict[str, Any]:
+    return {"action": "run", "source": "user", "args": {"command": name}}
 
 
 async def answers(client: Client, *names: str) -> list[tuple[str, Any]]:
@@ -305,3 +309,56 @@ async def test_an_agent_is_not_refused_with_the_frames_of_the_client_that_has_wo
         await until_here(lambda: astore.database().queue.users == 0)  # refused, and no client hears of it
     stage.go.set()
     await until_said(conversation, "step 1", "step 2")
+
+
+async def test_a_frame_that_fails_before_its_append_is_answered_in_its_turn_and_those_behind_are_refused_with_it(
+    join: Join, conversation: ConversationRef, hooked: Hooked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await join(conversation)
+    await client.until("hello")
+    holding = hooked(writes, "append_many").hold()
+    await record(client, "f00")
+    await holding.reached()
+    require_access = Principal.require_access
+    is_away = [True]
+
+    async def fail_once(principal: Principal) -> None:
+        if is_away:
+            is_away.pop()
+            raise OperationalError("server closed the connection unexpectedly")
+        await require_access(principal)
+
+    monkeypatch.setattr(Principal, "require_access", fail_once)
+    await record(client, "f01", "f02")
+    await client.send({"type": "auth", "id": "taken", "token": ""})
+    await client.until("ack", id="taken")
+    holding.let_go.set()
+    assert await answers(client, "f00", "f01", "f02") == [("ack", 0), *[("error", "unavailable")] * 2]
+    await record(client, "f01", "f02")
+    assert await answers(client, "f01", "f02") == [("ack", 1), ("ack", 2)]
+
+
+async def test_frames_of_one_request_are_refused_from_the_first_refused_one_on(
+    rest: httpx.AsyncClient, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_many = writes.append_many
+    is_away = [True]
+
+    def fail(requests: Any) -> Any:
+        if is_away and any(each.event_id == "f01" for request in requests for each in request.events):
+            raise OperationalError("disk I/O error")
+        return append_many(requests)
+
+    monkeypatch.setattr(writes, "append_many", fail)
+    events = [{"type": "event", "id": name, "event": command(name)} for name in ("f00", "f01", "f02")]
+    path = f"/api/native/conversations/{conversation.public_id}/events"
+    answered = (await rest.post(path, json=[*events[:2], {"type": "event", "id": "none"}, events[2]])).json()
+    assert [each.get("code", each["type"]) for each in answered] == [
+        "ack",
+        "unavailable",
+        "bad_frame",
+        "unavailable",
+    ]
+    is_away.pop()
+    answered = (await rest.post(path, json=events)).json()
+    assert [(each["type"], each["seq"]) for each in answered] == [("ack", 0), ("ack", 1), ("ack", 2)]

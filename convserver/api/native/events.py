@@ -39,6 +39,7 @@ from convserver.api.native.shapes import (
 )
 from convserver.api.schema import NativeRefusal
 from sessions_app import astore
+from sessions_app.capacity.append_queue import FrameOrder
 from sessions_app.capacity.parsing import in_turn_from_thread
 from sessions_app.identity import scopes
 from sessions_app.identity.scopes import FRAME_SCOPES
@@ -254,7 +255,8 @@ class _Answer(NamedTuple):
 async def _append(conversation: ConversationRef, frames: Sequence[_Read]) -> list[_Answer]:
     """Append all frames together, in order; return each one's answer."""
     await astore.room_soon(conversation)
-    begun = [_begin(conversation, frame) for frame in frames]
+    order = FrameOrder()  # of this request alone: what is sent after its answer is sent knowing of a refusal
+    begun = [_begin(conversation, frame, order) for frame in frames]
     return [await _answer(conversation, each) for each in begun]
 
 
@@ -270,13 +272,13 @@ def _read(text: str, conversation: ConversationRef, sender: Sender) -> _Read:
         return _Read(frame_id, kind, error)
 
 
-def _begin(conversation: ConversationRef, frame: _Read) -> _Begun:
+def _begin(conversation: ConversationRef, frame: _Read, order: FrameOrder) -> _Begun:
     if isinstance(frame.events, ConversationError):
         return _Begun(frame.frame_id, False, frame.events)
     if frame.type == "message":
-        stored = get_manager().take_message_soon(conversation, *frame.events)
+        stored = get_manager().take_message_soon(conversation, *frame.events, order=order)
     else:
-        stored = astore.append_soon(conversation, frame.events)
+        stored = astore.append_soon(conversation, frame.events, order=order)
     return _Begun(frame.frame_id, frame.type == "events", stored)
 
 

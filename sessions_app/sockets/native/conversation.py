@@ -28,7 +28,7 @@ from conversations.payloads.bounds import is_light
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.capacity import parsing
-from sessions_app.capacity.append_queue import FrameOrder
+from sessions_app.capacity.append_queue import FrameOrder, is_for_now
 from sessions_app.identity.principals import BAD_REQUEST, NOT_FOUND, TOO_MUCH, TOO_SLOW, Principal, Refused
 from sessions_app.identity.scopes import FRAME_SCOPES, require
 from sessions_app.live import marks, presence
@@ -62,6 +62,9 @@ UNANSWERED_MAX = 512
 """At most this many frames of one socket wait for their commit; then no more are read from it."""
 UNANSWERED_MAX_CHARACTERS = 32 * 1024 * 1024
 """The same for the text of their events: a further frame is read while less than this waits."""
+
+STORING = frozenset({"message", "event", "events"})
+"""The frames that store something, in their order."""
 
 SHOWN_CHANGES = (
     "title",
@@ -326,23 +329,34 @@ class ConversationSocket(SocketEnding):
         while True:
             text = await self._socket.receive_text()
             self._order.take()
-            frame_id = None
+            frame_id, stores = None, True
             try:
                 if text is None:
                     raise BadFrame("Frames are text, not binary.")
                 frame = await parsing.in_turn(self._user_pk, is_light(text), frames.parse, text)
-                frame_id = frame.id
+                frame_id, stores = frame.id, frame.type in STORING
                 await self._principal.require_access()
                 if frame.type in FRAME_SCOPES:
                     require(self._principal.user, FRAME_SCOPES[frame.type])
                 await self._handler(frame)(frame)
-            except ConversationError as error:
-                await self._refuse(error, frame_id)
             except (Closed, Refused, TimeoutError):
                 raise
             except Exception as error:
-                _failing_frames.failed(error, conversation=self._conversation.public_id)
-                await self._send(**frames.unavailable_frame(error, frame_id))
+                if not isinstance(error, ConversationError):
+                    _failing_frames.failed(error, conversation=self._conversation.public_id)
+                if stores and is_for_now(error):
+                    await self._fail_in_turn(error, frame_id)
+                elif isinstance(error, ConversationError):
+                    await self._refuse(error, frame_id)
+                else:
+                    await self._send(**frames.unavailable_frame(error, frame_id))
+
+    async def _fail_in_turn(self, error: Exception, frame_id: Any) -> None:
+        """Refuse a frame for now, and with it those that are taken before its sender knows."""
+        self._order.note(error)
+        failed: asyncio.Future[list[Appended]] = asyncio.get_running_loop().create_future()
+        failed.set_exception(error)
+        await self._pending.put(_Pending(frame_id, failed, False, 0))
 
     def _handler(self, frame: Frame) -> Callable[[Frame], Awaitable[None]]:
         handler = self._handlers.get(frame.type)
