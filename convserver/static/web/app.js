@@ -1,5 +1,6 @@
 // What every page with the list has.
 
+import "./composing.js";
 import "./toasts.js";
 import "./copy_controls.js";
 import "./csrf.js";

@@ -26,7 +26,7 @@ export class Approval {
     new MutationObserver(() => this.enable()).observe(this.events, { childList: true, subtree: true });
     this.reading = new Reading(this.events, { onChange: () => this.enable() });
     this.reason.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" || event.isComposing) return;
+      if (event.key !== "Enter") return;
       event.preventDefault();
       if (!event.repeat) this.decide(this.isUntold ? "done" : "reject");
     });

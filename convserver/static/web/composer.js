@@ -50,7 +50,7 @@ export class Composer {
 
   pressed(event) {
     const isTouch = matchMedia("(pointer: coarse)").matches;
-    if (event.key !== "Enter" || event.isComposing) return;
+    if (event.key !== "Enter") return;
     if (event.ctrlKey || event.metaKey || (!event.shiftKey && !event.altKey && !isTouch)) {
       event.preventDefault();
       this.submit();

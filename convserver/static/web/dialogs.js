@@ -43,7 +43,7 @@ function open(name) {
 
 document.addEventListener("keydown", (event) => {
   const isAsked = (isApple ? event.metaKey : event.ctrlKey) || (event.metaKey && !event.ctrlKey);
-  if (event.key.toLowerCase() !== "k" || !isAsked || event.shiftKey || event.altKey || event.isComposing) return;
+  if (event.key.toLowerCase() !== "k" || !isAsked || event.shiftKey || event.altKey) return;
   event.preventDefault();
   if (palette.open) palette.close();
   else open("palette");

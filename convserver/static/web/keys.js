@@ -6,7 +6,7 @@ let acted; // the key that was pressed last, if it has led somewhere: held down,
 let isFresh = true; // no key was pressed here: one that repeats has led here
 
 document.addEventListener("keydown", (event) => {
-  if (event.defaultPrevented || event.isComposing || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.repeat) return (isFresh || event.key === acted) && event.preventDefault();
   isFresh = false;
   acted = undefined;

@@ -50,7 +50,6 @@ class Palette {
   }
 
   pressed(event) {
-    if (event.isComposing) return;
     const last = this.options.length - 1;
     const next = { ArrowDown: this.chosen >= last ? 0 : this.chosen + 1, ArrowUp: this.chosen <= 0 ? last : this.chosen - 1 }[event.key];
     if (next !== undefined) {
