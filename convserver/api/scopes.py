@@ -22,6 +22,12 @@ _ADMIN_ROUTES = frozenset(
         "v0-add-git-providers",
         "v0-unset-provider-tokens",
         "agent-secrets",
+        "agent-settings",
+        "agent-settings-mcp",
+        "agent-user-secrets",
+        "agent-user-secret",
+        *(f"agent-profiles{each}" for each in ("", "-one", "-rename", "-activate", "-validate")),
+        *(f"agent-agent-profiles{each}" for each in ("", "-one", "-rename", "-activate", "-materialize")),
         "metrics",
     }
 )
@@ -49,6 +55,9 @@ _RUN_ROUTES = frozenset(
         "agent-events-respond-to-confirmation",
         "agent-confirmation-policy",
         "agent-security-analyzer",
+        "agent-switch-llm",
+        "agent-switch-profile",
+        "agent-children",
         "app-send-message",
         "app-pending-messages",
         "app-sandboxes",
@@ -74,7 +83,15 @@ _LISTS = frozenset(
     }
 )
 """Lists that show the token of one conversation that one."""
-_MANY = frozenset({"agent-fork", "app-pending-messages", "native-conversation-fork"})
+_MANY = frozenset(
+    {
+        "agent-fork",
+        "agent-children",
+        "agent-switch-profile",
+        "app-pending-messages",
+        "native-conversation-fork",
+    }
+)
 """Routes below a conversation that reach others."""
 
 

@@ -13,13 +13,17 @@ from django.urls import path, re_path
 from conversations.payloads import bounds, jsontext
 from convserver.api.v0.conversations import ConversationViewSet as V0ConversationViewSet
 from convserver.api.v0.events import EventViewSet as V0EventViewSet
+from convserver.api.v0.settings.views import SettingsViewSet
 from convserver.api.v1.agent.urls import (
     UNDESCRIBED,
+    absent_routes,
     conversation_routes,
     events,
     free_routes,
     many,
     one,
+    settings,
+    user_routes,
     workspace_routes,
 )
 from convserver.api.v1.authentication import opened_by_key
@@ -74,12 +78,47 @@ def _is_start_of_v1(text: str) -> bool:
     return not _TELLING_MEMBERS.isdisjoint(jsontext.members(text, at_most=_MEMBERS_MAX))
 
 
+_AXIOS = "text/plain"
+"""Among the media types that V0's web client accepts, and no client of the agent face."""
+
+
+def settings_of_either(v0_view: View, agent_view: View) -> View:
+    """Return a view of the settings: only the agent face has PATCH, only V0 has POST, both have GET."""
+
+    def chosen(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        view = agent_view if _reads_agent_settings(request) else v0_view
+        return view(request, *args, **kwargs)
+
+    return update_wrapper(chosen, v0_view)
+
+
+def _reads_agent_settings(request: HttpRequest) -> bool:
+    """Say whether a client of the agent face asks.
+
+    Its web client sends a content type with each request, also without a body; its library in Python sends
+    the key of a session. A proxy may add that key to requests of V0's web client, which says what it accepts.
+    """
+    if request.method != "GET":
+        return request.method == "PATCH"
+    headers = request.headers
+    if "X-Expose-Secrets" in headers or headers.get("Content-Type"):
+        return True
+    return "X-Session-API-Key" in headers and _AXIOS not in headers.get("Accept", "")
+
+
 _ONE = r"^conversations/(?P<conversation_id>[^/]+)"
 
 urlpatterns = [
     *free_routes("conversations", **UNDESCRIBED),
     *conversation_routes("acp/conversations", **UNDESCRIBED),
     *workspace_routes("", **UNDESCRIBED),
+    *user_routes("", **UNDESCRIBED),
+    *absent_routes("", **UNDESCRIBED),
+    path(
+        "settings",
+        settings_of_either(SettingsViewSet.as_view({"get": "retrieve", "post": "change"}), settings()),
+        name="v0-settings",
+    ),
     path(
         "conversations",
         either(V0ConversationViewSet.as_view({"get": "list", "post": "create"}), many()),

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+from base64 import b64encode
+from collections.abc import Iterable
+from hashlib import sha256
+from html.parser import HTMLParser
 from pathlib import Path
 
 from csp.decorators import csp_exempt
@@ -26,6 +30,21 @@ OUR_OWN = frozenset(
 FILES_ONLY = frozenset({"assets", "locales"})
 """Folders that hold no pages: a script that is gone must not be answered with a page."""
 ASSETS = "assets"
+POLICY = {
+    "default-src": "'self'",
+    "style-src": "'self' 'unsafe-inline'",
+    "img-src": "'self' data: blob:",
+    "font-src": "'self' data:",
+    "connect-src": "'self'",
+    "worker-src": "'self' blob:",
+    "object-src": "'none'",
+    "base-uri": "'self'",
+    "form-action": "'self'",
+    "frame-ancestors": "'none'",
+}
+"""What a frontend may load and ask: this server, so that no other host learns of its users."""
+AGENT_CANVAS = "data-agent-server-ui"
+"""An attribute in the first page of OpenHands' agent canvas, which reads members of `window` at its start."""
 FOREVER = {"Cache-Control": "public, max-age=2592000, immutable"}
 """Names of assets hold a digest of what is in them (spec V0 §0.1)."""
 
@@ -43,12 +62,77 @@ def show(request: HttpRequest, path: str) -> HttpResponse:
     if request.method not in ("GET", "HEAD"):
         return HttpResponseNotAllowed(["GET", "HEAD"])
     headers = FOREVER if parts[0] == ASSETS else NO_CACHE
-    if (file := _file(root, parts)) and (answer := _sent(request, file, headers)):
+    if path != INDEX and (file := _file(root, parts)) and (answer := _sent(request, file, headers)):
         return answer
     is_page = parts[0] not in FILES_ONLY
-    if is_page and (index := _file(root, [INDEX])) and (answer := _sent(request, index, NO_CACHE)):
+    if is_page and (index := _file(root, [INDEX])) and (answer := _first_page(request, index)):
         return answer
     return HttpResponse("Not Found", status=404, content_type="text/plain", headers=NO_CACHE)
+
+
+def _first_page(request: HttpRequest, index: Path) -> HttpResponse | None:
+    """Return the first page with a policy that allows the scripts in it, and no others."""
+    try:
+        page = index.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return _sent(request, index, NO_CACHE)
+    if AGENT_CANVAS in page:
+        page = page.replace("</head>", f"<script>{_canvas_start()}</script></head>", 1)
+    answer = HttpResponse(page, headers=NO_CACHE)
+    answer["Content-Length"] = str(len(answer.content))
+    answer["Content-Security-Policy"] = _policy(_Scripts.hashes_in(page))
+    return answer
+
+
+def _canvas_start() -> str:
+    """Return the script that tells agent canvas to report to nobody, and how this server is opened.
+
+    In local mode any key opens it, and with one the client takes this server for its local back end.
+    Elsewhere the client asks its user for a key.
+    """
+    configuration = settings.CONFIGURATION
+    is_open = configuration.auth == "local" and not configuration.session_api_key
+    opened = '__AGENT_CANVAS_SESSION_API_KEY__="local"' if is_open else "__AGENT_CANVAS_AUTH_REQUIRED__=true"
+    return f"window.__AGENT_CANVAS_DO_NOT_TRACK__=true;window.{opened};"
+
+
+def _policy(hashes: Iterable[str] = ()) -> str:
+    scripts = " ".join(["'self'", *hashes])
+    return "; ".join(f"{name} {value}" for name, value in {**POLICY, "script-src": scripts}.items())
+
+
+class _Scripts(HTMLParser):
+    """The scripts that are in a page itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self._is_inside = False
+
+    @classmethod
+    def hashes_in(cls, page: str) -> list[str]:
+        """Return what a policy names them by."""
+        parser = cls()
+        parser.feed(page)
+        # A browser reads every line end as one LF before it hashes.
+        texts = (text.replace("\r\n", "\n").encode() for text in dict.fromkeys(parser.found))
+        return [f"'sha256-{b64encode(sha256(text).digest()).decode()}'" for text in texts]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Begin a script that has no address."""
+        self._is_inside = tag == "script" and "src" not in dict(attrs)
+
+        if self._is_inside:
+            self.found.append("")
+
+    def handle_data(self, data: str) -> None:
+        """Keep the text of a script, which may come in pieces."""
+        if self._is_inside:
+            self.found[-1] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        """End the script."""
+        self._is_inside = False
 
 
 def _file(root: Path, parts: list[str]) -> Path | None:
@@ -74,7 +158,11 @@ def _sent(request: HttpRequest, path: Path, headers: dict[str, str]) -> HttpResp
     encodings = {name: each for name, each in packed.items() if _is_inside(path.parent, Path(each))}
     media_type = _media_types.get_type(str(path))
     charset = "; charset=utf-8" if media_type.startswith("text/") else ""
-    named = {"Content-Type": f"{media_type}{charset}", **headers}
+    named = {
+        "Content-Type": f"{media_type}{charset}",
+        "Content-Security-Policy": _policy(),
+        **headers,
+    }
     try:
         file = StaticFile(str(path), list(named.items()), encodings=encodings)
         return whole(file.get_response(request.method, request.META))

@@ -20,7 +20,7 @@ from conversations.access import Visitor
 from conversations.engines import durability
 from conversations.exceptions import StoreUnavailable
 from conversations.payloads.limits import limits_of
-from convserver import __version__
+from convserver import WIRE_VERSION, __version__
 from convserver.activity import activity
 from convserver.api.negotiation import OneRenderer
 from convserver.api.schema import Door, NativeRefusal
@@ -84,7 +84,10 @@ class ServerInfo(BaseModel):
         description="Seconds since the process last received a frame, or a request that is not a probe.",
     )
     title: str
-    version: str
+    version: str = Field(description="The release of OpenHands' agent server whose wire this server speaks.")
+    sdk_version: str
+    convserver_version: str
+    usable_tools: list[str] = Field(description="None: agents have tools of their own.")
 
 
 NOTHING_TOLD = Resources(
@@ -183,7 +186,13 @@ class ServerInfoView(Probe):
     def get(self, request: Request) -> Response:
         """Report how long the server has been running, and to staff what it uses; users get zeros."""
         info = ServerInfo(
-            idle_time=activity.idle_s, uptime=activity.uptime_s, title="convserver", version=__version__
+            idle_time=activity.idle_s,
+            uptime=activity.uptime_s,
+            title="convserver",
+            version=WIRE_VERSION,
+            sdk_version=WIRE_VERSION,
+            convserver_version=__version__,
+            usable_tools=[],
         )
         if not request.user.is_authenticated:
             return Response(info.model_dump())

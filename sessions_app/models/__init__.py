@@ -108,11 +108,14 @@ from sessions_app.models.run_options import (
 )
 from sessions_app.models.settings import (
     CONDENSER_SIZE_MIN,
+    DOCUMENT_NAME_MAX_LENGTH,
     RUN_TOOL_PROGRAMS,
     SECRET_NAME_MAX_LENGTH,
+    DocumentKind,
     Secret,
     SecretKind,
     SecretQuerySet,
+    UserDocument,
     UserSettings,
 )
 from sessions_app.models.tool_runs import (
@@ -143,6 +146,7 @@ __all__ = [
     "ATTACHMENT_NAME_MAX_LENGTH",
     "CONDENSER_SIZE_MIN",
     "DAYS_MAX",
+    "DOCUMENT_NAME_MAX_LENGTH",
     "IMPORT_NAME_MAX_LENGTH",
     "LATELY",
     "LEASE_S",
@@ -178,6 +182,7 @@ __all__ = [
     "ConversationKey",
     "DeletedLimit",
     "Delivery",
+    "DocumentKind",
     "Draft",
     "DraftQuerySet",
     "EndpointKind",
@@ -233,6 +238,7 @@ __all__ = [
     "Usage",
     "Used",
     "UserDeletion",
+    "UserDocument",
     "UserSettings",
     "Verb",
     "WhileWorking",

@@ -146,3 +146,48 @@ class Secret(models.Model):
                 return False  # it is gone
             self.value = stored
         return False
+
+
+DOCUMENT_NAME_MAX_LENGTH = 64
+
+
+class DocumentKind(models.TextChoices):
+    """The kind of a document that a client keeps here."""
+
+    SETTINGS = "settings"
+    """What V1 clients set beyond the columns of UserSettings; there is one, without a name."""
+    MODEL_PROFILE = "model_profile"
+    """A model with its key and address, under the name that the user gave it."""
+    AGENT_PROFILE = "agent_profile"
+    """An agent's configuration, under the name that the user gave it."""
+
+
+class UserDocument(models.Model):
+    """A JSON document of a user that clients read back as they stored it; encrypted, for it may hold keys."""
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, related_name="documents", db_index=False
+    )
+    kind = models.CharField(max_length=20, choices=DocumentKind)
+    name = models.CharField(max_length=DOCUMENT_NAME_MAX_LENGTH, blank=True)
+    sealed = EncryptedTextField(editable=False)
+    created_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["user", "kind", "name"], name="user_document_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}".strip()
+
+    def rotate(self) -> bool:
+        """Encrypt the document with the newest key unless it is; return whether this changed the row.
+
+        A document that is stored meanwhile is never overwritten. Raise SecretUnreadable.
+        """
+        if self.sealed.is_newest:
+            return False
+        newest = self.sealed.resealed()
+        return bool(UserDocument.objects.filter(pk=self.pk, sealed=self.sealed).update(sealed=newest))

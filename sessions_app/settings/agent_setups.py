@@ -16,7 +16,7 @@ from django.db.models import QuerySet
 from conversations.access import Visitor
 from conversations.dialects import v1
 from conversations.events import NewEvent
-from conversations.exceptions import ConversationError
+from conversations.exceptions import ConversationError, ConversationNotFound
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.redaction import secrets as secrecy
@@ -107,13 +107,19 @@ def _keys(setup: NewSetup) -> list[str]:
 def fork(user: Visitor, source: ConversationRef, **options: Any) -> ConversationRef:
     """Fork a conversation with its agent's setup and options."""
     with transaction.atomic():
-        copy = forks.fork(user, source, **options)
-        setup = AgentSetup.objects.filter(pk=source.pk).first()
-        if setup is not None:
-            setup.pk, setup.leaf_event_id = copy.pk, None
-            setup.save(force_insert=True)
-        run_options.copy(source, copy)
-    return copy
+        made = forks.fork(user, source, **options)
+        copy(source, made)
+    return made
+
+
+def copy(source: ConversationRef, target: ConversationRef) -> None:
+    """Give a new conversation the agent's setup and the options of another, in the running transaction."""
+    setup = AgentSetup.objects.filter(pk=source.pk).first()
+    if setup is not None:
+        AgentSetup.objects.filter(pk=target.pk).delete()
+        setup.pk, setup.leaf_event_id = target.pk, None
+        setup.save(force_insert=True)
+    run_options.copy(source, target)
 
 
 def detects_repetition(conversation: ConversationRef) -> bool:
@@ -174,6 +180,26 @@ def set_policy(conversation: ConversationRef, policy: Mapping[str, Any]) -> None
 def set_analyzer(conversation: ConversationRef, analyzer: Mapping[str, Any] | None) -> None:
     """Set what judges the risk of a call, and notify every reader. Raise ConversationNotFound."""
     _set(conversation, "security_analyzer", analyzer)
+
+
+@transaction.atomic
+def set_model(conversation: ConversationRef, llm: Mapping[str, Any]) -> None:
+    """Set the model of a conversation's agent, in the place of any that was chosen. Raise TooManySecrets."""
+    if not Conversation.objects.active().locked().filter(pk=conversation.pk).exists():
+        raise ConversationNotFound("Conversation not found.")
+    row = row_of(conversation)
+    before = json.loads(row.sealed_agent.open()) or {"kind": "Agent", "tools": []}
+    agent = {**before, "llm": dict(llm)}
+    # Earlier keys stay masked: earlier events may hold them.
+    keys = list(dict.fromkeys([*keys_of(agent), *key_values(row.sealed_keys.open())]))
+    secrets = json.loads(row.sealed_secrets.open())
+    row.sealed_secrets = _sealed_secrets(secrets, keys)
+    row.sealed_agent, row.shown_agent = seal(json.dumps(agent)), masked(agent)
+    row.sealed_keys, row.has_secrets = seal(json.dumps(keys)), bool(secrets or keys)
+    row.save(update_fields=["sealed_agent", "shown_agent", "sealed_secrets", "sealed_keys", "has_secrets"])
+    Conversation.objects.filter(pk=conversation.pk).update(llm_model=llm.get("model"))
+    if run_options.model_of(conversation):
+        run_options.change(conversation, {"model": ""})
 
 
 def _set(conversation: ConversationRef, field: str, value: Mapping[str, Any] | None) -> None:

@@ -17,7 +17,7 @@ from conversations.redaction.secrets import SecretValues
 from sessions_app.encryption import Sealed, SecretUnreadable
 from sessions_app.models import SecretKind
 from sessions_app.settings import agent_setups, tool_server_secrets
-from sessions_app.settings.user_settings import SettingSecret
+from sessions_app.settings.user_settings import TOOL_SERVERS
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ def _values(secret: _Row) -> Iterator[str]:
     if secret.kind == OWN:
         yield from agent_setups.secret_values(value)
         yield from agent_setups.key_values(keys)
-    elif (secret.kind, secret.name) == (SecretKind.SETTING, SettingSecret.MCP_CONFIG):
+    elif secret.kind == SecretKind.SETTING and secret.name in TOOL_SERVERS:
         yield from tool_server_secrets.secret_values(value)
     else:
         yield value

@@ -28,6 +28,8 @@ _PLAIN_HEADERS = frozenset(
 """Members of bags that are no keys; they are not shown either, but they stay in events."""
 _SCHEMES = frozenset({"oauth"})
 """Values of a tool server's `auth` that are not keys."""
+_PLAIN_CREDENTIALS = frozenset({"strategy", "username", "header_name"})
+"""Members of a tool server's `auth` object that are not keys."""
 
 _USERINFO = re.compile(r"(?<=://)([^/?#@\s]+)(?=@)")
 _QUERY = re.compile(r"(?<=[?&;#])([^=&#;?\s]+)=([^&#;\s]+)")
@@ -77,11 +79,19 @@ class _Walk:
         return value
 
     def _member(self, name: str, member: Any) -> Any:
+        if name == "auth" and isinstance(member, Mapping):
+            return {each: self._credential(each, value) for each, value in member.items()}
         if _is_key(name) or (name == "auth" and member not in _SCHEMES):
             return self._hidden(member)
         if name in _BAGS and isinstance(member, Mapping):
             return {each: self._bagged(each, value) for each, value in member.items()}
         return self.masked(member, is_command=name in _COMMANDS)
+
+    def _credential(self, name: str, value: Any) -> Any:
+        """Return what is shown of a member of a tool server's `auth` object."""
+        if isinstance(value, Mapping):
+            return {each: self._credential("", member) for each, member in value.items()}
+        return value if name in _PLAIN_CREDENTIALS else self._hidden(value)
 
     def _bagged(self, name: str, value: Any) -> str:
         if _normal(name) not in _PLAIN_HEADERS:

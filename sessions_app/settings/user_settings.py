@@ -38,6 +38,11 @@ class SettingSecret(StrEnum):
     SEARCH_API_KEY = "search_api_key"
     SANDBOX_API_KEY = "sandbox_api_key"
     MCP_CONFIG = "mcp_config"
+    NAMED_TOOL_SERVERS = "named_tool_servers"
+    """The tool servers as V1 clients store them, by name: what MCP_CONFIG has no members for."""
+
+
+TOOL_SERVERS = (SettingSecret.MCP_CONFIG, SettingSecret.NAMED_TOOL_SERVERS)
 
 
 class SettingsNotFound(ConversationError):
@@ -331,7 +336,7 @@ def store_secret(
     token, and go when it does. Raise InvalidSecret or TooManySecrets; then nothing has changed.
     """
     _require_name(kind, name)
-    if (kind, name) == (SecretKind.SETTING, SettingSecret.MCP_CONFIG):
+    if kind is SecretKind.SETTING and name in TOOL_SERVERS:
         _require_few(value)
     if kind is not SecretKind.PROVIDER_TOKEN and (host is not None or provider_user_id is not None):
         raise InvalidSecret("Only a provider's token has a host and a user there.")

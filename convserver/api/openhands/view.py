@@ -71,11 +71,11 @@ def body_of(request: Request, model: type[M]) -> M:
     return body_in(json_of(request), model)
 
 
-def body_in(value: Any, model: type[M]) -> M:
+def body_in(value: Any, model: type[M], where: str = "body") -> M:
     """Return the validated value of `json_of`; None means no body. Raise InvalidRequest."""
     if value is None:
         raise InvalidRequest([{"type": "missing", "loc": ["body"], "msg": "Field required", "input": None}])
-    return _checked(model, value, "body")
+    return _checked(model, value, where)
 
 
 def optional_body_of(request: Request, model: type[M]) -> M | None:

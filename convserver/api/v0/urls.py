@@ -58,7 +58,6 @@ urlpatterns = [
         OptionViewSet.as_view({"get": "security_analyzers"}),
         name="v0-options-security-analyzers",
     ),
-    path("settings", SettingsViewSet.as_view({"get": "retrieve", "post": "change"}), name="v0-settings"),
     path("reset-settings", SettingsViewSet.as_view({"post": "reset"}), name="v0-reset-settings"),
     path("secrets", SecretViewSet.as_view({"get": "list", "post": "create"}), name="v0-secrets"),
     re_path(

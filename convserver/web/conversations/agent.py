@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods
 
 from conversations import access
 from conversations.models import Conversation, ConversationRef
-from convserver.api.v0.settings.model_names import MODEL_NAMES
+from convserver.api.openhands.model_names import MODEL_NAMES
 from convserver.web.pages import page, person
 from sessions_app.agents import registry
 from sessions_app.agents.registry import AgentKind, AgentUnusable

@@ -16,8 +16,8 @@ from pydantic import ValidationError as Problems
 from conversations import access
 from conversations.access import Visitor
 from conversations.models import Conversation
+from convserver.api.openhands.model_names import MODEL_NAMES
 from convserver.api.openhands.tool_servers import SseServer, StdioServer, StreamableServer, entered_url
-from convserver.api.v0.settings.model_names import MODEL_NAMES
 from convserver.configuration import AuthMode
 from convserver.token_fields import GrantFields
 from convserver.web.listing import normal_ids

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from conversations.models import Conversation
 from sessions_app.encryption import SecretUnreadable
-from sessions_app.models import Receiver, RecordedAnswer, Secret
+from sessions_app.models import Receiver, RecordedAnswer, Secret, UserDocument
 from sessions_app.settings import agent_setups, tool_servers
 
 BATCH = 500
@@ -42,6 +42,13 @@ class Command(BaseCommand):
             except SecretUnreadable:
                 unreadable += 1
                 self.stderr.write(f"No key decrypts: the {answer}")
+        for document in UserDocument.objects.select_related("user").order_by("pk").iterator(BATCH):
+            try:
+                rotated += document.rotate()
+            except SecretUnreadable:
+                unreadable += 1
+                whose = f"{document.user.get_username()!r} (user {document.user_id})"
+                self.stderr.write(f"No key decrypts: {document.kind} {document.name!r} of {whose}")
         for secret in _all_secrets():
             try:
                 rotated += secret.rotate()

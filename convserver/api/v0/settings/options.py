@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from convserver.api.v0.settings.model_names import MODEL_NAMES
+from convserver.api.openhands.model_names import MODEL_NAMES
 from convserver.api.v0.view import V0ViewSet
 from sessions_app.agents.registry import class_of
 

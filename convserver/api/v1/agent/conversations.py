@@ -15,6 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conversations import access
+from conversations.access import Visitor
 from conversations.dialects import v1
 from conversations.events import NewEvent
 from conversations.exceptions import ConversationNotFound
@@ -25,9 +26,10 @@ from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.openhands.errors import Detail, ValidationProblems
 from convserver.api.openhands.view import body_in, body_of, json_of, query_of
 from convserver.api.v1 import batches
+from convserver.api.v1.agent import started_agents
 from convserver.api.v1.agent.errors import malformed_id
 from convserver.api.v1.agent.pages import ListQuery, StatusQuery, batch, missing, page_of, queried
-from convserver.api.v1.agent.requests import ConversationChange, Start
+from convserver.api.v1.agent.requests import ConversationChange, NewChild, Saying, Start
 from convserver.api.v1.agent.view import AgentViewSet, Done, described, done
 from convserver.api.v1.authentication import (
     conversation_of,
@@ -206,14 +208,15 @@ def _started(request: Request, body: Start) -> tuple[ConversationRef, bool]:
     require_more_than_one(request)
     parent_id = body.parent_conversation_id
     parent = access.readable(request.user, parent_id.hex) if parent_id else None
+    agent = started_agents.agent_of(access.pk_of(request.user), body)
     try:
         conversation = agent_setups.create(
             request.user,
-            _setup(body),
+            _setup(body, agent),
             conversation_id=public_id,
             events=_first_events(body, request),
             parent_id=parent.pk if parent else None,
-            llm_model=body.model,
+            llm_model=started_agents.model_in(agent),
             tags=body.tags,
         )
     except ConversationExists:  # another user's, or created by another request just now
@@ -232,9 +235,9 @@ def _brought_back(request: Request, public_id: str) -> ConversationRef | None:
     return conversation
 
 
-def _setup(body: Start) -> NewSetup:
+def _setup(body: Start, agent: dict[str, Any] | None) -> NewSetup:
     return NewSetup(
-        agent=body.agent,
+        agent=agent,
         secrets=body.secrets,
         workspace=body.workspace,
         confirmation_policy=body.policy,
@@ -251,17 +254,38 @@ def _first_events(body: Start, request: Request) -> list[NewEvent]:
     """
     if body.initial_message is None:
         return [turn_events.system_prompt()] if body.prompts_at_once else []
+    return _beginning(body.initial_message, sender_id=access.pk_of(request.user))
+
+
+def _beginning(said: Saying, *, sender_id: int) -> list[NewEvent]:
     event_id = str(uuid4())
-    authored = v1.received(body.initial_message.model_dump(), event_id=event_id)
+    authored = v1.received(said.model_dump(), event_id=event_id)
     message = NewEvent(
         event_id=event_id,
         payload=authored.payload,
         reading=authored.reading,
-        sender_id=access.pk_of(request.user),
+        sender_id=sender_id,
         is_input=True,
         stamp_offset=authored.stamp_offset,
     )
     return [turn_events.system_prompt(), message]
+
+
+@transaction.atomic
+def start_child(user: Visitor, parent: ConversationRef, body: NewChild) -> ConversationRef:
+    """Start a conversation below another one, with a copy of its agent, on a task."""
+    text = Saying(content=[{"type": "text", "text": body.task}])
+    child = agent_setups.create(
+        user,
+        NewSetup(),
+        events=_beginning(text, sender_id=access.pk_of(user)),
+        parent_id=parent.pk,
+        title=body.title,
+    )
+    agent_setups.copy(parent, child)
+    runs.ask(child)
+    transaction.on_commit(partial(in_loop, _start_soon, child))
+    return child
 
 
 async def _start_soon(conversation: ConversationRef) -> None:

@@ -14,10 +14,11 @@ from convserver.api.errors import UNAVAILABLE, retry_headers, status_of
 from convserver.api.openhands.errors import V0_STATUS, InvalidRequest, v0_response
 from sessions_app.openhands_v1.information import dashed
 from sessions_app.settings.agent_setups import TooManySecrets
+from sessions_app.settings.user_documents import DocumentExists, DocumentNotFound
 
 logger = logging.getLogger(__name__)
 
-V1_STATUS = V0_STATUS | {EventNotFound: 404}
+V1_STATUS = V0_STATUS | {EventNotFound: 404, DocumentNotFound: 404, DocumentExists: 409}
 
 
 class ServerFailure(BaseModel):

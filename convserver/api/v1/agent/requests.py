@@ -75,6 +75,26 @@ def _is_workspace(value: dict[str, Any]) -> dict[str, Any]:
     return {"kind": "LocalWorkspace", **value}
 
 
+def _is_model(value: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(value.get("model"), str) or not value["model"].strip():
+        raise ValueError("a model has a `model`, its name")
+    for name in ("base_url", "api_key"):
+        if not isinstance(value.get(name), str | None):
+            raise ValueError(f"`{name}` is a text")
+    if value.get("base_url"):
+        entered_url(value["base_url"])
+    return value
+
+
+def _are_settings(value: dict[str, Any]) -> dict[str, Any]:
+    """Refuse settings of an agent that does not run here."""
+    if value.get("agent_kind", "openhands") != "openhands":
+        raise ValueError("this server runs agents of the kind `openhands` only")
+    for url in _urls(value, frozenset({"base_url"})):
+        entered_url(url)
+    return value
+
+
 def _is_agent(value: dict[str, Any]) -> dict[str, Any]:
     for url in _urls(value, frozenset({"base_url"})):
         entered_url(url)
@@ -111,6 +131,8 @@ Kinded = Annotated[KeptObject, AfterValidator(_has_kind)]
 Policy = Annotated[KeptObject, AfterValidator(_is_policy)]
 Workspace = Annotated[KeptObject, AfterValidator(_is_workspace)]
 AgentObject = Annotated[KeptObject, AfterValidator(_is_agent)]
+AgentSettings = Annotated[KeptObject, AfterValidator(_are_settings)]
+ModelObject = Annotated[KeptObject, AfterValidator(_is_model)]
 Name = Annotated[str, Field(min_length=1, max_length=NAME_MAX_LENGTH), AfterValidator(storable)]
 Source = Annotated[KeptObject, BeforeValidator(_source_of_text), AfterValidator(_is_source)]
 Sources = Annotated[dict[Name, Source], Field(max_length=NAMES_MAX, fail_fast=True)]
@@ -134,6 +156,10 @@ class Start(BaseModel):
     """The body that starts a conversation (StartConversationRequest)."""
 
     agent: AgentObject | None = None
+    agent_settings: AgentSettings | None = None
+    """What newer clients send in the place of `agent`, which comes first."""
+    agent_profile_id: UUID | None = None
+    """The stored profile whose model and tool servers the agent has."""
     workspace: Workspace
     conversation_id: UUID | None = None
     confirmation_policy: Policy | None = None
@@ -153,13 +179,6 @@ class Start(BaseModel):
     def policy(self) -> Mapping[str, Any]:
         """When the agent asks for approval."""
         return self.confirmation_policy or never_confirm()
-
-    @property
-    def model(self) -> str | None:
-        """The language model of the agent, if it names one."""
-        llm = (self.agent or {}).get("llm")
-        model = llm.get("model") if isinstance(llm, dict) else None
-        return model if isinstance(model, str) else None
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -206,6 +225,25 @@ class NewAnalyzer(BaseModel):
     """The body that sets what judges the risk of a call; null for nothing."""
 
     security_analyzer: Kinded | None
+
+
+class NewModel(BaseModel):
+    """The body that sets the model of a conversation."""
+
+    llm: ModelObject
+
+
+class ProfileChoice(BaseModel):
+    """The body that sets the model of a stored profile."""
+
+    profile_name: StorableText
+
+
+class NewChild(BaseModel):
+    """The body that starts a conversation below another."""
+
+    task: Annotated[StorableText, Field(min_length=1)]
+    title: Title | None = None
 
 
 class TitleWish(BaseModel):

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from convserver import __version__
+from convserver import WIRE_VERSION, __version__
 from convserver.activity import activity
 from convserver.web.probes import Probe
 
@@ -15,12 +15,15 @@ DOCS = "/api/docs/"
 
 
 class AgentServerInfo(BaseModel):
-    """The server's name and version, and where its routes are described."""
+    """The server's name, the release whose wire it speaks, its own, and where its routes are described."""
 
     uptime: float
     idle_time: float
     title: str
     version: str
+    sdk_version: str
+    convserver_version: str
+    usable_tools: list[str]
     docs: str
     redoc: str
 
@@ -37,7 +40,10 @@ class AgentServerInfoView(Probe):
             uptime=activity.uptime_s,
             idle_time=activity.idle_s,
             title="convserver",
-            version=__version__,
+            version=WIRE_VERSION,
+            sdk_version=WIRE_VERSION,
+            convserver_version=__version__,
+            usable_tools=[],
             docs=DOCS,
             redoc=DOCS,
         )

@@ -18,16 +18,20 @@ from convserver.api.errors import PASSING
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.view import body_of, json_of, optional_body_in, optional_body_of
-from convserver.api.v1.agent.conversations import ONE, AgentConversation, information
+from convserver.api.v1.agent.conversations import ONE, AgentConversation, information, start_child
 from convserver.api.v1.agent.requests import (
     Destination,
     Fork,
     NewAnalyzer,
+    NewChild,
+    NewModel,
     NewPolicy,
     NewSecrets,
+    ProfileChoice,
     Question,
     TitleWish,
 )
+from convserver.api.v1.agent.settings.profiles import profile
 from convserver.api.v1.agent.view import AgentViewSet, Done, done
 from convserver.api.v1.authentication import conversation_of, require_more_than_one
 from convserver.event_loop import in_loop
@@ -35,7 +39,8 @@ from convserver.serving.admission import Lane, in_lane
 from sessions_app.loops.manager import get_manager
 from sessions_app.openhands_v1 import input as v1_input
 from sessions_app.openhands_v1 import questions
-from sessions_app.settings import agent_setups
+from sessions_app.openhands_v1.information import dashed
+from sessions_app.settings import agent_setups, model_keys
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +61,26 @@ class Answer(BaseModel):
     """What the agent says."""
 
     response: str
+
+
+class ChildStarted(BaseModel):
+    """The conversation that was started below another."""
+
+    conversation_id: str
+    parent_conversation_id: str
+    status: str
+    title: str | None
+    url: None = None
+    workspace: None = None
+    isolation: str
+
+
+class Runtime(BaseModel):
+    """Whether a conversation can run."""
+
+    runtime_status: str
+    can_resume: bool
+    runtime_error: None = None
 
 
 class SteeringViewSet(AgentViewSet):
@@ -111,6 +136,46 @@ class SteeringViewSet(AgentViewSet):
         conversation = conversation_of(request, conversation_id)
         agent_setups.set_analyzer(conversation, body_of(request, NewAnalyzer).security_analyzer)
         return done()
+
+    @extend_schema(request=NewModel, responses={200: Done, **STEERED})
+    def switch_model(self, request: Request, conversation_id: str) -> Response:
+        """Set the model that answers from the next turn on; its key is stored with the conversation."""
+        conversation = conversation_of(request, conversation_id)
+        llm = body_of(request, NewModel).llm
+        if not isinstance(request.auth, ConversationRef):  # such a key opens no stored key of its owner's
+            llm = model_keys.with_stored_keys(access.pk_of(request.user), llm)
+        agent_setups.set_model(conversation, llm)
+        return done()
+
+    @extend_schema(request=ProfileChoice, responses={200: Done, **STEERED})
+    def switch_profile(self, request: Request, conversation_id: str) -> Response:
+        """Set the model of a stored profile for the turns from the next one on."""
+        conversation = conversation_of(request, conversation_id)
+        require_more_than_one(request)
+        name = body_of(request, ProfileChoice).profile_name
+        agent_setups.set_model(conversation, profile(access.pk_of(request.user), name))
+        return done()
+
+    @extend_schema(request=NewChild, responses={201: ChildStarted, **STEERED})
+    def start_child(self, request: Request, conversation_id: str) -> Response:
+        """Start a conversation below this one, with its agent, on a task."""
+        parent = conversation_of(request, conversation_id)
+        require_more_than_one(request)
+        info = information(start_child(request.user, parent, body_of(request, NewChild)))
+        started = ChildStarted(
+            conversation_id=info["id"],
+            parent_conversation_id=dashed(parent.public_id),
+            status=info["execution_status"],
+            title=info["title"],
+            isolation="shared",
+        )
+        return Response(started.model_dump(), status=201)
+
+    @extend_schema(responses={200: Runtime, **ONE})
+    def runtime(self, request: Request, conversation_id: str) -> Response:
+        """Report that the conversation can run: it needs no runtime of its own."""
+        conversation_of(request, conversation_id)
+        return Response(Runtime(runtime_status="available", can_resume=True).model_dump())
 
     @in_lane(Lane.ABROAD)
     @extend_schema(request=TitleWish | None, responses={200: Title, **STEERED})

@@ -11,9 +11,16 @@ from typing import Any
 
 from django.urls import URLPattern, path, re_path
 
+from convserver.api.v1.agent import absent
+from convserver.api.v1.agent.absent import AbsentViewSet
 from convserver.api.v1.agent.conversations import ConversationViewSet
 from convserver.api.v1.agent.events import EventViewSet
 from convserver.api.v1.agent.server_routes import AgentServerInfoView
+from convserver.api.v1.agent.settings.agent_profiles import AgentProfileViewSet
+from convserver.api.v1.agent.settings.models import ModelViewSet
+from convserver.api.v1.agent.settings.profiles import ProfileViewSet as ModelProfileViewSet
+from convserver.api.v1.agent.settings.secrets import UserSecretViewSet
+from convserver.api.v1.agent.settings.views import SettingsViewSet, ToolServerViewSet
 from convserver.api.v1.agent.steering import SteeringViewSet
 from convserver.api.v1.agent.workspace import FileViewSet, WorkspaceViewSet
 from convserver.web.probes import AliveView, HealthView, ReadyView
@@ -32,6 +39,10 @@ ACTIONS: dict[str, Any] = {
     "fork": {"post": "fork"},
     "navigate": {"post": "navigate"},
     "agent_final_response": {"get": "final_response"},
+    "switch_llm": {"post": "switch_model"},
+    "switch_profile": {"post": "switch_profile"},
+    "children": {"post": "start_child"},
+    "runtime": {"get": "runtime"},
 }
 
 EVENT_ACTIONS: dict[str, Any] = {
@@ -45,6 +56,7 @@ one = partial(
     ConversationViewSet.as_view, {"get": "retrieve", "patch": "partial_update", "delete": "destroy"}
 )
 
+settings = partial(SettingsViewSet.as_view, {"get": "retrieve", "patch": "change"})
 
 events = partial(EventViewSet.as_view, {"get": "batch", "post": "create"})
 
@@ -68,6 +80,11 @@ def free_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
     for name, methods in EVENT_ACTIONS.items():
         view = EventViewSet.as_view(methods, **options)
         yield re_path(_one(prefix, f"/events/{name}$"), view, name=f"agent-events-{name.replace('_', '-')}")
+    for (method, name), words in absent.REFUSED_OF_ONE.items():
+        view = AbsentViewSet.as_view({method: "refuse_of_one"}, words=words, **options)
+        yield re_path(
+            _one(prefix, f"/{name}$"), view, name=f"agent-{name.replace('/', '-').replace('_', '-')}"
+        )
     event = _one(prefix, r"/events/(?P<event_id>[^/]+)$")
     yield re_path(event, EventViewSet.as_view({"get": "retrieve"}, **options), name="agent-event")
 
@@ -88,6 +105,66 @@ def workspace_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
         yield re_path(rf"^{prefix}{name}/(?P<path>[\s\S]+)\Z", each(**options), name=route)
 
 
+PROFILES = (
+    ("profiles", ModelProfileViewSet, {"validate": {"post": "validate"}}),
+    ("agent-profiles", AgentProfileViewSet, {"materialize": {"post": "materialize"}}),
+)
+
+
+def user_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
+    """Yield the routes about the user: settings but their document itself, secrets, profiles and models."""
+    for form in ("agent", "conversation"):
+        view = SettingsViewSet.as_view({"get": f"{form}_form"}, **options)
+        yield path(f"{prefix}settings/{form}-schema", view, name=f"agent-settings-{form}-schema")
+    one_server = {"post": "create", "patch": "partial_update", "delete": "destroy"}
+    server = ToolServerViewSet.as_view(one_server, **options)
+    yield re_path(rf"^{prefix}settings/mcp/(?P<settings_key>[^/]+)$", server, name="agent-settings-mcp")
+    secrets = UserSecretViewSet.as_view({"get": "list", "put": "put"}, **options)
+    yield path(f"{prefix}settings/secrets", secrets, name="agent-user-secrets")
+    secret = UserSecretViewSet.as_view({"get": "retrieve", "delete": "destroy"}, **options)
+    yield re_path(rf"^{prefix}settings/secrets/(?P<name>[^/]+)$", secret, name="agent-user-secret")
+    for base, viewset, further in PROFILES:
+        yield path(f"{prefix}{base}", viewset.as_view({"get": "list"}, **options), name=f"agent-{base}")
+        one_profile = {"get": "retrieve", "post": "create", "delete": "destroy"}
+        address = rf"^{prefix}{base}/(?P<name>[^/]+)"
+        yield re_path(f"{address}$", viewset.as_view(one_profile, **options), name=f"agent-{base}-one")
+        actions = {"rename": {"post": "rename"}, "activate": {"post": "activate"}, **further}
+        for name, methods in actions.items():
+            action = viewset.as_view(methods, **options)
+            yield re_path(f"{address}/{name}$", action, name=f"agent-{base}-{name}")
+    for address, action in MODELS.items():
+        changing = {"post": "connect"} if action == "connections" else {}
+        view = ModelViewSet.as_view({"get": action, **changing}, **options)
+        yield path(f"{prefix}llm/{address}", view, name=f"agent-llm-{action.replace('_', '-')}")
+
+
+MODELS = {
+    "models": "list",
+    "models/verified": "verified",
+    "providers": "providers",
+    "provider-connections": "connections",
+    "subscription/openai/status": "subscription",
+    "subscription/openai/models": "subscription_models",
+}
+
+
+def absent_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
+    """Yield the routes about what is not here."""
+    methods: dict[str, dict[str, str]] = {}
+    given: dict[str, dict[str, Any]] = {}
+    for (method, address), answer in absent.EMPTY.items():
+        methods.setdefault(address, {})[method] = "empty"
+        given.setdefault(address, {})["answer"] = answer
+    for (method, address), words in absent.REFUSED.items():
+        methods.setdefault(address, {})[method] = "refuse"
+        given.setdefault(address, {})["words"] = words
+    for address, actions in methods.items():
+        view = AbsentViewSet.as_view(actions, **given[address], **options)
+        yield path(f"{prefix}{address}", view, name=f"agent-{address.replace('/', '-')}")
+    session = AbsentViewSet.as_view({"post": "nothing", "delete": "nothing"}, **options)
+    yield path(f"{prefix}auth/workspace-session", session, name="agent-workspace-session")
+
+
 def _one(prefix: str, rest: str) -> str:
     return rf"^{prefix}/(?P<conversation_id>[^/]+){rest}"
 
@@ -101,4 +178,7 @@ urlpatterns = [
     *conversation_routes("api/conversations"),
     *conversation_routes("api/acp/conversations", **UNDESCRIBED),
     *workspace_routes("api/"),
+    path("api/settings", settings(), name="agent-settings"),
+    *user_routes("api/"),
+    *absent_routes("api/"),
 ]

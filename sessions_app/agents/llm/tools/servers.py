@@ -18,7 +18,7 @@ from conversations.models import ConversationRef
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.models import RUN_TOOL_PROGRAMS, AgentSetup, SecretKind
 from sessions_app.outbound.hosts import server_url
-from sessions_app.settings import tool_servers, user_settings
+from sessions_app.settings import named_servers, tool_servers, user_settings
 from sessions_app.settings.user_settings import SettingSecret
 
 SERVERS_MAX = 20
@@ -107,10 +107,16 @@ def _of_start(conversation: ConversationRef) -> Iterator[ToolServer]:
 
 
 def _of_owner(conversation: ConversationRef) -> Iterator[ToolServer]:
-    text = user_settings.secret_value(
-        conversation.owner_id, SecretKind.SETTING, name=SettingSecret.MCP_CONFIG
+    """Yield those of the settings: each as V0's lists have it, or as a V1 client has stored it."""
+    texts = (
+        user_settings.secret_value(conversation.owner_id, SecretKind.SETTING, name=name)
+        for name in (SettingSecret.MCP_CONFIG, SettingSecret.NAMED_TOOL_SERVERS)
     )
-    yield from of_settings(_parsed(text))
+    lists, entries = map(_parsed, texts)
+    if entries:
+        yield from of_agent(named_servers.named(columns.fields(lists), columns.fields(entries)))
+    else:
+        yield from of_settings(lists)
 
 
 def _of_agent(conversation: ConversationRef) -> Iterator[ToolServer]:
@@ -143,7 +149,9 @@ def of_agent(config: object) -> Iterator[ToolServer]:
     named = columns.fields(config)
     for name, entry in columns.fields(named.get("mcpServers", named)).items():
         server = columns.fields(entry)
-        if "command" in server:
+        if server.get("enabled") is False:
+            continue
+        if server.get("command"):
             yield _program(name, server)
         elif url := _text(server.get("url")):
             kind = _text(server.get("transport")) or _text(server.get("type")) or _kind_in(url)
@@ -174,6 +182,8 @@ def _at_url(way: Way, url: str, server: Mapping[str, Any], *, name: str = "") ->
         headers = {"authorization": f"Bearer {key}", "x-session-api-key": key} | headers
     elif (auth := _text(server.get("auth"))) and auth != "oauth":
         headers = {"authorization": f"Bearer {auth}"} | headers
+    elif isinstance(server.get("auth"), dict):
+        headers = dict(named_servers.headers_of(server))
     return ToolServer(
         name=_shown(name or _host(url)),
         way=way,

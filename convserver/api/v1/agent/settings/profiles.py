@@ -1,0 +1,207 @@
+"""Models under names of the user's: stored with their keys, and put into the settings or a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from pydantic import BaseModel
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
+from convserver.api.openhands.view import body_of
+from convserver.api.v1.agent.requests import ModelObject
+from convserver.api.v1.agent.settings import document
+from convserver.api.v1.agent.settings.document import AGENT
+from convserver.api.v1.agent.settings.view import OfUserViewSet, ProfileName, checked_name
+from convserver.event_loop import in_loop
+from convserver.serving.admission import Lane, in_lane
+from sessions_app.models import DocumentKind
+from sessions_app.outbound.model_trial import ModelSetup, TrialUnderWay, try_model
+from sessions_app.settings import model_keys, user_documents
+from sessions_app.settings.setup_keys import masked
+from sessions_app.settings.user_documents import DocumentNotFound
+
+KIND = DocumentKind.MODEL_PROFILE
+REFUSED = {404: Detail, 409: Detail, 422: ValidationProblems}
+
+
+class ProfileInfo(BaseModel):
+    """The visible part of a profile, in a list."""
+
+    name: str
+    model: str | None
+    base_url: str | None
+    provider_connection_id: None = None
+    provider_connection_broken: bool = False
+    api_key_set: bool
+
+
+class ProfileList(BaseModel):
+    """The profiles, and which one was put into the settings last."""
+
+    profiles: list[ProfileInfo]
+    active_profile: str | None
+
+
+class Profile(BaseModel):
+    """A profile; keys are shown as asterisks."""
+
+    name: str
+    config: dict[str, Any]
+    api_key_set: bool
+
+
+class ProfileChanged(BaseModel):
+    """What was done with a profile."""
+
+    name: str
+    message: str
+
+
+class ProfileActivated(ProfileChanged):
+    """The profile that the settings have now."""
+
+    llm_applied: bool
+
+
+class NewProfile(BaseModel):
+    """The model of a profile; without `include_secrets` its keys are not stored."""
+
+    llm: ModelObject
+    include_secrets: bool = True
+
+
+class NewName(BaseModel):
+    """The body that renames."""
+
+    new_name: ProfileName
+
+
+class TrialProblem(BaseModel):
+    """Why a model does not answer."""
+
+    type: str
+    message: str
+
+
+class ProfileTrial(BaseModel):
+    """Whether a model answers."""
+
+    valid: bool
+    error: TrialProblem | None = None
+
+
+class ProfileViewSet(OfUserViewSet):
+    """The models that the user has given names."""
+
+    @extend_schema(responses={200: ProfileList})
+    def list(self, request: Request) -> Response:
+        """Return all profiles, by name."""
+        stored = user_documents.documents(self.user_id, KIND)
+        infos = [
+            ProfileInfo(
+                name=name,
+                model=llm.get("model"),
+                base_url=llm.get("base_url"),
+                api_key_set=bool(llm.get("api_key")),
+            )
+            for name, llm in stored.items()
+        ]
+        active = document.kept_of(self.user_id).get("active_profile")
+        return Response(ProfileList(profiles=infos, active_profile=active).model_dump())
+
+    @extend_schema(responses={200: Profile, **REFUSED})
+    def retrieve(self, request: Request, name: str) -> Response:
+        """Return one profile."""
+        llm = profile(self.user_id, name)
+        shown = Profile(name=name, config=masked(llm), api_key_set=bool(llm.get("api_key")))
+        return Response(shown.model_dump())
+
+    @extend_schema(request=NewProfile, responses={201: ProfileChanged, 400: Detail, **REFUSED})
+    def create(self, request: Request, name: str) -> Response:
+        """Store a profile, in place of the one of this name if there is one."""
+        checked_name(name)
+        body = body_of(request, NewProfile)
+        llm = model_keys.with_stored_keys(self.user_id, body.llm)
+        if not body.include_secrets:
+            shown = masked(llm)
+            llm = {each: value for each, value in llm.items() if shown[each] == value}
+        user_documents.store(self.user_id, KIND, llm, name=name)
+        return _changed(name, f"Profile {name!r} saved", status=201)
+
+    @extend_schema(responses={200: ProfileChanged, **REFUSED})
+    def destroy(self, request: Request, name: str) -> Response:
+        """Delete a profile; also one that is gone is deleted."""
+        if user_documents.remove(self.user_id, KIND, name):
+            self._repoint(name, None)
+        return _changed(name, f"Profile {name!r} deleted")
+
+    @extend_schema(request=NewName, responses={200: ProfileChanged, **REFUSED})
+    def rename(self, request: Request, name: str) -> Response:
+        """Give a profile another name."""
+        new_name = body_of(request, NewName).new_name
+        profile(self.user_id, name)
+        user_documents.rename(self.user_id, KIND, name, new_name=new_name)
+        self._repoint(name, new_name)
+        return _changed(new_name, f"Profile {name!r} renamed to {new_name!r}")
+
+    @extend_schema(request=None, responses={200: ProfileActivated, 400: Detail, **REFUSED})
+    def activate(self, request: Request, name: str) -> Response:
+        """Put the model of a profile into the settings."""
+        llm = model_for_settings(self.user_id, name)
+        document.change(self.user_id, {AGENT: {"llm": llm}}, pointers={"active_profile": name})
+        words = f"Profile {name!r} activated and applied to current settings"
+        return Response({"name": name, "message": words, "llm_applied": True})
+
+    @in_lane(Lane.ABROAD)
+    @extend_schema(request=NewProfile, responses={200: ProfileTrial, **REFUSED})
+    def validate(self, request: Request, name: str) -> Response:
+        """Ask the model of the body for one token."""
+        llm = model_keys.with_stored_keys(self.user_id, body_of(request, NewProfile).llm)
+        setup = ModelSetup(
+            model=llm["model"], base_url=llm.get("base_url") or "", key=llm.get("api_key") or ""
+        )
+        try:
+            finding = in_loop(try_model, self.user_id, setup)
+        except TrialUnderWay as error:
+            raise Refused(409, {"detail": str(error)}) from error
+        problem = TrialProblem(type="LLMError", message=finding.text) if finding.is_fault else None
+        return Response(ProfileTrial(valid=problem is None, error=problem).model_dump())
+
+    def _repoint(self, name: str, new_name: str | None) -> None:
+        if document.kept_of(self.user_id).get("active_profile") == name:
+            document.change(self.user_id, {}, pointers={"active_profile": new_name})
+
+
+def profile(user_id: int, name: str) -> dict[str, Any]:
+    """Return the model of a profile, with its keys. Raise Refused."""
+    try:
+        return user_documents.document(user_id, KIND, name[:100])
+    except DocumentNotFound as error:
+        raise Refused(404, {"detail": f"Profile {name!r} not found"}) from error
+
+
+def model_for_settings(user_id: int, name: str) -> dict[str, Any]:
+    """Return the change of the settings' `llm` that puts a profile there. Raise Refused."""
+    llm = model_keys.with_stored_keys(user_id, profile(user_id, name))
+    before = document.kept_of(user_id).get(AGENT, {}).get("llm", {})
+    return {**dict.fromkeys(before), "base_url": None, "api_key": None, **llm}
+
+
+def require_pointers(user_id: int, pointers: Mapping[str, Any]) -> None:
+    """Make sure that the profiles exist to which the settings are to point. Raise Refused."""
+    if name := pointers.get("active_profile"):
+        profile(user_id, name)
+    if (wanted := pointers.get("active_agent_profile_id")) is not None:
+        stored = user_documents.documents(user_id, DocumentKind.AGENT_PROFILE).values()
+        if not any(each.get("id") == wanted for each in stored):
+            raise Refused(404, {"detail": f"Agent profile with id {wanted!r} not found"})
+    if name := pointers.get("active_meta_profile"):
+        raise Refused(404, {"detail": f"Meta-profile {name!r} not found"})
+
+
+def _changed(name: str, message: str, *, status: int = 200) -> Response:
+    return Response({"name": name, "message": message}, status=status)

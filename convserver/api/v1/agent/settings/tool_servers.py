@@ -1,0 +1,72 @@
+"""The tool servers of a user, by name (spec V1: `mcp_config` of the settings)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+from pydantic import TypeAdapter, ValidationError
+
+from convserver.api.openhands.errors import InvalidRequest
+from convserver.api.openhands.tool_servers import EnteredMcpConfig, entered_url
+from convserver.api.openhands.view import problems_in
+from convserver.api.v1.agent.settings.merging import merged
+from sessions_app.encryption import SecretUnreadable
+from sessions_app.settings import named_servers, user_settings
+from sessions_app.settings.named_servers import LISTS, Entries
+from sessions_app.settings.user_settings import SettingSecret
+
+_CONFIG: TypeAdapter[Any] = TypeAdapter(EnteredMcpConfig)
+
+
+def of_user(user_id: int) -> Entries:
+    """Return the tool servers by name, with their keys; none if they cannot be read any more."""
+    try:
+        return named_servers.of_user(user_id)
+    except SecretUnreadable:
+        return {}
+
+
+@transaction.atomic
+def change(user_id: int, changes: Mapping[str, Any] | None) -> None:
+    """Change the servers that are named; null for a name removes that server, null for all removes each.
+
+    Raise InvalidRequest or TooManySecrets.
+    """
+    before = of_user(user_id)
+    after = {} if changes is None else merged(before, _by_name(changes))
+    lists: dict[str, list[Any]] = {kind: [] for kind in LISTS}
+    for name, entry in after.items():
+        kind, server = named_servers.listed(name, _checked(name, entry))
+        lists[kind].append(server)
+    try:
+        config = _CONFIG.validate_python(lists)
+    except ValidationError as error:
+        raise InvalidRequest(problems_in(error, "body")) from None
+    user_settings.set_secret(user_id, SettingSecret.MCP_CONFIG, config.model_dump_json() if after else "")
+    user_settings.set_secret(user_id, SettingSecret.NAMED_TOOL_SERVERS, json.dumps(after) if after else "")
+
+
+def _by_name(changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the servers of the form that older clients send, too: below `mcpServers`."""
+    inner = changes.get("mcpServers")
+    return inner if isinstance(inner, dict) else changes
+
+
+def _checked(name: str, entry: Any) -> dict[str, Any]:
+    if not isinstance(entry, dict) or not (entry.get("command") or entry.get("url")):
+        raise refused(name, "a tool server has a `url` or a `command`")
+    try:
+        for url in filter(None, [entry.get("url")]):
+            entered_url(str(url))
+    except ValueError as error:
+        raise refused(name, str(error)) from error
+    return entry
+
+
+def refused(name: str, words: str) -> InvalidRequest:
+    """Return the refusal of one server."""
+    where = ["body", "mcp_config", name[:100]]
+    return InvalidRequest([{"type": "value_error", "loc": where, "msg": words, "input": None}])

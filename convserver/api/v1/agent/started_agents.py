@@ -1,0 +1,73 @@
+"""The agent that a start asks for: as it was sent, or as its settings or a stored profile describe it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conversations.dialects import columns
+from convserver.api.v1.agent.requests import Start
+from convserver.api.v1.agent.settings import agent_profiles, profiles, tool_servers
+from convserver.api.v1.agent.settings.merging import unmasked
+from sessions_app.settings import model_keys
+
+MEMBERS = ("llm", "tools", "mcp_config", "agent_context", "system_prompt_filename", "tool_concurrency_limit")
+"""The members of the settings that an agent has, too."""
+
+
+def agent_of(user_id: int, body: Start) -> dict[str, Any] | None:
+    """Return the agent of a start; None for the server's default. Raise Refused for an unknown profile.
+
+    What is masked in it is filled in from the user's settings: clients send what they were shown.
+    """
+    if body.agent is not None:
+        agent = dict(body.agent)
+    elif body.agent_profile_id is not None:
+        agent = _of_profile(user_id, str(body.agent_profile_id))
+    elif body.agent_settings is not None:
+        agent = _of_settings(body.agent_settings)
+    else:
+        return None
+    if isinstance(agent.get("llm"), dict):
+        agent["llm"] = model_keys.with_stored_keys(user_id, agent["llm"])
+    if isinstance(servers := agent.get("mcp_config"), dict):
+        agent["mcp_config"] = _opened(user_id, servers)
+    return agent
+
+
+def model_in(agent: dict[str, Any] | None) -> str | None:
+    """Return the language model of an agent, if it names one."""
+    model = columns.fields((agent or {}).get("llm")).get("model")
+    return model if isinstance(model, str) else None
+
+
+def _of_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    known = {name: settings[name] for name in MEMBERS if settings.get(name) not in (None, {})}
+    return {"kind": "Agent", "tools": [], **known}
+
+
+def _of_profile(user_id: int, profile_id: str) -> dict[str, Any]:
+    profile = agent_profiles.with_id(user_id, profile_id)
+    agent = _of_settings(profile)
+    if isinstance(name := profile.get("llm_profile_ref"), str):
+        agent["llm"] = profiles.profile(user_id, name)
+    wanted = profile.get("mcp_server_refs")
+    if isinstance(wanted, list):
+        servers = tool_servers.of_user(user_id)
+        agent["mcp_config"] = {name: servers[name] for name in wanted if name in servers}
+    return agent
+
+
+def _opened(user_id: int, servers: dict[str, Any]) -> dict[str, Any]:
+    """Return tool servers with the keys that were masked, as they are stored for the same address."""
+    stored = tool_servers.of_user(user_id)
+    inner = servers.get("mcpServers")
+    if isinstance(inner, dict):
+        return {**servers, "mcpServers": _opened(user_id, inner)}
+    return {name: _one(server, stored.get(name)) for name, server in servers.items()}
+
+
+def _one(server: Any, stored: Any) -> Any:
+    is_same = isinstance(server, dict) and all(
+        server.get(name) == columns.fields(stored).get(name) for name in ("url", "command", "args")
+    )
+    return unmasked(server, stored if is_same else None)

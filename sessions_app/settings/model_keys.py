@@ -1,0 +1,59 @@
+"""The stored key of a model that a client names without one: that of the same server, and no other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sessions_app.models import DocumentKind, UserSettings
+from sessions_app.settings import user_documents, user_settings
+from sessions_app.settings.setup_keys import MASK
+from sessions_app.settings.user_settings import SettingSecret
+
+Model = Mapping[str, Any]
+
+_OF_PROFILE = re.compile(r"profile:([^:]+)(?::.*)?")
+"""A `usage_id` of a client that has taken the model from a profile."""
+
+
+def with_stored_keys(user_id: int, model: Model) -> dict[str, Any]:
+    """Return an `llm` with the keys that were masked or left out, as they are stored for the same server."""
+    sent = {name: value for name, value in model.items() if value != MASK}
+    if sent.get("api_key"):
+        return sent
+    for stored in _stored(user_id, model):
+        if stored.get("api_key") and is_same_server(model, stored):
+            hidden = {name for name, value in model.items() if value == MASK} | {"api_key"}
+            return {**sent, **{name: stored[name] for name in hidden if name in stored}}
+    return sent
+
+
+def is_same_server(one: Model, other: Model) -> bool:
+    """Say whether two models are asked at the same server: a key is sent to no other."""
+    base, others = (_base(each) for each in (one, other))
+    if base or others:
+        return base == others
+    provider, others = (str(each.get("model") or "").partition("/")[:2] for each in (one, other))
+    return provider == others and bool(provider[1])
+
+
+def _base(model: Model) -> str:
+    return str(model.get("base_url") or "").strip().rstrip("/").lower()
+
+
+def _stored(user_id: int, model: Model) -> Iterator[Model]:
+    """Yield the models that the user has stored: the named profile first, then the settings, then all."""
+    profiles = user_documents.documents(user_id, DocumentKind.MODEL_PROFILE)
+    found = _OF_PROFILE.fullmatch(str(model.get("usage_id") or ""))
+    if found and found[1] in profiles:
+        yield profiles[found[1]]
+    yield of_settings(user_id)
+    yield from profiles.values()
+
+
+def of_settings(user_id: int) -> Model:
+    """Return the model of the user's settings, with its key."""
+    settings = user_settings.settings_of(user_id) or UserSettings()
+    key = user_settings.setting_secrets(user_id).get(SettingSecret.LLM_API_KEY)
+    return {"model": settings.llm_model, "base_url": settings.llm_base_url, "api_key": key}
