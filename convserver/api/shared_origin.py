@@ -32,8 +32,9 @@ from sessions_app.capacity.parsing import in_turn_from_thread
 
 View = Callable[..., HttpResponseBase]
 
-_TELLING_MEMBERS = frozenset({"agent", "workspace"})
-"""Members of the body that starts a conversation: every V1 client sends one, and no V0 client may."""
+_ROLE = "role"
+_TELLING_MEMBERS = frozenset({"agent", "workspace", "tags"})
+"""Members of a body that starts or changes a conversation, which V0 has not: V1 clients start none without."""
 
 
 _MEMBERS_MAX = 1_000
@@ -53,33 +54,47 @@ def either(v0_view: View, agent_view: View) -> View:
 def _is_for_agent_face(request: HttpRequest) -> bool:
     if opened_by_key(request) is not None:
         return True
-    if request.resolver_match is None or request.resolver_match.kwargs:
-        return False
-    return "ids" in request.GET if request.method == "GET" else _starts_v1(request)
+    if request.method == "GET":
+        return "ids" in request.GET or _is_of_agent_web_client(request)
+    return request.method in ("POST", "PATCH") and _is_body_of_v1(request)
 
 
-def _starts_v1(request: HttpRequest) -> bool:
+def _is_of_agent_web_client(request: HttpRequest) -> bool:
+    """Say whether agent canvas reads something.
+
+    It names the content type of each request, also of one without a body, and its key where it has one; else
+    the browser says that a page asks. V0's web client, to whose requests a proxy may add a key, says what it
+    accepts.
+    """
+    headers = request.headers
+    is_by_page = "X-Session-API-Key" in headers or "Sec-Fetch-Mode" in headers
+    return bool(headers.get("Content-Type")) and is_by_page and not _is_of_v0_web_client(request)
+
+
+def _is_of_v0_web_client(request: HttpRequest) -> bool:
+    return "text/plain" in request.headers.get("Accept", "")
+
+
+def _is_body_of_v1(request: HttpRequest) -> bool:
     """Look at the body, which the view reads again from its beginning."""
     try:
         body = request.body
     except RequestDataTooBig:  # nothing was read, and the view will report this
         return False
-    if not any(name.encode() in body for name in _TELLING_MEMBERS):
+    if not any(name.encode() in body for name in _TELLING_MEMBERS | {_ROLE}):
         return False
     try:
         text = body.decode()
-        return in_turn_from_thread(found_client(request), bounds.is_light(text), _is_start_of_v1, text)
+        return in_turn_from_thread(found_client(request), bounds.is_light(text), _has_v1_members, text)
     except ValueError:
         return False
 
 
-def _is_start_of_v1(text: str) -> bool:
+def _has_v1_members(text: str) -> bool:
+    """Say whether this is a start or a message of V1; an event of V0 has an `action` and no `role`."""
     bounds.require_bounded(text)
-    return not _TELLING_MEMBERS.isdisjoint(jsontext.members(text, at_most=_MEMBERS_MAX))
-
-
-_AXIOS = "text/plain"
-"""Among the media types that V0's web client accepts, and no client of the agent face."""
+    members = jsontext.members(text, at_most=_MEMBERS_MAX)
+    return not _TELLING_MEMBERS.isdisjoint(members) or (_ROLE in members and "action" not in members)
 
 
 def settings_of_either(v0_view: View, agent_view: View) -> View:
@@ -93,17 +108,12 @@ def settings_of_either(v0_view: View, agent_view: View) -> View:
 
 
 def _reads_agent_settings(request: HttpRequest) -> bool:
-    """Say whether a client of the agent face asks.
-
-    Its web client sends a content type with each request, also without a body; its library in Python sends
-    the key of a session. A proxy may add that key to requests of V0's web client, which says what it accepts.
-    """
+    """Say whether a client of the agent face asks: the library in Python sends the key of a session."""
     if request.method != "GET":
         return request.method == "PATCH"
-    headers = request.headers
-    if "X-Expose-Secrets" in headers or headers.get("Content-Type"):
+    if "X-Expose-Secrets" in request.headers or _is_of_agent_web_client(request):
         return True
-    return "X-Session-API-Key" in headers and _AXIOS not in headers.get("Accept", "")
+    return "X-Session-API-Key" in request.headers and not _is_of_v0_web_client(request)
 
 
 _ONE = r"^conversations/(?P<conversation_id>[^/]+)"

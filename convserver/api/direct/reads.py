@@ -150,6 +150,8 @@ class _Request(NamedTuple):
                 headers = headers_of(scope)
                 if headers.get("content-length", "0") != "0" or not is_of_a_program(headers):
                     return None
+                if "content-type" in headers:  # at an address of two wires this may tell which is meant
+                    return None
                 named = match.groupdict().get("conversation_id", "")
                 return cls(scope, headers, route, named, is_secure(scope, headers))
         return None

@@ -144,7 +144,7 @@ def _json(text: str) -> HttpResponse:
 async def append_event(call: Call) -> Reply:
     """Do what `EventViewSet.create` does with a light body. Raise NotDirect."""
     event = call.json()
-    if not isinstance(event, dict):
+    if not isinstance(event, dict) or ("role" in event and "action" not in event):  # V1's message
         raise NotDirect
     return await _append(call, event)
 
