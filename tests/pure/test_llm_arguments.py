@@ -109,12 +109,12 @@ def test_a_check_of_long_arguments_beside_a_long_enumeration_ends_soon() -> None
 
 def test_a_call_with_wrong_arguments_cannot_be_run_and_says_why() -> None:
     tool = Tool(name="rows", description="", schema=ROWS, server=0, own_name="rows")
-    call = wanted("rows", {"limit": "5"}, {"rows": tool})
+    call = wanted("rows", '{"limit": "5"}', {"rows": tool})
     assert call.tool is None
     assert (
         "so nothing was run: `table` is missing; `limit` must be an integer, and is a string." in call.problem
     )
-    assert wanted("rows", {"table": "users"}, {"rows": tool}).tool is tool
+    assert wanted("rows", '{"table": "users"}', {"rows": tool}).tool is tool
 
 
 VALUES = st.recursive(

@@ -311,7 +311,7 @@ async def test_an_agent_is_not_refused_with_the_frames_of_the_client_that_has_wo
     await until_said(conversation, "step 1", "step 2")
 
 
-async def test_a_frame_that_fails_before_its_append_is_answered_in_its_turn_and_those_behind_are_refused_with_it(
+async def test_a_frame_that_fails_before_its_append_is_answered_in_its_turn_and_those_behind_are_refused(
     join: Join, conversation: ConversationRef, hooked: Hooked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = await join(conversation)

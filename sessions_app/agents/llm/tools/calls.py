@@ -61,10 +61,10 @@ class WantedCall:
     """What the model's server wants back with it."""
 
 
-def wanted(name: str, arguments: str | Mapping[str, Any] | None, tools: Mapping[str, Tool]) -> WantedCall:
+def wanted(name: str, arguments: str, tools: Mapping[str, Tool]) -> WantedCall:
     """Read a call; one that cannot be run says why, and has arguments that can be stored."""
     name = columns.clean(name)[:NAME_MAX_CHARS] or "?"
-    text = halves.whole(arguments) if isinstance(arguments, str) else json.dumps(arguments or {})
+    text = halves.whole(arguments)
     tool = tools.get(name)
     if text.strip() in ("", "null") and tool is not None and not tool.schema.get("properties"):
         text = "{}"  # so some servers write the call of a tool that takes nothing
