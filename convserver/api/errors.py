@@ -41,6 +41,7 @@ from conversations.exceptions import (
     TooManyWaiting,
 )
 from conversations.models import PUBLIC_ID_MAX_LENGTH, RESERVED_IDS
+from conversations.payloads import halves
 from conversations.search.fulltext.limits import SearchTooBroad
 from conversations.store import ConversationExists
 from convserver.api.direct.outcomes import is_unknown
@@ -143,12 +144,14 @@ def native_response(error: Exception, context: dict[str, Any]) -> Response | Non
     if isinstance(error, UNAVAILABLE):
         return None
     if isinstance(error, ConversationError):
-        body = {"code": error.code, "detail": _native_words(error, context)}
+        body = {"code": error.code, "detail": halves.whole(_native_words(error, context))}
         return Response(body, status=status_of(error, NATIVE_STATUS), headers=retry_headers(error))
     known = _known(error, context)
     response = exception_handler(known, context)
     if response is not None:
-        response.data = {"code": _code(known), "detail": " ".join(sentences(known.detail))}
+        # A sentence repeats names and values of the request, which may hold half of an emoji.
+        words = halves.whole(" ".join(sentences(known.detail)))
+        response.data = {"code": _code(known), "detail": words}
     return response
 
 
