@@ -16,8 +16,8 @@ from conversations.redaction.masking import NO_MASKS, Masks
 from conversations.redaction.secrets import SecretValues
 from sessions_app.encryption import Sealed, SecretUnreadable
 from sessions_app.models import SecretKind
-from sessions_app.settings import agent_setups, tool_server_secrets
-from sessions_app.settings.user_settings import TOOL_SERVERS
+from sessions_app.settings import agent_setups, placeholder_keys, tool_server_secrets
+from sessions_app.settings.user_settings import TOOL_SERVERS, SettingSecret
 
 logger = logging.getLogger(__name__)
 
@@ -120,9 +120,12 @@ def _values(secret: _Row) -> Iterator[str]:
         return
     if secret.kind == OWN:
         yield from agent_setups.secret_values(value)
-        yield from agent_setups.key_values(keys)
+        yield from (key for key in agent_setups.key_values(keys) if not placeholder_keys.is_placeholder(key))
     elif secret.kind == SecretKind.SETTING and secret.name in TOOL_SERVERS:
         yield from tool_server_secrets.secret_values(value)
+    elif (secret.kind, secret.name) == (SecretKind.SETTING, SettingSecret.LLM_API_KEY):
+        if placeholder_keys.is_masked(value):
+            yield value
     else:
         yield value
 

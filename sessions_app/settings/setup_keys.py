@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+from sessions_app.settings import placeholder_keys
+
 MASK = "**********"
 KEY_MIN_CHARS = 8
 """A shorter key, such as `EMPTY` for a local model, is not shown, but left in events: it occurs by chance."""
@@ -45,12 +47,13 @@ def masked(value: Any) -> Any:
 
 
 def keys_of(*values: Any) -> list[str]:
-    """Return the keys that `masked` replaces, without those shorter than KEY_MIN_CHARS."""
+    """Return the keys that `masked` replaces, without placeholders and those shorter than KEY_MIN_CHARS."""
     walk = _Walk()
     for value in values:
         walk.masked(value)
     found = {form for key in walk.keys for form in _forms(key)}
-    return sorted(key for key in found if len(key) >= KEY_MIN_CHARS and key.strip("*"))
+    long = (key for key in found if len(key) >= KEY_MIN_CHARS and key.strip("*"))
+    return sorted(key for key in long if not placeholder_keys.is_placeholder(key))
 
 
 def _forms(key: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import httpx
@@ -128,7 +129,7 @@ async def test_events_keep_it_and_their_texts_have_a_mark_instead(
     }
     for version, event in events.items():
         with subtests.test(version):
-            new = await astore.call(lambda version=version: creation.create(alice, version=version))
+            new = await astore.call(partial(creation.create, alice, version=version))
             address = f"/api/native/conversations/{new.public_id}/events"
             frame = json.dumps({"type": "event", "id": "e1", "event": event})
             answer = await rest.post(address, content=frame, headers={"content-type": "application/json"})

@@ -16,7 +16,7 @@ from convserver.web.settings_pages.page import back, form_of, not_saved, saved, 
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.models import SecretKind
 from sessions_app.outbound.model_trial import Finding, ModelSetup, TrialUnderWay, try_model
-from sessions_app.settings import user_settings
+from sessions_app.settings import placeholder_keys, user_settings
 from sessions_app.settings.user_settings import SettingSecret
 
 
@@ -28,16 +28,17 @@ def change(request: HttpRequest) -> HttpResponse:
     form = ModelForm(request.POST)
     if not form.is_valid() or not _stored(request, form):
         return show(request, form)
+    stored = " ".join(filter(None, ["Saved.", placeholder_keys.note_on(form.cleaned_data["key"])]))
     if request.POST.get("do") != "test":
-        return saved(request, "model", "Saved.")
+        return saved(request, "model", stored)
     try:
         finding = _finding(access.pk_of(request.user))
     except TrialUnderWay as error:
         request_log.name_code(error.code)
-        return _not_now(request, f"Saved. {error}")
+        return _not_now(request, f"{stored} {error}")
     if finding.is_fault:
-        return not_saved(request, "model", f"Saved. {finding.text}")
-    messages.success(request, f"Saved. {finding.text}", extra_tags="model begin")
+        return not_saved(request, "model", f"{stored} {finding.text}")
+    messages.success(request, f"{stored} {finding.text}", extra_tags="model begin")
     return back("model")
 
 

@@ -21,6 +21,7 @@ from convserver.web.settings_pages import forms, stored_servers
 from sessions_app import astore
 from sessions_app.models import ApiToken, Grant, Scope, Secret, SecretKind, UserSettings
 from sessions_app.settings import user_settings
+from sessions_app.settings.placeholder_keys import NOT_MASKED
 from sessions_app.settings.user_settings import SettingSecret
 from tests.conftest import on_postgresql
 from tests.threads import in_threads
@@ -97,6 +98,12 @@ async def test_where_no_agent_asks_a_model_the_page_says_so(
 ) -> None:
     configured(agent=f"tests.{agent}", agents=("demo",))
     assert ("The agent on this server needs no model" in words(await visitor.get(PAGE))) != asks
+
+
+async def test_a_short_key_is_stored_and_said_not_to_be_masked(visitor: Browser, alice: User) -> None:
+    assert await said(visitor, "model", model="openai/gpt-5", key="sk-1") == f"status: Saved. {NOT_MASKED}"
+    assert await stored(alice) == "sk-1"
+    assert await said(visitor, "model", model="openai/gpt-5", key="EMPTY") == "status: Saved."
 
 
 async def test_a_stored_key_is_asked_for_again_when_the_base_url_names_another_server(

@@ -19,6 +19,7 @@ from django.test.utils import CaptureQueriesContext
 from sessions_app import astore
 from sessions_app.models import ApiToken, Secret, SecretKind
 from sessions_app.settings import user_settings
+from sessions_app.settings.placeholder_keys import NOT_MASKED
 from sessions_app.settings.user_settings import SettingSecret
 from tests.v0 import Problem
 
@@ -148,13 +149,19 @@ async def test_everything_that_is_set_is_shown_but_no_key(rest: httpx.AsyncClien
     assert not [key for key in KEYS.values() if key in json.dumps(found)]
 
 
+async def test_a_short_key_of_a_model_is_stored_and_said_not_to_be_masked(rest: httpx.AsyncClient) -> None:
+    answer = await rest.post(SETTINGS, json={"llm_model": "openai/gpt-5", "llm_api_key": "sk-1"})
+    assert answer.json() == {"message": f"Settings stored. {NOT_MASKED}"}
+    assert (await stored(rest, {"llm_api_key": "ollama"}))["llm_api_key_set"] is True
+
+
 async def test_what_a_first_run_posts_is_stored(rest: httpx.AsyncClient) -> None:
     body = {
         "llm_model": "openhands/claude-sonnet-4-20250514",
         "agent": "CodeActAgent",
         "language": "en",
         "confirmation_mode": False,
-        "llm_api_key": "sk-1",
+        "llm_api_key": "sk-of-alice",
         "remote_runtime_resource_factor": 1,
         "enable_default_condenser": True,
         "condenser_max_size": 120,

@@ -17,7 +17,7 @@ from convserver.api.v0.settings.failures import Failure, Message, failing_with
 from convserver.api.v0.view import V0ViewSet
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.models import UserSettings
-from sessions_app.settings import user_settings
+from sessions_app.settings import placeholder_keys, user_settings
 from sessions_app.settings.user_settings import SettingSecret
 
 
@@ -52,7 +52,8 @@ class SettingsViewSet(V0ViewSet):
         body = body_of(request, NewSettings)
         with failing_with("Something went wrong storing settings"):
             user_settings.change_settings(access.pk_of(request.user), body.values(), secrets=body.secrets())
-        return Response({"message": "Settings stored"})
+        note = placeholder_keys.note_on(body.llm_api_key or "")
+        return Response({"message": f"Settings stored. {note}" if note else "Settings stored"})
 
     @extend_schema(request=None, responses={410: Failure})
     def reset(self, request: Request) -> Response:
