@@ -14,14 +14,15 @@ from conversations.server_log import ids_of
 from sessions_app import astore
 from sessions_app.agents import model_use
 from sessions_app.agents.base import AgentFailure, Answer, Turn, TurnSuspended, Usage
-from sessions_app.agents.llm import choice, library, models, prompts, record
+from sessions_app.agents.llm import choice, library, models, prompts, record, refusals
 from sessions_app.agents.llm.choice import ModelChoice
 from sessions_app.agents.llm.condensing import Condenser
 from sessions_app.agents.llm.endings import Endings
-from sessions_app.agents.llm.faults import BAD_REQUEST, RATE_LIMIT, ModelFault
+from sessions_app.agents.llm.faults import BAD_REQUEST, RATE_LIMIT, ModelFault, ToolsRefused
 from sessions_app.agents.llm.models import Target
 from sessions_app.agents.llm.record import Record
 from sessions_app.agents.llm.tools.keeping import TurnTools
+from sessions_app.agents.llm.tools.offers import Tool
 from sessions_app.agents.llm.tools.opening import OpenTools
 from sessions_app.agents.llm.tools.use import ToolUse
 from sessions_app.settings import agent_setups
@@ -76,7 +77,10 @@ class LlmAgent:
         try:
             await self._tell(turn, tools.notices)
             use = ToolUse(turn, tools, detects_repetition=detects_repetition)
-            await _Playing(turn, target, client, tools, use, task=self.task, blind=self._blind).play()
+            playing = _Playing(
+                turn, target, client, tools, use, task=self.task, blind=self._blind, told=self._told
+            )
+            await playing.play()
         except TurnSuspended:
             self._tools.wait()
             raise
@@ -136,8 +140,11 @@ class _Playing:
         *,
         task: str,
         blind: set[str],
+        told: set[str],
     ) -> None:
-        """`blind` are the names of the models that are not sent the images of tools."""
+        """`blind` are the names of the models that are not sent the images of tools; `told` are the notices that
+        the user has got in this conversation. Both grow.
+        """
         self._turn = turn
         self._task = task
         self._blind = blind
@@ -150,6 +157,7 @@ class _Playing:
         self._waits_s = list(WAITS_S)
         self._endings = Endings()
         self._told = {event["text"] for event in turn.done if event["kind"] == Kind.OTHER}
+        self._told_for_good = told
 
     async def play(self) -> None:
         """Ask until the answer is complete: what was said before a pause or a fault is in the log."""
@@ -160,6 +168,8 @@ class _Playing:
             request = await self._request()
             if await self._condenser.shortens(is_cut=request.is_cut, max_chars=self._max_chars):
                 continue
+            if self._tools.tools and not request.tools:
+                await self._tell_for_good(prompts.NO_TOOLS_NOTICE)
             if request.is_cut and not self._turn.is_pausing:
                 await self._tell(prompts.CUT_NOTICE)
             await self._turn.reserve(self._client.expected(self._target, request))
@@ -167,6 +177,8 @@ class _Playing:
             async with self._turn.answer() as answer:  # a pause takes effect here
                 try:
                     reply = await self._write(answer, request)
+                except ToolsRefused:
+                    continue
                 except ModelFault as fault:
                     if not self._leaves_out_images(fault, request):
                         wait_s, is_busy = self._wait_after(fault), fault.code == RATE_LIMIT
@@ -205,10 +217,20 @@ class _Playing:
             self._client.request_of,
             found,
             max_chars=self._max_chars,
-            tools=self._tools.tools,
+            tools=self._offered(),
             model=self._target.full_name,
             shows_images=self._target.full_name not in self._blind,
         )
+
+    def _offered(self) -> Mapping[str, Tool]:
+        """Return the tools, unless the model has refused any."""
+        return self._tools.tools if refusals.takes_tools(self._target) else {}
+
+    async def _tell_for_good(self, notice: str) -> None:
+        """Say what the user should know, unless an earlier turn has."""
+        if notice not in self._told_for_good:
+            self._told_for_good.add(notice)
+            await self._tell(notice)
 
     async def _tell(self, notice: str) -> None:
         """Say what the user should know about the model, unless this turn has."""
@@ -223,7 +245,7 @@ class _Playing:
         """
         pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
         streaming = self._client.stream(
-            self._target, request, pieces.put_nowait, self._count, tools=self._tools.tools
+            self._target, request, pieces.put_nowait, self._count, tools=self._offered()
         )
         asking = asyncio.ensure_future(streaming)
         asking.add_done_callback(lambda _: pieces.put_nowait(None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,12 +10,12 @@ from dataclasses import dataclass
 import httpx2
 from pydantic_ai import exceptions
 
-from conversations.dialects import columns
+from sessions_app.agents.llm import error_words
 from sessions_app.agents.llm.faults import RATE_LIMIT, ModelFault
 from sessions_app.agents.llm.models import Target
 from sessions_app.outbound.hosts import HostRefused
+from sessions_app.settings import model_keys
 
-DETAIL_MAX_CHARS = 300
 MASK = "***"
 
 
@@ -28,13 +29,19 @@ class _Meaning:
 def fault_of(error: Exception, target: Target) -> ModelFault:
     """Return a failure of the library in words; they never hold the key."""
     meaning = _meaning(error, target)
+    wait_s = getattr(error, "retry_after", None)
+    told = [meaning.text, _asked_wait(wait_s), _detail(getattr(error, "body", None), target.key)]
     return ModelFault(
-        meaning.text,
+        " ".join(filter(None, told)),
         code=meaning.code,
         is_passing=meaning.is_passing,
         is_too_long=isinstance(error, exceptions.ModelContextWindowExceededError),
-        wait_s=getattr(error, "retry_after", None),
+        wait_s=wait_s,
     )
+
+
+def _asked_wait(wait_s: float | None) -> str:
+    return f"It asks to wait {math.ceil(wait_s):,} seconds." if wait_s else ""
 
 
 def _meaning(error: Exception, target: Target) -> _Meaning:
@@ -51,7 +58,7 @@ def _meaning(error: Exception, target: Target) -> _Meaning:
             text = "The account of the model's key is out of credits. Check it, or use another key."
             return _Meaning(text, RATE_LIMIT)
     if (status := _status(error)) is not None:
-        return _of_status(status, getattr(error, "body", None), target)
+        return _of_status(status, target)
     match error:
         case exceptions.ModelConnectionError() | httpx2.TransportError() | httpx2.StreamError():
             return _of_connection(error)
@@ -70,7 +77,7 @@ def _status(error: Exception) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def _of_status(status: int, body: object, target: Target) -> _Meaning:
+def _of_status(status: int, target: Target) -> _Meaning:
     match status:
         case 401:
             text = "The model's server rejected the key (401). It is wrong, expired or missing."
@@ -96,8 +103,7 @@ def _of_status(status: int, body: object, target: Target) -> _Meaning:
         case status if 300 <= status < 400:
             text = "The model's server redirects to another address. Enter that address as the base URL."
             return _Meaning(text, "LLMBadRequestError")
-    text = f"The model's server rejected the request ({status}). {_detail(body, target.key)}".strip()
-    return _Meaning(text, "LLMBadRequestError")
+    return _Meaning(f"The model's server rejected the request ({status}).", "LLMBadRequestError")
 
 
 def _of_rate(status: int) -> _Meaning:
@@ -119,14 +125,11 @@ def _of_connection(error: Exception) -> _Meaning:
 
 
 def _detail(body: object, key: str) -> str:
-    """Return what the server says about a request that it rejected; most say it at one of these places."""
-    fields = columns.fields(body)
-    error = fields.get("error")
-    text = columns.first_text(columns.fields(error).get("message"), fields.get("message"), error)
-    shown = " ".join(columns.clean(text).split())
-    if key:
-        shown = shown.replace(key, MASK)
-    return f"It says: {shown[:DETAIL_MAX_CHARS]}" if shown else ""
+    """Return what the server itself says, without the key."""
+    words = error_words.words_of(body)
+    if model_keys.is_masked(key):
+        words = words.replace(key, MASK)
+    return f"It says: {words}" if words else ""
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -32,3 +32,7 @@ class ModelFault(AgentFailure):
         """How long the server asks to wait, in seconds."""
         self.tries_max = tries_max
         """How often to try again at most; None for as often as there is time."""
+
+
+class ToolsRefused(ModelFault):
+    """The model cannot use tools: the same conversation may be answered without them."""

@@ -55,6 +55,7 @@ EARLY_NOTICE = (
     "The model's answers were cut off several times in a row, so the agent waits. Write “Continue” to go on, "
     "or ask for less at once."
 )
+NO_TOOLS_NOTICE = "The model can't use tools, so it answers without them. Choose another model to use tools."
 RECORDED_NOTICE = (
     "This conversation was recorded with another model: {recorded}. {model} answers it now. To choose "
     "another model for this conversation, open its agent and model."

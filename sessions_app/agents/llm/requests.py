@@ -34,9 +34,9 @@ from pydantic_ai.usage import RequestUsage
 
 from conversations.payloads import halves
 from sessions_app.agents.base import AgentFailure, Usage
-from sessions_app.agents.llm import history, signatures, transport
+from sessions_app.agents.llm import history, refusals, signatures, transport
 from sessions_app.agents.llm.failures import fault_of
-from sessions_app.agents.llm.faults import ModelFault
+from sessions_app.agents.llm.faults import ModelFault, ToolsRefused
 from sessions_app.agents.llm.models import Target
 from sessions_app.agents.llm.record import Record
 from sessions_app.agents.llm.signatures import Signer
@@ -166,26 +166,28 @@ class ModelClient:
         `on_usage` is called once if the model began to answer, also if that ends early or is cancelled.
         Raise AgentFailure.
         """
-        try:
-            answer, has_text = await self._streamed(target, request, on_piece, on_usage)
-            read = answer.calls
-            signed = signatures.kept(read, answer.opaque, target.full_name)
-            calls = [
-                replace(_wanted(call, answer.end, tools or {}), signed=blocks)
-                for call, blocks in zip(read, signed, strict=True)
-            ]
-            is_there = bool(calls) or has_text or answer.end is End.PAUSED
-            if answer.end in (End.NONE, End.FAILED) or not is_there:
-                raise _nothing(answer.end)
-            return Reply(calls, answer.end, is_cut=not all(call.is_complete for call in read))
-        except TooManyCalls:
-            raise ModelFault(TOO_LONG) from None
-        except UnusableProxy as error:
-            raise AgentFailure(str(error)) from None
-        except _OUTSIDE as error:
-            logger.info("A request to a model failed", model=target.name, kind=type(error).__name__)
-            # Without the cause: its text may hold what the server repeats of the request.
-            raise fault_of(error, target) from None
+        while True:
+            try:
+                answer, has_text = await self._streamed(target, request, on_piece, on_usage)
+                return _reply(answer, target, tools or {}, has_text=has_text)
+            except TooManyCalls:
+                raise ModelFault(TOO_LONG) from None
+            except UnusableProxy as error:
+                raise AgentFailure(str(error)) from None
+            except _OUTSIDE as error:
+                refused = refusals.learn(target, error, offers_tools=bool(request.tools))
+                fault = fault_of(error, target)
+                logger.info(
+                    "A request to a model failed",
+                    model=target.name,
+                    kind=type(error).__name__,
+                    refused=refused or None,
+                )
+                if not refused:
+                    # Without the cause: its text may hold what the server repeats of the request.
+                    raise fault from None
+                if refused == refusals.TOOLS:  # without tools, earlier calls are told in other words
+                    raise ToolsRefused(str(fault), code=fault.code) from None
 
     async def complete(
         self, target: Target, messages: Sequence[Mapping[str, str]], on_usage: Callable[[Usage], None]
@@ -250,6 +252,20 @@ def _definition(tool: Tool) -> ToolDefinition:
     return ToolDefinition(
         name=tool.name, description=tool.description, parameters_json_schema=dict(tool.schema)
     )
+
+
+def _reply(answer: AnswerStream, target: Target, tools: Mapping[str, Tool], *, has_text: bool) -> Reply:
+    """Return what an answer that was read to its end wants. Raise ModelFault if there is no such answer."""
+    read = answer.calls
+    signed = signatures.kept(read, answer.opaque, target.full_name)
+    calls = [
+        replace(_wanted(call, answer.end, tools), signed=blocks)
+        for call, blocks in zip(read, signed, strict=True)
+    ]
+    is_there = bool(calls) or has_text or answer.end is End.PAUSED
+    if answer.end in (End.NONE, End.FAILED) or not is_there:
+        raise _nothing(answer.end)
+    return Reply(calls, answer.end, is_cut=not all(call.is_complete for call in read))
 
 
 def _wanted(call: ReadCall, end: End, tools: Mapping[str, Tool]) -> WantedCall:

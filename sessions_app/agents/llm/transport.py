@@ -13,6 +13,7 @@ from typing import cast
 import httpx
 import httpx2
 
+from sessions_app.agents.llm import refusals
 from sessions_app.agents.llm.models import Target, Wire
 from sessions_app.agents.llm.streams.answer import AnswerStream
 from sessions_app.outbound.proxies import way_to
@@ -43,6 +44,7 @@ def client_of(target: Target, answer: AnswerStream | None = None) -> httpx2.Asyn
         headers={**_ACCEPTED, **({name: f"{scheme}{target.key}"} if target.key else {})},
         without=_KEYS,
         answer=answer,
+        refused=refusals.refused_by(target),
     )
     return httpx2.AsyncClient(
         transport=way,
@@ -63,16 +65,18 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         headers: Mapping[str, str] | None = None,
         without: Collection[str] = (),
         answer: AnswerStream | None = None,
+        refused: frozenset[str] = frozenset(),
     ) -> None:
         """`headers` are added to each request, and those `without` left out; `answer` reads the response.
 
-        Raise UnusableProxy.
+        `refused` are members of the body that the server does not take (`refusals`). Raise UnusableProxy.
         """
         self._way = way_to(httpx.URL(url), is_operators=is_operators)
         self._origin = _origin(httpx.URL(url))
         self._added = dict(headers or {})
         self._without = without
         self._answer = answer
+        self._refused = refused
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request, and return the response with a body that is still to be read."""
@@ -83,7 +87,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             request.method,
             url,
             headers=self._headers(request),
-            content=await request.aread(),
+            content=refusals.without_refused(await request.aread(), self._refused),
             extensions={"timeout": request.extensions.get("timeout", {})},
         )
         try:
@@ -101,7 +105,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
     def _headers(self, request: httpx2.Request) -> dict[str, str]:
         given = {name.lower(): value for name, value in request.headers.items()}
-        return {name: value for name, value in given.items() if name not in self._without} | self._added
+        left_out = {*self._without, *(["content-length"] if self._refused else [])}
+        return {name: value for name, value in given.items() if name not in left_out} | self._added
 
     async def aclose(self) -> None:
         """Close the connection."""

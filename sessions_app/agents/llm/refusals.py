@@ -1,0 +1,117 @@
+"""What models' servers have refused to take in a request: it is left out from then on, in this process."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from threading import Lock
+
+from sessions_app.agents.llm import error_words
+from sessions_app.agents.llm.models import Target
+
+TARGETS_MAX = 1_000
+"""Of so many models it is remembered what they refuse; the least recently asked are forgotten."""
+READ_MAX_CHARS = 2_000
+TOOLS = "tools"
+_LEFT_OUT_WHEN_NAMED = ("stream_options", "parallel_tool_calls", "tool_choice")
+"""Members without which the answer is the same."""
+_CALLED_OTHERWISE = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+_STATUSES = frozenset({400, 404, 415, 422, 500, 501})
+"""Servers refuse a member by these; 404 is that of routers that have no server for it."""
+_REFUSED = (
+    r"(?:not|n't|no|cannot|without|un)\W*"
+    r"(?:support|allow|permit|accept|enable|avail|recogni|expect|know)\w*"
+)
+_IS_REFUSED = re.compile(rf"{_REFUSED}|\b(?:extra|forbidden|instead)\b", re.IGNORECASE)
+_UNSUPPORTED = r"(?:not|n't|no|cannot|without|un)\W*(?:support|allow|permit|enabl)\w*"
+_TOOL = r"(?<![.\w])(?:tools?|functions?)(?![.\[\w])"
+_TOOLS_REFUSED = re.compile(
+    rf"{_UNSUPPORTED}\W+(?:\w+\W+){{0,4}}?{_TOOL}|{_TOOL}\W*(?:\w+\W+){{0,3}}?{_UNSUPPORTED}"
+    r"|no endpoints? found that support tool|--enable-auto-tool-choice|--jinja",
+    re.IGNORECASE,
+)
+_TOOLS_NAMED = re.compile(r"(?:^|[\s.'\"`:])tools(?:['\"`]|[\s:,]|\.?$|\.\s)", re.IGNORECASE)
+"""The whole list is named, not a member of one tool."""
+
+_refused: OrderedDict[tuple[str, str, str], frozenset[str]] = OrderedDict()
+_lock = Lock()
+
+
+def refused_by(target: Target) -> frozenset[str]:
+    """Return the members of a request that a model is known to refuse."""
+    with _lock:
+        found = _refused.get(_key(target), frozenset())
+        if found:
+            _refused.move_to_end(_key(target))
+        return found
+
+
+def takes_tools(target: Target) -> bool:
+    """Return whether a model may be offered tools, as far as is known."""
+    return TOOLS not in refused_by(target)
+
+
+def learn(target: Target, error: Exception, *, offers_tools: bool) -> str:
+    """Return the member that a failure newly refuses, and remember it; empty if it refuses none.
+
+    `offers_tools`: whether the request had tools.
+    """
+    body, status = getattr(error, "body", None), getattr(error, "status_code", None)
+    if status not in _STATUSES:
+        return ""
+    name = _refused_in(
+        error_words.words_of(body, most=READ_MAX_CHARS), _parameter(body), offers_tools=offers_tools
+    )
+    with _lock:
+        known = _refused.pop(_key(target), frozenset())
+        is_new = bool(name) and name not in known
+        if known or is_new:
+            _refused[_key(target)] = known | {name} if is_new else known
+        while len(_refused) > TARGETS_MAX:
+            _refused.popitem(last=False)
+    return name if is_new else ""
+
+
+def without_refused(content: bytes, refused: frozenset[str]) -> bytes:
+    """Return the body of a request without what its model refuses."""
+    if not refused:
+        return content
+    try:
+        body = json.loads(content)
+    except ValueError:
+        return content
+    if not isinstance(body, dict):
+        return content
+    for name in refused:
+        value = body.pop(name, None)
+        other = _CALLED_OTHERWISE.get(name)
+        if value is not None and other is not None and other not in refused:
+            body[other] = value
+    return json.dumps(body).encode()
+
+
+def _refused_in(words: str, parameter: str, *, offers_tools: bool) -> str:
+    for name in _LEFT_OUT_WHEN_NAMED:
+        if parameter == name or re.search(rf"\b{name}\b", words):
+            return name
+    for name in _CALLED_OTHERWISE:
+        is_named = parameter == name or re.search(rf"\b{name}\b", words) is not None
+        if is_named and _IS_REFUSED.search(words):
+            return name
+    if not offers_tools or "schema" in words.lower():  # one tool's schema is wrong
+        return ""
+    is_named = parameter == TOOLS or _TOOLS_NAMED.search(words) is not None
+    return TOOLS if _TOOLS_REFUSED.search(words) or (is_named and _IS_REFUSED.search(words)) else ""
+
+
+def _parameter(body: object) -> str:
+    """Return the member of the request that OpenAI's form of an error names."""
+    fields = body if isinstance(body, dict) else {}
+    error = fields.get("error")
+    named = (error if isinstance(error, dict) else fields).get("param")
+    return named if isinstance(named, str) else ""
+
+
+def _key(target: Target) -> tuple[str, str, str]:
+    return target.wire.value, target.base_url, target.name

@@ -1,0 +1,106 @@
+"""Models that refuse a part of a request: it is sent again at once without that part, and so from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+
+from conversations.models import ConversationRef, Version
+from conversations.store import creation
+from sessions_app import astore
+from sessions_app.agents.llm import agent as llm_agent
+from sessions_app.agents.llm import prompts, refusals
+from sessions_app.agents.sources import BUILT_IN_AGENTS
+from tests.conftest import Join
+from tests.model_server import Answer, Asked, calling, completion
+from tests.model_talks import answers_of, error_of, model, said, told
+from tests.scripted_agent import manager
+from tests.store.test_llm_tools import give, program, results_of
+
+pytestmark = pytest.mark.one_engine
+
+__all__ = ["manager"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Forget what models have refused, and allow no wait: what is refused is sent again without one."""
+    monkeypatch.setattr(llm_agent, "WAITS_S", ())
+    refusals._refused.clear()
+    yield
+    refusals._refused.clear()
+
+
+@pytest.fixture
+def talk(alice: User, configured: Callable[..., None]) -> ConversationRef:
+    """An empty conversation."""
+    configured(agent=BUILT_IN_AGENTS["auto"])
+    return creation.create(alice, conversation_id="talk", version=Version.V0, title="A talk")
+
+
+def refuses(member: str, refusal: Answer) -> Callable[[Asked], Answer]:
+    """Return a model that answers only requests without this member."""
+    return lambda asked: refusal if member in asked.body else completion(["Hello."])
+
+
+async def test_a_refused_parameter_is_left_out_at_once_and_from_then_on(
+    alice: User, join: Join, configured: Callable[..., None], subtests: pytest.Subtests
+) -> None:
+    configured(agent=BUILT_IN_AGENTS["auto"])
+    listed = [{"type": "extra_forbidden", "loc": ["body", "stream_options"], "msg": "Extra inputs"}]
+    refusals_of = {
+        "OpenAI": Answer(400, {"error": {"message": "Unknown parameter: 'stream_options'."}}),
+        "a validator": Answer(422, {"detail": listed}),
+        "plain text": Answer(400, "stream_options: no such field"),
+    }
+    for name, refusal in refusals_of.items():
+        with subtests.test(name):
+            make = partial(creation.create, alice, conversation_id=name.replace(" ", "-"), title="A talk")
+            client = await join(await astore.call(make))
+            async with model(alice, refuses("stream_options", refusal)) as asked:
+                assert answers_of(await said(client, "hello")) == ["Hello."]
+                assert answers_of(await said(client, "again")) == ["Hello."]
+            assert ["stream_options" in each.body for each in asked] == [True, False, False]
+
+
+async def test_a_model_without_tools_answers_and_its_user_learns_it_once(
+    talk: ConversationRef, alice: User, join: Join, tmp_path: Path
+) -> None:
+    await give(alice, program("counting", tmp_path / "runs"))
+    refusal = Answer(400, {"error": {"message": "library/gemma3:latest does not support tools"}})
+    async with model(alice, refuses("tools", refusal)) as asked:
+        client = await join(talk)
+        first = answers_of(await said(client, "hello"))
+        again = answers_of(await said(client, "again"))
+    assert (first, again) == ([prompts.NO_TOOLS_NOTICE, "Hello."], ["Hello."])
+    assert ["tools" in each.body for each in asked] == [True, False, False]
+    assert told(asked[2]) == [("user", "hello"), ("assistant", "Hello."), ("user", "again")]
+
+
+async def test_earlier_calls_are_told_as_text_to_a_model_without_tools(
+    talk: ConversationRef, alice: User, join: Join, tmp_path: Path
+) -> None:
+    await give(alice, program("counting", tmp_path / "runs"))
+    client = await join(talk)
+    async with model(alice, calling(("add", {"a": 1, "b": 2})), completion(["3."])):
+        assert results_of(await said(client, "Add.")) == ["3"]
+    refusal = Answer(404, {"error": {"message": "No endpoints found that support tool use."}})
+    async with model(alice, refuses("tools", refusal), name="openai/other") as asked:
+        assert answers_of(await said(client, "again"))[-1] == "Hello."
+    messages = asked[1].body["messages"]
+    assert not [each for each in messages if each["role"] == "tool" or "tool_calls" in each]
+    assert "The assistant called the tool `add`" in str(messages)
+
+
+async def test_what_is_refused_again_without_it_is_told(
+    talk: ConversationRef, alice: User, join: Join
+) -> None:
+    async with model(alice, Answer(400, {"detail": "stream_options, whatever comes"})) as asked:
+        client = await join(talk)
+        await said(client, "hello")
+        assert (await error_of(client)).endswith("It says: stream_options, whatever comes")
+    assert len(asked) == 2
