@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -17,7 +17,7 @@ from typing import IO, NamedTuple
 from conversations.confined.processes import check
 from conversations.dialects import columns
 from conversations.payloads import bounds
-from conversations.transcripts.sources import packed
+from conversations.transcripts.sources import packed, splices, utf16
 from conversations.transcripts.sources.nodes import Changed, Unreadable
 from conversations.transcripts.sources.stepwise import StepwiseDecoder
 
@@ -49,17 +49,102 @@ class Damaged(ValueError):
     """A line is no JSON object; the message says why."""
 
 
+class Found(NamedTuple):
+    """A record of a file, or what is none."""
+
+    number: int
+    """From 1, in the order of the file."""
+    place: str
+    """For people: `line 12`."""
+    offset: int
+    """In bytes."""
+    text: bytes
+    value: Mapping[str, object] | None
+    """None for what is no record."""
+    problem: str = ""
+    """Why it is none."""
+    skipped: str = ""
+    """Why there is nothing to keep of it."""
+    noted: tuple[str, ...] = ()
+
+
+HALF = "its end is still missing"
+ONLY_NULS = "it has only NUL bytes"
+NULS = "NUL bytes beside it left out"
+SPLICED = "it shared a line with something else"
+IsRecord = Callable[[Mapping[str, object]], bool]
+
+
 class Digests:
-    """Ids for the lines of a file that have none of their own; they stay when the file grows."""
+    """Ids for the records of a file that have none of their own; they stay when the file grows."""
 
     def __init__(self) -> None:
         self._found: Counter[str] = Counter()
 
-    def id_of(self, line: Line) -> str:
-        """Return the digest of the next line, and how many such lines there were with it."""
-        digest = hashlib.sha256(line.text).hexdigest()[:32]
+    def id_of(self, text: bytes) -> str:
+        """Return the digest of the next record, and how many such records there were with it."""
+        digest = hashlib.sha256(text).hexdigest()[:32]
         self._found[digest] += 1
         return f"{digest}-{self._found[digest]}"
+
+
+def records(path: Path, is_record: IsRecord, *, is_growing: bool = False) -> Iterator[Found]:
+    """Yield the records of a file, and whatever is none, in their order. Raise Unreadable.
+
+    A line that is not one record is divided. `is_record` tells an object that is a record from one that is a
+    part of a damaged record. With `is_growing` the last line may have its end later.
+    """
+    number = 0
+    for line in lines(path):
+        for part, found in enumerate(_found(line, is_record, is_growing=is_growing), 1):
+            number += 1
+            place = f"line {line.number}" if part == 1 else f"line {line.number}, part {part}"
+            yield found._replace(number=number, place=place)
+
+
+def _found(line: Line, is_record: IsRecord, *, is_growing: bool) -> Iterator[Found]:
+    try:
+        yield Found(0, "", line.offset, line.text, record(line.text))
+        return
+    except Damaged as error:
+        problem = str(error)
+    start, end = splices.trimmed(line.text)
+    nuls = (NULS,) if b"\0" in line.text else ()
+    if start == end:
+        if nuls:
+            yield Found(0, "", line.offset, line.text, None, skipped=ONLY_NULS)
+        return
+    is_cut = is_growing and not line.is_whole
+    done, number = start, 0
+    for each, value in _whole(line.text, is_record, is_cut=is_cut):
+        if each.start > done and not splices.is_padding(line.text[done : each.start]):
+            yield _rest(line, done, each.start, problem)
+        beside = (SPLICED,) if (each.start, each.end) != (start, end) else ()
+        text = line.text[each.start : each.end]
+        yield Found(0, "", line.offset + each.start, text, value, noted=(*beside, *nuls))
+        done, nuls, number = each.end, (), number + 1
+    if done < end or not number:
+        rest = _rest(line, done, end, problem)
+        yield rest._replace(skipped=HALF) if is_cut else rest._replace(noted=nuls)
+
+
+def _whole(
+    text: bytes, is_record: IsRecord, *, is_cut: bool
+) -> Iterator[tuple[splices.Found, dict[str, object]]]:
+    """Yield the records in a line that is not one."""
+    for found in splices.objects(text, is_cut=is_cut):
+        try:
+            value = record(text[found.start : found.end])
+        except Damaged:
+            continue
+        if found.is_sure or is_record(value):
+            yield found, value
+
+
+def _rest(line: Line, start: int, end: int, problem: str) -> Found:
+    """Return what is no record, without the padding around it."""
+    first, last = splices.trimmed(line.text[start:end])
+    return Found(0, "", line.offset + start + first, line.text[start + first : start + last], None, problem)
 
 
 def lines(path: Path) -> Iterator[Line]:
@@ -81,18 +166,18 @@ def lines(path: Path) -> Iterator[Line]:
         raise Unreadable(f"{path.name} cannot be read: {error.strerror}") from error
 
 
-def texts_at(path: Path, offsets: Iterable[int], hashes: Iterable[int]) -> Iterator[bytes]:
-    """Yield the lines that begin at these bytes, in order, without line feeds; their `hash` is given beside.
+def texts_at(path: Path, places: Iterable[tuple[int, int, int]]) -> Iterator[bytes]:
+    """Yield the parts of a file that begin at these bytes and are this long, in order.
 
-    Raise Unreadable, also if one has changed since its hash was taken.
+    The `hash` of each is given beside. Raise Unreadable, also if one has changed since its hash was taken.
     """
     try:
         with _opened(path) as file:
             at = 0
-            for offset, expected in zip(offsets, hashes, strict=True):
+            for offset, size, expected in places:
                 _go_on(file, at, offset)
-                line = file.readline(LINE_MAX_BYTES)
-                at, text = offset + len(line), line.rstrip(b"\r\n")
+                text = file.read(size)
+                at = offset + len(text)
                 if hash(text) != expected:
                     raise Changed(f"{path.name} changed while it was read: import it again")
                 yield text
@@ -104,7 +189,7 @@ def texts_at(path: Path, offsets: Iterable[int], hashes: Iterable[int]) -> Itera
 def _opened(path: Path) -> Iterator[IO[bytes]]:
     with path.open("rb") as file:
         if not packed.is_packed(path):
-            yield file
+            yield utf16.as_utf8(file)
             return
         yield packed.unpacked(file, path.name, os.fstat(file.fileno()).st_size)
 

@@ -14,7 +14,7 @@ from conversations.events import Metrics
 from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.claude_code import records
 from conversations.transcripts.sources.claude_code.tree import TRUNK, Branch, Place, Tree
-from conversations.transcripts.sources.lines import Damaged, Digests, Line
+from conversations.transcripts.sources.lines import Damaged, Digests, Found
 from conversations.transcripts.sources.nodes import (
     Kept,
     Leaving,
@@ -29,7 +29,6 @@ NAME = "claude-code"
 SUBAGENTS = "subagents"
 NO_SESSIONS = frozenset({"history.jsonl", "journal.jsonl"})
 """Files of JSON lines beside the sessions that hold none."""
-HALF = "its end is still missing"
 REPEATED = "an earlier line has the same uuid"
 CHANGED = "an earlier line has the same uuid, and says something else"
 RELINKED = "the line before it is missing, so it follows the one above it"
@@ -107,14 +106,11 @@ def _is_sub_agents(file: Path) -> bool:
 
 def _is_session(file: Path) -> bool:
     """Say whether a line at the beginning is one of a session. Raise Unreadable."""
-    return any(map(_is_of_session, islice(lines.lines(file), PROBED_LINES)))
+    found = islice(lines.records(file, _is_of_session), PROBED_LINES)
+    return any(each.value is not None and _is_of_session(each.value) for each in found)
 
 
-def _is_of_session(line: Line) -> bool:
-    try:
-        record = lines.record(line.text)
-    except Damaged:
-        return False
+def _is_of_session(record: Mapping[str, object]) -> bool:
     return isinstance(record.get("type"), str) and bool(OF_SESSIONS & record.keys())
 
 
@@ -187,8 +183,8 @@ class _Index:
         self._digests = Digests()
         self._ids: dict[str, int] = {}
         """By `uuid`: the hash of the first line that has it."""
-        for line in lines.lines(file):
-            self._add(line, is_growing=is_growing)
+        for found in lines.records(file, _is_of_session, is_growing=is_growing):
+            self._add(found)
         self._relink()
 
     @property
@@ -210,13 +206,24 @@ class _Index:
             facts.is_said = facts.is_said or place.is_prompt or bool(place.message_id)
         return facts
 
-    def _add(self, line: Line, *, is_growing: bool) -> None:
-        try:
-            record = lines.record(line.text)
-        except Damaged:
-            self._add_damaged(line, is_growing=is_growing)
-            return
-        self._told[line.number] = _told(record)
+    def _add(self, found: Found) -> None:
+        place = Place(
+            number=found.number,
+            where=found.place,
+            offset=found.offset,
+            size=len(found.text),
+            hash=hash(found.text),
+            noted=found.noted,
+            skipped=found.skipped,
+        )
+        self.places.append(place)
+        if found.value is None:
+            place.node_id = self._digests.id_of(found.text)
+        else:
+            self._learn(place, found.text, found.value)
+
+    def _learn(self, place: Place, text: bytes, record: Mapping[str, object]) -> None:
+        self._told[place.number] = _told(record)
         kind = columns.first_text(record.get("type"))
         if kind in TITLES and (title := columns.first_text(record.get(TITLES[kind]))):
             self._titles[kind] = title
@@ -224,29 +231,20 @@ class _Index:
         is_agents = record.get("isSidechain") is True and not self._is_agents_own
         if self._is_agents_own and self.parent_session.startswith("agent-"):
             self.parent_session = columns.first_text(record.get("sessionId")) or self.parent_session
-        place = Place(
-            number=line.number,
-            offset=line.offset,
-            hash=hash(line.text),
-            node_id=node_id or self._digests.id_of(line),
-            is_in_tree=node_id is not None,
-            is_prompt=records.is_prompt(record),
-            message_id=records.message_id(record),
-            agent=columns.first_text(record.get("agentId")) if is_agents else None,
-            at=columns.first_text(record.get("timestamp")),
-        )
+        place.is_prompt, place.message_id = records.is_prompt(record), records.message_id(record)
+        place.agent = columns.first_text(record.get("agentId")) if is_agents else None
+        place.at = columns.first_text(record.get("timestamp"))
+        place.node_id = node_id if node_id and node_id not in self._ids else self._digests.id_of(text)
         if node_id in self._ids:
-            place.node_id, place.is_in_tree = self._digests.id_of(line), False
             place.is_prompt, place.message_id, place.is_repeated = False, "", True
             if self._ids[node_id] == place.hash:
                 place.skipped = REPEATED
             else:
-                place.noted = (CHANGED,)
+                place.noted = (*place.noted, CHANGED)
         elif node_id is not None:
-            self._ids[node_id] = place.hash
+            self._ids[node_id], place.is_in_tree = place.hash, True
             above = (columns.event_id(record.get(name)) for name in ("parentUuid", "logicalParentUuid"))
             place.parent = next(filter(None, above), None)
-        self.places.append(place)
 
     def _relink(self) -> None:
         """Give each line whose parent is missing the one above it; a prompt may begin anew."""
@@ -257,19 +255,8 @@ class _Index:
             is_lost = place.parent is not None and place.parent not in self._ids
             if last is not None and (is_lost or (place.parent is None and not place.is_prompt)):
                 place.parent = last
-                place.noted = (RELINKED,) if is_lost else ()
+                place.noted = (*place.noted, RELINKED) if is_lost else place.noted
             last = place.node_id
-
-    def _add_damaged(self, line: Line, *, is_growing: bool) -> None:
-        place = Place(
-            number=line.number,
-            offset=line.offset,
-            hash=hash(line.text),
-            node_id=self._digests.id_of(line),
-        )
-        if is_growing and not line.is_whole:
-            place.skipped = HALF
-        self.places.append(place)
 
 
 def _session_above(file: Path) -> str | None:
@@ -292,13 +279,13 @@ def _told(record: Mapping[str, object]) -> Mapping[str, object]:
 def _nodes(file: Path, places: list[Place], known: Mapping[str, object]) -> Iterator[Node]:
     rest_of = Rests(known)
     read = [place for place in places if not place.skipped]  # half a line may have its end by now
-    texts = lines.texts_at(file, (each.offset for each in read), (each.hash for each in read))
+    texts = lines.texts_at(file, ((each.offset, each.size, each.hash) for each in read))
     for place in places:
         yield _node(place, b"" if place.skipped else next(texts), rest_of)
 
 
 def _node(place: Place, text: bytes, rest_of: Rests) -> Node:
-    name = f"line {place.number}"
+    name = place.where
     at = columns.instant(place.at)
     if place.skipped:
         return Node(node_id=place.node_id, place=name, at=at, skipped=place.skipped)
@@ -307,7 +294,7 @@ def _node(place: Place, text: bytes, rest_of: Rests) -> Node:
         record = lines.record(text)
     except Damaged as error:
         damaged = Record(name="line", value=lines.kept(text), why=Kept.DAMAGED)
-        return Node(node_id=place.node_id, place=name, at=at, parts=(damaged,), noted=(str(error),))
+        return Node(node_id=place.node_id, place=name, at=at, parts=(damaged,), noted=(*noted, str(error)))
     if records.LEFT_OUT in record:
         noted = (*noted, f"{records.LEFT_OUT} left out")
         record = {key: value for key, value in record.items() if key != records.LEFT_OUT}

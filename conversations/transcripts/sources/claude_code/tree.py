@@ -21,10 +21,13 @@ class Place:
     """One line, as far as the tree is concerned."""
 
     number: int
+    where: str = ""
+    """For people."""
     offset: int
+    size: int
     hash: int
     """Of its text, in this process."""
-    node_id: str
+    node_id: str = ""
     """Its `uuid`, or else a digest of the line."""
     is_in_tree: bool = False
     """Whether it has a `uuid`."""

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from conversations.dialects import columns
 from conversations.events import Metrics
 from conversations.transcripts.sources import lines, packed
-from conversations.transcripts.sources.codex import records
-from conversations.transcripts.sources.lines import Damaged, Digests, Line
+from conversations.transcripts.sources.codex import items, records
+from conversations.transcripts.sources.lines import Damaged, Digests, Found
 from conversations.transcripts.sources.nodes import (
     Author,
     Kept,
@@ -30,7 +30,6 @@ from conversations.transcripts.sources.nodes import (
 from conversations.transcripts.sources.rests import Rests
 
 NAME = "codex"
-HALF = "its end is still missing"
 ENDING = ".jsonl"
 PROBED_LINES = 20
 _HEAD = (
@@ -52,11 +51,15 @@ class _Place(NamedTuple):
     """Where a line is."""
 
     number: int
+    where: str
+    """For people."""
     offset: int
+    size: int
     hash: int
     """Of its text, in this process."""
     node_id: str
-    skipped: str = ""
+    skipped: str
+    noted: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -147,16 +150,13 @@ def _is_named_packed(file: Path) -> bool:
 
 def _is_session(file: Path) -> bool:
     try:
-        return any(map(_is_of_session, islice(lines.lines(file), PROBED_LINES)))
+        found = islice(lines.records(file, _is_of_session), PROBED_LINES)
+        return any(each.value is not None and _is_of_session(each.value) for each in found)
     except Unreadable:
         return False
 
 
-def _is_of_session(line: Line) -> bool:
-    try:
-        record = lines.record(line.text)
-    except Damaged:
-        return False
+def _is_of_session(record: Mapping[str, object]) -> bool:
     if isinstance(record.get("payload"), Mapping):
         return record.get("type") in (records.META, records.ITEM, records.EVENT, records.TURN)
     return record.get("record_type") == records.STATE or {"id", "timestamp", "instructions"} <= record.keys()
@@ -207,19 +207,23 @@ class _Index:
         self.places: list[_Place] = []
         self.facts = _Facts()
         self._digests = Digests()
-        for line in lines.lines(file):
-            self._add(line, is_growing=is_growing)
+        self._has_envelopes = False
+        for found in lines.records(file, self._is_record, is_growing=is_growing):
+            self._add(found)
 
-    def _add(self, line: Line, *, is_growing: bool) -> None:
-        node_id = self._digests.id_of(line)
-        try:
-            record = lines.record(line.text)
-        except Damaged:
-            skipped = HALF if is_growing and not line.is_whole else ""
-            self.places.append(_Place(line.number, line.offset, hash(line.text), node_id, skipped))
-            return
-        self.places.append(_Place(line.number, line.offset, hash(line.text), node_id))
-        self._learn(line.number, record)
+    def _add(self, found: Found) -> None:
+        text, node_id = found.text, self._digests.id_of(found.text)
+        at = (found.offset, len(text), hash(text))
+        self.places.append(_Place(found.number, found.place, *at, node_id, found.skipped, found.noted))
+        if found.value is not None:
+            self._has_envelopes = self._has_envelopes or isinstance(found.value.get("payload"), Mapping)
+            self._learn(found.number, found.value)
+
+    def _is_record(self, record: Mapping[str, object]) -> bool:
+        """Say whether an object beside something damaged is a record; in the older layout items are."""
+        if isinstance(record.get("payload"), Mapping):
+            return isinstance(record.get("type"), str) and "timestamp" in record
+        return _is_of_session(record) or (not self._has_envelopes and items.is_item(record))
 
     def _learn(self, number: int, record: Mapping[str, object]) -> None:
         facts = self.facts
@@ -259,20 +263,20 @@ class _Index:
 def _nodes(file: Path, places: list[_Place], facts: _Facts) -> Iterator[Node]:
     rest_of = Rests()
     read = [place for place in places if not place.skipped]  # half a line may have its end by now
-    texts = lines.texts_at(file, (each.offset for each in read), (each.hash for each in read))
+    texts = lines.texts_at(file, ((each.offset, each.size, each.hash) for each in read))
     for place in places:
         yield _node(place, b"" if place.skipped else next(texts), facts, rest_of)
 
 
 def _node(place: _Place, text: bytes, facts: _Facts, rest_of: Rests) -> Node:
-    name = f"line {place.number}"
+    name = place.where
     if place.skipped:
         return Node(node_id=place.node_id, place=name, skipped=place.skipped)
     try:
         record = lines.record(text)
     except Damaged as error:
         damaged = Record(name="line", value=lines.kept(text), why=Kept.DAMAGED)
-        return Node(node_id=place.node_id, place=name, parts=(damaged,), noted=(str(error),))
+        return Node(node_id=place.node_id, place=name, parts=(damaged,), noted=(*place.noted, str(error)))
     told = records.read(
         record,
         node_id=place.node_id,
@@ -281,4 +285,4 @@ def _node(place: _Place, text: bytes, facts: _Facts, rest_of: Rests) -> Node:
     )
     at = columns.instant(record.get("timestamp"))
     parts = (*told.parts, *rest_of.parts(records.name(record), told.rest))
-    return Node(node_id=place.node_id, place=name, at=at, parts=parts, noted=told.noted)
+    return Node(node_id=place.node_id, place=name, at=at, parts=parts, noted=(*place.noted, *told.noted))

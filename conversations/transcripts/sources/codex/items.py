@@ -49,6 +49,11 @@ class Item(NamedTuple):
     rest: Mapping[str, object] = {}
 
 
+def is_item(record: Fields) -> bool:
+    """Say whether an object is one of the items that are known."""
+    return columns.first_text(record.get("type")) in SILENT | _CALLS.keys()
+
+
 class Called(NamedTuple):
     """What a call or its result says."""
 

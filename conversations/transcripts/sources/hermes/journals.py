@@ -9,11 +9,12 @@ from pathlib import Path
 from conversations.dialects import columns
 from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.hermes.copies import session_id as safe_name
-from conversations.transcripts.sources.lines import Damaged
 
 RUNS, TURNS = "_run_journal", "_turn_journal"
 FINAL = frozenset({"completed", "interrupted"})
 ENDS = frozenset({"done", "cancel", "apperror", "error"})
+OF_EVENTS = frozenset({"session_id", "payload", "turn_id"})
+"""Members, at least one of which an event has beside its name."""
 
 Fields = Mapping[str, object]
 
@@ -69,14 +70,15 @@ def unfinished_prompts(sessions: Path, session_id: str) -> Iterator[dict[str, ob
 
 
 def _events(path: Path) -> Iterator[Fields]:
-    """Yield the records that can be read; an empty one for each line that cannot. Raise Unreadable."""
-    if not path.is_file():
-        return
-    for line in lines.lines(path):
-        try:
-            yield lines.record(line.text)
-        except Damaged:
-            yield {}
+    """Yield the records that can be read; an empty one for what is none. Raise Unreadable."""
+    if path.is_file():
+        yield from (found.value or {} for found in lines.records(path, _is_event))
+
+
+def _is_event(record: Fields) -> bool:
+    return isinstance(record.get("event"), str) and not {"session_id", "payload", "turn_id"}.isdisjoint(
+        record
+    )
 
 
 def _transcript(event: Fields) -> list[object] | None:

@@ -1,0 +1,141 @@
+"""The whole records in a line that is not one record, as crashes and several writers leave it.
+
+A line may have several records, one after a record that was cut off, the end of one whose beginning is lost,
+and NUL bytes or byte order marks anywhere. A record that was cut off goes on, for a reader of JSON, with the
+record after it: in a string up to its first quote, or as the value of a member. So the text is read as JSON
+as far as it is JSON, and the next record is looked for from the last token before that.
+
+This takes time linear in the length of the line, whatever is in it: no token is read more than twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from conversations.confined.processes import check
+
+DEPTH_MAX = 100
+"""A record that is nested more deeply is none."""
+STARTS_MAX = 100_000
+"""No more places of a line are tried: what follows is left as it is."""
+_STEPS = 10_000
+"""After this many tokens the check of `checked_by` is called."""
+_START = re.compile(rb'\{[ \t\r\n]*+"')
+_PADDING = re.compile(rb"(?:[\x00 \t\r\n\v\f]|\xef\xbb\xbf)*+")
+_INSIDE = re.compile(rb"[ \t\r\n]*+[\]},:]")
+"""What follows a part of a record."""
+_STRING = rb'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*+"'
+_LITERAL = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?|true|false|null|NaN|-?Infinity"
+_TOKEN = re.compile(rb"[ \t\r\n]*+(?:([{\[])|([}\]])|(:)|(,)|(" + _STRING + rb")|(" + _LITERAL + rb"))?")
+_OPEN, _CLOSE, _COLON, _COMMA, _TEXT, _OTHER = range(1, 7)
+"""The groups of a token."""
+_NOTHING = 0
+_VALUE, _FIRST_ITEM, _KEY, _FIRST_KEY, _AFTER_KEY, _AFTER_VALUE = range(6)
+"""What is expected next."""
+_EXPECTED = {
+    (_AFTER_KEY, _COLON): _VALUE,
+    (_KEY, _TEXT): _AFTER_KEY,
+    (_FIRST_KEY, _TEXT): _AFTER_KEY,
+    **{(before, kind): _AFTER_VALUE for before in (_VALUE, _FIRST_ITEM) for kind in (_TEXT, _OTHER)},
+}
+"""By what was expected and what came: what is expected next, apart from brackets and commas."""
+
+
+class Found(NamedTuple):
+    """An object in a line."""
+
+    start: int
+    end: int
+    is_sure: bool
+    """Whether it is no part of a damaged record: it begins the line, or is beside a whole one."""
+
+
+class _Scan(NamedTuple):
+    """How far a text is JSON."""
+
+    start: int
+    end: int
+    """Where the object that ended last is; no end if something came after it."""
+    is_whole: bool
+    """Whether this is all of the text's object, and not a part of one that was cut off."""
+    goes_on: int
+    """Where the record may begin that cut this one off."""
+
+
+def objects(text: bytes, *, is_cut: bool = False) -> Iterator[Found]:
+    """Yield the objects in a line that may be records, in their order.
+
+    With `is_cut` the line is still written: what is open at its end is nothing yet.
+    """
+    at = end = 0
+    for _ in range(STARTS_MAX):
+        check()
+        if (found := _START.search(text, at)) is None:
+            return
+        scan = _scan(text, found.start())
+        at = scan.goes_on
+        if scan.end and (scan.is_whole or not is_cut or at < len(text)):
+            is_sure = _is_space(text[end : scan.start]) and _INSIDE.match(text, scan.end) is None
+            yield Found(scan.start, scan.end, scan.is_whole and is_sure)
+            at = max(at, scan.end)
+            end = scan.end
+
+
+def is_padding(text: bytes) -> bool:
+    """Say whether a text has nothing but NUL bytes, byte order marks and space."""
+    return _PADDING.fullmatch(text) is not None
+
+
+def _is_space(text: bytes) -> bool:
+    # NUL bytes may be a hole, in which the beginning of a record was.
+    return is_padding(text) and b"\0" not in text
+
+
+def trimmed(text: bytes) -> tuple[int, int]:
+    """Return where the text begins and ends that is between the padding."""
+    found = _PADDING.match(text)
+    start, end = found.end() if found else 0, len(text)
+    while end > start and (text[end - 1] in b"\0 \t\r\n\v\f" or text.endswith(b"\xef\xbb\xbf", start, end)):
+        end -= 3 if text[end - 1] == 0xBF else 1
+    return start, end
+
+
+def _scan(text: bytes, start: int) -> _Scan:
+    """Read the object that begins here, as far as the text is JSON."""
+    opened: list[int] = []
+    expected, steps = _VALUE, 0
+    last, last_kind, closed, at = start, _NOTHING, start, start
+    while True:
+        steps += 1
+        if steps % _STEPS == 0:
+            check()
+        token = _TOKEN.match(text, at)
+        kind = (token.lastindex if token else None) or _NOTHING
+        begin = token.start(kind) if token and kind else at
+        after = _next(text[begin : begin + 1], kind, expected, text[opened[-1]] if opened else 0)
+        if after is None or len(opened) == DEPTH_MAX + 1:
+            # A record that was cut off inside of a string takes the first quote of the next one.
+            goes_on = last if last_kind == _TEXT else max(begin, start + 1)
+            return _Scan(
+                closed, at if last_kind == _CLOSE and text[closed] == ord("{") else 0, False, goes_on
+            )
+        if kind == _OPEN:
+            opened.append(begin)
+        elif kind == _CLOSE:
+            closed = opened.pop()
+        last, last_kind, expected, at = begin, kind, after, token.end() if token else at
+        if not opened:
+            return _Scan(start, at, True, at)
+
+
+def _next(mark: bytes, kind: int, expected: int, inside: int) -> int | None:
+    """Return what is expected after a token; None if the token cannot be there."""
+    if kind == _OPEN and expected in (_VALUE, _FIRST_ITEM):
+        return _FIRST_KEY if mark == b"{" else _FIRST_ITEM
+    if kind == _CLOSE and expected in (_AFTER_VALUE, _FIRST_KEY if mark == b"}" else _FIRST_ITEM):
+        return _AFTER_VALUE if inside == (ord("{") if mark == b"}" else ord("[")) else None
+    if kind == _COMMA and expected == _AFTER_VALUE:
+        return _KEY if inside == ord("{") else _VALUE
+    return _EXPECTED.get((expected, kind))

@@ -1,0 +1,52 @@
+"""Files in UTF-16, as some shells write what a program prints, read as if they were in UTF-8."""
+
+from __future__ import annotations
+
+import codecs
+import io
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+CHUNK_BYTES = 64 * 1024
+_BEGINNINGS = {
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+    '{"'.encode("utf-16-le"): "utf-16-le",
+    '{"'.encode("utf-16-be"): "utf-16-be",
+}
+"""How such a file begins: with a byte order mark, or with an object."""
+
+
+def as_utf8(file: IO[bytes]) -> IO[bytes]:
+    """Return a file as it is, or one that reads it as UTF-8 and cannot be sought in."""
+    head = file.read(4)
+    file.seek(0)
+    for beginning, encoding in _BEGINNINGS.items():
+        if head.startswith(beginning):
+            return io.BufferedReader(_Recoded(file, encoding), CHUNK_BYTES)
+    return file
+
+
+class _Recoded(io.RawIOBase):
+    def __init__(self, file: IO[bytes], encoding: str) -> None:
+        self._file = file
+        self._decoder = codecs.getincrementaldecoder(encoding)("replace")
+        self._waiting = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """Read as much as is there, at least a byte unless the file has ended."""
+        view = memoryview(buffer)
+        while not self._waiting:
+            chunk = self._file.read(CHUNK_BYTES)
+            self._waiting = self._decoder.decode(chunk, final=not chunk).encode("utf-8", "replace")
+            if not chunk:
+                break
+        taken = self._waiting[: len(view)]
+        view[: len(taken)] = taken
+        self._waiting = self._waiting[len(taken) :]
+        return len(taken)
