@@ -20,6 +20,8 @@ from conversations.events import Metrics, NewEvent
 from conversations.exceptions import InvalidEvent
 from conversations.payloads import jsontext
 from conversations.payloads.jsontext import InvalidJson, Member
+from conversations.transcripts import local_times
+from conversations.transcripts.local_times import LocalTimes
 
 BASE_STATE = "base_state.json"
 META = "meta.json"
@@ -38,6 +40,8 @@ FRESH_S = 60.0
 
 _EVENT_FILE = re.compile(r"event-([0-9]{5,})-([0-9a-fA-F-]{8,})\.json")
 _FULL_STATE = "full_state"
+_PADDING = "\ufeff\0"
+"""What shells and crashes leave around a text."""
 _COMMAND_OBSERVATIONS = frozenset({"TerminalObservation", "ExecuteBashObservation"})
 
 Skip = Callable[[str, str], None]
@@ -164,9 +168,10 @@ def events(directory: Path, *, zone: tzinfo, skip: Skip) -> Iterator[NewEvent]:
     A file's index becomes the event's `wire_id`, so there may be gaps. Raise Unreadable for a directory.
     """
     seen: set[str] = set()
+    times = LocalTimes(zone)
     for file in event_files(directory, skip):
         try:
-            event = _event(directory / EVENTS / file.name, file, zone)
+            event = _event(directory / EVENTS / file.name, file, times)
         except (Unreadable, InvalidEvent) as error:
             skip(file.name, str(error))
             continue
@@ -193,6 +198,11 @@ class Growing:
     _read: set[str] = field(default_factory=set)
     """The names of files that need not be read again."""
     _new: list[str] = field(default_factory=list)
+    _times: LocalTimes = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with the zone."""
+        self._times = LocalTimes(self.zone)
 
     def events(self) -> Iterator[NewEvent]:
         """Yield the new events, by index. Raise Unreadable for the directory."""
@@ -222,7 +232,7 @@ class Growing:
         """Return the event of a file, None if it has none. Raise Unfinished if it may have one later."""
         path = self.directory / EVENTS / file.name
         try:
-            return _event(path, file, self.zone)
+            return _event(path, file, self._times)
         except (Unreadable, InvalidEvent) as error:
             if isinstance(error, Unfinished) and is_fresh(path):
                 raise
@@ -251,7 +261,7 @@ def _is_conversation(directory: Path) -> bool:
     return (directory / EVENTS).is_dir() and bool(event_files(directory))
 
 
-def _event(path: Path, file: EventFile, zone: tzinfo) -> NewEvent:
+def _event(path: Path, file: EventFile, times: LocalTimes) -> NewEvent:
     """Return the event of a file. Raise Unreadable or InvalidEvent."""
     text = _text(path)
     try:
@@ -268,7 +278,7 @@ def _event(path: Path, file: EventFile, zone: tzinfo) -> NewEvent:
         event_id=reading.event_id or file.event_id,
         payload=_complete(text, members),
         reading=replace(
-            reading, timestamp=_moment(payload.get("timestamp"), zone), wire_id=columns.wire_id(file.place)
+            reading, timestamp=times.at(payload.get("timestamp")), wire_id=columns.wire_id(file.place)
         ),
     )
 
@@ -298,6 +308,7 @@ def _text(path: Path) -> str:
         raise Unfinished("it is not UTF-8") from error
     if len(content) > FILE_MAX_BYTES:
         raise Unreadable(f"it is longer than {FILE_MAX_BYTES} bytes")
+    text = text.strip(_PADDING)
     if not text.strip():
         raise Unfinished("it is empty")
     return text
@@ -355,7 +366,7 @@ def _created_at(
     directory: Path, request: Mapping[str, Any], state: Mapping[str, Any], zone: tzinfo
 ) -> datetime:
     for facts in (request, state):
-        if moment := _moment(facts.get("created_at"), zone):
+        if moment := local_times.moment(facts.get("created_at"), zone):
             return moment
     for event in events(directory, zone=zone, skip=lambda *_: None):
         if event.reading.timestamp is not None:
@@ -374,17 +385,6 @@ def _lease_expires_at(path: Path) -> datetime | None:
         return datetime.fromtimestamp(expires_at, UTC)
     except (OverflowError, ValueError, OSError):
         return datetime.max.replace(tzinfo=UTC) if expires_at > 0 else None
-
-
-def _moment(value: object, zone: tzinfo) -> datetime | None:
-    """Read an ISO 8601 time, in `zone` if it has none; None if it cannot be read."""
-    if not isinstance(value, str):
-        return None
-    try:
-        read = datetime.fromisoformat(value)
-        return (read.replace(tzinfo=zone) if read.tzinfo is None else read).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
 
 
 def _cost(value: object) -> float:

@@ -16,6 +16,7 @@ from conversations.exceptions import InvalidConversationId
 from conversations.models import ConversationRef, Version, normal_id
 from conversations.store import importing
 from conversations.store.importing import Imported
+from conversations.transcripts.local_times import LocalTimes
 from conversations.transcripts.sources import openhands_v0
 from conversations.transcripts.sources.openhands_v0 import Facts, Stored
 from sessions_app.imports.importer import SOURCE, SOURCE_ID, TAG_MAX_CHARS
@@ -66,7 +67,8 @@ class OpenHandsV0Importer:
 
         facts = openhands_v0.read(found, files, zone=self.zone, note=note_by_name)
         report.title = facts.title
-        events = openhands_v0.events(found, files, zone=self.zone, skip=skip, note=note)
+        times = LocalTimes(self.zone, facts.created_at)
+        events = openhands_v0.events(found, files, times=times, skip=skip, note=note)
         if (first := next(events, None)) is None:
             report.noted[NOTHING] += 1
         else:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from conversations.events import NewEvent
 from conversations.transcripts import openhands_v1
+from conversations.transcripts.local_times import LocalTimes
 from conversations.transcripts.sources import openhands_v0, own
 from conversations.transcripts.sources.hermes import journals
 from conversations.transcripts.sources.nodes import Unreadable
@@ -42,7 +43,9 @@ def test_every_event_file_of_a_damaged_v0_store_is_read_or_left_out(
                 files = openhands_v0.event_files(stored)
                 openhands_v0.read(stored, files, zone=UTC, note=lambda _name, _what: None)
                 events = list(
-                    openhands_v0.events(stored, files, zone=UTC, skip=skip, note=lambda _name, _what: None)
+                    openhands_v0.events(
+                        stored, files, times=LocalTimes(UTC), skip=skip, note=lambda _name, _what: None
+                    )
                 )
                 assert are_storable(events), seed
                 assert len(events) + left_out.total() == len(files), seed

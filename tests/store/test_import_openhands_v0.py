@@ -27,6 +27,7 @@ SPLIT = "7d1f3c0a52e84f6c9b1a0c4d5e6f7a02"
 DAMAGED = "7d1f3c0a52e84f6c9b1a0c4d5e6f7a03"
 EMPTY = "7d1f3c0a52e84f6c9b1a0c4d5e6f7a05"
 OF_THE_CLI = "kettle-efeb15780f39c816"
+NIGHT = "7d1f3c0a52e84f6c9b1a0c4d5e6f7a0f"
 WORD = "search"
 PICKLE = "a pickle is never opened: it may run anything"
 BROKEN = "it is not a JSON object, or only the beginning of one"
@@ -102,6 +103,56 @@ def test_times_without_a_zone_are_those_of_the_computer_that_wrote_them(alice: U
     assert Conversation.objects.get(public_id=OF_THE_CLI).created_at == first.timestamp
 
 
+def written(store: Path, *times: object, around: bytes = b"") -> Path:
+    """Write a conversation whose events have these times, and return the store."""
+    folder = store / "sessions" / NIGHT / "events"
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, at in enumerate(times):
+        event = {
+            "id": number,
+            "timestamp": at,
+            "source": "user",
+            "action": "message",
+            "args": {"content": "m"},
+        }
+        (folder / f"{number}.json").write_bytes(around + json.dumps(event).encode() + around)
+    (folder.parent / "metadata.json").write_text(json.dumps({"created_at": "2025-10-25T23:50:00Z"}))
+    return store
+
+
+def test_the_hour_that_a_clock_has_twice_does_not_go_backwards(alice: User, tmp_path: Path) -> None:
+    times = ("2025-10-26T02:30:00", "2025-10-26T02:59:59", "2025-10-26T02:00:05", "2025-10-26T02:30:00")
+    spring = ("2026-03-29T01:59:59", "2026-03-29T02:30:00", "2026-03-29T03:00:00")
+    imported(alice, written(tmp_path, *times, *spring), zone=ZoneInfo("Europe/Berlin"))
+    assert [f"{event.timestamp:%m-%d %H:%M:%S}" for event in events_of(NIGHT)] == [
+        "10-26 00:30:00",
+        "10-26 00:59:59",
+        "10-26 01:00:05",
+        "10-26 01:30:00",
+        "03-29 00:59:59",
+        "03-29 01:30:00",
+        "03-29 01:00:00",
+    ]
+
+
+def test_an_event_without_a_time_has_that_of_the_one_before_it(alice: User, tmp_path: Path) -> None:
+    imported(alice, written(tmp_path, None, "2025-10-26T08:00:00", "soon", 5, "2025-10-26T09:00:00"))
+    assert [f"{event.timestamp:%d %H:%M}" for event in events_of(NIGHT)] == [
+        "25 23:50",
+        "26 08:00",
+        "26 08:00",
+        "26 08:00",
+        "26 09:00",
+    ]
+
+
+def test_padding_around_an_event_is_no_part_of_it(alice: User, tmp_path: Path) -> None:
+    for number, around in enumerate((b"\0" * 9, "\ufeff".encode(), b"\r\n")):
+        store = written(tmp_path / str(number), "2025-10-26T08:00:00", around=around)
+        report = imported(alice, store)[NIGHT]
+        assert (report.stored + report.events_already_here, report.skipped) == (1 + bool(number), {}), around
+
+
 def test_two_directories_of_one_conversation_are_one(alice: User) -> None:
     report = imported(alice)[SPLIT]
     assert shown(SPLIT) == [
@@ -117,7 +168,7 @@ def test_two_directories_of_one_conversation_are_one(alice: User) -> None:
     assert report.skipped == {"the same event is in another directory as well": 1}
     assert report.noted == {
         "metadata.json: more text follows after its end, and is left out": 1,
-        "metadata.json: it has members that are not known, and left out": 1,
+        'metadata.json: it has members that are not known, and left out: {"weather": "fine"}': 1,
         "another directory has another event with its id": 1,
         "agent_state.pkl: " + PICKLE: 1,
         "exp_config.json: it is not read": 1,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, tzinfo
 from uuid import UUID, uuid5
 
 from conversations.dialects import columns, v0
 from conversations.events import Metrics, NewEvent
 from conversations.exceptions import InvalidEvent
 from conversations.payloads import jsontext
+from conversations.transcripts.local_times import LocalTimes
 from conversations.transcripts.sources.nodes import Unreadable
 from conversations.transcripts.sources.openhands_v0.files import MORE_TEXT, Told, object_in
 from conversations.transcripts.sources.openhands_v0.stores import NO_EVENT_FILE, EventFile, Stored
@@ -27,11 +27,16 @@ _IDS = UUID("b0e3f6f4-1f2c-5f0e-9f55-0a61d5f7a0c2")
 
 
 def events(
-    stored: Stored, files: Sequence[EventFile], *, zone: tzinfo, skip: Told, note: Told
+    stored: Stored,
+    files: Sequence[EventFile],
+    *,
+    times: LocalTimes,
+    skip: Told,
+    note: Told,
 ) -> Iterator[NewEvent]:
     """Yield the events of the files, which are sorted; `skip` hears of each file that has none to store.
 
-    Times without a zone are in `zone`. Of files that two directories have with the same number, the later
+    Of files that two directories have with the same number, the later
     one is stored as well if it differs.
     """
     number, digests = -1, set[bytes]()
@@ -49,7 +54,7 @@ def events(
                 skip(name, REPEATED)
                 continue
             again = f"/{digest.hex()}" if digests else ""
-            event = _event(text, file.number, str(uuid5(_IDS, f"{stored.sid}/{number}{again}")), zone)
+            event = _event(text, file.number, str(uuid5(_IDS, f"{stored.sid}/{number}{again}")), times)
         except (Unreadable, InvalidEvent) as error:
             skip(name, str(error))
             continue
@@ -68,7 +73,7 @@ def _text(file: EventFile, name: str, note: Told) -> str:
     return found.text
 
 
-def _event(text: str, number: int, event_id: str, zone: tzinfo) -> NewEvent:
+def _event(text: str, number: int, event_id: str, times: LocalTimes) -> NewEvent:
     """Return the event of a text that is an object. Raise Unreadable or InvalidEvent."""
     payload = {name: member.value for name, member in jsontext.members(text).items()}
     if len([name for name in ("action", "observation") if columns.first_text(payload.get(name))]) != 1:
@@ -79,24 +84,13 @@ def _event(text: str, number: int, event_id: str, zone: tzinfo) -> NewEvent:
         payload=text,
         reading=replace(
             reading,
-            timestamp=_moment(payload.get("timestamp"), zone),
+            timestamp=times.at(payload.get("timestamp")),
             wire_id=number if reading.wire_id is None else reading.wire_id,
         ),
         is_input=False,
         asks=False,
         metrics=_metrics(columns.fields(payload.get("llm_metrics"))),
     )
-
-
-def _moment(value: object, zone: tzinfo) -> datetime | None:
-    """Read an ISO 8601 time, in `zone` if it has none; None if it cannot be read."""
-    if not isinstance(value, str):
-        return None
-    try:
-        read = datetime.fromisoformat(value)
-        return (read.replace(tzinfo=zone) if read.tzinfo is None else read).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
 
 
 def _metrics(told: Mapping[str, object]) -> Metrics | None:

@@ -17,7 +17,8 @@ FILE_MAX_BYTES = 64 * 1024 * 1024
 """A longer file is not read."""
 MORE_TEXT = "more text follows after its end, and is left out"
 
-_SPACE = " \t\r\n"
+_PADDING = "\ufeff\0 \t\r\n"
+"""Space, and what shells and crashes leave around a text."""
 _decoder = json.JSONDecoder()
 
 Told = Callable[[str, str], None]
@@ -42,7 +43,7 @@ def names(directory: Path) -> list[str]:
 
 def object_in(path: Path) -> JsonObject:
     """Return the object of a file: two writers may have left the end of a longer one. Raise Unreadable."""
-    text = _text(path).strip(_SPACE)
+    text = _text(path).strip(_PADDING)
     try:
         jsontext.members(text)
     except InvalidJson:
@@ -74,7 +75,7 @@ def _text(path: Path) -> str:
         raise Unreadable("it is not UTF-8") from error
     if len(content) > FILE_MAX_BYTES:
         raise Unreadable(f"it is longer than {FILE_MAX_BYTES} bytes")
-    if not text.strip():
+    if not text.strip(_PADDING):
         raise Unreadable("it is empty")
     try:
         bounds.require_bounded(text, values_max=lines.VALUES_MAX, between=check)

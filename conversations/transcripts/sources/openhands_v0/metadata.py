@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
 from conversations.dialects import columns
+from conversations.transcripts.local_times import LocalTimes
 from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.lines import Damaged
 from conversations.transcripts.sources.nodes import Unreadable
@@ -17,6 +18,8 @@ from conversations.transcripts.sources.openhands_v0.stores import METADATA, Even
 
 MISSING = "it is missing: what it tells is derived from the events"
 NOT_KEPT = "it has members that are not known, and left out"
+NOTED_MAX_CHARS = 500
+"""The report says this much of what is left out."""
 KNOWN = frozenset(
     {
         *("conversation_id", "conversation_version", "user_id", "github_user_id", "sandbox_id", "public"),
@@ -93,8 +96,8 @@ def _metadata(stored: Stored, note: Told) -> Fields:
             continue
         if not found.is_all:
             problems.append(MORE_TEXT)
-        if told.keys() - KNOWN:
-            problems.append(NOT_KEPT)
+        if unknown := {name: told[name] for name in told.keys() - KNOWN}:
+            problems.append(f"{NOT_KEPT}: {columns.as_json(dict(sorted(unknown.items())))[:NOTED_MAX_CHARS]}")
         break
     else:
         told = {}
@@ -106,7 +109,7 @@ def _metadata(stored: Stored, note: Told) -> Fields:
 
 def _began(stored: Stored, files: Sequence[EventFile], zone: tzinfo) -> datetime:
     """Return the time of the first event that has one, or else of the directory. Raise Unreadable."""
-    for event in events(stored, files, zone=zone, skip=_ignore, note=_ignore):
+    for event in events(stored, files, times=LocalTimes(zone), skip=_ignore, note=_ignore):
         if event.reading.timestamp is not None:
             return event.reading.timestamp
     try:
