@@ -15,6 +15,7 @@ from conversations.events import NewEvent
 from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import changes, importing
 from conversations.store.importing import Imported
+from conversations.store.labels import TAG_NAME_MAX_LENGTH
 from conversations.transcripts.sources import as_v1
 from conversations.transcripts.sources.as_v1 import V1Writer
 from conversations.transcripts.sources.nodes import Author, Message, Node, Transcript
@@ -29,6 +30,8 @@ from sessions_app.settings.agent_setups import NewSetup
 NOBODY = "nobody says anything in it"
 TITLE_MAX_CHARS = 80
 TAG_MAX_CHARS = 500
+LABELS_MAX = 20
+"""At most this many labels of the source become labels here."""
 SOURCE, SOURCE_ID, DIRECTORY, SHOWN = "source", "source_id", "directory", "shown_branch"
 """The tags of an imported conversation: its format, its id there, where the agent worked, and `yes` for a
 branch that the program showed when it was imported first."""
@@ -96,7 +99,7 @@ class Importer:
             events,
             conversation_id=conversation_id,
             version=Version.V1,
-            begin=lambda made: agent_setups.add(made, _setup(transcript)),
+            begin=partial(self._begin, transcript),
             settle=partial(self._settle, is_followed=taking.is_followed),
             admit=self.watch.admit,
             title=title,
@@ -111,6 +114,14 @@ class Importer:
             **({"created_at": transcript.created_at} if transcript.created_at else {}),
             **self._links(transcript),
         )
+
+    def _begin(self, transcript: Transcript, conversation: ConversationRef) -> None:
+        """Give a new conversation its setup and its marks, which later imports leave to the user."""
+        agent_setups.add(conversation, _setup(transcript))
+        if transcript.is_pinned or transcript.is_archived:
+            marks.mark(
+                self.owner_id, conversation, pinned=transcript.is_pinned, archived=transcript.is_archived
+            )
 
     def _settle(self, conversation: ConversationRef, *, is_followed: bool) -> None:
         """Let the agent have finished, and what was imported at once be seen; what is followed is news."""
@@ -137,7 +148,9 @@ class Importer:
             DIRECTORY: transcript.directory or "",
             SHOWN: "yes" if transcript.leaves is not None and transcript.is_active else "",
         }
-        tags = {name: value[:TAG_MAX_CHARS] for name, value in told.items() if value}
+        labels = [label[:TAG_NAME_MAX_LENGTH].strip() for label in transcript.labels[:LABELS_MAX]]
+        tags = dict.fromkeys(filter(None, labels), "")
+        tags |= {name: value[:TAG_MAX_CHARS] for name, value in told.items() if value}
         return tags | dict.fromkeys(self.labels, "")
 
     def _links(self, transcript: Transcript) -> dict[str, Any]:

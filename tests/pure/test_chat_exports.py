@@ -16,10 +16,18 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 import pytest
 
 from conversations.transcripts.sources import archives
-from conversations.transcripts.sources.chats import chatgpt, claude_ai, exports, json_arrays, tree
+from conversations.transcripts.sources.chats import (
+    chatgpt,
+    chatgpt_content,
+    claude_ai,
+    exports,
+    json_arrays,
+    tree,
+)
 from conversations.transcripts.sources.chats.tree import Place
 from conversations.transcripts.sources.nodes import (
     Author,
+    Failure,
     Instructions,
     Kept,
     Leaving,
@@ -55,12 +63,13 @@ def read(format: ModuleType, path: Path) -> dict[str, Transcript]:
 
 
 def shown(transcript: Transcript) -> list[str]:
-    """Return each node as its id, what it says, and in brackets what is noted about it."""
-    return [_line(node) for node in transcript.nodes()]
+    """Return each node as its id, what it says, and in brackets what is noted about it: without the rests."""
+    nodes = transcript.nodes()
+    return [_line(node) for node in nodes if not node.node_id.startswith("conversation-")]
 
 
 def _line(node: Node) -> str:
-    said = " + ".join(map(_part, node.parts)) or f"skipped: {node.skipped}"
+    said = " + ".join(filter(None, map(_part, node.parts))) or f"skipped: {node.skipped}"
     return f"{node.node_id}: {said}" + (f" [{'; '.join(node.noted)}]" if node.noted else "")
 
 
@@ -76,7 +85,9 @@ def _part(part: Part) -> str:
             error = "error" if part.is_error else "result"
             return f"{error} of {part.call_id} {part.tool!r} {part.text!r}{images}"
         case Record():
-            return f"{part.why} {part.name}"
+            return "" if part.name.startswith("members of ") else f"{part.why} {part.name}"
+        case Failure():
+            return f"failed {part.text!r}"
         case Instructions() | Summary():
             return part.text
 
@@ -133,7 +144,7 @@ def test_tools_thoughts_images_and_files_of_chatgpt_are_read() -> None:
         "t6: result of t5 'web.run' 'Rye: 2 a kilo'",
         "t7: result of t5 'web.run' 'Rye\\nhttps://rye.example/\\nRye is cheap.'",
         "t8: bookkeeping assistant reasoning_recap",
-        "t9: agent '' 'Seven in all.' + bookkeeping citations",
+        "t9: agent '' 'Seven in all.'",
         "t10: dalle.text2im({'prompt': 'a loaf', 'size': '1024x1024'}) as t10 ''",
         "t11: result of t10 'dalle.text2im' '' <data:image/png;>",
         "t12: error of t10 'dalle.text2im' 'Too many images.'",
@@ -150,7 +161,10 @@ def test_a_node_is_exactly_what_the_export_says() -> None:
     assert nodes[0] == Node(
         node_id="root", place="conversations.json, conversation 1, message 1", skipped="it has no message"
     )
-    assert nodes[3].parts == (Message(author=Author.USER, text="How long does sourdough rise?"),)
+    said, rest = nodes[3].parts
+    assert said == Message(author=Author.USER, text="How long does sourdough rise?")
+    left = {"status": "finished_successfully", "weight": 1.0}
+    assert rest == Record(name="members of message", value={"message": left}, why=Kept.BOOKKEEPING)
     assert nodes[3].at is not None
     assert nodes[3].at.isoformat() == "2026-02-03T09:00:01.250000+00:00"
 
@@ -208,7 +222,7 @@ def test_claude_ai_messages_follow_those_that_they_name() -> None:
     ]
     assert shown(found[f"{PEAS}/a2"]) == [
         "h1: user '' 'When do I sow peas?'",
-        "a2: agent '' 'As soon as the soil thaws.' + bookkeeping citations",
+        "a2: agent '' 'As soon as the soil thaws.'",
         "h2: user '' 'And beans?'",
         "a3: web_search({'query': 'sow beans'}) as toolu_1 'Let me look.'"
         " + result of toolu_1 '' 'Sow in May.'"
@@ -235,7 +249,7 @@ def test_claude_ai_attachments_old_texts_and_strange_messages_are_read() -> None
         "f1: user '' 'a long list\\n\\n[Attachment: plan.pdf]\\nBeds: 4\\n\\n[File: beds.dwg]\\n\\n"
         f"[File: garden.jpg]\\n\\n[File: without a name]' [{FILE}; {FILE}; {FILE}]",
         "f2: agent '' 'Four beds.'",
-        "f2#2: skipped: an earlier message has the same uuid",
+        "f2#2: agent '' 'Five beds.' [an earlier message has the same uuid]",
         f"{lines[3][:32]}: damaged message",
         f"{lines[4][:32]}: user '' 'Old exports have only this.'",
         "f4: unknown block hologram",
@@ -280,7 +294,7 @@ def test_an_image_that_is_too_large_or_none_is_named(tmp_path: Path, monkeypatch
     (tmp_path / "conversations.json").write_bytes((CHATGPT / "conversations.json").read_bytes())
     (tmp_path / "file-Kx7receipt1-receipt.png").write_bytes(b"\x89PNG\r\n" + bytes(100))
     (tmp_path / "file-Lo4f.webp").write_bytes(b"notes")
-    monkeypatch.setattr(chatgpt, "IMAGE_MAX_BYTES", 100)
+    monkeypatch.setattr(chatgpt_content, "IMAGE_MAX_BYTES", 100)
     lines = shown(read(chatgpt, tmp_path)[RECEIPTS])
     assert lines[0].endswith(f"[an image is larger than 8 MB; an image is not in the export; {FILE}]")
     assert lines[10].endswith("'[Image: file-service://file-Lo4f]' [an image is of an unknown kind]")
@@ -329,7 +343,7 @@ def test_conversations_before_a_break_are_read_and_the_break_is_said(
     with pytest.raises(Unreadable, match=r"^conversations-000.json breaks off after \d conversations?$"):
         found.extend(format.transcripts(tmp_path))
     assert found[0].source_id in (BREAD, PEAS)
-    assert found[-1].node_count == 0  # of the file after it
+    assert found[-1].is_empty  # of the file after it
 
 
 def test_a_single_conversation_by_itself_is_read(tmp_path: Path) -> None:
@@ -435,7 +449,8 @@ def test_mutated_exports_are_read_to_their_last_message(
                 assert len(nodes) == each.node_count, seed
                 assert all(node.parts or node.skipped for node in nodes), seed
                 assert len({node.node_id for node in nodes}) == len(nodes), seed
-                own += len(list(islice(nodes, each.shared_count, None)))
+                added = islice(nodes, each.shared_count, None)
+                own += sum(not node.node_id.startswith("conversation-") for node in added)
                 sources.append(each.source_id)
         except Unreadable:
             own = -1

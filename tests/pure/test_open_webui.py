@@ -14,10 +14,12 @@ import pytest
 from conversations.transcripts.sources.chats import chatgpt, claude_ai, details, open_webui
 from conversations.transcripts.sources.nodes import (
     Author,
+    Failure,
     Kept,
     Leaving,
     Message,
     Node,
+    Part,
     Record,
     ToolCall,
     ToolResult,
@@ -38,6 +40,17 @@ def read(path: Path = SAMPLES) -> dict[str, Transcript]:
 
 def nodes(source_id: str) -> dict[str, Node]:
     return {node.node_id: node for node in read()[source_id].nodes()}
+
+
+def said(node: Node) -> tuple[Part, ...]:
+    """Return the parts of a node without the last one, what is left of its members."""
+    last = node.parts[-1]
+    return node.parts[:-1] if isinstance(last, Record) and last.name == "members of message" else node.parts
+
+
+def left(node: Node) -> Any:
+    last = node.parts[-1]
+    return last.value if isinstance(last, Record) and last.name == "members of message" else {}
 
 
 def answered(content: str, **members: Any) -> list[Any]:
@@ -80,16 +93,24 @@ def test_a_node_is_exactly_what_the_export_says() -> None:
     assert node.place == f"{FILE.name}, conversation 1, message 2"
     assert node.at is not None
     assert node.at.isoformat() == "2026-02-03T09:00:02+00:00"
-    said, kept = node.parts
+    said, kept, left = node.parts
     assert said == Message(author=Author.AGENT, text="Two inches.")
     assert isinstance(kept, Record)
     assert isinstance(kept.value, dict)
     assert list(kept.value) == ["usage", "statusHistory", "sources"]
     assert kept.value["usage"] == {"prompt_tokens": 12, "completion_tokens": 4, "total_tokens": 16}
+    members = {"model": "llama3.2:3b", "modelName": "llama3.2:3b", "modelIdx": 0}
+    assert left == Record(name="members of message", value=members, why=Kept.BOOKKEEPING)
 
 
 def test_details_in_an_answer_are_reasoning_calls_and_results() -> None:
-    assert nodes(WEATHER)["w2"].parts == (
+    node = nodes(WEATHER)["w2"]
+    assert [each.get("details") for each in left(node)["content"] if each] == [
+        {"summary": "Thought for 3 seconds", "duration": "3"},
+        {"summary": "Tool Executed"},
+        {"summary": "Tool Executed"},
+    ]
+    assert said(node) == (
         ToolCall(
             call_id="call_1",
             tool="get_weather",
@@ -128,7 +149,7 @@ def test_details_that_are_quoted_or_the_authors_own_are_words() -> None:
 def test_output_items_say_what_the_details_say() -> None:
     image = "data:image/png;base64,iVBORw0KGgo="
     item = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
-    parts = nodes(DRAWING)["o2"].parts
+    parts = said(nodes(DRAWING)["o2"])
     assert parts[:6] == (
         ToolCall(
             call_id="call_9",
@@ -152,7 +173,7 @@ def test_output_items_say_what_the_details_say() -> None:
 
 def test_an_answer_whose_content_differs_from_its_output_keeps_both() -> None:
     node = nodes(DRAWING)["o4"]
-    assert node.parts == (
+    assert said(node) == (
         Message(author=Author.AGENT, text="As it was."),
         Record(name="content", value="Edited by hand.", why=Kept.BOOKKEEPING),
     )
@@ -160,11 +181,11 @@ def test_an_answer_whose_content_differs_from_its_output_keeps_both() -> None:
 
 
 def test_errors_and_members_that_are_not_known_are_kept() -> None:
-    result, known, unknown = nodes(DRAWING)["o6"].parts
+    node = nodes(DRAWING)["o6"]
+    result, failure, unknown = said(node)
     assert result == ToolResult(call_id="o6/0", text='{"ok": true}')
-    assert known == Record(
-        name="details", value={"error": {"content": "The model is gone."}}, why=Kept.BOOKKEEPING
-    )
+    assert failure == Failure("The model is gone.")
+    assert left(node)["error"] == {"content": "The model is gone."}
     assert unknown == Record(name="members", value={"hologram": {"of": "pea"}}, why=Kept.UNKNOWN)
 
 
@@ -179,10 +200,10 @@ def test_files_images_parts_and_strange_messages_are_read() -> None:
         "f3: user '' 'In parts:' <data:image/png;> + unknown block odour",
         "f4: bookkeeping message of assistant",
         "f5: bookkeeping message of user",
-        "f6: bookkeeping message of assistant",
+        "f6: failed 'Out of memory'",
         "f7: bookkeeping message of system",
         "f8: unknown message of robot",
-        "f9: unknown block + unknown members",
+        "f9: unknown block",
     ]
 
 
@@ -215,7 +236,7 @@ def test_old_exports_without_ids_trees_or_wrapping_are_read() -> None:
         "user '' 'Hello.'",
         "agent '' 'Hello!' + bookkeeping details",
         "user '' 'No id.'",
-        "skipped: an earlier message has the same id",
+        "agent '' 'The same id.' [an earlier message has the same id]",
         "damaged message",
         "agent '' 'Good bye.'",
     ]
@@ -345,7 +366,8 @@ def test_mutated_exports_are_read_to_their_last_message(
                 assert len(found) == each.node_count, seed
                 assert all(node.parts or node.skipped for node in found), seed
                 assert len({node.node_id for node in found}) == len(found), seed
-                own += len(list(islice(found, each.shared_count, None)))
+                added = islice(found, each.shared_count, None)
+                own += sum(not node.node_id.startswith("conversation-") for node in added)
                 sources.append(each.source_id)
         except Unreadable:
             own = -1

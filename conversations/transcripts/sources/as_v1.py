@@ -12,6 +12,7 @@ from conversations.dialects.v1 import Call, V1Event
 from conversations.events import NewEvent
 from conversations.transcripts.sources.nodes import (
     Author,
+    Failure,
     Instructions,
     Message,
     Node,
@@ -24,6 +25,7 @@ from conversations.transcripts.sources.nodes import (
 
 RECORD_KEY = "imported_record"
 """The key of the state update that keeps a record as it was: clients of every release take it."""
+FAILURE_CODE = "ImportedError"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _IDS = UUID("6f0b6c66-5a0b-5d43-9a51-0a3a2f5a1f0e")
 
@@ -97,6 +99,8 @@ class V1Writer:
                     summary=part.text,
                     summary_offset=0,
                 )
+            case Failure():
+                return v1.conversation_error(code=FAILURE_CODE, detail=part.text)
             case Record():
                 kept = {"format": self._format, "name": part.name, "why": part.why, "record": part.value}
                 return v1.state_update(RECORD_KEY, kept)

@@ -97,6 +97,13 @@ class Summary:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an answer failed: words of the program, not of the agent."""
+
+    text: str
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
     """A record that is stored as it was."""
@@ -108,7 +115,7 @@ class Record:
     why: Kept
 
 
-Part = Message | ToolCall | ToolResult | Instructions | Summary | Record
+Part = Message | ToolCall | ToolResult | Instructions | Summary | Failure | Record
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,3 +174,7 @@ class Transcript:
     """Whether this is the branch that the program shows."""
     is_empty: bool = False
     """Whether nobody says anything in it."""
+    labels: tuple[str, ...] = ()
+    """What the user has filed it under."""
+    is_pinned: bool = False
+    is_archived: bool = False

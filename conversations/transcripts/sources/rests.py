@@ -23,13 +23,13 @@ def left(
 ) -> dict[str, object]:
     """Return the members that no event carries, and of the `inner` ones what is left of them.
 
-    One that is null says nothing.
+    One that is null or empty says nothing.
     """
     inner = inner or {}
     rest = {
         name: value
         for name, value in fields.items()
-        if name not in carried and name not in inner and value is not None
+        if name not in carried and name not in inner and value not in _EMPTY
     }
     return rest | {name: value for name, value in inner.items() if value not in _EMPTY}
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from conversations.dialects import columns
-from conversations.transcripts.sources import archives, lines
+from conversations.transcripts.sources import archives, lines, rests
 from conversations.transcripts.sources.archives import Archive
-from conversations.transcripts.sources.chats import exports
+from conversations.transcripts.sources.chats import chatgpt_content, exports
+from conversations.transcripts.sources.chats.chatgpt_citations import Citations
+from conversations.transcripts.sources.chats.chatgpt_content import Content, Image, Images
 from conversations.transcripts.sources.chats.exports import Chat, Kind, Reading
 from conversations.transcripts.sources.chats.tree import Place
 from conversations.transcripts.sources.lines import Damaged
@@ -26,33 +25,20 @@ from conversations.transcripts.sources.nodes import (
     ToolCall,
     ToolResult,
     Transcript,
-    Unreadable,
 )
 
 NAME = "chatgpt"
 IMAGE_MAX_BYTES = 8 * 1024 * 1024
 NO_MESSAGE = "it has no message"
-MISSING = "an image is not in the export"
-TOO_LARGE = "an image is larger than 8 MB"
-NO_IMAGE = "an image is of an unknown kind"
-LEFT_OUT = "a file is named only"
 EVERYBODY = ("", "all")
 """Recipients of what is no call of a tool."""
 BOOKKEEPING = frozenset(
     {"app_pairing_content", "model_editable_context", "reasoning_recap", "user_editable_context"}
 )
 """Types of content that say nothing to people; they are kept all the same."""
-SOURCES = ("citations", "content_references")
-"""What a message's metadata tell of where its words come from."""
+CARRIED = frozenset({"conversation_id", "create_time", "current_node", "id", "mapping", "title"})
+"""Members of a conversation that its columns or its branches hold."""
 SECONDS_MAX = 1e11
-
-_FILE_ID = re.compile(r"file[-_][0-9A-Za-z]+")
-_IMAGES = (
-    (re.compile(rb"\x89PNG\r\n"), "image/png"),
-    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
-    (re.compile(rb"GIF8[79]a"), "image/gif"),
-    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
-)
 
 Fields = Mapping[str, object]
 
@@ -76,8 +62,8 @@ def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]
     kind = Kind(
         is_chat=_is_chat,
         chat=_chat,
-        reader=partial(_Reader, _Images(archive).url),
-        glancing=partial(_Reader, _no_image),
+        reader=partial(_Reader, Images(archive).url),
+        glancing=partial(_Reader, chatgpt_content.no_image),
     )
     yield from exports.transcripts(archive, kind)
 
@@ -97,6 +83,9 @@ def _chat(value: Fields) -> Chat | None:
         places=[_place(*entry, number) for number, entry in enumerate(mapping.items(), 1)],
         shown=columns.first_text(value.get("current_node")) or None,
         model=columns.first_text(value.get("default_model_slug")),
+        rest=rests.left(value, CARRIED),
+        is_pinned=value.get("is_starred") is True,
+        is_archived=value.get("is_archived") is True,
     )
 
 
@@ -121,153 +110,10 @@ def _instant(value: object) -> datetime | None:
     return columns.instant(value)
 
 
-@dataclass(frozen=True, slots=True)
-class _Image:
-    """An image of the export as a URL, or why there is none."""
-
-    url: str = ""
-    noted: str = ""
-
-
-def _no_image(_pointer: str) -> _Image:
-    return _Image()
-
-
-class _Images:
-    """The images of an export, by the pointers that messages have to them."""
-
-    def __init__(self, archive: Archive) -> None:
-        self._archive = archive
-        self._names: dict[str, str] = {}
-        for name in archive.names():
-            if found := _FILE_ID.match(PurePosixPath(name).name):
-                self._names.setdefault(found[0], name)
-
-    def url(self, pointer: str) -> _Image:
-        """Return an image's bytes as a data URL."""
-        name = self._names.get(_file_id(pointer))
-        try:
-            return _Image(noted=MISSING) if name is None else self._read(name)
-        except Unreadable as error:
-            return _Image(noted=f"an image cannot be read: {error}")
-
-    def _read(self, name: str) -> _Image:
-        if self._archive.size(name) > IMAGE_MAX_BYTES:
-            return _Image(noted=TOO_LARGE)
-        content = b"".join(self._archive.chunks(name))
-        kind = next((kind for begins, kind in _IMAGES if begins.match(content)), None)
-        if kind is None:
-            return _Image(noted=NO_IMAGE)
-        return _Image(url=f"data:{kind};base64,{base64.b64encode(content).decode()}")
-
-
-def _file_id(pointer: str) -> str:
-    """Return the id in `file-service://file-abc`, with which the name of the file begins."""
-    found = _FILE_ID.search(pointer.rpartition("://")[2])
-    return found[0] if found else ""
-
-
-@dataclass(kw_only=True, slots=True)
-class _Content:
-    """What the content of one message holds."""
-
-    image: Callable[[str], _Image]
-    names: Mapping[str, str]
-    """The names of files, by their ids."""
-    texts: list[str] = field(default_factory=list)
-    reasoning: list[str] = field(default_factory=list)
-    images: list[str] = field(default_factory=list)
-    records: list[Record] = field(default_factory=list)
-    noted: list[str] = field(default_factory=list)
-    files: set[str] = field(default_factory=set)
-    """The ids of those that were dealt with."""
-
-    @property
-    def text(self) -> str:
-        """Return all texts, a blank line between them."""
-        return "\n\n".join(text for text in self.texts if text.strip())
-
-    def take(self, content: Fields) -> bool:
-        """Take what a message contains; say whether its type is known."""
-        kind = columns.first_text(content.get("content_type"))
-        if kind in ("text", "multimodal_text"):
-            parts = content.get("parts")
-            self._parts(parts if isinstance(parts, list) else [content.get("text")])
-        elif kind in ("code", "execution_output", "system_error"):
-            self._add(content.get("text"))
-        elif kind == "thoughts":
-            self._thoughts(content.get("thoughts"))
-        elif kind == "tether_quote":
-            told = (content.get("title"), content.get("url"), content.get("text"))
-            self._add("\n".join(each for each in told if isinstance(each, str) and each))
-        elif kind == "tether_browsing_display":
-            self._add(columns.first_text(content.get("result"), content.get("summary")))
-        elif kind == "computer_output":
-            self._part(columns.fields(content.get("screenshot")))
-        else:
-            return False
-        return True
-
-    def name_file(self, file_id: str, name: str) -> None:
-        """Say that there was a file, unless it was dealt with."""
-        if file_id not in self.files or not file_id:
-            self.texts.append(f"[File: {name}]")
-            self.noted.append(LEFT_OUT)
-
-    def _add(self, text: object) -> None:
-        if isinstance(text, str):
-            self.texts.append(text)
-
-    def _thoughts(self, thoughts: object) -> None:
-        for thought in thoughts if isinstance(thoughts, list) else []:
-            told = columns.fields(thought)
-            said = [columns.first_text(told.get(name)) for name in ("summary", "content")]
-            self.reasoning.append("\n".join(filter(None, said)))
-
-    def _parts(self, parts: Iterable[object]) -> None:
-        for part in parts:
-            if isinstance(part, str):
-                self.texts.append(part)
-            elif isinstance(part, Mapping):
-                self._part(part)
-            elif part is not None:
-                self.records.append(Record(name="part", value=part, why=Kept.UNKNOWN))
-
-    def _part(self, part: Fields) -> None:
-        kind = columns.first_text(part.get("content_type"))
-        pointer = columns.first_text(part.get("asset_pointer"))
-        spoken = columns.fields(part.get("audio_asset_pointer"))
-        if kind == "image_asset_pointer" and pointer:
-            self._image(pointer)
-        elif kind == "audio_transcription" or (not kind and isinstance(part.get("text"), str)):
-            self._add(part.get("text"))
-        elif kind.endswith("asset_pointer") and (pointer or spoken):
-            named = pointer or columns.first_text(spoken.get("asset_pointer"))
-            self.files.add(_file_id(named))
-            self.texts.append(f"[Recording: {self._name(named)}]")
-            self.noted.append(LEFT_OUT)
-        else:
-            name = f"part {kind}" if kind else "part"
-            self.records.append(Record(name=name, value=part, why=Kept.UNKNOWN))
-
-    def _image(self, pointer: str) -> None:
-        self.files.add(_file_id(pointer))
-        image = self.image(pointer)
-        if image.url:
-            self.images.append(image.url)
-            return
-        self.texts.append(f"[Image: {self._name(pointer)}]")
-        if image.noted:
-            self.noted.append(image.noted)
-
-    def _name(self, pointer: str) -> str:
-        return self.names.get(_file_id(pointer)) or pointer
-
-
 class _Reader:
     """Reads the messages of one chain: what a tool says belongs to the last call of it."""
 
-    def __init__(self, image: Callable[[str], _Image]) -> None:
+    def __init__(self, image: Callable[[str], Image]) -> None:
         self._image = image
         self._calls: dict[str, str] = {}
         """The id of the last call of each tool."""
@@ -278,7 +124,9 @@ class _Reader:
             return Reading(parts=(Record(name="node", value=place.value, why=Kept.DAMAGED),))
         message = columns.fields(place.value).get("message")
         if message is None:
-            return Reading(skipped=NO_MESSAGE)
+            left = _left_of_entry(place)
+            kept = (Record(name="node", value=left, why=Kept.BOOKKEEPING),) if left else ()
+            return Reading(parts=kept, skipped="" if left else NO_MESSAGE)
         if not isinstance(message, Mapping):
             return Reading(parts=(Record(name="message", value=place.value, why=Kept.DAMAGED),))
         return self._message(message, place)
@@ -292,19 +140,22 @@ class _Reader:
         model = columns.first_text(metadata.get("model_slug"))
         why = Kept.BOOKKEEPING
         if not (_is_hidden(metadata) or role == "system" or kind in BOOKKEEPING):
-            read = _Content(image=self._image, names=_attached(metadata))
+            read = Content(image=self._image, shown=_shown(message, role), names=_attached(metadata))
             is_known = read.take(content) and role in ("user", "assistant", "tool")
             why = why if is_known else Kept.UNKNOWN
             for file_id, name in _attached(metadata).items() if is_known else ():
                 read.name_file(file_id, name)
+            for chart in _charts(metadata) if is_known else ():
+                read.show(chart)
             said = list(self._said(message, role, read, place.node_id)) if is_known else []
             if said or read.records:
-                parts = (*said, *read.records, *_sources(metadata))
-                return Reading(parts=parts, at=at, noted=tuple(read.noted), model=model)
+                parts = (*said, *read.records)
+                rest = _rest(place, message, read, role)
+                return Reading(parts=parts, at=at, noted=tuple(read.noted), model=model, rest=rest)
         name = " ".join(filter(None, (role, kind))) or "message"
         return Reading(parts=(Record(name=name, value=place.value, why=why),), at=at)
 
-    def _said(self, message: Fields, role: str, read: _Content, node_id: str) -> Iterator[Part]:
+    def _said(self, message: Fields, role: str, read: Content, node_id: str) -> Iterator[Part]:
         recipient = columns.first_text(message.get("recipient"))
         text, reasoning = read.text, "\n\n".join(filter(None, read.reasoning))
         if role == "tool":
@@ -321,7 +172,7 @@ class _Reader:
             author = Author.USER if role == "user" else Author.AGENT
             yield Message(author=author, text=text, reasoning=reasoning, images=tuple(read.images))
 
-    def _result(self, message: Fields, read: _Content, node_id: str) -> ToolResult:
+    def _result(self, message: Fields, read: Content, node_id: str) -> ToolResult:
         tool = columns.first_text(columns.fields(message.get("author")).get("name"))
         metadata = columns.fields(message.get("metadata"))
         content = columns.fields(message.get("content"))
@@ -343,6 +194,43 @@ def _is_hidden(metadata: Fields) -> bool:
     return metadata.get("is_visually_hidden_from_conversation") is True
 
 
+def _shown(message: Fields, role: str) -> Callable[[str], str]:
+    """Return how texts are shown: the model's with links for marks of citations, other ones as they are."""
+    is_said = role in ("assistant", "tool") and columns.first_text(message.get("recipient")) in EVERYBODY
+    return Citations(columns.fields(message.get("metadata"))).shown if is_said else str
+
+
+def _charts(metadata: Fields) -> Iterator[str]:
+    """Yield the pointers of the images that code has drawn."""
+    messages = columns.fields(metadata.get("aggregate_result")).get("messages")
+    for each in messages if isinstance(messages, list) else []:
+        url = columns.first_text(columns.fields(each).get("image_url"))
+        if chatgpt_content.file_id(url):
+            yield url
+
+
+def _rest(place: Place, message: Fields, read: Content, role: str) -> Fields:
+    """Return what no part says of an entry with a message: what is not among these members."""
+    is_call = role == "assistant" and message.get("recipient") not in EVERYBODY
+    carried = {"create_time"} if _instant(message.get("create_time")) else set()
+    carried |= {name for name in ("id",) if message.get(name) == place.node_id}
+    carried |= {"recipient"} if is_call or message.get("recipient") in EVERYBODY else set()
+    author = columns.fields(message.get("author"))
+    inner = {
+        "author": rests.left(author, ("role", "name") if role == "tool" else ("role",)),
+        "content": read.rest,
+        "metadata": message.get("metadata"),
+    }
+    return _left_of_entry(place, rests.left(message, carried, inner))
+
+
+def _left_of_entry(place: Place, message: Fields | None = None) -> Fields:
+    """Return what an entry says beside its links, and what is left of its message."""
+    entry = columns.fields(place.value)
+    same = {"id"} if entry.get("id") == place.node_id else set()
+    return rests.left(entry, {"parent", "children", *same}, {"message": message})
+
+
 def _attached(metadata: Fields) -> dict[str, str]:
     """Return the names of the files that were sent along, by their ids."""
     attachments = metadata.get("attachments")
@@ -351,7 +239,7 @@ def _attached(metadata: Fields) -> dict[str, str]:
         attached = columns.fields(each)
         file_id, name = (columns.first_text(attached.get(member)) for member in ("id", "name"))
         if file_id or name:
-            named[_file_id(file_id) or file_id or name] = name or file_id
+            named[chatgpt_content.file_id(file_id) or file_id or name] = name or file_id
     return named
 
 
@@ -363,9 +251,3 @@ def _arguments(text: str) -> Fields | str:
         except (Damaged, UnicodeEncodeError):
             pass
     return text
-
-
-def _sources(metadata: Fields) -> Iterator[Record]:
-    told = {name: metadata[name] for name in SOURCES if metadata.get(name)}
-    if told:
-        yield Record(name="citations", value=told, why=Kept.BOOKKEEPING)

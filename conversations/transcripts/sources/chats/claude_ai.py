@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from conversations.dialects import columns
-from conversations.transcripts.sources import archives, blocks
+from conversations.transcripts.sources import archives, blocks, rests
 from conversations.transcripts.sources.archives import Archive
 from conversations.transcripts.sources.chats import exports
 from conversations.transcripts.sources.chats.exports import Chat, Kind, Reading
 from conversations.transcripts.sources.chats.tree import Place
-from conversations.transcripts.sources.nodes import Author, Kept, Part, Record, Transcript
+from conversations.transcripts.sources.nodes import Author, Kept, Record, Transcript
 
 NAME = "claude-ai"
 ROOTS = frozenset({"00000000-0000-4000-8000-000000000000", "00000000-0000-0000-0000-000000000000"})
 """What is said to be before the first message."""
 REPEATED = "an earlier message has the same uuid"
 LEFT_OUT = "a file is named only"
+UNSUPPORTED = "```\nThis block is not supported on your current device yet.\n```"
+"""What the text of a message has in the place of a call or a result."""
+CUT_OFF = "the answer was cut off"
+CUTS = frozenset({"max_tokens", "user_canceled"})
+"""Why an answer stops that is not at its end."""
 AUTHORS = {"human": Author.USER, "assistant": Author.AGENT}
 BOOKKEEPING = frozenset({"token_budget", "flag"})
 """Types of blocks that say nothing to people; they are kept all the same."""
+
+CARRIED = frozenset({"chat_messages", "created_at", "current_leaf_message_uuid", "name", "uuid"})
+"""Members of a conversation that its columns or its branches hold."""
 
 Fields = Mapping[str, object]
 
@@ -63,20 +71,25 @@ def _chat(value: Fields) -> Chat | None:
         places=places,
         shown=shown or None,
         model=columns.first_text(value.get("model")),
+        rest=rests.left(value, CARRIED),
+        is_pinned=value.get("is_starred") is True,
     )
 
 
 def _places(messages: list[object]) -> list[Place]:
     places: list[Place] = []
-    ids: set[str] = set()
+    by_id: dict[str, object] = {}
     last: str | None = None
     for number, value in enumerate(messages, 1):
         message = columns.fields(value)
         uuid = columns.event_id(message.get("uuid"))
         place = Place(node_id=uuid or _digest(value), number=number, value=value, is_aside=uuid is None)
-        if uuid in ids:
-            place.is_aside, place.skipped = True, REPEATED
-        place.node_id = _unique(place.node_id, ids)
+        if uuid in by_id:
+            place.is_aside = True
+            place.skipped = REPEATED if value == by_id[uuid] else ""
+            place.noted = () if place.skipped else (REPEATED,)
+        place.node_id = _unique(place.node_id, by_id)
+        by_id[place.node_id] = value
         if not place.is_aside:
             place.parent, last = _parent(message, last), place.node_id
         places.append(place)
@@ -94,12 +107,11 @@ def _digest(value: object) -> str:
     return hashlib.sha256(columns.as_json(value).encode()).hexdigest()[:32]
 
 
-def _unique(node_id: str, ids: set[str]) -> str:
+def _unique(node_id: str, taken: Collection[str]) -> str:
     found, number = node_id, 1
-    while found in ids:
+    while found in taken:
         number += 1
         found = f"{node_id}#{number}"
-    ids.add(found)
     return found
 
 
@@ -122,27 +134,27 @@ class _Reader:
             return Reading(parts=(Record(name=name, value=message, why=Kept.UNKNOWN),), at=at)
         content, kept = self._content(message, place.node_id)
         files = list(_files(message))
-        said = list(blocks.parts([*content, *_texts(message), *files], author))
+        read = blocks.read([*content, *_texts(message), *files], author)
+        is_cut = message.get("truncated") is True or message.get("stop_reason") in CUTS
         return Reading(
-            parts=(*said, *kept) or (Record(name=sender, value=message, why=Kept.BOOKKEEPING),),
+            parts=(*read.parts, *kept) or (Record(name=sender, value=message, why=Kept.BOOKKEEPING),),
             at=at,
-            noted=(LEFT_OUT,) * len(files),
+            noted=(*((CUT_OFF,) if is_cut else ()), *(LEFT_OUT,) * len(files)),
             model=columns.first_text(message.get("model")),
+            rest=_rest(message, place.node_id, content, read.rest) if read.parts or kept else {},
         )
 
-    def _content(self, message: Fields, node_id: str) -> tuple[list[object], list[Part]]:
+    def _content(self, message: Fields, node_id: str) -> tuple[list[object], list[Record]]:
         """Return the blocks that say something, and the others as they are."""
         said: list[object] = []
-        kept: list[Part] = []
+        kept: list[Record] = []
         for number, block in enumerate(_blocks(message)):
             told = columns.fields(block)
             kind = columns.first_text(told.get("type"))
             if kind in BOOKKEEPING:
                 kept.append(Record(name=f"block {kind}", value=block, why=Kept.BOOKKEEPING))
-                continue
-            if told.get("citations"):
-                kept.append(Record(name="citations", value=told["citations"], why=Kept.BOOKKEEPING))
-            said.append(self._block(told, kind, f"{node_id}/{number}") if told else block)
+            else:
+                said.append(self._block(told, kind, f"{node_id}/{number}") if told else block)
         return said, kept
 
     def _block(self, block: Fields, kind: str, call_id: str) -> Fields:
@@ -153,16 +165,57 @@ class _Reader:
         if kind == "tool_result" and not columns.first_text(block.get("tool_use_id")):
             return {**block, "tool_use_id": self._unnamed or call_id}
         if kind == "voice_note" and isinstance(block.get("text"), str):
-            return {"type": "text", "text": block["text"]}
+            return {**block, "type": "text"}
+        if kind == "thinking" and block.get("thinking") is None:
+            return {**block, "thinking": ""}  # its summaries stand for it, if there are any
         return block
 
 
 def _blocks(message: Fields) -> list[object]:
-    """Return the content; the text if there is none, as in old exports."""
-    content = message.get("content")
-    if isinstance(content, list) and content:
-        return list(content)
-    return [{"type": "text", "text": message.get("text") or ""}] if content in (None, []) else [content]
+    """Return the content; the text if no block says anything, as in old exports."""
+    content, text = message.get("content"), columns.first_text(message.get("text"))
+    if content in (None, []) or (text and isinstance(content, list) and not any(map(_says, content))):
+        return [_text(text)]
+    return list(content) if isinstance(content, list) else [content]
+
+
+def _says(block: object) -> bool:
+    """Say whether a block is anything else than a text without words."""
+    told = columns.fields(block)
+    return block is not None and (told.get("type") != "text" or bool(columns.first_text(told.get("text"))))
+
+
+def _rest(message: Fields, node_id: str, content: list[object], left: list[dict[str, object]]) -> Fields:
+    """Return what no part says of a message: what is not among these members."""
+    carried = {"sender", "parent_message_uuid", "content"}
+    carried |= {"uuid"} if message.get("uuid") == node_id else set()
+    if columns.instant(message.get("created_at")):
+        carried |= {"created_at"}
+        carried |= {"updated_at"} if message.get("updated_at") == message.get("created_at") else set()
+    texts = [columns.first_text(columns.fields(block).get("text")) for block in content]
+    is_said = _words(columns.first_text(message.get("text"))) == _words("".join(texts))
+    inner: dict[str, object] = {
+        name: rests.filled([_left_of_file(each) for each in listed])
+        for name in ("attachments", "files")
+        if isinstance(listed := message.get(name), list)
+    }
+    if isinstance(message.get("text"), str) and (is_said or not message.get("text")):
+        carried |= {"text"}
+    return rests.left(message, carried, inner | {"content": left})
+
+
+def _words(text: str) -> str:
+    """Return a text without blanks and without what stands for other blocks than texts, for comparing."""
+    return "".join(text.replace(UNSUPPORTED, "").split())
+
+
+def _left_of_file(file: object) -> dict[str, object]:
+    """Return what the words that name a file, or that were read out of it, do not say."""
+    told = columns.fields(file)
+    texts = {name for name in ("extracted_content", "file_name") if isinstance(told.get(name), str)}
+    if file is None or told:
+        return rests.left(told, texts)
+    return {"file": file}
 
 
 def _texts(message: Fields) -> Iterator[Fields]:

@@ -1,6 +1,6 @@
-"""Answers as Open WebUI writes them down: Markdown with `<details>` blocks, or a list of output items.
+"""Answers as Open WebUI writes them down: Markdown with `<details>` blocks.
 
-Both are read as blocks like those of Anthropic's messages, which `blocks` reads.
+They are read as blocks like those of Anthropic's messages, which `blocks` reads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from conversations.dialects import columns
-from conversations.transcripts.sources import blocks, lines
+from conversations.transcripts.sources import blocks, lines, rests
 from conversations.transcripts.sources.lines import Damaged
 from conversations.transcripts.sources.nodes import Author, Part, ToolCall
 
@@ -21,7 +21,8 @@ CODE_TOOL = "code_interpreter"
 """The tool that the program calls where the model writes code to be run."""
 KINDS = frozenset({"reasoning", "tool_calls", CODE_TOOL})
 """Types of blocks that are the program's; any other one is the author's own."""
-CODE_ITEM = "open_webui:code_interpreter"
+PRINTED = ("stdout", "stderr", "result")
+"""What running code gives."""
 ENCODED_MAX = 3
 """Arguments are objects, or JSON texts of them, or JSON texts of such texts."""
 SHOWN = ("data:", "http://", "https://")
@@ -31,7 +32,7 @@ _OPENING = re.compile(r'<details((?:\s+[A-Za-z_-]+="[^"]*")*)\s*>')
 _ATTRIBUTE = re.compile(r'([A-Za-z_-]+)="([^"]*)"')
 _CLOSING = "</details>"
 _CLOSING_LINE = re.compile(r"^(?!>|&gt;)[^\n]*?" + _CLOSING, re.MULTILINE)
-_SUMMARY = re.compile(r"\s*<summary>.*?</summary>", re.DOTALL)
+_SUMMARY = re.compile(r"\s*<summary>(.*?)</summary>", re.DOTALL)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _CODE = re.compile(r"\s*(`{3,})([^\n`]*)\n(.*?)\n?\1\s*", re.DOTALL)
 _THINK = re.compile(r"\s*<(think|thinking)>(.*?)</\1>", re.DOTALL)
@@ -45,14 +46,27 @@ class _Details(NamedTuple):
     kind: str
     attributes: Mapping[str, str]
     body: str
-    """Without the summary, which is for the screen."""
+    """Without the summary."""
+    summary: str
+    """What the screen shows of it while it is folded."""
+
+    def left(self, *carried: str) -> dict[str, object]:
+        """Return what the blocks that are made of it do not say, as a member of the first of them."""
+        told = {"summary": self.summary, **self.attributes}
+        rest = {name: text for name, text in told.items() if text and name not in ("type", "done", *carried)}
+        return {"details": rest} if rest else {}
 
 
-def parts(found: Sequence[object], author: Author) -> Iterator[Part]:
-    """Yield what blocks say; arguments that are no object stay the text that they are."""
+def read(found: Sequence[object], author: Author) -> blocks.Content:
+    """Divide blocks into what they say and the rest; arguments that are no object stay texts."""
+    content = blocks.read(list(found), author)
+    return content._replace(parts=tuple(_with_texts(found, content.parts)))
+
+
+def _with_texts(found: Sequence[object], parts: Sequence[Part]) -> Iterator[Part]:
     uses = [columns.fields(block) for block in found if columns.fields(block).get("type") == "tool_use"]
     given = iter([use.get("input") for use in uses if isinstance(use.get("id"), str)])
-    for part in blocks.parts(list(found), author):
+    for part in parts:
         if isinstance(part, ToolCall) and isinstance(arguments := next(given, None), str):
             yield replace(part, arguments=arguments)
         else:
@@ -62,38 +76,17 @@ def parts(found: Sequence[object], author: Author) -> Iterator[Part]:
 def of_text(text: str, node_id: str) -> Iterator[Fields]:
     """Yield the blocks of an answer in Markdown; calls without an id are numbered after `node_id`."""
     if begins := _THINK.match(text):
-        yield _thinking(begins[2].strip())
+        yield thinking(begins[2].strip())
         text = text[begins.end() :]
     for number, piece in enumerate(_pieces(text)):
         if isinstance(piece, str):
             if piece.strip():
-                yield _text(piece.strip("\n"))
+                yield text_block(piece.strip("\n"))
         elif piece.kind == "reasoning":
-            yield _thinking(_unquoted(piece.body))
+            yield {**thinking(_unquoted(piece.body)), **piece.left()}
         else:
             read = _tool_call if piece.kind == "tool_calls" else _code_run
             yield from read(piece, piece.attributes.get("id") or f"{node_id}/{number}")
-
-
-def of_output(items: Sequence[object], node_id: str) -> Iterator[object]:
-    """Yield the blocks of an answer's output items; an item of an unknown type as it is."""
-    call_id = ""
-    for number, value in enumerate(items):
-        item = columns.fields(value)
-        kind = columns.first_text(item.get("type"))
-        named = columns.first_text(item.get("call_id"))
-        if kind in ("function_call", CODE_ITEM):
-            call_id = named or columns.first_text(item.get("id")) or f"{node_id}/{number}"
-            yield from _called(item, call_id) if kind == "function_call" else _ran(item, call_id)
-        elif kind == "function_call_output":
-            yield _result(named or call_id or f"{node_id}/{number}", *_returned(item))
-        elif kind == "message" and isinstance(content := item.get("content"), list):
-            yield from map(_content_part, content)
-        elif kind == "reasoning":
-            thought = _thought(item)
-            yield _thinking(thought) if thought else {**item, "type": "redacted_thinking"}
-        else:
-            yield value
 
 
 def shown_images(files: object) -> list[str]:
@@ -109,7 +102,7 @@ def said(found: Sequence[object]) -> str:
     return "".join("".join(_words(block).split()) for block in texts if block.get("type") == "text")
 
 
-def image(url: str) -> Fields:
+def image(url: str) -> dict[str, object]:
     """Return the block of an image."""
     return {"type": "image", "source": {"url": url}}
 
@@ -118,20 +111,24 @@ def _words(block: Fields) -> str:
     return columns.first_text(block.get("text"))
 
 
-def _text(text: str) -> Fields:
+def text_block(text: str) -> Fields:
+    """Return the block of a text."""
     return {"type": "text", "text": text}
 
 
-def _thinking(text: str) -> Fields:
+def thinking(text: str) -> dict[str, object]:
+    """Return the block of what a model thought."""
     return {"type": "thinking", "thinking": text}
 
 
-def _result(call_id: str, text: str, images: Sequence[str] = ()) -> Fields:
-    content = [_text(text), *map(image, images)]
+def result(call_id: str, text: str, images: Sequence[str] = ()) -> dict[str, object]:
+    """Return the block of what a tool returned."""
+    content = [text_block(text), *map(image, images)]
     return {"type": "tool_result", "tool_use_id": call_id, "content": content}
 
 
-def _use(call_id: str, tool: str, given: object) -> Fields:
+def use(call_id: str, tool: str, given: object) -> dict[str, object]:
+    """Return the block of a call."""
     return {"type": "tool_use", "id": call_id, "name": tool, "input": given}
 
 
@@ -177,7 +174,8 @@ def _attributes(opening: re.Match[str]) -> dict[str, str]:
 def _details(opening: re.Match[str], body: str) -> _Details:
     attributes = _attributes(opening)
     summary = _SUMMARY.match(body)
-    return _Details(attributes["type"], attributes, body[summary.end() if summary else 0 :].strip("\n"))
+    body = body[summary.end() if summary else 0 :].strip("\n")
+    return _Details(attributes["type"], attributes, body, summary[1] if summary else "")
 
 
 def _closing(text: str, at: int) -> int:
@@ -199,55 +197,39 @@ def _unquoted(body: str) -> str:
 
 def _tool_call(found: _Details, call_id: str) -> Iterator[Fields]:
     attributes = found.attributes
-    yield _use(call_id, attributes.get("name", ""), _arguments(attributes.get("arguments", "")))
+    called = use(call_id, attributes.get("name", ""), arguments(attributes.get("arguments", "")))
     text = _decoded(attributes.get("result", "")) or html.unescape(found.body)
     images = shown_images(_json(attributes.get("files", "")))
+    left = found.left("id", "name", "arguments", "result", "files" if images else "")
+    if found.body and text != html.unescape(found.body):
+        left["body"] = found.body
+    yield {**called, **left}
     if text or images or attributes.get("done") == "true":
-        yield _result(call_id, columns.clean(text), images)
+        yield result(call_id, columns.clean(text), images)
 
 
 def _code_run(found: _Details, call_id: str) -> Iterator[Fields]:
     code = _CODE.fullmatch(found.body)
     language, text = (code[2].strip(), code[3]) if code else ("", found.body)
-    yield _use(call_id, CODE_TOOL, {"language": language, "code": text})
+    yield {**use(call_id, CODE_TOOL, {"language": language, "code": text}), **found.left("id", "output")}
     output = found.attributes.get("output", "")
     if output or found.attributes.get("done") == "true":
         value = _json(output)
-        yield _result(call_id, _printed(output if value is None else value))
+        yield result(call_id, printed(output if value is None else value))
 
 
-def _called(item: Fields, call_id: str) -> Iterator[Fields]:
-    yield _use(call_id, columns.first_text(item.get("name")), _arguments(item.get("arguments")))
-
-
-def _ran(item: Fields, call_id: str) -> Iterator[Fields]:
-    given = {"language": columns.first_text(item.get("lang")), "code": columns.first_text(item.get("code"))}
-    yield _use(call_id, CODE_TOOL, given)
-    if (output := item.get("output")) is not None:
-        yield _result(call_id, _printed(output))
-
-
-def _returned(item: Fields) -> tuple[str, list[str]]:
-    """Return the text and the images of a result."""
-    output = item.get("output")
-    given = [columns.fields(part) for part in output] if isinstance(output, list) else []
-    images = [url for part in given if (url := _image_url(part))]
-    text = columns.content_text(output)
-    if not text and not images and output not in (None, "", []):
-        text = columns.as_json(output)
-    return text, [*images, *shown_images(item.get("files"))]
-
-
-def _content_part(value: object) -> object:
-    """Return a part of a message as a block."""
+def content_part(value: object) -> object:
+    """Return a part of a message as a block, with its further members."""
     part = columns.fields(value)
-    if isinstance(text := part.get("text"), str):
-        return _text(text)
-    url = _image_url(part)
-    return image(url) if url else value
+    if isinstance(part.get("text"), str):
+        return {**part, "type": "text"}
+    url = image_url(part)
+    inner = rests.left(columns.fields(part.get("image_url")), {"url"})
+    return rests.left(part, {"type"}, {"image_url": inner}) | image(url) if url else value
 
 
-def _image_url(part: Fields) -> str:
+def image_url(part: Fields) -> str:
+    """Return the address of an image in a part of content; an empty one if it is none."""
     given = part.get("image_url")
     return columns.first_text(given, columns.fields(given).get("url"))
 
@@ -255,23 +237,16 @@ def _image_url(part: Fields) -> str:
 def content_blocks(content: object) -> list[object]:
     """Return the blocks of a message's content: a text, or a list of parts as OpenAI's API has them."""
     if isinstance(content, list):
-        return [_text(part) if isinstance(part, str) else _content_part(part) for part in content]
+        return [text_block(part) if isinstance(part, str) else content_part(part) for part in content]
     if isinstance(content, str):
-        return [_text(content)] if content.strip() else []
+        return [text_block(content)] if content.strip() else []
     return [] if content is None else [content]
 
 
-def _thought(item: Fields) -> str:
-    for name in ("summary", "content"):
-        if text := columns.content_text(item.get(name)):
-            return text
-    return ""
-
-
-def _printed(output: object) -> str:
+def printed(output: object) -> str:
     """Return what a program printed, and its result."""
     if isinstance(output, Mapping):
-        told = [output.get(name) for name in ("stdout", "stderr", "result")]
+        told = [output.get(name) for name in PRINTED]
         texts = [_as_text(each) for each in told if each is not None]
         return "\n".join(filter(None, texts)) if texts else columns.as_json(output)
     return _as_text(output)
@@ -281,7 +256,7 @@ def _as_text(value: object) -> str:
     return columns.clean(value) if isinstance(value, str) else columns.as_json(value)
 
 
-def _arguments(given: object) -> Fields | str:
+def arguments(given: object) -> Fields | str:
     """Return the arguments of a call: an object if they are one, in whatever text."""
     for _ in range(ENCODED_MAX):
         if isinstance(given, Mapping):

@@ -7,11 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from conversations.dialects import columns
@@ -29,6 +30,7 @@ from conversations.transcripts.sources.nodes import (
     Transcript,
     Unreadable,
 )
+from conversations.transcripts.sources.rests import Rests
 
 CONVERSATIONS = re.compile(r"conversations(?:[-_]\d+)?\.json", re.IGNORECASE)
 """The files with conversations; newer exports divide them into numbered ones."""
@@ -57,6 +59,11 @@ class Chat:
     """The last message that the program showed; None if the source does not say."""
     model: str = ""
     """The one that is named for the whole; messages may name others."""
+    rest: Mapping[str, object] = field(default_factory=dict)
+    """What it says beside its messages, and no column holds."""
+    labels: tuple[str, ...] = ()
+    is_pinned: bool = False
+    is_archived: bool = False
 
 
 class Reading(NamedTuple):
@@ -69,6 +76,8 @@ class Reading(NamedTuple):
     """Why it has no parts, if it has none."""
     model: str = ""
     """The one that wrote it."""
+    rest: Mapping[str, object] = MappingProxyType({})
+    """What the parts do not say of it."""
 
 
 class Reader(Protocol):
@@ -239,6 +248,9 @@ def _of_chat(chat: Chat, wanted: str, where: str, kind: Kind, ids: _SourceIds) -
     branches = tree.branches(chat.places)
     facts = _facts(chat, kind)
     active = next((each for each in branches if _shows(each, chat.shown)), branches[0])
+    # What is said beside the messages stands at the end of one branch, the first that is stored.
+    said = [branch for branch in branches if any(facts[place.node_id].is_said for place in branch.places)]
+    telling = next(iter(said or branches)) if chat.rest else None
     source_ids: dict[Branch, str] = {}
     for branch in branches:
         begins = branch.places[0].node_id if branch.leaves is not None else ""
@@ -247,15 +259,20 @@ def _of_chat(chat: Chat, wanted: str, where: str, kind: Kind, ids: _SourceIds) -
         models = [facts[place.node_id].model for place in (*shared, *branch.places)]
         yield Transcript(
             source_id=source_ids[branch],
-            nodes=partial(_nodes, [*shared, *branch.places], where, kind),
-            node_count=len(shared) + len(branch.places),
+            nodes=partial(
+                _nodes, [*shared, *branch.places], where, kind, chat.rest if branch is telling else {}
+            ),
+            node_count=len(shared) + len(branch.places) + (branch is telling),
             shared_count=len(shared),
             title=chat.title[:TITLE_MAX_CHARS] or None,
             created_at=chat.created_at,
             model=next(filter(None, reversed(models)), chat.model) or None,
             leaves=_leaving(branch, source_ids),
             is_active=branch is active,
-            is_empty=not any(facts[place.node_id].is_said for place in branch.places),
+            is_empty=branch not in said,
+            labels=chat.labels,
+            is_pinned=chat.is_pinned and branch is active,
+            is_archived=chat.is_archived,
         )
 
 
@@ -279,8 +296,8 @@ def _facts(chat: Chat, kind: Kind) -> dict[str, _Fact]:
     return facts
 
 
-def _nodes(places: Sequence[Place], where: str, kind: Kind) -> Iterator[Node]:
-    reader = kind.reader()
+def _nodes(places: Sequence[Place], where: str, kind: Kind, rest: Mapping[str, object]) -> Iterator[Node]:
+    reader, rests = kind.reader(), Rests()
     for place in places:
         name = f"{where}, message {place.number}"
         if place.skipped:
@@ -291,7 +308,10 @@ def _nodes(places: Sequence[Place], where: str, kind: Kind) -> Iterator[Node]:
             node_id=place.node_id,
             place=name,
             at=reading.at,
-            parts=reading.parts,
+            parts=(*reading.parts, *rests.parts("message", reading.rest)),
             skipped=reading.skipped,
             noted=(*place.noted, *reading.noted),
         )
+    if rest:
+        record = Record(name="members of conversation", value=dict(rest), why=Kept.BOOKKEEPING)
+        yield Node(node_id=f"conversation-{_digest_of(rest)}", place=where, parts=(record,))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections import ChainMap
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from conversations.dialects import columns
-from conversations.transcripts.sources import archives
+from conversations.transcripts.sources import archives, rests
 from conversations.transcripts.sources.archives import Archive
-from conversations.transcripts.sources.chats import details, exports
+from conversations.transcripts.sources.chats import details, exports, output_items
 from conversations.transcripts.sources.chats.exports import Chat, Kind, Reading
 from conversations.transcripts.sources.chats.tree import Place
-from conversations.transcripts.sources.nodes import Author, Kept, Part, Record, Transcript
+from conversations.transcripts.sources.nodes import Author, Failure, Kept, Part, Record, Transcript
 
 NAME = "open-webui"
 AUTHORS = {"user": Author.USER, "assistant": Author.AGENT}
@@ -28,21 +29,22 @@ DIFFERS = "its content and its output say different things: the output is shown"
 READ = frozenset(
     {
         *("id", "parentId", "childrenIds", "role", "content", "timestamp", "model", "files", "output"),
-        *("merged", "done", "models", "modelName", "modelIdx", "lastSentence"),
+        *("merged", "done", "models", "modelName", "modelIdx", "lastSentence", "error"),
     }
 )
-"""Members of a message that are read, or that say again what others say."""
-LISTS = ("files", "output")
-"""Those of them that are read if they are lists."""
+"""Members of a message that are read, or that say again what others say: what is left of them is kept."""
 DETAILS = frozenset(
     {
         *("annotation", "arena", "citations", "codeExecutions", "code_executions", "completedAt", "context"),
-        *("edited", "embeds", "error", "favorite", "feedbackId", "followUps", "info", "missingChecksums"),
+        *("edited", "embeds", "favorite", "feedbackId", "followUps", "info", "missingChecksums"),
         *("originalContent", "rating", "selectedModelId", "sources", "status", "statusHistory", "tags"),
         *("usage", "user", "userContext"),
     }
 )
 """Members that say nothing, or little, to people; they are kept all the same."""
+CARRIED = frozenset({"id", "title", "created_at"})
+"""Members of a chat that the columns of its conversation hold."""
+HISTORY = frozenset({"messages", "currentId"})
 FILE_TYPES = frozenset({"", "doc", "file", "text"})
 SECONDS_MAX = 1e11
 MILLISECONDS_MAX = 1e14
@@ -105,7 +107,38 @@ def _chat(value: Fields) -> Chat | None:
         places=places,
         shown=columns.first_text(current, value.get("current_message_id"), *in_tree[-1:]) or None,
         model=columns.first_text(*models) if isinstance(models, list) else "",
+        rest=_rest_of_chat(value, told, places),
+        labels=_labels(value, told),
+        is_pinned=value.get("pinned") is True,
+        is_archived=value.get("archived") is True,
     )
+
+
+def _labels(value: Fields, told: Fields) -> tuple[str, ...]:
+    """Return the tags of a chat: texts, or objects with a name."""
+    found: list[str] = []
+    for tags in (columns.fields(value.get("meta")).get("tags"), value.get("tags"), told.get("tags")):
+        for tag in tags if isinstance(tags, list) else []:
+            found.append(columns.first_text(tag, columns.fields(tag).get("name")))
+    return tuple(dict.fromkeys(filter(None, found)))
+
+
+def _rest_of_chat(value: Fields, told: Fields, places: Sequence[Place]) -> Fields:
+    """Return what a chat says beside its messages, and messages of its list that say something else."""
+    inner: dict[str, object] = {"history": rests.left(columns.fields(told.get("history")), HISTORY)}
+    if isinstance(listed := told.get("messages"), list):
+        by_id = {place.node_id: place.value for place in places}
+        inner["messages"] = [each for each in listed if each is not None and not _is_placed(each, by_id)]
+    if told is value:
+        return rests.left(told, {*CARRIED, "timestamp"}, inner)
+    same = {name for name in ("id", "title") if told.get(name) in ("", value.get(name))}
+    return rests.left(value, CARRIED, {"chat": rests.left(told, same, inner)})
+
+
+def _is_placed(message: object, by_id: Fields) -> bool:
+    """Say whether a message of the list is one of the conversation's, to the last member."""
+    message_id = columns.first_text(columns.fields(message).get("id"))
+    return by_id.get(message_id or _digest(message)) == message
 
 
 def _places(told: Fields) -> list[Place]:
@@ -135,22 +168,26 @@ def _listed(messages: Iterable[object], by_id: Fields) -> Iterator[Place]:
 
     One without an id repeats one of those by id, if there are any.
     """
-    ids = set(by_id)
+    listed: dict[str, object] = {}
+    taken = ChainMap(listed, dict(by_id))
     last: str | None = None
     for number, value in enumerate(messages, len(by_id) + 1):
         message_id = columns.event_id(columns.fields(value).get("id"))
         if by_id and (message_id is None or message_id in by_id):
             last = message_id or last
             continue
-        place = _place(_unique(message_id or _digest(value), ids), value, number)
+        place = _place(_unique(message_id or _digest(value), taken), value, number)
         place.noted = (ONLY_LISTED,) if by_id else ()
         if message_id is not None and place.node_id != message_id:
-            place.is_aside, place.skipped = True, REPEATED
+            place.is_aside = True
+            place.skipped = REPEATED if value == listed[message_id] else ""
+            place.noted = place.noted if place.skipped else (*place.noted, REPEATED)
         elif not place.is_aside:
             if "parentId" not in columns.fields(value):
                 place.parent = last
                 place.is_linked = True
             last = place.node_id
+        listed[place.node_id] = value
         yield place
 
 
@@ -159,12 +196,11 @@ def _digest(value: object) -> str:
     return hashlib.sha256(columns.as_json(value).encode()).hexdigest()[:32]
 
 
-def _unique(node_id: str, ids: set[str]) -> str:
+def _unique(node_id: str, taken: Container[str]) -> str:
     found, number = node_id, 1
-    while found in ids:
+    while found in taken:
         number += 1
         found = f"{node_id}#{number}"
-    ids.add(found)
     return found
 
 
@@ -188,8 +224,8 @@ class _Reader:
         role = columns.first_text(message.get("role"))
         at = _instant(message.get("timestamp"))
         author = AUTHORS.get(role)
-        if author is None or message.get("error") is True:  # then its content is what went wrong
-            why = Kept.BOOKKEEPING if author or role == "system" else Kept.UNKNOWN
+        if author is None:
+            why = Kept.BOOKKEEPING if role == "system" else Kept.UNKNOWN
             name = f"message of {role}" if role else "message"
             return Reading(parts=(Record(name=name, value=message, why=why),), at=at)
         return _read(message, author, at, place.node_id)
@@ -199,9 +235,11 @@ def _read(message: Fields, author: Author, at: datetime | None, node_id: str) ->
     found, kept, noted = _said(message, author, node_id)
     files = list(_files(message))
     merged = columns.first_text(columns.fields(message.get("merged")).get("content"))
+    said = details.read([*found, *(file.block for file in files)], author)
     parts = (
-        *details.parts([*found, *(file.block for file in files)], author),
-        *details.parts(list(details.of_text(merged, f"{node_id}/merged")), author),
+        *said.parts,
+        *details.read(list(details.of_text(merged, f"{node_id}/merged")), author).parts,
+        *(Failure(text) for text in [_failure(message)] if text),
         *kept,
         *_members(message),
     )
@@ -211,7 +249,50 @@ def _read(message: Fields, author: Author, at: datetime | None, node_id: str) ->
         at=at,
         noted=(*noted, *(file.noted for file in files if file.noted)),
         model=columns.first_text(message.get("model")) if author is Author.AGENT else "",
+        rest=_rest(message, at, node_id, said.rest) if parts else {},
     )
+
+
+def _failure(message: Fields) -> str:
+    """Return why an answer failed; `true` says that its content is that."""
+    error = message.get("error")
+    told = columns.fields(error)
+    if error is True:
+        return columns.content_text(message.get("content"))
+    said = columns.first_text(error, told.get("content"), told.get("message"), told.get("detail"))
+    return said or (columns.as_json(error) if error else "")
+
+
+def _rest(message: Fields, at: datetime | None, node_id: str, left: list[dict[str, object]]) -> Fields:
+    """Return what no part says of the members that are read."""
+    others = {name for name, value in message.items() if name not in READ and _says(value)}
+    carried = {*others, "role", "content", "parentId", "childrenIds"}
+    carried |= {"output"} if isinstance(message.get("output"), list) else set()
+    carried |= {"timestamp"} if at else set()
+    carried |= {"id"} if message.get("id") == node_id else set()
+    carried |= {"error"} if isinstance(message.get("error"), str | bool) else set()
+    carried |= {"done"} if isinstance(message.get("done"), bool) else set()
+    inner: dict[str, object] = {"content": left}
+    if isinstance(listed := message.get("files"), list):
+        inner["files"] = rests.filled([_left_of_file(file) for file in listed])
+    if isinstance(merged := message.get("merged"), Mapping):
+        inner["merged"] = rests.left(merged, {"content"} if isinstance(merged.get("content"), str) else ())
+    return rests.left(message, carried, inner)
+
+
+def _left_of_file(file: object) -> dict[str, object]:
+    """Return what is left of a file: without the text that was read out of it, or the image itself."""
+    told = columns.fields(file)
+    if not told:
+        return {} if file is None or isinstance(file, str) else {"file": file}
+    if columns.first_text(told.get("url")).startswith("data:"):
+        return rests.left(told, {"url"})
+    inner = columns.fields(told.get("file"))
+    data = columns.fields(inner.get("data"))
+    if columns.first_text(data.get("content")):
+        left = rests.left(inner, (), {"data": rests.left(data, {"content"})})
+        return rests.left(told, (), {"file": left})
+    return rests.left(told, {"content"} if columns.first_text(told.get("content")) else ())
 
 
 def _said(message: Fields, author: Author, node_id: str) -> tuple[list[object], list[Part], list[str]]:
@@ -220,14 +301,16 @@ def _said(message: Fields, author: Author, node_id: str) -> tuple[list[object], 
     if author is Author.USER:
         return details.content_blocks(content), [], []
     noted = [CUT_OFF] if message.get("done") is False else []
-    if isinstance(content, str):
-        written: list[object] = list(details.of_text(content, node_id))
+    if message.get("error") is True:
+        written: list[object] = []
+    elif isinstance(content, str):
+        written = list(details.of_text(content, node_id))
     else:
         written = details.content_blocks(content)
     output = message.get("output")
     if not isinstance(output, list) or not output:
         return written, [], noted
-    found = list(details.of_output(output, node_id))
+    found = list(output_items.blocks_of(output, node_id))
     if not written or details.said(written) == details.said(found):
         return found, [], noted
     record = Record(name="content", value=content, why=Kept.BOOKKEEPING)
@@ -275,8 +358,10 @@ def _content(file: Fields) -> str:
 
 def _name(file: Fields) -> str:
     inner = columns.fields(file.get("file"))
+    urls = file.get("urls")
+    told = [url for url in urls if isinstance(url, str)] if isinstance(urls, list) else []
     names = (file.get("name"), inner.get("filename"), file.get("title"), file.get("url"), file.get("id"))
-    return columns.first_text(*names) or "without a name"
+    return ", ".join(filter(None, [columns.first_text(*names), *told])) or "without a name"
 
 
 def _media(file: Fields) -> str:
@@ -286,17 +371,13 @@ def _media(file: Fields) -> str:
 
 def _members(message: Fields) -> Iterator[Record]:
     """Yield what else a message holds: what is known, and what is not."""
-    others = {name: value for name, value in message.items() if _says(value) and not _is_read(name, value)}
+    others = {name: value for name, value in message.items() if _says(value) and name not in READ}
     known = {name: value for name, value in others.items() if name in DETAILS}
     unknown = {name: value for name, value in others.items() if name not in DETAILS}
     if known:
         yield Record(name="details", value=known, why=Kept.BOOKKEEPING)
     if unknown:
         yield Record(name="members", value=unknown, why=Kept.UNKNOWN)
-
-
-def _is_read(name: str, value: object) -> bool:
-    return name in READ and (name not in LISTS or isinstance(value, list))
 
 
 def _says(value: object) -> bool:
