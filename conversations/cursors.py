@@ -5,6 +5,7 @@ They hold in a list and in a log, whatever was created or deleted since.
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Self
@@ -19,7 +20,7 @@ _KEY_END = 2**63
 _KEY = re.compile(r"[0-9]{1,19}")
 _PLACE = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})")
 
-KEYS, PLACES = "cursor of keys", "cursor of places"
+KEYS, PLACES, ORDERED = "cursor of keys", "cursor of places", "cursor of places by "
 """A cursor of one sort of list is none of another."""
 FINGERPRINT_LENGTH = 16
 """Hex digits of a digest that a cursor brings: too many for two histories to share them by accident."""
@@ -35,6 +36,10 @@ class InvalidCursor(ConversationError):
 
 _LOG_REFUSAL = "This is not a cursor of a log: use the `cursor` or the `seq` of an event, or -1."
 _REFUSAL = "This is not a cursor of this list: use next_page_id of the page before, unchanged."
+_LIST_ORDER_REFUSAL = (
+    "This is not a cursor of this list in this order: use next_page_id of the page before, unchanged, "
+    "and the same order."
+)
 _EVENTS_REFUSAL = "This is not a page id of these events: use next_page_id of the page before, unchanged."
 _ORDER_REFUSAL = (
     "This is not a page id of these events in this order: use next_page_id of the page before, unchanged."
@@ -83,6 +88,29 @@ class ListCursor(NamedTuple):
             return cls(_EPOCH + int(place[1]) * _MICROSECOND, _key(place[2]))
         except OverflowError as error:
             raise InvalidCursor(_REFUSAL) from error
+
+
+class OrderedCursor(NamedTuple):
+    """The position of a conversation in a list that has one of several orders."""
+
+    value: datetime | str
+    """What the list is ordered by, of the last row of a page."""
+    pk: int
+
+    def encode(self, order: str) -> str:
+        """Return the cursor of a list in this order as URL-safe text."""
+        is_moment = isinstance(self.value, datetime)
+        value = (self.value - _EPOCH) // _MICROSECOND if isinstance(self.value, datetime) else self.value
+        return opaque.conceal(json.dumps([is_moment, value, self.pk]), ORDERED + order)
+
+    @classmethod
+    def decode(cls, text: str, order: str) -> Self:
+        """Return the place that `encode` wrote for this order. Raise InvalidCursor for any other text."""
+        try:
+            is_moment, value, pk = json.loads(opaque.reveal(text, ORDERED + order))
+        except opaque.NotOpaque as error:
+            raise InvalidCursor(_LIST_ORDER_REFUSAL) from error
+        return cls(_EPOCH + value * _MICROSECOND if is_moment else value, pk)
 
 
 class DirectedCursor(NamedTuple):

@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 from django.db.models import QuerySet, Value
 from django.db.models.expressions import Combinable
 
-from conversations.cursors import ListCursor
+from conversations.cursors import ListCursor, OrderedCursor
 from conversations.log.reads import take_bytes
-from conversations.models import ConversationQuerySet, LabelQuerySet
+from conversations.models import Conversation, ConversationQuerySet, LabelQuerySet, ListOrder
 
 PAGE_MAX = 100
+SORTED_MAX = 200
+"""If a filter leaves at most this many conversations, they are sorted; of more, an order's index is read."""
 
 
 class Page(NamedTuple):
@@ -54,6 +56,37 @@ def newest_page(
     found = label.leading_to(rows)
     found = found if after is None else found.older_than(*after)
     return first_page(found, limit, key="conversation_id")
+
+
+def list_page(
+    rows: ConversationQuerySet,
+    limit: int,
+    *,
+    order: ListOrder,
+    page_id: str | None,
+    label: LabelQuerySet | None,
+    is_narrow: bool,
+) -> Page:
+    """Return a page of conversations in the order that the reader has chosen.
+
+    A conversation that is used between two pages moves to the front of a list by last use: no page brings it
+    twice, and one that was not read yet is on the first page then. `is_narrow` says that few rows may match:
+    these are found as in the list by creation, where each filter has its index, and sorted.
+    """
+    if order is ListOrder.CREATED:
+        after = ListCursor.decode(page_id) if page_id else None
+        return newest_page(rows, limit, after=after, label=label)
+    place = OrderedCursor.decode(page_id, order) if page_id else None
+    if is_narrow or label is not None:
+        few = newest_page(rows, SORTED_MAX, after=None, label=label)
+        if few.next_page_id is None:
+            rows = Conversation.objects.with_pks(few.pks)
+    keyed: QuerySet[Any] = rows.listed_by(order)
+    if place is not None:
+        keyed = keyed.filter(order.beyond(*place))
+    found = list(keyed.values_list("list_key", "pk")[: limit + 1])
+    more = OrderedCursor(*found[limit - 1]).encode(order) if len(found) > limit else None
+    return Page([pk for _, pk in found[:limit]], more)
 
 
 def places(

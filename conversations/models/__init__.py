@@ -41,6 +41,7 @@ from conversations.models.index import (
     TitleChange,
 )
 from conversations.models.labels import Label, LabelQuerySet
+from conversations.models.list_orders import ListOrder
 from conversations.models.storage import (
     StorageProgress,
     StoredBytes,
@@ -75,6 +76,7 @@ __all__ = [
     "GuardRepair",
     "Label",
     "LabelQuerySet",
+    "ListOrder",
     "Moment",
     "Occasion",
     "Outcome",

@@ -20,6 +20,7 @@ from conversations.events import (
 )
 from conversations.exceptions import InvalidConversationId
 from conversations.models.labels import with_labels
+from conversations.models.list_orders import ListOrder, SortedTitle, last_used
 from conversations.payloads.limits import limits_of
 from conversations.search import titles
 
@@ -193,6 +194,10 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
     def newest_first(self) -> Self:
         """Order by creation, the newest first; a row never changes its place."""
         return self.order_by("-created_at", "-pk")
+
+    def listed_by(self, order: ListOrder) -> Self:
+        """Order as people read a list; `list_key` is what a page's cursor continues from."""
+        return self.annotate(list_key=order.expression).order_by(*order.sorting())
 
     def in_order(self, column: Moment, *, newest_first: bool) -> Self:
         """Order by creation, by the last change, or by the deletion."""
@@ -416,6 +421,20 @@ class Conversation(models.Model):
                 fields=["owner", "-created_at", "-id"],
                 name="conversation_top_level",
                 condition=Q(deleted_at=None, parent=None),
+            ),
+            models.Index(
+                F("owner"),
+                last_used().desc(),
+                F("id").desc(),
+                name="conversation_last_used",
+                condition=Q(deleted_at=None),
+            ),
+            models.Index(
+                F("owner"),
+                SortedTitle().asc(),
+                F("id").asc(),
+                name="conversation_by_title",
+                condition=Q(deleted_at=None),
             ),
             models.Index(
                 fields=["owner", "version", "-created_at", "-id"],

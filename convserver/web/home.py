@@ -18,6 +18,7 @@ from convserver.quickstart import example_id
 from convserver.web.conversations.agent import AgentForm
 from convserver.web.conversations.messages import message_id, say, text_of
 from convserver.web.conversations.page import not_said
+from convserver.web.listing import remember_order
 from convserver.web.login import takes_key_alone
 from convserver.web.pages import page, person, takes_form
 from sessions_app.agents.chosen import cues, uses_model
@@ -28,7 +29,8 @@ from sessions_app.settings import run_options
 @person
 def home(request: HttpRequest) -> HttpResponse:
     """Show a place to write to a new conversation's agent, and how programs connect."""
-    return page(request, "web/home.html", {"body_class": "at-list", **_beginning(request)})
+    answer = page(request, "web/home.html", {"body_class": "at-list", **_beginning(request)})
+    return remember_order(request, answer)
 
 
 @require_safe

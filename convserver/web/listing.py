@@ -8,16 +8,25 @@ from datetime import datetime
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode
 
-from django.http import HttpRequest, QueryDict
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 from django.utils import timezone
 
 from conversations import access, change_order
 from conversations.access import Visitor
-from conversations.cursors import InvalidCursor, KeyCursor, ListCursor
+from conversations.cursors import InvalidCursor, KeyCursor
 from conversations.exceptions import InvalidConversationId
-from conversations.models import Conversation, ConversationQuerySet, Label, LabelQuerySet, Version, normal_id
-from convserver.pagination import first_page, newest_page
+from conversations.models import (
+    Conversation,
+    ConversationQuerySet,
+    Label,
+    LabelQuerySet,
+    ListOrder,
+    Version,
+    normal_id,
+)
+from conversations.models.list_orders import TITLE_MAX_CHARS
+from convserver.pagination import list_page
 from convserver.rendering.text.excerpts import excerpt
 from sessions_app.live import marks
 from sessions_app.live.state_words import OWNER_WORDS, state_of
@@ -28,6 +37,8 @@ LABELS_MAX = 10
 """So many labels may be asked for at once."""
 TEXTS = ("repository", "trigger", "model", "source", "directory")
 """The filters that take any text."""
+ORDER_COOKIE = "list_order"
+YEAR_S = 365 * 24 * 3600
 HIDDEN_LABELS = frozenset({"source_id", "shown_branch", "directory", "user_id"})
 """What an import notes for itself: rows have no room for it."""
 TOLD = {"running", "paused", "waiting_for_confirmation", "error", "stuck"}
@@ -52,10 +63,11 @@ class Filters:
     archived: bool = False
     parent: str = ""
     """The conversation whose sub-conversations the list has, whatever else is asked for."""
+    order: ListOrder = ListOrder.USED
 
     @classmethod
-    def read(cls, given: QueryDict) -> Self:
-        """Read them from an address or a form."""
+    def read(cls, given: QueryDict, remembered: str = "") -> Self:
+        """Read them from an address or a form; an order that it does not name is the remembered one."""
         texts = {name: _clean(given.get(name, "")) for name in ("q", *TEXTS)}
         labels = tuple(filter(None, map(_clean, given.getlist("label"))))
         status, version = given.get("status", ""), given.get("version", "")
@@ -68,6 +80,7 @@ class Filters:
             archived=given.get("archived") == "true",
             # One that is no id stays: it names no conversation, and so none of all the others.
             parent=next(iter(normal_ids([parent])), parent),
+            order=_order(given.get("order", remembered)),
         )
 
     @property
@@ -88,6 +101,7 @@ class Filters:
         said: dict[str, str | Sequence[str]] = {name: text for name, text in texts.items() if text}
         said |= {"label": self.labels} if self.labels else {}
         said |= {"parent": self.parent} if self.parent else {}
+        said |= {"order": self.order.value} if self.order is not ListOrder.USED else {}
         return said | ({"archived": "true"} if self.archived else {})
 
     @property
@@ -131,6 +145,18 @@ class Row:
 
     state: ListedConversation
     now: datetime
+    order: ListOrder = ListOrder.USED
+
+    @property
+    def place(self) -> str:
+        """What the list is ordered by, as a text that scripts compare."""
+        match self.order:
+            case ListOrder.USED:
+                return iso(self.moment)
+            case ListOrder.CREATED:
+                return self.state["created_at"]
+            case _:
+                return self.state["title"].lower()[:TITLE_MAX_CHARS]
 
     @property
     def moment(self) -> datetime:
@@ -204,7 +230,7 @@ def list_beside(request: HttpRequest) -> dict[str, Any]:
     """
     cursor = KeyCursor(change_order.reach().settled).encode()  # before the list is read
     asked = request.GET if request.path == reverse("home") else QueryDict(request.GET.get("list", ""))
-    filters = Filters.read(asked)
+    filters = Filters.read(asked, request.COOKIES.get(ORDER_COOKIE, ""))
     try:
         shown = page_of(request.user, filters, page_id=asked.get("page_id"))
     except InvalidCursor:
@@ -221,9 +247,16 @@ def page_of(user: Visitor, filters: Filters, *, page_id: str | None = None) -> d
     """Return a page of rows, with those on top before the first. Raise InvalidCursor."""
     now = timezone.now()
     matching, label = filters.shown(user), filters.leading_label(user)
-    pinned = [] if filters.parent else _pinned(user, matching)
-    after = ListCursor.decode(page_id) if page_id else None
-    page = newest_page(matching.exclude(pk__in=pinned), PAGE_ROWS, after=after, label=label)
+    order = ListOrder.CREATED if filters.parent else filters.order
+    pinned = [] if filters.parent else _pinned(user, matching, order)
+    page = list_page(
+        matching.exclude(pk__in=pinned),
+        PAGE_ROWS,
+        order=order,
+        page_id=page_id,
+        label=label,
+        is_narrow=filters.is_flat,
+    )
     shown_pks = page.pks if page_id else [*pinned, *page.pks]
     states = listed(Conversation.objects.with_pks(shown_pks), access.pk_of(user))
     return {
@@ -231,8 +264,9 @@ def page_of(user: Visitor, filters: Filters, *, page_id: str | None = None) -> d
         "filters": filters,
         "statuses": OWNER_WORDS,
         "versions": Version.values,
-        "pinned": _rows(states, [] if page_id else pinned, now),
-        "rows": _rows(states, page.pks, now),
+        "orders": ListOrder.choices,
+        "pinned": _rows(states, [] if page_id else pinned, now, order),
+        "rows": _rows(states, page.pks, now, order),
         "more": _more(filters, page.next_page_id),
         "is_first": not page_id,
         "parent": filters.parent or None,
@@ -245,9 +279,19 @@ def row_of(user: Visitor, conversation_id: str, filters: Filters) -> Row | None:
 
 
 def rows_by_ids(user: Visitor, filters: Filters, ids: Sequence[str]) -> list[Row]:
-    """Return the rows of those with these ids that the filters let through, the newest first."""
-    found = filters.matching(user).with_public_ids(normal_ids(ids)).newest_first()
-    return _rows(states := listed(found, access.pk_of(user)), states, timezone.now())
+    """Return the rows of those with these ids that the filters let through, in the list's order."""
+    found = filters.matching(user).with_public_ids(normal_ids(ids)).listed_by(filters.order)
+    return _rows(states := listed(found, access.pk_of(user)), states, timezone.now(), filters.order)
+
+
+def remember_order(request: HttpRequest, answer: HttpResponse) -> HttpResponse:
+    """Return the answer, which keeps in this browser the order that the request has chosen, if any."""
+    if "order" in request.GET and "id" not in request.GET:
+        order = _order(request.GET["order"])
+        answer.set_cookie(
+            ORDER_COOKIE, order, max_age=YEAR_S, samesite="Lax", secure=request.is_secure(), httponly=True
+        )
+    return answer
 
 
 def normal_ids(ids: Iterable[str]) -> list[str]:
@@ -263,20 +307,26 @@ def _normal(ids: Iterable[str]) -> Iterable[str]:
             continue
 
 
-def _pinned(user: Visitor, matching: ConversationQuerySet) -> list[int]:
+def _pinned(user: Visitor, matching: ConversationQuerySet, order: ListOrder) -> list[int]:
     on_top = marks.kept_on_top(matching, access.pk_of(user), pinned=True)
-    return first_page(on_top.newest_first(), marks.PINNED_MAX).pks
+    return list(on_top.listed_by(order).values_list("pk", flat=True)[: marks.PINNED_MAX])
 
 
-def _rows(states: Mapping[int, ListedConversation], pks: Iterable[int], now: datetime) -> list[Row]:
-    return [Row(state=states[pk], now=now) for pk in pks if pk in states]
+def _rows(
+    states: Mapping[int, ListedConversation], pks: Iterable[int], now: datetime, order: ListOrder
+) -> list[Row]:
+    return [Row(state=states[pk], now=now, order=order) for pk in pks if pk in states]
+
+
+def _order(text: str) -> ListOrder:
+    return ListOrder(text) if text in ListOrder.values else ListOrder.USED
 
 
 def _more(filters: Filters, page_id: str | None) -> str:
     """Return the query of the next page, empty on the last one."""
     if page_id is None:
         return ""
-    following = {**filters.query, "page_id": page_id}
+    following = {**filters.query, "order": filters.order.value, "page_id": page_id}
     return urlencode(following, doseq=True)
 
 

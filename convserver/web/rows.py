@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from conversations.cursors import InvalidCursor
-from convserver.web.listing import Filters, page_of, rows_by_ids
+from convserver.web.listing import ORDER_COOKIE, Filters, page_of, remember_order, rows_by_ids
 from convserver.web.pages import person
 
 IDS_MAX = 50
@@ -29,11 +29,11 @@ def rows(request: HttpRequest) -> HttpResponse:
     except (InvalidCursor, TooManyIds) as error:
         return HttpResponseBadRequest(str(error), content_type="text/plain; charset=utf-8")
     template = "web/rows_page.html" if "page_id" in request.GET else "web/rows.html"
-    return render(request, template, {"list": shown})
+    return remember_order(request, render(request, template, {"list": shown}))
 
 
 def _asked_for(request: HttpRequest) -> dict[str, Any]:
-    filters = Filters.read(request.GET)
+    filters = Filters.read(request.GET, request.COOKIES.get(ORDER_COOKIE, ""))
     if ids := request.GET.getlist("id"):
         if len(ids) > IDS_MAX:
             raise TooManyIds(f"At most {IDS_MAX} rows can be requested at once, not {len(ids)}.")

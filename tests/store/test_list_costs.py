@@ -25,7 +25,8 @@ from tests.conftest import on_sqlite
 
 pytestmark = on_sqlite
 
-FEW, MANY = 60, 1_000
+FEW, MANY = 240, 1_000
+"""More than are sorted where a filter leaves few (`pagination.SORTED_MAX`)."""
 SHOWN = 20
 PAGES = 15
 STEPS = 10
@@ -46,7 +47,10 @@ PATHS = [
     f"/rows?parent={PARENT}",
     f"/rows?{urlencode([('id', each.hex) for each in IDS])}",
     f"/c/{PARENT}",
+    "/rows?order=title",
     "/api/native/conversations?limit=20",
+    "/api/native/conversations?limit=20&order=created",
+    "/api/native/conversations?limit=20&order=title",
     "/api/native/conversations?limit=20&pinned=true",
     "/api/native/conversations?limit=20&archived=true",
     "/api/native/conversations?limit=20&status=error",

@@ -15,7 +15,6 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from conversations import access, provisional_titles
-from conversations.cursors import ListCursor
 from conversations.exceptions import ConversationNotFound, ForkUnfinished
 from conversations.log.locks import lock
 from conversations.models import Conversation, ConversationRef, Version
@@ -39,7 +38,7 @@ from convserver.api.native.shapes import (
     refusals,
 )
 from convserver.event_loop import in_loop
-from convserver.pagination import newest_page
+from convserver.pagination import list_page
 from sessions_app.identity import conversation_keys
 from sessions_app.live import branches, marks
 from sessions_app.live.status import ListedConversation, listed
@@ -154,15 +153,16 @@ class ConversationViewSet(ViewSet):
         parameters=[lists.PageSerializer], responses={200: NativeConversationPage, **refusals(400)}
     )
     def list(self, request: Request) -> Response:
-        """Return one page, the newest first."""
+        """Return one page, the last used first unless another `order` is asked for."""
         query = _valid(lists.PageSerializer(data=request.query_params))
         user_pk = access.pk_of(request.user)
-        place = query["page_id"]
-        page = newest_page(
+        page = list_page(
             lists.wanted(request.user, query),
             query["limit"],
-            after=ListCursor.decode(place) if place else None,
+            order=query["order"],
+            page_id=query["page_id"],
             label=lists.leading_label(user_pk, query),
+            is_narrow=lists.is_narrow(query),
         )
         found = listed(Conversation.objects.with_pks(page.pks), user_pk)
         return Response(

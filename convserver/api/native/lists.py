@@ -7,7 +7,15 @@ from typing import Any
 from rest_framework import serializers
 
 from conversations import access
-from conversations.models import Conversation, ConversationQuerySet, Label, LabelQuerySet, Version, normal_id
+from conversations.models import (
+    Conversation,
+    ConversationQuerySet,
+    Label,
+    LabelQuerySet,
+    ListOrder,
+    Version,
+    normal_id,
+)
 from convserver.api.native.fields import ChoiceField, MultipleChoiceField
 from convserver.api.native.reads import PAGE_DEFAULT
 from convserver.pagination import PAGE_MAX
@@ -54,6 +62,17 @@ class PageSerializer(FilterSerializer):
 
     limit = serializers.IntegerField(min_value=1, max_value=PAGE_MAX, default=PAGE_DEFAULT)
     page_id = serializers.CharField(default=None)
+    order = ChoiceField(
+        ListOrder.choices, default=None, help_text="By default `used`; deleted ones are ordered by `created`."
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Return the query with its order. Raise ValidationError for one that deleted conversations lack."""
+        default = ListOrder.CREATED if attrs["deleted"] else ListOrder.USED
+        attrs["order"] = ListOrder(attrs["order"] or default)
+        if attrs["deleted"] and attrs["order"] is not ListOrder.CREATED:
+            raise serializers.ValidationError({"order": ["Deleted conversations are ordered by `created`."]})
+        return attrs
 
 
 def wanted(user: access.Visitor, query: dict[str, Any]) -> ConversationQuerySet:
@@ -78,6 +97,12 @@ def wanted(user: access.Visitor, query: dict[str, Any]) -> ConversationQuerySet:
     if query["archived"] is not None:
         rows = marks.put_away(rows, user_pk, archived=query["archived"])
     return rows
+
+
+def is_narrow(query: dict[str, Any]) -> bool:
+    """Return whether the query has a condition that few conversations may meet."""
+    named = ("title", "repository", "trigger", "model", "version", "status", "parent", "pinned", "archived")
+    return any(query[name] for name in named)
 
 
 def leading_label(user_pk: int, query: dict[str, Any]) -> LabelQuerySet | None:

@@ -8,9 +8,10 @@ from django.db.models import QuerySet, Value
 from rest_framework.renderers import JSONRenderer
 
 from conversations import provisional_titles
+from conversations.cursors import OrderedCursor
 from conversations.engines.compiled import CompiledQuery
-from conversations.models import Conversation, normal_id
-from convserver.api.direct.reading import Answer, Read, shown_and_more
+from conversations.models import Conversation, ListOrder, normal_id
+from convserver.api.direct.reading import Answer, Read
 from convserver.api.native import etags
 from sessions_app.live.status import listed_in, listed_rows
 
@@ -23,7 +24,8 @@ def _one(*, public_id: Value, user: Value) -> QuerySet[Conversation, dict[str, A
 
 
 def _page(rows: int, *, user: Value) -> QuerySet[Conversation, dict[str, Any]]:
-    return listed_rows(Conversation.objects.active().owned_by(user).newest_first(), user)[:rows]
+    listed = Conversation.objects.active().owned_by(user).listed_by(ListOrder.USED)
+    return listed_rows(listed, user, "list_key")[:rows]
 
 
 _ONE, _PAGE = CompiledQuery(_one), CompiledQuery(_page)
@@ -40,6 +42,9 @@ def conversation(read: Read) -> Answer:
 def first_page(read: Read) -> Answer:
     """Return the first page of the list. Raise NotDirect."""
     limit = read.limit(PAGE_DEFAULT)
-    rows, next_page_id = shown_and_more(_PAGE.rows(limit + 1, user=read.user_pk), limit)
-    page = {"conversations": [listed_in(row) for row in rows], "next_page_id": next_page_id}
+    rows = _PAGE.rows(limit + 1, user=read.user_pk)
+    shown, more = rows[:limit], None
+    if len(rows) > limit:
+        more = OrderedCursor(shown[-1]["list_key"], shown[-1]["pk"]).encode(ListOrder.USED)
+    page = {"conversations": [listed_in(row) for row in shown], "next_page_id": more}
     return Answer(JSONRenderer().render(page))

@@ -6,7 +6,8 @@ const home = new URL(document.body.dataset.home, location.href).pathname;
 
 /** The filters that are set, as an address writes them. */
 function filters() {
-  const set = [...new FormData(form)].filter(([, value]) => value);
+  // The order is kept by a cookie.
+  const set = [...new FormData(form)].filter(([name, value]) => value && name !== "order");
   return new URLSearchParams(set).toString();
 }
 
@@ -70,7 +71,7 @@ if (form && scroller) {
   });
   form.querySelector("[data-clear]").addEventListener("click", (click) => {
     click.preventDefault();
-    for (const field of form.querySelectorAll("input, select")) field.type === "checkbox" ? (field.checked = false) : (field.value = "");
+    for (const field of form.querySelectorAll("input, select:not([name=order])")) field.type === "checkbox" ? (field.checked = false) : (field.value = "");
     form.requestSubmit();
   });
   addEventListener("pagehide", save);

@@ -40,6 +40,7 @@ export function neighbour(row) {
 /** Write what is new into the row that stands, so that focus, open menus and loaded families stay. */
 function renew(shown, fresh) {
   shown.className = fresh.className;
+  shown.dataset.place = fresh.dataset.place;
   for (const name of ["pinned", "parent"]) {
     if (name in fresh.dataset) shown.dataset[name] = fresh.dataset[name];
     else delete shown.dataset[name];
@@ -79,8 +80,11 @@ function groupOf(row) {
   return document.getElementById(pinned === undefined ? "rows" : "pinned");
 }
 
+/** Families stand in the order of their creation, all else as the list does. */
 function isBefore(other, row) {
-  return other.matches(".row") && other.dataset.createdAt > row.dataset.createdAt;
+  if (!other.matches(".row")) return false;
+  if (row.parentElement?.closest(".family") || other.closest(".family")) return other.dataset.createdAt > row.dataset.createdAt;
+  return list()?.dataset.order === "title" ? other.dataset.place < row.dataset.place : other.dataset.place > row.dataset.place;
 }
 
 export function tidy() {

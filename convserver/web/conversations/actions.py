@@ -22,7 +22,7 @@ from conversations.store import delete as delete_from_store
 from convserver.api.errors import NATIVE_STATUS, retry_headers, status_of
 from convserver.event_loop import in_loop
 from convserver.web.conversations.while_working import choices_of
-from convserver.web.listing import Filters, row_of
+from convserver.web.listing import ORDER_COOKIE, Filters, row_of
 from convserver.web.pages import person, sender
 from sessions_app.identity.authentication import is_keyed
 from sessions_app.live import marks
@@ -147,7 +147,7 @@ def _row(request: HttpRequest, conversation: ConversationRef, **said: Any) -> Ht
     else:
         template = "web/row_done.html"
         context["is_in_front"] = _is_in_front(request, conversation)
-        filters = Filters.read(request.POST)
+        filters = Filters.read(request.POST, request.COOKIES.get(ORDER_COOKIE, ""))
         context["row"] = None if undoes else row_of(request.user, conversation.public_id, filters)
     response = render(request, template, context)
     response["HX-Trigger"] = json.dumps({"row": {"id": conversation.public_id}})

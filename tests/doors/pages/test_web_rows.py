@@ -300,7 +300,7 @@ def test_a_list_takes_the_same_number_of_statements_whatever_is_there(
             assert browser.get(path).status_code == 200
         return len(captured)
 
-    assert statements(10) == statements(120) <= 5
+    assert statements(10) == statements(120) <= 6  # one to see whether few match
 
 
 # Rows by their ids
