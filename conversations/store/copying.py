@@ -27,6 +27,7 @@ LEASE_S = 10.0
 """A fork that no process has copied of for this long is taken by any."""
 BEGUN = "fork"
 """The kind of the hint that a fork waits to be copied."""
+CANCELLED = "Its owner cancelled the fork before it was whole."
 SOURCE_GONE = "The source was removed for good while it was copied."
 
 
@@ -117,6 +118,17 @@ def _show(row: Conversation, fork: UnfinishedFork) -> None:
     transaction.on_commit(lambda: live.announce_listed(conversation), robust=True)
 
 
+def cancel(owner_pk: int, public_id: str, *, requested_by: str) -> bool:
+    """Begin to purge an unfinished fork of a user; return False if it is whole by now, or is none."""
+    with transaction.atomic():
+        row = Conversation.objects.locked().filter(public_id=public_id, owner_id=owner_pk).first()
+        fork = None if row is None else UnfinishedFork.objects.filter(pk=row.pk).first()
+        if row is None or fork is None:
+            return False
+        _give_up(row, fork, reason=CANCELLED, requested_by=requested_by)
+    return True
+
+
 def give_up_all(owner_pk: int, *, reason: str) -> None:
     """Begin to purge the unfinished forks of a user."""
     for pk in list(
@@ -129,8 +141,10 @@ def give_up_all(owner_pk: int, *, reason: str) -> None:
                 _give_up(row, fork, reason=reason)
 
 
-def _give_up(row: Conversation, fork: UnfinishedFork, *, reason: str) -> None:
+def _give_up(
+    row: Conversation, fork: UnfinishedFork, *, reason: str, requested_by: str = "the server"
+) -> None:
     """Begin to purge a fork that will never be whole."""
     fork.delete()
     Conversation.objects.filter(pk=row.pk).update(purged_at=None)
-    purging.begin(row.ref, among=Conversation.objects.all(), requested_by="the server", reason=reason)
+    purging.begin(row.ref, among=Conversation.objects.all(), requested_by=requested_by, reason=reason)

@@ -116,7 +116,7 @@ def test_what_is_used_between_two_pages_moves_to_the_front_and_comes_at_most_onc
 @pytest.mark.usefixtures("names")
 def test_a_cursor_of_another_order_is_refused_with_a_sentence(reader: Client) -> None:
     cursors = {
-        order: reader.get(PATH, {"limit": 2, "order": order}).json()["next_page_id"]
+        order: reader.get(PATH, {"limit": "2", "order": order}).json()["next_page_id"]
         for order in ListOrder.values
     }
     for order in ListOrder.values:
@@ -139,7 +139,7 @@ def test_each_order_is_read_from_its_index(alice: User, reader: Client, order: s
     Conversation.objects.bulk_create(
         Conversation(owner=alice, public_id=f"c{n}", title=f"Title {n}") for n in range(300)
     )
-    cursor = reader.get(PATH, {"limit": 2, "order": order}).json()["next_page_id"]
+    cursor = reader.get(PATH, {"limit": "2", "order": order}).json()["next_page_id"]
     queries: list[dict[str, Any]] = [{}, {"page_id": cursor}]
     for query in queries:
         with CaptureQueriesContext(connection) as captured:

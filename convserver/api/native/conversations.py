@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,7 @@ from rest_framework.viewsets import ViewSet
 from conversations import access, provisional_titles
 from conversations.exceptions import ConversationNotFound, ForkUnfinished
 from conversations.log.locks import lock
-from conversations.models import Conversation, ConversationRef, Version
+from conversations.models import Conversation, ConversationRef, Version, normal_id
 from conversations.store import changes, copying, creation, delete, deletion
 from conversations.store.copying import Progress
 from conversations.store.labels import TAG_MAX_LENGTH, TAG_NAME_MAX_LENGTH, TAGS_MAX
@@ -311,6 +312,18 @@ class ConversationViewSet(ViewSet):
             raise ConversationNotFound("The conversation is not a fork.")
         events = row.forked_at + 1
         return Response(_fork_state(row.public_id, Progress(events, events)))
+
+    @extend_schema(responses={204: None, **refusals(400, 404)})
+    @fork_progress.mapping.delete
+    def cancel_fork(self, request: Request, conversation_id: str) -> Response:
+        """Cancel a fork whose events are still being copied: it is removed for good; 404 if it is whole."""
+        with suppress(ForkUnfinished):
+            access.writable(request.user, conversation_id)
+            raise ConversationNotFound("No fork with this id is being copied.")
+        user_pk, name = access.pk_of(request.user), request.user.get_username()
+        if not copying.cancel(user_pk, normal_id(conversation_id), requested_by=name):
+            raise ConversationNotFound("The fork is whole by now.")
+        return Response(status=204)
 
     @extend_schema(responses={200: NativeBranches, **refusals(400, 404)})
     @action(detail=True, methods=["get"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import httpx
@@ -10,7 +11,7 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 
 from conversations.log import writes
-from conversations.models import Conversation, ConversationRef
+from conversations.models import Conversation, ConversationRef, Purge
 from conversations.store import copying, creation, forks
 from sessions_app import astore
 from sessions_app.models import ApiToken, Grant
@@ -169,6 +170,29 @@ async def test_a_long_fork_is_accepted_and_is_there_once_all_is_copied(
     progress = (await rest.get(f"{LIST}/other/fork-progress")).json()
     assert progress == {**begun, "copied": 3, "is_whole": True}
     assert await events_of(rest, "other") == await events_of(rest, "talk")
+
+
+async def test_a_fork_that_is_not_whole_is_cancelled_by_its_owner_alone(
+    rest: httpx.AsyncClient, long: None, bob: User
+) -> None:
+    await rest.post(f"{TALK}/fork", json={"id": "other"})
+    row = await astore.call(Conversation.objects.get, public_id="other")
+    await astore.change(copying.step, row.pk)
+    assert not await astore.change(partial(copying.cancel, bob.pk, "other", requested_by="bob"))
+    assert (await rest.delete(f"{LIST}/other/fork-progress")).status_code == 204
+    assert not await astore.change(copying.step, row.pk)
+    for path in ("", "/fork-progress"):
+        assert (await rest.get(f"{LIST}/other{path}")).status_code == 404
+    assert (await rest.delete(f"{LIST}/other/fork-progress")).status_code == 404
+    purge = await astore.call(Purge.objects.get, conversation_id=row.pk)
+    assert purge.reason == copying.CANCELLED
+    assert [each["id"] for each in (await rest.get(LIST)).json()["conversations"]] == ["talk"]
+
+
+async def test_a_fork_that_is_whole_is_not_cancelled(rest: httpx.AsyncClient, talk: ConversationRef) -> None:
+    await forked(rest, id="other")
+    assert (await rest.delete(f"{LIST}/other/fork-progress")).status_code == 404
+    assert (await rest.get(f"{LIST}/other")).status_code == 200
 
 
 async def test_the_progress_of_what_is_no_fork_is_not_found(
