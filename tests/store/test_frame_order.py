@@ -362,3 +362,19 @@ async def test_frames_of_one_request_are_refused_from_the_first_refused_one_on(
     is_away.pop()
     answered = (await rest.post(path, json=events)).json()
     assert [(each["type"], each["seq"]) for each in answered] == [("ack", 0), ("ack", 1), ("ack", 2)]
+
+
+async def test_a_frame_by_socket_is_repeated_by_rest_with_the_same_bytes(
+    join: Join, rest: httpx.AsyncClient, conversation: ConversationRef
+) -> None:
+    client = await join(conversation)
+    event = '{"action": "note"}'
+    await client.send(f'{{"type": "event", "id": "n", "event": {event}}}')
+    assert (await client.until("ack", id="n"))["seq"] == 0
+    path = f"/api/native/conversations/{conversation.public_id}/events"
+    headers = {"content-type": "application/json"}
+    for written, status in ((event, 200), (event.replace(" ", ""), 409)):
+        frame = f'{{"id":"n","type":"event","event":{written}}}'
+        answer = await rest.post(path, content=frame, headers=headers)
+        assert answer.status_code == status, answer.text
+        assert status == 200 or "Send the same bytes" in answer.json()["detail"]

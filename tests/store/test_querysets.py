@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from conversations.events import Dialect, EventFilter
-from conversations.models import Conversation, ConversationRef
+from conversations.models import Conversation, ConversationRef, ListOrder
 from conversations.search.fulltext import questions
 from conversations.search.fulltext.search import by_title
 from sessions_app.models import Receiver, SecretKind
@@ -46,6 +46,7 @@ def value_of(annotation: str, conversation: ConversationRef, alice: User) -> Any
         "date": timezone.now().date(),
         "datetime": timezone.now(),
         "Moment": "created_at",
+        "ListOrder": ListOrder.TITLE,
         "Dialect": Dialect.V1,
         "EventFilter": EventFilter(text="some text"),
         "ConversationRef": conversation,
