@@ -58,6 +58,7 @@ from convserver.serving.http_protocol import SILENT_S, BoundedHttp, BoundedWebSo
 from convserver.serving.neighbours import FirstPlace
 from sessions_app.capacity import heap
 from sessions_app.identity.addresses import Networks
+from sessions_app.live import open_streams
 
 logger = logging.getLogger(__name__)
 
@@ -546,6 +547,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, end the requests under way, and log the signal."""
+        open_streams.end_all()  # else the end would wait for answers that never end by themselves
         await super().shutdown(sockets)
         log_act(f"{'Worker' if self._is_worker else 'Server'} stopped", signal=self._signal)
         if self.lifespan.should_exit:

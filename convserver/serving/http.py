@@ -34,6 +34,7 @@ from convserver.serving.admission import (
     admission,
 )
 from convserver.serving.clients import EVERYBODY, client_of
+from convserver.serving.live_responses import LiveResponse
 from convserver.serving.measuring import name_route
 
 REFUSAL_THREADS = 2
@@ -86,6 +87,12 @@ class OneThreadHandler(ASGIHandler):
         The framework closes the file when a client leaves, which a thread that has begun may still read.
         """
         return super().create_request(scope, BytesIO(body_file.read()))
+
+    async def send_response(self, response: HttpResponseBase, send: Any) -> None:
+        """Send an answer; what a live one sends comes from the event loop, and no thread waits for it."""
+        whole = await response.send(send) if isinstance(response, LiveResponse) else response
+        if whole is not None:
+            await super().send_response(whole, send)
 
     async def _answered(self, request: HttpRequest) -> HttpResponseBase:
         """Answer a request in a thread, for which it waits first.

@@ -14,18 +14,22 @@ _open: Counter[int] = Counter()
 
 
 @contextmanager
-def counted(user_pk: int) -> Iterator[None]:
+def counted(user_pk: int, *, is_request_counted: bool = False) -> Iterator[None]:
     """Count one more socket inside the block. Raise QuotaExceeded."""
-    end = begin(user_pk)
+    end = begin(user_pk, is_request_counted=is_request_counted)
     try:
         yield
     finally:
         end()
 
 
-def begin(user_pk: int) -> Callable[[], None]:
-    """Count one more socket, and its handshake as a request; return what ends it. Raise QuotaExceeded."""
-    quotas.admit_request(user_pk)
+def begin(user_pk: int, *, is_request_counted: bool = False) -> Callable[[], None]:
+    """Count one more socket, and its handshake as a request unless that was done; return what ends it.
+
+    Raise QuotaExceeded.
+    """
+    if not is_request_counted:
+        quotas.admit_request(user_pk)
     with _lock:
         quotas.require_room("sockets", _open[user_pk], 1, "open sockets", "Close one, then connect again.")
         _open[user_pk] += 1

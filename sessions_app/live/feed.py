@@ -78,15 +78,15 @@ class Feed:
         self._reader = reader
         self._answer = _AnswerCursor()
 
-    async def run(self) -> None:
-        """Send everything after the cursor, and then live events, until cancelled."""
+    async def run(self, *, follow: bool = True) -> None:
+        """Send everything after the cursor, and then, if it is to `follow`, live events until cancelled."""
         try:
-            await self._show_all()
+            await self._show_all(follow=follow)
         except BaseException as error:
             _let_go(error)
             raise
 
-    async def _show_all(self) -> None:
+    async def _show_all(self, *, follow: bool) -> None:
         async with hub().subscribe(live.conversation_group(self.conversation.pk)) as hints:
             state = (await astore.call(states_of, [self.conversation.pk]))[self.conversation.pk]
             await self._reader.show_hello(state)
@@ -104,7 +104,7 @@ class Feed:
             if state["loop"]["execution_status"] == ExecutionStatus.RUNNING:
                 await self._show_unfinished_answer()
             hints.take_at_once = self._take_at_once
-            while True:
+            while follow:
                 await self._follow(await hints.next())
 
     async def _require_same_history(self, last_seq: int) -> None:

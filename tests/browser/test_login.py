@@ -20,7 +20,7 @@ PASSWORD = "wendy's long password"
 KEY = "open-sesame"
 QUICK_CHECKS = {
     "sessions_app.identity.principals.CHECK_S": 0.0,
-    "sessions_app.sockets.native.conversation.HEARTBEAT_S": 0.1,
+    "sessions_app.sockets.native.reader.HEARTBEAT_S": 0.1,
 }
 
 

@@ -31,8 +31,8 @@ from sessions_app.identity import conversation_keys, principals
 from sessions_app.identity.scopes import FRAME_SCOPES
 from sessions_app.models import ApiToken, Grant, ImportRun, Scope
 from sessions_app.sockets import handshake
-from sessions_app.sockets.native import conversation as native
-from sessions_app.sockets.native import list as native_list
+from sessions_app.sockets.native import list_reader as native_list
+from sessions_app.sockets.native import reader as native_reader
 from tests import app_face, v1
 from tests.conftest import Dial
 from tests.web_pages import IMPORT_ID, PAGES
@@ -391,6 +391,8 @@ ROWS = [
     ),
     Row(route="native-agents", path="/api/native/agents", **THEIR_OWN),
     Row(route="native-conversation-receipts", path=NATIVE + "/{id}/receipts", **OWNERS),
+    Row(route="native-stream", path=NATIVE + "/{id}/stream?follow=false", **OWNERS),
+    Row(route="native-list-stream", path="/api/native/stream?follow=false", **THEIR_OWN),
     Row(route="native-draft", path="/api/native/draft", **THEIR_OWN),
     Row(route="native-draft", method="PUT", path="/api/native/draft", body=DRAFT, **THEIR_OWN),
     Row(route="native-search", path="/api/native/search?q=hello", **THEIR_OWN),
@@ -993,7 +995,7 @@ async def test_a_first_frame_that_is_too_long_opens_nothing(
 def quick_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask often whether a socket's credentials still let it in."""
     monkeypatch.setattr(principals, "CHECK_S", 0.0)
-    monkeypatch.setattr(native, "HEARTBEAT_S", 0.02)
+    monkeypatch.setattr(native_reader, "HEARTBEAT_S", 0.02)
     monkeypatch.setattr(native_list, "HEARTBEAT_S", 0.02)
 
 

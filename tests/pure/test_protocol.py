@@ -36,7 +36,8 @@ from sessions_app.sockets import handshake, socket
 from sessions_app.sockets.native import agent as native_agent
 from sessions_app.sockets.native import conversation as native_socket
 from sessions_app.sockets.native import frames as native
-from sessions_app.sockets.native import list as native_list
+from sessions_app.sockets.native import list_reader as native_list
+from sessions_app.sockets.native import reader as native_reader
 from tests.clients import Client
 from tests.conftest import Dial, Join
 from tests.dictation import Dictate, dictate, end_answer
@@ -79,7 +80,7 @@ LIMITS = {
     ),
     "frames a second of an agent, over a longer time; more wait": native_agent.FRAMES_PER_S,
     "characters of the `text` of `inputs`, and of `done`, in a `turn`": turn_frames.SHOWN_MAX_CHARACTERS,
-    "seconds between heartbeats": native_socket.HEARTBEAT_S,
+    "seconds between heartbeats": native_reader.HEARTBEAT_S,
     "seconds that a socket waits for `auth`": handshake.AUTH_WAIT_S,
     "seconds until a revoked credential closes an open socket": principals.RECHECK_S,
     "the same where a hint is lost or Redis is away": hub.POLL_S,
@@ -90,7 +91,7 @@ LIMITS = {
 
 RUN_IN_ORDER = [
     201,
-    *(200 for _ in range(10)),
+    *(200 for _ in range(11)),
     201,
     *(200 for _ in range(6)),
     409,
@@ -166,7 +167,7 @@ def documented(title: str) -> dict[str, set[Any]]:
 async def test_every_frame_that_a_conversations_socket_sends_stands_here_with_its_keys(
     alice: User, conversation: ConversationRef, join: Join, dictate: Dictate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native_socket, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(native_reader, "HEARTBEAT_S", 0.05)
     monkeypatch.setattr(played_turn, "SNAPSHOT_S", 0.0)
     await astore.append(conversation, [event()])
     client = await join(conversation)
@@ -289,7 +290,7 @@ def test_each_example_stands_under_its_own_name(title: str) -> None:
 
 def test_what_a_conversation_frame_may_bring_stands_here() -> None:
     section = part("#### `conversation`")
-    assert all(f"`{name}`" in section for name in native_socket.SHOWN_CHANGES)
+    assert all(f"`{name}`" in section for name in native_reader.SHOWN_CHANGES)
 
 
 # Frames from the client
@@ -398,6 +399,7 @@ def native_routes() -> Iterator[str]:
         "native-import-start": "/imports/{import_id}/start",
         "native-import-cancel": "/imports/{import_id}/cancel",
         "native-import-conversations": "/imports/{import_id}/conversations",
+        "native-list-stream": "/stream",
         "native-search": "/search",
         "native-token-list": "/tokens",
         "native-token-detail": "/tokens/{token_id}",

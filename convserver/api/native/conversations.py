@@ -96,11 +96,18 @@ class ChangeSerializer(Body):
     tags = TagsField(required=False)
     pinned = Flag(required=False)
     archived = Flag(required=False)
+    seen_through = serializers.IntegerField(
+        required=False,
+        min_value=-1,
+        max_value=SEQ_MAX,
+        help_text="The seq of the last event that the user has seen; it never goes back.",
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Refuse a body without changes."""
         if not attrs:
-            raise serializers.ValidationError("Give a `title`, `tags`, `pinned` or `archived`.")
+            names = ", ".join(f"`{name}`" for name in self.fields)
+            raise serializers.ValidationError(f"Give one of: {names}.")
         return attrs
 
 
@@ -197,7 +204,7 @@ class ConversationViewSet(ViewSet):
         responses={200: NativeConversation, 412: NativeConversationChanged, **refusals(400, 404, 503)},
     )
     def partial_update(self, request: Request, conversation_id: str) -> Response:
-        """Rename, tag, pin or archive; pins and archives apply to this user only.
+        """Rename, tag, pin, archive or mark as seen; pins, archives and what is seen are this user's own.
 
         With `If-Match`, only if the conversation still has one of these ETags; otherwise 412 and its state.
         """
@@ -382,6 +389,8 @@ def _change(user: access.Visitor, conversation: ConversationRef, body: dict[str,
         changes.retag(conversation, body["tags"])
     if "pinned" in body or "archived" in body:
         marks.mark(access.pk_of(user), conversation, pinned=body.get("pinned"), archived=body.get("archived"))
+    if "seen_through" in body:
+        marks.mark_seen(access.pk_of(user), conversation, body["seen_through"])
 
 
 def _tagged(user: access.Visitor, conversation: ConversationRef) -> Response:

@@ -41,6 +41,13 @@ def refusals(*statuses: int) -> dict[int, type[NativeRefusal]]:
     return dict.fromkeys(statuses, NativeRefusal)
 
 
+class NativeServerSentEvent(BaseModel):
+    """One event of a stream."""
+
+    data: str = Field(description="A frame of the socket, as JSON.")
+    id: str = Field(default="", description="Where to resume: of a frame that is stored, its cursor.")
+
+
 # Conversations
 
 

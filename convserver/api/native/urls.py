@@ -23,6 +23,7 @@ from convserver.api.native.labels import LabelsView
 from convserver.api.native.receipts import ReceiptsView
 from convserver.api.native.run_options import RunOptionsView
 from convserver.api.native.search import SearchView
+from convserver.api.native.stream import ListStreamView, StreamView
 from convserver.api.native.tokens import TokenViewSet
 
 router = SimpleRouter(trailing_slash=False)
@@ -43,6 +44,8 @@ urlpatterns = [
         RunOptionsView.as_view(),
         name="native-conversation-options",
     ),
+    re_path(r"^conversations/(?P<conversation_id>[^/]+)/stream$", StreamView.as_view(), name="native-stream"),
+    path("stream", ListStreamView.as_view(), name="native-list-stream"),
     path("agents", AgentsView.as_view(), name="native-agents"),
     re_path(
         r"^conversations/(?P<conversation_id>[^/]+)/receipts$",

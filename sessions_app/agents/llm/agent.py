@@ -142,7 +142,7 @@ class _Playing:
         blind: set[str],
         told: set[str],
     ) -> None:
-        """`blind` are the models that are not sent the images of tools, `told` the notices of earlier turns."""
+        """`blind` are the models that are not sent the images of tools, `told` notices of earlier turns."""
         self._turn = turn
         self._task = task
         self._blind = blind

@@ -39,8 +39,8 @@ from sessions_app.processes import this_process
 from sessions_app.sockets.ending import ended
 from sessions_app.sockets.handshake import authenticated, query_of, within_quotas
 from sessions_app.sockets.native import agent_frames, frames
-from sessions_app.sockets.native.conversation import HEARTBEAT_S
 from sessions_app.sockets.native.frames import BadFrame, Frame, FrameTooLarge
+from sessions_app.sockets.native.reader import HEARTBEAT_S
 from sessions_app.sockets.socket import Socket, SocketConsumer, SocketEnding
 
 FRAME_MAX_CHARACTERS = 1024 * 1024

@@ -19,7 +19,6 @@ from conversations.exceptions import (
     ConversationError,
     ConversationNotFound,
     InvalidConversationId,
-    OtherHistory,
     QuotaExceeded,
 )
 from conversations.models import ConversationRef, Version
@@ -45,6 +44,7 @@ from sessions_app.sockets.ending import ended
 from sessions_app.sockets.handshake import authenticated, query_of, within_quotas
 from sessions_app.sockets.native import frames
 from sessions_app.sockets.native.frames import BadFrame, Frame
+from sessions_app.sockets.native.reader import FrameReader
 from sessions_app.sockets.socket import Closed, Socket, SocketConsumer, SocketEnding
 
 TRY_AGAIN_LATER = 1013
@@ -57,7 +57,6 @@ T = TypeVar("T")
 
 _failing_frames = Outage(__name__, "A frame failed")
 
-HEARTBEAT_S = 20.0
 UNANSWERED_MAX = 512
 """At most this many frames of one socket wait for their commit; then no more are read from it."""
 UNANSWERED_MAX_CHARACTERS = 32 * 1024 * 1024
@@ -65,20 +64,6 @@ UNANSWERED_MAX_CHARACTERS = 32 * 1024 * 1024
 
 STORING = frozenset({"message", "event", "events"})
 """The frames that store something, in their order."""
-
-SHOWN_CHANGES = (
-    "title",
-    "version",
-    "repository",
-    "branch",
-    "trigger",
-    "pr_number",
-    "tags",
-    "loop",
-    "deleted",
-    "damage",
-)
-"""The keys of a `conversation` frame; the log itself reports everything else."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,10 +138,8 @@ class _Pending(NamedTuple):
     characters: int
 
 
-class ConversationSocket(SocketEnding):
+class ConversationSocket(FrameReader, SocketEnding):
     """One client on one conversation; a Reader of its feed."""
-
-    door = "native"
 
     def __init__(
         self,
@@ -166,18 +149,15 @@ class ConversationSocket(SocketEnding):
         query: Query,
         opening: Opening,
     ) -> None:
-        super().__init__(socket)
+        self._connection_id = new_connection_id()
+        session = query.session or self._connection_id
+        FrameReader.__init__(
+            self, principal, conversation, after=query.after.seq, payload=query.payload, session=session
+        )
+        SocketEnding.__init__(self, socket)
         self._opening = opening
-        self._principal = principal
-        self._user_pk = pk_of(principal.user)
-        self._conversation = conversation
         self._query = query
         self._manager: ConversationManager = get_manager()
-        self._connection_id = new_connection_id()
-        self._session = query.session or self._connection_id
-        self._state: dict[str, Any] = {}
-        self._shown_through = query.after.seq
-        self._greeted = asyncio.Event()
         self._pending: asyncio.Queue[_Pending] = asyncio.Queue(UNANSWERED_MAX)
         self._order = FrameOrder()
         self._unanswered_characters = 0
@@ -234,19 +214,8 @@ class ConversationSocket(SocketEnding):
             await self.show_hello(states[self._conversation.pk])
 
     async def show_hello(self, state: ConversationState) -> None:
-        """Send `hello`."""
-        self._state = {name: state[name] for name in SHOWN_CHANGES}  # type: ignore[literal-required]
-        shown = {name: value for name, value in state.items() if name not in ("last_seq", "loop", "deleted")}
-        seen_through = await astore.call(marks.seen_through, self._user_pk, self._conversation)
-        await self._send(
-            type="hello",
-            conversation=shown,
-            last_seq=state["last_seq"],
-            loop=state["loop"],
-            session=self._session,
-            seen_through=seen_through,
-        )
-        self._greeted.set()
+        """Send `hello`, after which the next socket of the user may be opened."""
+        await super().show_hello(state)
         self._opening.end()
 
     async def show_events(self, events: Sequence[EventEnvelope]) -> None:
@@ -270,56 +239,8 @@ class ConversationSocket(SocketEnding):
         wire, write = self._event_frames
         return hub().recent.framed(wire, self._conversation, event, write)
 
-    @property
-    def _event_frames(self) -> tuple[str, Callable[[EventEnvelope], str]]:
-        """Return under which name the frames of events are shared by readers, and what writes one."""
-        if self._query.payload:
-            return "native", frames.envelope_json
-        return "native without payload", frames.envelope_json_without_payload
-
-    async def show_replay_complete(self, through: int) -> None:
-        """Send `replay_complete`."""
-        await self._send(type="replay_complete", through=through)
-
-    async def show_delta(self, *, turn: str, answer: str, index: int, text: str, reasoning: str) -> None:
-        """Send `delta`."""
-        more = {"reasoning": reasoning} if reasoning else {}
-        await self._send(type="delta", turn=turn, answer=answer, index=index, text=text, **more)
-
-    async def show_answer(self, *, turn: str, answer: str, through: int, text: str, reasoning: str) -> None:
-        """Send `answer`."""
-        more = {"reasoning": reasoning} if reasoning else {}
-        await self._send(type="answer", turn=turn, answer=answer, through=through, text=text, **more)
-
-    async def show_receipt(self, *, seqs: Sequence[int], seen_seq: int, turn: str) -> None:
-        """Send `receipt`."""
-        await self._send(type="receipt", seqs=seqs, seen_seq=seen_seq, turn=turn)
-
-    async def show_state(self, state: ConversationState) -> None:
-        """Send `conversation` with the changes; close if it was deleted."""
-        now = {name: state[name] for name in SHOWN_CHANGES}  # type: ignore[literal-required]
-        changes = {name: value for name, value in now.items() if value != self._state[name]}
-        self._state = now
-        if changes:
-            await self._send(type="conversation", changes=changes)
-        if state["deleted"]:
-            raise Refused(NOT_FOUND, "The conversation was deleted.")
-
-    async def show_run(self) -> None:
-        """Nothing: the states that follow report the outcome."""
-
-    async def show_other_history(self, error: OtherHistory) -> None:
-        """Send that the client has another history."""
-        await self._send(**frames.error_frame(error))
-
-    async def _heartbeat(self) -> None:
-        await self._greeted.wait()
-        while True:
-            await self._principal.stay(HEARTBEAT_S)
-            await self._send(type="heartbeat")
-
-    async def _send(self, **frame: Any) -> None:
-        await self._socket.send_text(frames.frame_json(**frame))
+    async def _send_text(self, text: str) -> None:
+        await self._socket.send_text(text)
 
     # In
 

@@ -25,7 +25,7 @@ from conversations.store import changes, creation, deletion
 from sessions_app import astore
 from sessions_app.live import drafts, marks
 from sessions_app.live.drafts import Edit
-from sessions_app.sockets.native import list as native_list
+from sessions_app.sockets.native import list_reader as native_list
 from tests.clients import Client, database_url
 from tests.conftest import Dial, on_postgresql
 from tests.doors.native.test_list_socket import PATH, no_hints, opened, polled, quick_poll, shown_with

@@ -22,6 +22,7 @@ from sessions_app.agents.demo import INTRODUCTION
 from sessions_app.live import hub, marks, status
 from sessions_app.loops import manager, played_turn
 from sessions_app.sockets.native import conversation as native_socket
+from sessions_app.sockets.native import reader as native_reader
 from tests.clients import WAIT_S, Client
 from tests.conftest import Join
 from tests.dictation import Dictate, dictate, end_answer, silence
@@ -412,7 +413,7 @@ async def test_a_state_that_was_read_before_somebody_joined_is_not_for_them(
 async def test_a_heartbeat_comes_when_nothing_else_does(
     conversation: ConversationRef, join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native_socket, "HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(native_reader, "HEARTBEAT_S", 0.01)
     assert await (await join(conversation)).until("heartbeat") == {"type": "heartbeat"}
 
 

@@ -16,8 +16,8 @@ from conversations.models import ConversationRef
 from convserver.passwords import login_throttle
 from sessions_app import astore
 from sessions_app.identity import principals
-from sessions_app.sockets.native import conversation as native
-from sessions_app.sockets.native import list as native_list
+from sessions_app.sockets.native import list_reader as native_list
+from sessions_app.sockets.native import reader as native_reader
 from tests.conftest import Dial
 from tests.web_browser import Browser, words
 
@@ -41,7 +41,7 @@ def server_key(configured: Callable[..., None]) -> None:
 def quick_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let sockets ask at every moment whether they may stay."""
     monkeypatch.setattr(principals, "CHECK_S", 0.0)
-    monkeypatch.setattr(native, "HEARTBEAT_S", 0.02)
+    monkeypatch.setattr(native_reader, "HEARTBEAT_S", 0.02)
     monkeypatch.setattr(native_list, "HEARTBEAT_S", 0.02)
 
 
