@@ -42,10 +42,10 @@ export class ConnectionLine {
 
   /** The words, then what ticks. */
   sentence() {
-    const { name, since, why, nextTry } = this.state;
+    const { name, since, why, nextTry, isBlocked } = this.state;
     switch (name) {
       case "open":
-        return ["Connected"];
+        return [isBlocked ? "Live updates come over HTTP; WebSockets are blocked" : "Connected"];
       case "connecting":
         return [since < Date.now() - 1000 ? `Reconnecting… Connection lost at ${clock(since)}` : "Connecting…"];
       case "waiting":

@@ -47,6 +47,7 @@ let leaving = false; // this page logs out, and the answer to that says where to
 
 const socket = new LiveSocket({
   address: () => `/ws/conversations/${encodeURIComponent(id)}?after=${place}&payload=false`,
+  overHttp: ({ HttpWire, requestsOf }) => new HttpWire({ address: () => `/api/native/conversations/${encodeURIComponent(id)}/stream?after=${place}&payload=false`, requestOf: requestsOf(id) }),
   onFrame: take,
   onState(state) {
     announcing = false;

@@ -109,6 +109,8 @@ for (const sign of ["keydown", "pointermove", "pointerdown", "wheel"]) document.
 if (document.getElementById("list")) {
   new LiveSocket({
     address: () => (cursor ? `/ws/conversations?since=${encodeURIComponent(cursor)}` : "/ws/conversations"),
+    // By polls: a page has a stream already, of its conversation, and a browser few connections.
+    overHttp: ({ HttpWire }) => new HttpWire({ address: () => `/api/native/stream?${cursor ? `since=${encodeURIComponent(cursor)}` : ""}`, isPolling: true }),
     onFrame: heard,
     onState: stand,
   });

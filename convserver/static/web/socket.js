@@ -1,9 +1,13 @@
-// One socket that repairs itself, and says truly how it stands.
+// One socket that repairs itself, and says truly how it stands. Where no WebSocket gets through it goes on over HTTP.
 
 const QUIET_MS = 45_000; // the server sends a heartbeat every 20 s
 const FIRST_WAIT_MS = 400;
 const LONGEST_WAIT_MS = 15_000;
 const CHECK_MS = 5_000;
+const GREETING_MS = 20_000; // a try that brings nothing for so long has failed
+const TRIES = 2; // of the socket, before HTTP is tried as well
+const PROBE_MS = 15_000; // so long after it was found blocked the socket is tried again
+const LONGEST_PROBE_MS = 120_000;
 
 const FINAL = {
   4400: "this page's address is wrong",
@@ -19,13 +23,20 @@ const WHY = {
   4429: "you have reached a limit",
 };
 
+/** Whether a socket that closed so may have met something on the way: the server would have said more. */
+const isUnexplained = (code) => code < 4000 && !(code in WHY && code !== 1006);
+
 /**
  * Keeps a connection to `address()`, which is asked for anew each time, since it names a cursor.
- * `onState` hears of {name, since, why, nextTry}: connecting, open, waiting, offline or ended.
+ * `overHttp(wire)` makes what takes its place where WebSockets are blocked, of the module that has it.
+ * `onState` hears of {name, since, why, nextTry, isBlocked}: connecting, open, waiting, offline or ended.
  */
 export class LiveSocket {
-  constructor({ address, onFrame, onState }) {
-    Object.assign(this, { address, onFrame, onState });
+  constructor({ address, overHttp, onFrame, onState }) {
+    Object.assign(this, { address, overHttp, onFrame, onState });
+    this.failures = 0; // tries in a row that ended before a greeting, for no reason that the server gave
+    this.isBlocked = false; // HTTP works where the socket does not
+    this.probeMs = PROBE_MS;
     this.state = { name: "connecting", since: Date.now() };
     this.wait = FIRST_WAIT_MS;
     this.heardAt = 0;
@@ -51,33 +62,80 @@ export class LiveSocket {
     return true;
   }
 
-  connect() {
+  async connect() {
     clearTimeout(this.timer);
     this.drop();
     this.become("connecting");
-    const url = new URL(this.address(), location.href);
-    url.protocol = url.protocol.replace("http", "ws");
-    const socket = new WebSocket(url);
-    this.socket = socket;
     this.heardAt = Date.now();
+    const isHttp = this.isBlocked || (this.failures >= TRIES && this.failures % 2 === 0); // by turns while neither works
+    const attempt = (this.attempt = {});
+    const socket = await this.made(isHttp).catch(() => undefined);
+    if (attempt !== this.attempt) return socket?.close();
+    if (!socket) return this.closed(1006, "", isHttp);
+    this.socket = socket;
     socket.onmessage = ({ data }) => {
       if (socket !== this.socket) return;
       this.heardAt = Date.now();
       const frame = JSON.parse(data);
-      if (frame.type === "hello") this.opened();
+      if (frame.type === "hello") this.opened(isHttp);
       this.onFrame(frame);
     };
-    socket.onclose = ({ code, reason }) => socket === this.socket && this.closed(code, reason);
+    socket.onclose = ({ code, reason }) => socket === this.socket && this.closed(code, reason, isHttp);
   }
 
-  opened() {
+  async made(isHttp) {
+    if (!isHttp) return new WebSocket(this.url);
+    return this.overHttp(await import("./http_wire.js"));
+  }
+
+  get url() {
+    const url = new URL(this.address(), location.href);
+    url.protocol = url.protocol.replace("http", "ws");
+    return url;
+  }
+
+  opened(isHttp) {
     this.wait = FIRST_WAIT_MS;
     this.lostAt = undefined;
-    this.become("open");
+    if (isHttp) this.probe();
+    else [this.failures, this.isBlocked, this.probeMs] = [0, false, PROBE_MS];
+    this.become("open", { isBlocked: this.isBlocked });
   }
 
-  closed(code, reason) {
+  /** Try whether a socket gets through by now, beside what works. */
+  probe() {
+    const { attempt } = this;
+    this.probing?.end();
+    const socket = new WebSocket(this.url);
+    const found = (isThrough) => {
+      probing.end();
+      if (attempt !== this.attempt) return;
+      if (isThrough) {
+        [this.failures, this.isBlocked] = [0, false];
+        return this.connect();
+      }
+      probing.timer = setTimeout(() => this.probe(), this.probeMs);
+      this.probeMs = Math.min(2 * this.probeMs, LONGEST_PROBE_MS);
+      if (this.isOpen && !this.isBlocked) this.become("open", { isBlocked: (this.isBlocked = true) });
+    };
+    const probing = (this.probing = {
+      timer: setTimeout(() => found(false), GREETING_MS),
+      end() {
+        clearTimeout(this.timer);
+        socket.onmessage = socket.onclose = null;
+        socket.close();
+      },
+    });
+    socket.onmessage = () => found(true);
+    socket.onclose = () => found(false);
+  }
+
+  closed(code, reason, isHttp) {
     this.socket = undefined;
+    if (this.state.name !== "open") {
+      if (isHttp) this.isBlocked = false;
+      if (isUnexplained(code)) this.failures += 1;
+    }
     if (code in FINAL) this.become("ended", { code, why: reason || FINAL[code] });
     else this.retryLater(WHY[code] ?? reason, code);
   }
@@ -104,19 +162,25 @@ export class LiveSocket {
     const { name } = this.state;
     this.wait = FIRST_WAIT_MS;
     if (name === "waiting" || name === "offline") this.connect();
+    else if (name === "open" && this.isBlocked) this.probe();
     else this.check();
   }
 
   /** A connection that is silent for long is lost: sleep and a changed network tell nobody. */
   check() {
     const { name } = this.state;
-    const isStale = Date.now() - this.heardAt > QUIET_MS;
-    if (isStale && (name === "open" || name === "connecting")) this.lose("the server stopped responding");
+    const silence = Date.now() - this.heardAt;
+    if (name === "open" && silence > (this.socket?.quietMs ?? QUIET_MS)) this.lose("the server stopped responding");
+    if (name === "connecting" && silence > (this.socket?.quietMs ?? GREETING_MS)) {
+      this.failures += 1;
+      this.lose("the server doesn't respond");
+    }
   }
 
   drop() {
     const socket = this.socket;
-    this.socket = undefined;
+    this.socket = this.attempt = undefined;
+    this.probing?.end();
     if (socket) {
       socket.onclose = socket.onmessage = null;
       socket.close();
