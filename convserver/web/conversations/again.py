@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -13,10 +13,11 @@ from django.views.decorators.http import require_http_methods
 from conversations import access
 from conversations.access import Visitor
 from conversations.events import EventEnvelope, Kind
-from conversations.exceptions import ConversationError, EventNotFound
+from conversations.exceptions import ConversationError, EventNotFound, ForkUnfinished
 from conversations.log import reads
 from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import ConversationExists, copying
+from convserver.api.errors import RETRY_AFTER_S
 from convserver.rendering.cards import MessageCard
 from convserver.rendering.page import read
 from convserver.web.conversations.branching import COPIED_AT_ONCE_S
@@ -26,6 +27,11 @@ from convserver.web.pages import page, person
 from sessions_app.settings import agent_setups
 
 NOTHING_ASKED = "Nobody asked anything before this message, so there is no other answer to it."
+
+STILL_COPIED = (
+    "Not sent yet: the new branch is still being copied, {copied:,} of {events:,} events are here. "
+    "Your message is kept below: send it again in a moment."
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,12 +68,23 @@ def again(request: HttpRequest, conversation_id: str) -> HttpResponse:
     text = said.text if answer is not None else request.POST.get("text", "").strip()
     if not text and not said.images:
         return page(request, "web/again.html", {**context, "problem": "Write a message."}, status=400)
-    return _begun(request, source, said, text)
-
-
-def _begun(request: HttpRequest, source: ConversationRef, said: Said, text: str) -> HttpResponse:
-    """Begin the branch and say the message there; a form that was sent before finds both."""
     new_id = message_id(request)
+    try:
+        return _begun(request, source, said, text, new_id)
+    except ForkUnfinished as error:
+        # Sent again, the form finds its branch by the id: it is copied meanwhile.
+        problem = STILL_COPIED.format(copied=error.copied, events=error.events)
+        kept = {**context, "said": replace(said, text=text), "message_id": new_id, "problem": problem}
+        shown = page(request, "web/again.html", kept, status=503)
+        shown.headers["Retry-After"] = str(RETRY_AFTER_S)
+        return shown
+
+
+def _begun(request: HttpRequest, source: ConversationRef, said: Said, text: str, new_id: str) -> HttpResponse:
+    """Begin the branch and say the message there; a form that was sent before finds both.
+
+    Raise ForkUnfinished while the branch is being copied.
+    """
     conversation_id = UUID(new_id).hex
     trunk = _trunk(request.user, source, said.seq - 1)
     row = Conversation.objects.get(pk=source.pk)
@@ -86,6 +103,8 @@ def _begun(request: HttpRequest, source: ConversationRef, said: Said, text: str)
         raise Http404 from error
     try:
         say(request, conversation_id, text=text, images=said.images, message_id=new_id)
+    except ForkUnfinished:
+        raise
     except ConversationError as error:
         return not_said(request, conversation_id, text=text, error=error)
     return redirect("conversation", conversation_id)

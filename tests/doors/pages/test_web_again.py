@@ -13,7 +13,8 @@ from django.test import Client as Browser
 from conversations.events import NewEvent
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Event
-from conversations.store import creation
+from conversations.store import copying, creation
+from tests.clients import WAIT_S
 from tests.conftest import once
 from tests.events import event
 
@@ -175,3 +176,25 @@ def test_the_log_as_of_an_event_is_read_by_rest(browser: Browser, talk: Conversa
     assert seqs(as_of=2, before=1) == ([0], 2)
     assert seqs(as_of=99) == ([0, 1, 2, 3], 3)
     assert browser.get(address, {"as_of": -1}).status_code == 400
+
+
+def test_what_was_written_is_kept_while_its_branch_is_copied(
+    browser: Browser, talk: ConversationRef, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    monkeypatch.setattr("conversations.store.forks.AT_ONCE_EVENTS", 1)
+    monkeypatch.setattr("convserver.web.conversations.again.COPIED_AT_ONCE_S", 0.0)
+    forms: list[dict[str, Any]] = [{"message": 2, "text": "Why & <how> not?"}, {"answer": 3}]
+    for number, form in enumerate(forms):
+        with subtests.test(form=form):
+            again = {**form, "id": f"c0ffee00-0000-4000-8000-00000000000{number}"}
+            shown = browser.post("/c/talk/again", again)
+            assert (shown.status_code, shown["retry-after"]) == (503, "5")
+            assert "still being copied" in text_of(shown)
+            html = shown.content.decode()
+            assert f'name="id" value="{again["id"]}"' in html
+            assert ("Why &amp; &lt;how&gt; not?" if "text" in form else "Why?") in html
+            made = f"c0ffee0000004000800000000000000{number}"
+            assert said_in(made) == []
+            copying.advance(Conversation.objects.get(public_id=made).ref, seconds=WAIT_S)
+            sent(browser, **again)
+            assert said_in(made) == ["How?", form.get("text", "Why?")]
