@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import NamedTuple
 
+from conversations.dialects import columns
 from convserver.rendering.cards import ErrorCard
 from convserver.rendering.tools import first_line
 
@@ -37,6 +39,7 @@ class Trouble(NamedTuple):
     """Whether the model's settings are where it can be mended."""
 
 
+_BODY_MAX_CHARS = 10_000
 _SENTENCE = re.compile(r"[A-Z][^\n{}<>]{1,400}[.!?]")
 """An error's own text, if it is for people: it says more than the words for all errors with its code."""
 
@@ -145,14 +148,26 @@ def error_card(code: str, detail: str) -> ErrorCard:
     """Return what is shown of an error: a sentence of its own, what its code means, or its first line."""
     known = trouble(code)
     is_told = known.tells_cause and _SENTENCE.fullmatch(detail.strip()) is not None
+    said = _said(detail)
     return ErrorCard(
         words=detail.strip() if is_told else known.words,
         next_step=known.next_step,
         is_models=known.is_models,
         code=code,
         detail=detail,
-        cause="" if known.tells_cause else first_line(detail),
+        cause="" if is_told or said in (known.words, code) else said,
     )
+
+
+def _said(detail: str) -> str:
+    """Return on one line what a provider says: the message of a JSON body, else the first line."""
+    start = detail.find("{") if len(detail) <= _BODY_MAX_CHARS else -1
+    try:
+        body = columns.fields(json.loads(detail[start:])) if start >= 0 else {}
+    except (ValueError, RecursionError):
+        body = {}
+    message = columns.fields(body.get("error")).get("message")
+    return first_line(columns.first_text(message, body.get("message"), body.get("error"), detail))
 
 
 def reason(text: str) -> str:

@@ -537,9 +537,26 @@ def test_an_error_whose_words_do_not_say_why_shows_the_reason_on_one_line(code: 
         assert "The disk is full." in before
         assert "Traceback" not in before
         assert "Traceback: line 1" in folded
-        assert not page(
-            event({**failed, "code": "LLMTimeoutError", "extras": {"error_id": "Timeout"}})
-        ).of_class("cause")
+
+
+@pytest.mark.parametrize("code", ["LLMRateLimitError", "litellm.RateLimitError"])
+def test_an_error_that_is_known_shows_the_providers_own_words_as_well(code: str) -> None:
+    says = "Rate limit of 3 requests a minute reached for `m-1`. Try again in 20 s."
+    for detail in (
+        f"{says}\n\nTraceback: line 1",
+        f"Error code: 429 - {json.dumps({'error': {'message': says, 'type': 'rate_limit'}})}",
+        json.dumps({"message": says}, indent=1),
+        json.dumps({"error": says}),
+    ):
+        for failed in (
+            {"kind": "ConversationErrorEvent", "source": "environment", "code": code, "detail": detail},
+            {"observation": "error", "content": detail, "extras": {"error_id": code}},
+        ):
+            parts = page(event(failed))
+            before, _, _ = parts.text.partition("Details")
+            assert "rate limit" in before
+            assert says in before
+            assert code not in before
 
 
 @pytest.mark.parametrize(
