@@ -24,6 +24,7 @@ _ADMIN_ROUTES = frozenset(
         "agent-secrets",
         "agent-settings",
         "agent-settings-mcp",
+        "agent-mcp-test",
         "agent-user-secrets",
         "agent-user-secret",
         *(f"agent-profiles{each}" for each in ("", "-one", "-rename", "-activate", "-validate")),

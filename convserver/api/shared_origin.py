@@ -34,7 +34,7 @@ View = Callable[..., HttpResponseBase]
 
 _ROLE = "role"
 _TELLING_MEMBERS = frozenset({"agent", "workspace", "tags"})
-"""Members of a body that starts or changes a conversation: V0 has none of them, and V1 always one."""
+"""Members of a body that starts or changes a V1 conversation; V0 has none of them."""
 
 
 _MEMBERS_MAX = 1_000

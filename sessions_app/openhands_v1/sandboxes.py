@@ -124,6 +124,18 @@ def _id_of_line(line: Sequence[str]) -> str | None:
     return found
 
 
+def members_of(user_id: int, sandbox_id: str) -> list[int]:
+    """Return the keys of the user's conversations in a sandbox; none for an unknown one. Three queries."""
+    public_id = public_id_in(sandbox_id)
+    if public_id is None:
+        return []
+    rows = Conversation.objects.owned_by(user_id).known_to_v1().with_public_ids([public_id])
+    pks = list(rows.values_list("pk", flat=True))
+    if not pks or ids_of(pks).get(pks[0]) != sandbox_id:  # it is part of another's sandbox
+        return []
+    return families.families_of(pks)[pks[0]]
+
+
 def of_ids(user_id: int, sandbox_ids: Collection[str]) -> dict[str, Sandbox]:
     """Return the user's sandboxes by id, even if their conversation is deleted; four queries."""
     public_ids = {public_id for each in sandbox_ids if (public_id := public_id_in(each)) is not None}

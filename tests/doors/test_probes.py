@@ -15,7 +15,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client as Browser
 
-from convserver import __version__
+from convserver import WIRE_VERSION, __version__
 from convserver.activity import activity
 from convserver.health import health
 from sessions_app import astore
@@ -23,7 +23,7 @@ from sessions_app.models import ApiToken, Grant, Scope
 from tests.conftest import Join
 
 PROBES = ["/alive", "/health", "/server_info"]
-OPEN = {"uptime", "idle_time", "title", "version"}
+OPEN = {"uptime", "idle_time", "title", "version", "sdk_version", "convserver_version", "usable_tools"}
 LONG_AGO_S = 1000.0
 UNREACHABLE = {
     "sqlite": "The database file can't be opened.",
@@ -80,7 +80,8 @@ async def test_health_names_a_library_that_can_lose_a_commit(
 
 async def test_server_info_says_what_runs_here(rest: httpx.AsyncClient) -> None:
     info = (await rest.get("/server_info")).json()
-    assert (info["title"], info["version"]) == ("convserver", __version__)
+    assert (info["title"], info["convserver_version"]) == ("convserver", __version__)
+    assert info["version"] == info["sdk_version"] == WIRE_VERSION
     assert info["uptime"] >= info["idle_time"] >= 0
 
 

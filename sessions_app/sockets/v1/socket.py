@@ -245,11 +245,8 @@ class V1Socket(V1Ending, Unshown, ABC):
         return await in_turn(pk_of(self._principal.user), bounds.is_light(text), _parsed, text)
 
     async def _tell_refused(self, code: str, detail: str) -> None:
-        """Send the error to a client that knows errors; for any other, log it."""
-        if self._is_modern:
-            await self._socket.send_text(_error_text(code, detail))
-        else:
-            logger.warning("A frame was refused in conversation %s: %s", self._conversation.public_id, detail)
+        """Send the error: clients of releases that do not know it send no frames."""
+        await self._socket.send_text(_error_text(code, detail))
 
     async def _check(self) -> None:
         while True:

@@ -12,7 +12,7 @@ from django.http import HttpResponse
 from pydantic import BaseModel, Field
 from rest_framework.request import Request
 
-from conversations.cursors import DirectedCursor, ListCursor
+from conversations.cursors import DirectedCursor, InvalidCursor, ListCursor
 from conversations.dialects import v1
 from conversations.events import EventEnvelope, EventFilter
 from conversations.exceptions import UnknownKind
@@ -23,6 +23,7 @@ from convserver.api.openhands.instants import Instant
 from convserver.api.openhands.text import StorableText
 from convserver.pagination import PAGE_MAX, Page, first_page
 from sessions_app.models import ExecutionStatus
+from sessions_app.openhands_v1 import input as v1_input
 from sessions_app.openhands_v1.information import SIZE
 
 BATCH_MAX = 100
@@ -119,13 +120,22 @@ class EventPageQuery(EventsQuery):
         """Whether pages start at the end of the log."""
         return self.sort_order is EventOrder.TIMESTAMP_DESC
 
-    @property
-    def bounds(self) -> tuple[int, int | None]:
-        """Return the first and the last seq that remain, None for no limit. Raise InvalidCursor."""
+    def bounds(self, conversation: ConversationRef) -> tuple[int, int | None]:
+        """Return the first and the last seq that remain, None for no limit. Raise InvalidCursor.
+
+        A page id is ours, or the id of an event, with which the page begins: that of agent servers.
+        """
         if not self.page_id:
             return 0, None
-        seq = DirectedCursor.decode(self.page_id, newest_first=self.newest_first).seq
-        return (0, seq - 1) if self.newest_first else (seq + 1, None)
+        try:
+            after = DirectedCursor.decode(self.page_id, newest_first=self.newest_first).seq
+        except InvalidCursor:
+            seq = v1_input.place_of(conversation, self.page_id)
+            if seq is None:
+                raise
+        else:
+            seq = after - 1 if self.newest_first else after + 1
+        return (0, seq) if self.newest_first else (seq, None)
 
 
 class ShownPage(NamedTuple):
@@ -137,7 +147,7 @@ class ShownPage(NamedTuple):
 
 def event_page(conversation: ConversationRef, query: EventPageQuery) -> ShownPage:
     """Return one page of a log, with as many queries however long it is. Raise InvalidCursor."""
-    first, last = query.bounds
+    first, last = query.bounds(conversation)
     wanted = query.wanted()
     if wanted is None:
         return ShownPage([], None)

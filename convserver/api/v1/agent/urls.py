@@ -119,6 +119,8 @@ def user_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
     one_server = {"post": "create", "patch": "partial_update", "delete": "destroy"}
     server = ToolServerViewSet.as_view(one_server, **options)
     yield re_path(rf"^{prefix}settings/mcp/(?P<settings_key>[^/]+)$", server, name="agent-settings-mcp")
+    trial = ToolServerViewSet.as_view({"post": "test"}, **options)
+    yield path(f"{prefix}mcp/test", trial, name="agent-mcp-test")
     secrets = UserSecretViewSet.as_view({"get": "list", "put": "put"}, **options)
     yield path(f"{prefix}settings/secrets", secrets, name="agent-user-secrets")
     secret = UserSecretViewSet.as_view({"get": "retrieve", "delete": "destroy"}, **options)

@@ -48,7 +48,7 @@ from convserver.event_loop import in_loop
 from convserver.pagination import first_page
 from convserver.serving.admission import Lane, in_lane
 from sessions_app.git_providers.base import ProviderType
-from sessions_app.openhands_v1 import archive, steering
+from sessions_app.openhands_v1 import archive, sandboxes, steering
 from sessions_app.openhands_v1 import input as v1_input
 from sessions_app.openhands_v1.sandboxes import SandboxStatus
 
@@ -61,6 +61,7 @@ class CountQuery(BaseModel):
     created_at__lt: Instant | None = None
     updated_at__gte: Instant | None = None
     updated_at__lt: Instant | None = None
+    sandbox_id__eq: StorableText | None = None
     include_sub_conversations: bool = False
 
 
@@ -188,6 +189,8 @@ def _matching(request: Request, query: CountQuery) -> ConversationQuerySet:
         updated_from=query.updated_at__gte,
         updated_before=query.updated_at__lt,
     )
+    if query.sandbox_id__eq is not None:
+        rows = rows.with_pks(sandboxes.members_of(access.pk_of(request.user), query.sandbox_id__eq))
     return rows if query.include_sub_conversations else rows.top_level()
 
 

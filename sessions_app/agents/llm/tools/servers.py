@@ -81,14 +81,15 @@ def servers_of(conversation: ConversationRef) -> Found:
         notices.append(TOO_MANY)
     usable = []
     for server in servers[:SERVERS_MAX]:
-        if (problem := _problem(server, conversation.owner_id)) is None:
+        if (fault := problem(server, conversation.owner_id)) is None:
             usable.append(server)
         else:
-            notices.append(problem.format(name=server.name))
+            notices.append(fault.format(name=server.name))
     return Found(tuple(usable), tuple(dict.fromkeys(notices)))
 
 
-def _problem(server: ToolServer, owner_id: int) -> str | None:
+def problem(server: ToolServer, owner_id: int) -> str | None:
+    """Return why a user's tool server may not be used, a sentence with a `{name}`; None if it may."""
     if server.way is Way.PROGRAM:
         return None if _may_run_programs(owner_id) else NOT_ALLOWED
     return BAD_ADDRESS if server_url(server.url) is None else None

@@ -12,7 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 from convserver.api.openhands.errors import InvalidRequest
 from convserver.api.openhands.tool_servers import EnteredMcpConfig, entered_url
 from convserver.api.openhands.view import problems_in
-from convserver.api.v1.agent.settings.merging import merged
+from convserver.api.v1.agent.settings.merging import merged, unmasked
+from sessions_app.agents.llm.tools.servers import ToolServer, of_agent
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.settings import named_servers, user_settings
 from sessions_app.settings.named_servers import LISTS, Entries
@@ -47,6 +48,14 @@ def change(user_id: int, changes: Mapping[str, Any] | None) -> None:
         raise InvalidRequest(problems_in(error, "body")) from None
     user_settings.set_secret(user_id, SettingSecret.MCP_CONFIG, config.model_dump_json() if after else "")
     user_settings.set_secret(user_id, SettingSecret.NAMED_TOOL_SERVERS, json.dumps(after) if after else "")
+
+
+def entered(user_id: int, name: str, entry: dict[str, Any]) -> ToolServer:
+    """Return a server that a client enters, with the keys that were masked. Raise InvalidRequest."""
+    stored = of_user(user_id).get(name)
+    is_same = stored is not None and all(entry.get(each) == stored.get(each) for each in ("url", "command"))
+    whole = _checked(name, unmasked(entry, stored if is_same else None))
+    return next(of_agent({name: {**whole, "enabled": True}}))
 
 
 def _by_name(changes: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Annotated, Any, Literal
 
 from drf_spectacular.utils import extend_schema
-from pydantic import BaseModel, RootModel
+from pydantic import BaseModel, Field, RootModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
+from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import body_of
 from convserver.api.v1.agent.requests import KeptObject
 from convserver.api.v1.agent.settings import document, forms, profiles, tool_servers
 from convserver.api.v1.agent.settings.document import AGENT, CONVERSATION, OTHERS, TOOL_SERVERS
 from convserver.api.v1.agent.settings.view import OfUserViewSet, ProfileName
+from convserver.event_loop import in_loop
+from convserver.serving.admission import Lane, in_lane
+from sessions_app.agents.llm.tools.trial import try_tool_server
 
 CHANGED = {400: Detail, 404: Detail, 422: ValidationProblems}
+TRIAL_MAX_S = 120
 NOTHING_TO_CHANGE = (
     "Nothing to change: name agent_settings_diff, conversation_settings_diff, misc_settings_diff, "
     "active_profile, active_agent_profile_id or active_meta_profile."
@@ -48,6 +54,29 @@ class SettingsChange(BaseModel):
 
 class KeptBody(RootModel[KeptObject]):
     """A tool server: `url` or `command`, and how it is opened."""
+
+
+class ToolServerTest(BaseModel):
+    """A tool server to connect, for at most `timeout` seconds."""
+
+    name: Annotated[StorableText, Field(min_length=1, max_length=128)] = "test-server"
+    server: KeptObject
+    timeout: Annotated[float, Field(gt=0, le=TRIAL_MAX_S)] = 15.0
+
+
+class ToolServerFound(BaseModel):
+    """The tools of a server that can be used."""
+
+    ok: Literal[True]
+    tools: list[str]
+
+
+class ToolServerFault(BaseModel):
+    """Why a server cannot be used."""
+
+    ok: Literal[False]
+    error: str
+    error_kind: Literal["timeout", "connection"]
 
 
 class SettingsViewSet(OfUserViewSet):
@@ -109,6 +138,18 @@ class ToolServerViewSet(OfUserViewSet):
         """Remove a tool server."""
         self._require(settings_key)
         return self._changed(settings_key, None)
+
+    @in_lane(Lane.ABROAD)
+    @extend_schema(request=ToolServerTest, responses={200: ToolServerFound | ToolServerFault, **CHANGED})
+    def test(self, request: Request) -> Response:
+        """Connect a tool server and return the names of its tools, or why there are none."""
+        body = body_of(request, ToolServerTest)
+        server = tool_servers.entered(self.user_id, body.name, body.server)
+        trial = in_loop(partial(try_tool_server, seconds=body.timeout), self.user_id, server)
+        if not trial.fault:
+            return Response({"ok": True, "tools": trial.tools})
+        kind = "timeout" if trial.is_late else "connection"
+        return Response({"ok": False, "error": trial.fault, "error_kind": kind})
 
     def _require(self, name: str) -> None:
         if name not in tool_servers.of_user(self.user_id):

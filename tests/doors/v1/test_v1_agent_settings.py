@@ -1,0 +1,320 @@
+"""Settings, secrets and profiles of the agent face: what is stored, what is shown, and to whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from django.contrib.auth.models import User
+
+from conversations.models import Version
+from conversations.store import creation
+from sessions_app import astore
+from sessions_app.agents.llm.tools import servers
+from sessions_app.identity import conversation_keys
+from sessions_app.models import ApiToken, Grant, Scope, UserDocument
+from sessions_app.settings import setup_keys, user_documents
+from tests.doors.v1.test_v1_app_face import bearer
+from tests.tool_server import tool_server
+from tests.v1 import AGENT, START, started
+
+API = "/agent/api"
+SETTINGS = f"{API}/settings"
+MASKED = "**********"
+LLM = {"model": "openai/gpt-x", "api_key": "sk-0123456789", "base_url": "https://models.example.org/v1"}
+
+
+async def changed(rest: httpx.AsyncClient, **diffs: Any) -> Any:
+    """Return the settings after a change."""
+    answer = await rest.patch(SETTINGS, json=diffs)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_both_wires_read_and_write_the_same_settings(rest: httpx.AsyncClient) -> None:
+    await changed(
+        rest,
+        agent_settings_diff={"llm": LLM, "condenser": {"enabled": False}},
+        conversation_settings_diff={"confirmation_mode": True, "max_iterations": 40},
+        misc_settings_diff={"app_preferences": {"language": "no"}},
+    )
+    first = (await rest.get("/api/settings")).json()
+    assert (first["llm_model"], first["llm_base_url"], first["llm_api_key_set"]) == (
+        LLM["model"],
+        LLM["base_url"],
+        True,
+    )
+    assert (first["enable_default_condenser"], first["confirmation_mode"]) == (False, True)
+    assert (first["max_iterations"], first["language"]) == (40, "no")
+    await rest.post("/api/settings", json={"llm_model": "openai/other", "language": "de"})
+    second = (await rest.get(SETTINGS)).json()
+    assert second["agent_settings"]["llm"]["model"] == "openai/other"
+    assert second["misc_settings"]["app_preferences"]["language"] == "de"
+
+
+async def test_what_has_no_setting_is_read_back_as_it_was_stored(rest: httpx.AsyncClient) -> None:
+    extra = {"temperature": 0.5, "extra_headers": {"X-Team": "a team's key"}}
+    await changed(
+        rest,
+        agent_settings_diff={"llm": {**LLM, **extra}, "verification": {"critic_enabled": True}},
+        misc_settings_diff={"panel": {"width": 3, "open": True}},
+    )
+    shown = await changed(rest, misc_settings_diff={"panel": {"open": None}})
+    assert shown["misc_settings"]["panel"] == {"width": 3}
+    assert shown["agent_settings"]["verification"] == {"critic_enabled": True}
+    assert shown["agent_settings"]["llm"]["temperature"] == 0.5
+    assert shown["agent_settings"]["llm"]["extra_headers"] == {"X-Team": MASKED}
+
+
+async def test_a_masked_key_is_no_change_and_null_removes_a_key(rest: httpx.AsyncClient) -> None:
+    await changed(rest, agent_settings_diff={"llm": LLM})
+    shown = await changed(rest, agent_settings_diff={"llm": {"api_key": MASKED, "model": "openai/o3"}})
+    assert (shown["llm_api_key_is_set"], shown["agent_settings"]["llm"]["model"]) == (True, "openai/o3")
+    moved = {"llm": {"base_url": "https://elsewhere.example.org/v1"}}
+    assert (await rest.patch(SETTINGS, json={"agent_settings_diff": moved})).status_code == 400
+    shown = await changed(rest, agent_settings_diff={"llm": {"api_key": None}})
+    assert (shown["llm_api_key_is_set"], shown["agent_settings"]["llm"]["api_key"]) == (False, None)
+
+
+async def test_no_answer_has_a_key(rest: httpx.AsyncClient, subtests: pytest.Subtests) -> None:
+    await changed(rest, agent_settings_diff={"llm": LLM})
+    await rest.post(f"{API}/profiles/mine", json={"llm": LLM})
+    server = {"url": "https://tools.example.org/mcp", "auth": {"strategy": "bearer", "value": "sk-tools-01"}}
+    await rest.post(f"{SETTINGS}/mcp/tools", json=server)
+    await rest.put(f"{SETTINGS}/secrets", json={"name": "TOKEN", "value": "sk-secret-02"})
+    for path in ("/settings", "/profiles", "/profiles/mine", "/settings/secrets", "/settings/secrets/TOKEN"):
+        for header in ("encrypted", "plaintext"):
+            with subtests.test(path=path, header=header):
+                answer = await rest.get(f"{API}{path}", headers={"x-expose-secrets": header})
+                assert "sk-" not in answer.text.replace(LLM["model"], "")
+
+
+async def test_a_change_that_is_refused_changes_nothing(
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
+) -> None:
+    before = await changed(rest, agent_settings_diff={"llm": LLM})
+    wrong: list[tuple[int, Any]] = [
+        (400, {}),
+        (422, {"agent_settings_diff": {"llm": {"model": 3}}}),
+        (422, {"conversation_settings_diff": {"confirmation_mode": "perhaps"}}),
+        (422, {"agent_settings_diff": {"condenser": {"max_size": 1}}}),
+        (422, {"agent_settings_diff": {"mcp_config": {"a": {"url": "file:///etc/passwd"}}}}),
+        (422, {"agent_settings_diff": {"mcp_config": {"a": {}}}}),
+        (422, {"agent_settings_diff": []}),
+        (422, {"misc_settings_diff": {"deep": deep(200)}}),
+        (404, {"active_profile": "none"}),
+        (404, {"active_agent_profile_id": "5e1d9a7e-3d57-4bd5-9a51-0a1f6f2b7c22"}),
+        (404, {"active_meta_profile": "none"}),
+    ]
+    for status, body in wrong:
+        with subtests.test(body=str(body)[:80]):
+            answer = await rest.patch(SETTINGS, json={"misc_settings_diff": {"x": 1}, **body} if body else {})
+            assert (answer.status_code, bool(answer.json()["detail"])) == (status, True)
+    assert (await rest.get(SETTINGS)).json() == before
+
+
+def deep(depth: int) -> dict[str, Any]:
+    """Return an object that is nested this deep."""
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"in": value}
+    return value
+
+
+async def test_tool_servers_have_names_and_headers_and_v0_has_them_in_its_lists(
+    rest: httpx.AsyncClient, alice: User
+) -> None:
+    entry = {"url": "https://tools.example.org/mcp", "headers": {"X-Key": "sk-header"}, "description": "Adds"}
+    assert (await rest.post(f"{SETTINGS}/mcp/adding", json=entry)).status_code == 201
+    assert (await rest.post(f"{SETTINGS}/mcp/adding", json=entry)).status_code == 409
+    program = {"command": "npx", "args": ["-y", "x"], "env": {"TOKEN": "sk-environment"}}
+    assert (await rest.post(f"{SETTINGS}/mcp/My files", json=program)).status_code == 201
+    lists = (await rest.get("/api/settings")).json()["mcp_config"]
+    assert [each["url"] for each in lists["shttp_servers"]] == [entry["url"]]
+    assert [each["name"] for each in lists["stdio_servers"]] == ["My-files"]
+    shown = (await rest.patch(f"{SETTINGS}/mcp/adding", json={"enabled": False})).json()
+    assert shown["agent_settings"]["mcp_config"] == {
+        "adding": {**entry, "headers": {"X-Key": MASKED}, "enabled": False},
+        "My files": {**program, "env": {"TOKEN": MASKED}},
+    }
+    conversation = await astore.call(creation.create, alice)
+    found = await astore.call(servers.servers_of, conversation)
+    assert [each.name for each in found.servers] == ["My files"]
+    # V0's client stores its lists: what it has added is shown, too, and what it has removed is gone.
+    kept = {**lists, "stdio_servers": [], "sse_servers": [{"url": "https://sse.example.org/sse"}]}
+    await rest.post("/api/settings", json={"mcp_config": kept})
+    shown = (await rest.get(SETTINGS)).json()["agent_settings"]["mcp_config"]
+    assert shown.keys() == {"adding", "sse.example.org"}
+    assert shown["sse.example.org"]["transport"] == "sse"
+    assert (await rest.delete(f"{SETTINGS}/mcp/adding")).status_code == 200
+    assert (await rest.delete(f"{SETTINGS}/mcp/adding")).status_code == 404
+
+
+async def test_a_header_of_a_tool_server_is_masked_in_events(rest: httpx.AsyncClient) -> None:
+    server = {"url": "https://tools.example.org/mcp", "headers": {"X-Key": "sk-header-0815"}}
+    await rest.post(f"{SETTINGS}/mcp/adding", json=server)
+    info = await started(rest, initial_message={"role": "user", "content": "it is sk-header-0815"})
+    events = (await rest.get(f"{AGENT}/{info['id']}/events/search")).text
+    assert "sk-header-0815" not in events
+
+
+async def test_a_tool_server_is_tested(rest: httpx.AsyncClient) -> None:
+    async with tool_server("streamable", key="sk-right") as (url, _):
+        body = {"name": "adding", "server": {"type": "http", "url": url, "headers": {"Authorization": "no"}}}
+        wrong = (await rest.post(f"{API}/mcp/test", json=body)).json()
+        assert (wrong["ok"], wrong["error_kind"], "key" in wrong["error"]) == (False, "connection", True)
+        body["server"]["headers"] = {"Authorization": "Bearer sk-right"}
+        assert (await rest.post(f"{API}/mcp/test", json=body)).json() == {"ok": True, "tools": ["add"]}
+    assert (await rest.post(f"{API}/mcp/test", json={"server": {}})).status_code == 422
+
+
+async def test_profiles_are_stored_renamed_activated_and_deleted(rest: httpx.AsyncClient) -> None:
+    profiles = f"{API}/profiles"
+    assert (await rest.post(f"{profiles}/fast", json={"llm": LLM})).status_code == 201
+    assert (await rest.post(f"{profiles}/open", json={"llm": LLM, "include_secrets": False})).is_success
+    listed = (await rest.get(profiles)).json()
+    assert [(each["name"], each["api_key_set"]) for each in listed["profiles"]] == [
+        ("fast", True),
+        ("open", False),
+    ]
+    assert (await rest.post(f"{profiles}/fast/rename", json={"new_name": "open"})).status_code == 409
+    assert (await rest.post(f"{profiles}/fast/rename", json={"new_name": "faster"})).status_code == 200
+    assert (await rest.post(f"{profiles}/faster/activate")).json()["llm_applied"] is True
+    shown = (await rest.get(SETTINGS)).json()
+    assert (shown["active_profile"], shown["llm_api_key_is_set"]) == ("faster", True)
+    assert shown["agent_settings"]["llm"] == {**LLM, "api_key": MASKED}
+    assert (await rest.delete(f"{profiles}/faster")).status_code == 200
+    assert (await rest.get(SETTINGS)).json()["active_profile"] is None
+    for method, path in (("GET", "faster"), ("POST", "faster/activate"), ("POST", "none/activate")):
+        assert (await rest.request(method, f"{profiles}/{path}")).status_code == 404
+    for name in ("a b", "-x", "x" * 65, "%C3%A4"):
+        assert (await rest.post(f"{profiles}/{name}", json={"llm": LLM})).status_code == 422
+
+
+async def test_a_user_has_a_bounded_number_of_profiles_of_a_bounded_size(
+    rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(user_documents, "DOCUMENTS_MAX", 2)
+    monkeypatch.setattr(user_documents, "DOCUMENT_MAX_BYTES", 2000)
+    for name, status in (("a", 201), ("b", 201), ("a", 201), ("c", 400)):
+        assert (await rest.post(f"{API}/profiles/{name}", json={"llm": LLM})).status_code == status
+    long = {**LLM, "extra": "x" * 2000}
+    assert (await rest.post(f"{API}/profiles/a", json={"llm": long})).status_code == 400
+    assert [each["name"] for each in (await rest.get(f"{API}/profiles")).json()["profiles"]] == ["a", "b"]
+
+
+async def test_an_agent_profile_names_the_model_and_the_tool_servers_of_a_start(
+    rest: httpx.AsyncClient,
+) -> None:
+    await rest.post(f"{API}/profiles/fast", json={"llm": LLM})
+    for name in ("one", "two"):
+        await rest.post(f"{SETTINGS}/mcp/{name}", json={"url": f"https://{name}.example.org/mcp"})
+    profile = {"agent_kind": "openhands", "llm_profile_ref": "fast", "mcp_server_refs": ["two", "gone"]}
+    profiles = f"{API}/agent-profiles"
+    assert (await rest.post(f"{profiles}/mine", json=profile)).status_code == 201
+    assert (await rest.post(f"{profiles}/mine", json=profile)).status_code == 201
+    (found,) = (await rest.get(profiles)).json()["profiles"]
+    assert (found["name"], found["revision"], found["llm_profile_ref"]) == ("mine", 1, "fast")
+    findings = (await rest.post(f"{profiles}/mine/materialize")).json()
+    assert (findings["valid"], findings["dangling_mcp_server_refs"]) == (True, ["gone"])
+    start = {"agent_profile_id": found["id"], "workspace": START["workspace"]}
+    info = (await rest.post(AGENT, json=start)).json()
+    assert info["agent"]["llm"] == {**LLM, "api_key": MASKED}
+    assert list(info["agent"]["mcp_config"]) == ["two"]
+    start["agent_profile_id"] = "5e1d9a7e-3d57-4bd5-9a51-0a1f6f2b7c22"
+    assert (await rest.post(AGENT, json=start)).status_code == 404
+    acp = await rest.post(f"{profiles}/other", json={"agent_kind": "acp", "acp_server": "codex"})
+    assert (acp.status_code, "ACP" in acp.json()["detail"]) == (422, True)
+
+
+async def test_a_masked_key_of_a_start_is_filled_in_for_the_same_server_only(
+    rest: httpx.AsyncClient, alice: User
+) -> None:
+    await changed(rest, agent_settings_diff={"llm": LLM})
+    for base_url, is_filled in ((LLM["base_url"], True), ("https://elsewhere.example.org/v1", False)):
+        settings = {"agent_kind": "openhands", "llm": {**LLM, "api_key": MASKED, "base_url": base_url}}
+        body = {"agent_settings": settings, "workspace": START["workspace"]}
+        info = (await rest.post(AGENT, json=body)).json()
+        assert (info["agent"]["llm"].get("api_key") == MASKED) is is_filled
+    acp = {"agent_settings": {"agent_kind": "acp"}, "workspace": START["workspace"]}
+    assert (await rest.post(AGENT, json=acp)).status_code == 422
+
+
+async def test_secrets_are_stored_replaced_and_never_shown(rest: httpx.AsyncClient) -> None:
+    secrets = f"{SETTINGS}/secrets"
+    for value in ("first", "second"):
+        new = {"name": "TOKEN", "value": value, "description": f"the {value}"}
+        assert (await rest.put(secrets, json=new)).json() == {"name": "TOKEN", "description": f"the {value}"}
+    assert (await rest.get(secrets)).json() == {"secrets": [{"name": "TOKEN", "description": "the second"}]}
+    assert (await rest.get(f"{secrets}/TOKEN")).status_code == 403
+    assert (await rest.delete(f"{secrets}/TOKEN")).json() == {"deleted": True}
+    assert [(await rest.request(each, f"{secrets}/TOKEN")).status_code for each in ("GET", "DELETE")] == [
+        404,
+        404,
+    ]
+    for name, value in (("A-B", "x"), ("1A", "x"), ("A", " "), ("A", MASKED), ("A" * 65, "x")):
+        assert (await rest.put(secrets, json={"name": name, "value": value})).status_code == 422
+
+
+async def test_neither_a_key_of_a_conversation_nor_a_reading_token_opens_settings(
+    accounts: None, rest: httpx.AsyncClient, alice: User, bob: User, subtests: pytest.Subtests
+) -> None:
+    def keys() -> tuple[str, str, str]:
+        conversation = creation.create(alice, version=Version.V1)
+        small = Grant(scopes=[Scope.READ, Scope.WRITE, Scope.RUN])
+        whole = Grant(scopes=list(Scope))
+        return (
+            conversation_keys.key_of(conversation),
+            ApiToken.issue(alice.pk, "small", small)[1],
+            ApiToken.issue(bob.pk, "bob's", whole)[1],
+        )
+
+    key, small, others = await astore.call(keys)
+    for path in ("settings", "settings/secrets", "profiles", "agent-profiles"):
+        for prefix in (API, "/api"):
+            with subtests.test(path=f"{prefix}/{path}"):
+                by_key = await rest.get(f"{prefix}/{path}", headers={"x-session-api-key": key})
+                by_token = await rest.get(f"{prefix}/{path}", headers={"x-session-api-key": small})
+                assert (by_key.status_code, by_token.status_code) == (404, 403)
+    mine = ApiToken.issue
+    token = (await astore.call(mine, alice.pk, "alice's", Grant(scopes=list(Scope))))[1]
+    await rest.post(f"{API}/profiles/mine", json={"llm": LLM}, headers=bearer(token))
+    assert (await rest.get(f"{API}/profiles/mine", headers=bearer(others))).status_code == 404
+    assert (await rest.get(f"{API}/profiles", headers=bearer(others))).json()["profiles"] == []
+
+
+async def test_documents_are_encrypted_and_go_on_under_a_new_key(
+    rest: httpx.AsyncClient, settings: Any
+) -> None:
+    await rest.post(f"{API}/profiles/mine", json={"llm": LLM})
+    stored = await astore.call(lambda: UserDocument.objects.get(kind="model_profile").sealed.token)
+    assert LLM["api_key"] not in stored
+    settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
+    settings.SECRET_KEY = "another key, which is long enough for any mode"
+    row = await astore.call(lambda: UserDocument.objects.get(kind="model_profile"))
+    assert await astore.call(row.rotate) is True
+    settings.SECRET_KEY_FALLBACKS = []
+    shown = (await rest.get(f"{API}/profiles/mine")).json()
+    assert shown["config"]["api_key"] == MASKED
+
+
+@pytest.mark.parametrize(
+    ("auth", "shown"),
+    [
+        ({"strategy": "none"}, {"strategy": "none"}),
+        ({"strategy": "bearer", "value": "sk-12345678"}, {"strategy": "bearer", "value": MASKED}),
+        (
+            {"strategy": "basic", "username": "ann", "password": "sk-12345678"},
+            {"strategy": "basic", "username": "ann", "password": MASKED},
+        ),
+        (
+            {"strategy": "header", "headers": {"X-A": "sk-12345678"}},
+            {"strategy": "header", "headers": {"X-A": MASKED}},
+        ),
+        ("sk-12345678", MASKED),
+        ("oauth", "oauth"),
+    ],
+)
+def test_the_auth_of_a_tool_server_shows_how_it_is_opened(auth: Any, shown: Any) -> None:
+    assert setup_keys.masked({"mcp_config": {"a": {"auth": auth}}}) == {"mcp_config": {"a": {"auth": shown}}}
