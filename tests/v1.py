@@ -83,9 +83,21 @@ ROUTES = [
         path="/events/respond_to_confirmation",
         body={"accept": False},
     ),
+    Route(name="agent-switch-llm", path="/switch_llm", body={"llm": {"model": "openai/gpt-x"}}),
+    Route(name="agent-runtime", method="GET", path="/runtime"),
+    *(
+        Route(name=f"agent-{what.replace('/', '-').replace('_', '-')}", path=f"/{what}", body={}, owner=400)
+        for what in ("goal", "goal/stop", "goal/resume", "load_plugin", "switch_acp_model")
+    ),
+    Route(name="agent-runtime-reprovision", path="/runtime/reprovision", owner=400),
     Route(name="agent-conversation", method="DELETE", path=""),
 ]
 """Every operation on one conversation."""
+BEYOND_ONE = [
+    Route(name="agent-switch-profile", path="/switch_profile", body={"profile_name": "none"}, owner=404),
+    Route(name="agent-children", path="/children", body={"task": "Look around"}, owner=201),
+]
+"""Operations on a conversation that reach what its own key does not open."""
 
 
 def known(response: httpx.Response, *statuses: int) -> Any:

@@ -26,6 +26,7 @@ from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import creation, deletion
 from convserver.api.direct import callers
 from convserver.api.scopes import needed
+from convserver.api.v1.agent import absent
 from sessions_app import astore
 from sessions_app.identity import conversation_keys, principals
 from sessions_app.identity.scopes import FRAME_SCOPES
@@ -263,7 +264,101 @@ ROWS = [
             stranger=422,
             nobody=401,
         )
-        for route in v1.ROUTES
+        for route in (*v1.BEYOND_ONE, *v1.ROUTES)
+    ),
+    *(
+        Row(
+            route=f"agent-{address.replace('/', '-')}",
+            method=method.upper(),
+            path=f"/agent/api/{address}",
+            **THEIR_OWN,
+        )
+        for method, address in absent.EMPTY
+    ),
+    *(
+        Row(
+            route=f"agent-{address.replace('/', '-')}",
+            method=method.upper(),
+            path=f"/agent/api/{address}",
+            owner=400,
+            stranger=400,
+            nobody=401,
+        )
+        for method, address in absent.REFUSED
+    ),
+    *(
+        Row(
+            route="agent-workspace-session",
+            method=method,
+            path="/agent/api/auth/workspace-session",
+            owner=204,
+            stranger=204,
+            nobody=401,
+        )
+        for method in ("POST", "DELETE")
+    ),
+    *(
+        Row(route=f"agent-llm-{what}", path=f"/agent/api/llm/{address}", **THEIR_OWN)
+        for what, address in (
+            ("list", "models"),
+            ("verified", "models/verified"),
+            ("providers", "providers"),
+            ("connections", "provider-connections"),
+            ("subscription", "subscription/openai/status"),
+            ("subscription-models", "subscription/openai/models"),
+        )
+    ),
+    Row(
+        route="agent-llm-connections",
+        method="POST",
+        path="/agent/api/llm/provider-connections",
+        body={},
+        owner=400,
+        stranger=400,
+        nobody=401,
+    ),
+    *(
+        Row(
+            route=f"agent-{route}",
+            method=method,
+            path=f"/agent/api/{path}",
+            body=body,
+            owner=status,
+            stranger=status,
+            nobody=401,
+        )
+        for status, method, route, path, body in (
+            # What alice has bob finds none of: test_v1_agent_settings.py.
+            (200, "GET", "settings", "settings", None),
+            (200, "PATCH", "settings", "settings", {"misc_settings_diff": {"x": 1}}),
+            (200, "GET", "settings-agent-schema", "settings/agent-schema", None),
+            (200, "GET", "settings-conversation-schema", "settings/conversation-schema", None),
+            (201, "POST", "settings-mcp", "settings/mcp/tools", {"url": "https://example.org/mcp"}),
+            (404, "PATCH", "settings-mcp", "settings/mcp/none", {"enabled": False}),
+            (404, "DELETE", "settings-mcp", "settings/mcp/none", None),
+            (422, "POST", "mcp-test", "mcp/test", {"server": {}}),
+            (200, "GET", "user-secrets", "settings/secrets", None),
+            (200, "PUT", "user-secrets", "settings/secrets", {"name": "KEY", "value": "s"}),
+            (404, "GET", "user-secret", "settings/secrets/NONE", None),
+            (404, "DELETE", "user-secret", "settings/secrets/NONE", None),
+            *(
+                (status, method, f"{base}{route}", f"{base}{path}", body)
+                for base, new in (
+                    ("profiles", {"llm": {"model": "openai/gpt-x"}}),
+                    ("agent-profiles", {"agent_kind": "openhands"}),
+                )
+                for status, method, route, path, body in (
+                    (200, "GET", "", "", None),
+                    (201, "POST", "-one", "/mine", new),
+                    (404, "GET", "-one", "/none", None),
+                    (200, "DELETE", "-one", "/none", None),
+                    (404, "POST", "-rename", "/none/rename", {"new_name": "other"}),
+                    (404, "POST", "-activate", "/none/activate", None),
+                )
+            ),
+            (422, "POST", "profiles-validate", "profiles/none/validate", {"llm": {}}),
+            (404, "POST", "agent-profiles-materialize", "agent-profiles/none/materialize", None),
+        )
     ),
     Row(route="agent-conversations", path=f"{v1.AGENT}?ids={v1.ID}", **THEIR_OWN),
     Row(
