@@ -14,7 +14,7 @@ from sessions_app.agents.llm import error_words
 from sessions_app.agents.llm.faults import RATE_LIMIT, ModelFault
 from sessions_app.agents.llm.models import Target
 from sessions_app.outbound.hosts import HostRefused
-from sessions_app.settings import model_keys
+from sessions_app.settings import placeholder_keys
 
 MASK = "***"
 
@@ -127,7 +127,7 @@ def _of_connection(error: Exception) -> _Meaning:
 def _detail(body: object, key: str) -> str:
     """Return what the server itself says, without the key."""
     words = error_words.words_of(body)
-    if model_keys.is_masked(key):
+    if placeholder_keys.is_masked(key):
         words = words.replace(key, MASK)
     return f"It says: {words}" if words else ""
 
