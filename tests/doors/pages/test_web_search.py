@@ -108,7 +108,6 @@ async def test_a_page_leads_to_the_next_with_the_same_question(alice: User, rest
 @pytest.mark.parametrize(
     "query",
     [
-        "q=-only",
         "q=needle&since=yesterday",
         "q=needle&page_id=x",
         f"q=needle&page_id={base64.urlsafe_b64encode(b'9' * 5_001).decode()}",
