@@ -472,7 +472,20 @@ def test_an_answer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnreadableAnswer):
         OpenAIAnswer().feed(b"data: " + b"a" * 200)
     monkeypatch.undo()
-    for count, arguments in ((1_001, {}), (3, {"at": "a" * 400_000})):
+    for count, arguments in ((201, {}), (3, {"at": "a" * 400_000})):
         parts = [{"functionCall": {"name": "look", "args": arguments}}] * count
         with pytest.raises(TooManyCalls):
             GoogleAnswer().feed(event_of({"candidates": [{"content": {"parts": parts}}]}).encode())
+
+
+def test_a_server_that_sends_the_whole_message_as_well_says_nothing_twice(subtests: pytest.Subtests) -> None:
+    whole = {"role": "assistant", "content": "Hello."}
+    last = {
+        "in the last chunk": chunk(whole, "stop"),
+        "beside an empty piece": {"choices": [{"delta": {}, "message": whole, "finish_reason": "stop"}]},
+    }
+    for what, end in last.items():
+        with subtests.test(what):
+            events = [chunk({"role": "assistant"}), chunk({"content": "Hel"}), chunk({"content": "lo."}), end]
+            assert read(OpenAIAnswer(), ["".join(map(event_of, events)).encode()]).text == "Hello."
+    assert read(OpenAIAnswer(), [event_of(chunk(whole, "stop")).encode()]).text == "Hello."

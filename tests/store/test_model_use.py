@@ -149,11 +149,12 @@ async def test_an_answer_that_was_stopped_has_an_unknown_price(
 
 
 async def test_an_empty_answer_is_counted_although_nothing_is_stored_of_it(
-    talk: ConversationRef, alice: User, join: Join
+    talk: ConversationRef, alice: User, join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with model(alice, completion([], usage=(50, 1))):
+    monkeypatch.setattr(llm_agent, "WAITS_S", (0.0,))
+    async with model(alice, completion([], usage=(50, 1)), completion(["Hello."], usage=(60, 2))):
         await said(await join(talk), "hello")
-    assert await astore.call(used_in, talk) == [("openai/gpt-x", Used(1, 1, 50, 1, 0))]
+    assert await astore.call(used_in, talk) == [("openai/gpt-x", Used(2, 2, 110, 3, 0))]
 
 
 async def test_a_request_that_the_server_refused_is_not_counted(

@@ -15,7 +15,7 @@ from conversations.dialects import columns
 from sessions_app.agents.llm.streams.events import EVENT_MAX_BYTES, EventParser, UnreadableAnswer
 
 DONE = "[DONE]"
-CALLS_MAX = 1_000
+CALLS_MAX = 200
 CALLS_MAX_CHARS = 1_000_000
 """The arguments of an answer's calls together have at most this many characters."""
 

@@ -17,6 +17,14 @@ from sessions_app.agents.llm.streams.answer import (
     text_of,
 )
 
+OPEN_MAX = 20
+"""More blocks than these are not open at once, or they count as calls."""
+
+
+def _index(fields: Mapping[str, Any]) -> int:
+    index = fields.get("index")
+    return index if isinstance(index, int) else 0
+
 
 class _Block:
     """A block of the answer, whose pieces come between its start and its stop."""
@@ -25,6 +33,9 @@ class _Block:
         self.number = number
         self.fields = dict(fields)
         self.pieces: list[str] = []
+        """Of the arguments."""
+        self.thoughts: list[str] = []
+        self.signature: list[str] = []
         self.has_stopped = False
         self.is_unclear = False
         self._scan = ObjectScan()
@@ -46,8 +57,18 @@ class _Block:
         return self._scan.has_ended or (self._scan.is_empty and bool(self.fields.get("input")))
 
     def add(self, arguments: str) -> None:
+        """Add a piece of the arguments."""
         self.pieces.append(arguments)
         self._scan.add(arguments)
+
+    @property
+    def signed(self) -> Mapping[str, Any]:
+        """Return a thought with its signature, or a hidden one; nothing of other blocks."""
+        if self.fields.get("type") == "redacted_thinking":
+            return self.fields
+        signature = text_of(self.fields.get("signature")) + "".join(self.signature)
+        thought = text_of(self.fields.get("thinking")) + "".join(self.thoughts)
+        return {**self.fields, "thinking": thought, "signature": signature} if signature else {}
 
 
 class AnthropicAnswer(AnswerStream):
@@ -56,7 +77,7 @@ class AnthropicAnswer(AnswerStream):
     def __init__(self) -> None:
         super().__init__()
         self._blocks: list[_Block] = []
-        self._open: dict[object, _Block] = {}
+        self._open: dict[int, _Block] = {}
         """Those that have not stopped, by the numbers that the server gives them."""
         self._budget = CallBudget()
 
@@ -68,11 +89,7 @@ class AnthropicAnswer(AnswerStream):
     @property
     def opaque(self) -> list[Mapping[str, Any]]:
         """Return the thoughts that are signed."""
-        return [
-            block.fields
-            for block in self._blocks
-            if block.has_stopped and (block.fields.get("signature") or block.fields.get("data"))
-        ]
+        return [signed for block in self._blocks if block.has_stopped and (signed := block.signed)]
 
     def _call(self, block: _Block) -> ReadCall:
         end = self.end
@@ -112,10 +129,10 @@ class AnthropicAnswer(AnswerStream):
                 yield sent({"type": "error", **fields}, "error")
 
     def _start(self, fields: dict[str, Any]) -> Iterator[bytes]:
-        self._budget.take(calls=1)
         block = _Block(len(self._blocks), fields_of(fields.get("content_block")))
+        self._budget.take(calls=int(block.is_call or len(self._open) > OPEN_MAX))
         self._blocks.append(block)
-        self._open[fields.get("index")] = block
+        self._open[_index(fields)] = block
         if not block.is_call:
             yield sent({**fields, "index": block.number}, "content_block_start")
 
@@ -129,13 +146,9 @@ class AnthropicAnswer(AnswerStream):
                 self._budget.take(chars=len(arguments))
                 block.add(arguments)
             case "thinking_delta":
-                block.fields["thinking"] = text_of(block.fields.get("thinking")) + text_of(
-                    delta.get("thinking")
-                )
+                block.thoughts.append(text_of(delta.get("thinking")))
             case "signature_delta":
-                block.fields["signature"] = text_of(block.fields.get("signature")) + text_of(
-                    delta.get("signature")
-                )
+                block.signature.append(text_of(delta.get("signature")))
         if not block.is_call:
             yield sent({**fields, "index": block.number}, "content_block_delta")
 
@@ -143,13 +156,14 @@ class AnthropicAnswer(AnswerStream):
         if (block := self._block(fields)) is None:
             return
         block.has_stopped = True
-        self._open = {index: each for index, each in self._open.items() if each is not block}
+        if self._open.pop(_index(fields), None) is None:
+            self._open.clear()  # it was the only one
         if not block.is_call:
             yield sent({**fields, "index": block.number}, "content_block_stop")
 
     def _block(self, fields: dict[str, Any]) -> _Block | None:
         """Return the block of an event; for one that names none that is open, the only one that is."""
-        if (block := self._open.get(fields.get("index"))) is not None:
+        if (block := self._open.get(_index(fields))) is not None:
             return block
         if len(self._open) == 1:
             return next(iter(self._open.values()))

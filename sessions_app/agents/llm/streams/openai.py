@@ -29,6 +29,7 @@ class OpenAIAnswer(AnswerStream):
         self._tags = ThinkTags()
         self._about: dict[str, Any] = {}
         """What the newest chunk says beside its choices."""
+        self._content: list[str] = []
         self._usage: object = None
         self._has_refused = False
 
@@ -66,13 +67,23 @@ class OpenAIAnswer(AnswerStream):
         self._about = {
             key: value for key, value in fields.items() if key not in ("choices", "usage", "error")
         }
-        delta = fields_of(choice.get("delta")) or fields_of(choice.get("message"))
+        # Some servers send the whole message beside each piece.
+        delta = fields_of(choice["delta"] if "delta" in choice else choice.get("message"))
+        if self._is_repeated(delta):
+            delta = {}
         calls = delta.get("tool_calls")
         for piece in calls if isinstance(calls, list) else []:
             self._pieces.add(fields_of(piece))
         if older := fields_of(delta.get("function_call")):
             self._pieces.add({"index": 0, "function": older})
         yield from self._sent(self._said(delta))
+
+    def _is_repeated(self, delta: dict[str, Any]) -> bool:
+        """Say whether the last chunk has the whole text once more: it then begins like a message."""
+        content = text_of(delta.get("content"))
+        is_whole = bool(content and self.reason and delta.get("role")) and content == "".join(self._content)
+        self._content.append(content)
+        return is_whole
 
     def _said(self, delta: dict[str, Any]) -> Iterator[Said]:
         if reasoning := text_of(delta.get("reasoning")) or text_of(delta.get("reasoning_content")):

@@ -33,13 +33,19 @@ class OpenCall:
         self.pieces: list[str] = []
         self.opaque: dict[str, Any] = {}
         self.is_unclear = False
+        self._size = 0
         self._scan = ObjectScan()
 
     def add(self, arguments: str) -> None:
         """Add a piece of the arguments."""
         if arguments:
             self.pieces.append(arguments)
+            self._size += len(arguments)
             self._scan.add(arguments)
+
+    def has(self, arguments: str) -> bool:
+        """Say whether these are all of its arguments."""
+        return len(arguments) == self._size and arguments == "".join(self.pieces)
 
     def has_number(self, index: object) -> bool:
         """Say whether a number names this call."""
@@ -73,7 +79,7 @@ class CallPieces:
             return
         call.id, call.name = call.id or call_id, call.name or name
         call.opaque |= {key: value for key, value in piece.items() if key not in _KNOWN and value}
-        if not (call_id and call.is_object and arguments == "".join(call.pieces)):  # else it came twice
+        if not (call_id and call.is_object and call.has(arguments)):  # else it came twice
             call.add(arguments)
 
     def _call(self, index: object, call_id: str, name: str, arguments: str) -> OpenCall | None:
@@ -106,7 +112,7 @@ class CallPieces:
         if not known.is_object or not arguments.strip():
             return False
         is_elsewhere = isinstance(index, int) and not known.has_number(index)
-        return is_elsewhere or not (call_id and arguments == "".join(known.pieces))
+        return is_elsewhere or not (call_id and known.has(arguments))
 
     def _begun(self, index: object, call_id: str, name: str) -> OpenCall:
         self._budget.take(calls=1)
