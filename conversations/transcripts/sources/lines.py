@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import hashlib
+import io
 import json
 import math
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,6 +31,9 @@ VALUES_MAX = 1_000_000
 """A record with more members and items is damaged: they would fill the memory."""
 QUICK_MAX_VALUES = 10_000
 """So many are decoded at once, in a few milliseconds."""
+LOGLINES = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{.*?"loglines"\s*:\s*\[', re.DOTALL)
+HEAD_BYTES = 4096
+"""A document of lines names their list within this."""
 FRESH_S = 60.0
 PASSED_BYTES = 1024 * 1024
 
@@ -189,9 +195,34 @@ def texts_at(path: Path, places: Iterable[tuple[int, int, int]]) -> Iterator[byt
 def _opened(path: Path) -> Iterator[IO[bytes]]:
     with path.open("rb") as file:
         if not packed.is_packed(path):
-            yield utf16.as_utf8(file)
+            yield _loglines(file) or utf16.as_utf8(file)
             return
         yield packed.unpacked(file, path.name, os.fstat(file.fileno()).st_size)
+
+
+def has_loglines(path: Path) -> bool:
+    """Say whether the file is one document with all lines in its list `loglines`."""
+    try:
+        with path.open("rb") as file:
+            return LOGLINES.match(file.read(HEAD_BYTES)) is not None
+    except OSError:
+        return False
+
+
+def _loglines(file: IO[bytes]) -> IO[bytes] | None:
+    """Return a document's lines as a file, and what else is in it as the first line; None if it is none."""
+    is_document = LOGLINES.match(file.read(HEAD_BYTES))
+    file.seek(0)
+    text = file.read(LINE_MAX_BYTES + 1) if is_document else b""
+    file.seek(0)
+    try:
+        document = parsed(text.removeprefix(codecs.BOM_UTF8)) if 0 < len(text) <= LINE_MAX_BYTES else None
+    except Damaged:
+        return None
+    if not isinstance(document, dict) or not isinstance(rows := document.pop("loglines", None), list):
+        return None
+    beside = [{"type": "document", **document}] if document else []
+    return io.BytesIO(b"".join(json.dumps(row).encode() + b"\n" for row in (*beside, *rows)))
 
 
 def _go_on(file: IO[bytes], at: int, offset: int) -> None:

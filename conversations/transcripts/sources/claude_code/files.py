@@ -12,7 +12,8 @@ from pathlib import Path
 from conversations.dialects import columns
 from conversations.events import Metrics
 from conversations.transcripts.sources import lines
-from conversations.transcripts.sources.claude_code import records
+from conversations.transcripts.sources.claude_code import copies, records
+from conversations.transcripts.sources.claude_code.copies import Earlier
 from conversations.transcripts.sources.claude_code.tree import TRUNK, Branch, Place, Tree
 from conversations.transcripts.sources.lines import Damaged, Digests, Found
 from conversations.transcripts.sources.nodes import (
@@ -75,15 +76,18 @@ def is_source(path: Path) -> bool:
 def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]:
     """Yield the conversations of a session's file, or of all files below a directory. Raise Unreadable.
 
-    Each session comes before its branches and sub-agents. With `is_growing` half a line at the end of a
-    file is left for later, as the program still writes it.
+    Each session comes before its branches, copies and sub-agents. With `is_growing` half a line at the end
+    of a file is left for later, as the program still writes it.
     """
-    for file in files(path):
-        try:
-            if path == file or _is_session(file):
-                yield from _of_file(file, is_growing=is_growing or lines.is_fresh(file))
-        except Unreadable as error:
-            yield _unreadable(file, str(error))
+    found = files(path)
+    for group in [[path]] if path.is_file() else copies.grouped(found, _is_of_session, _is_sub_agents):
+        earlier = Earlier() if len(group) > 1 else None
+        for file in group:
+            try:
+                if path == file or _is_session(file):
+                    yield from _of_file(file, earlier, is_growing=is_growing or lines.is_fresh(file))
+            except Unreadable as error:
+                yield _unreadable(file, str(error))
 
 
 def files(path: Path) -> Iterator[Path]:
@@ -95,6 +99,7 @@ def files(path: Path) -> Iterator[Path]:
         if not path.is_dir():
             raise Unreadable(f"{path} does not exist")
         found = [file for file in lines.below(path, ".jsonl") if file.name not in NO_SESSIONS]
+        found += filter(lines.has_loglines, lines.below(path, ".json"))
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
     yield from sorted(found, key=lambda file: (_is_sub_agents(file), file))
@@ -106,6 +111,8 @@ def _is_sub_agents(file: Path) -> bool:
 
 def _is_session(file: Path) -> bool:
     """Say whether a line at the beginning is one of a session. Raise Unreadable."""
+    if lines.has_loglines(file):  # a session on the web, whose lines may not name it
+        return True
     found = islice(lines.records(file, _is_of_session), PROBED_LINES)
     return any(each.value is not None and _is_of_session(each.value) for each in found)
 
@@ -122,32 +129,39 @@ def _unreadable(file: Path, why: str) -> Transcript:
     return Transcript(source_id=file.stem, nodes=refuse, node_count=0)
 
 
-def _of_file(file: Path, *, is_growing: bool) -> Iterator[Transcript]:
+def _of_file(file: Path, earlier: Earlier | None, *, is_growing: bool) -> Iterator[Transcript]:
     index = _Index(file, is_growing=is_growing)
     tree = Tree(index.places)
     title = _agents_title(file) or index.title
     session = index.parent_session if _is_sub_agents(file) else file.stem
     for name, branch in tree.branches.items():
-        shared = tree.shared(name)
-        facts = index.facts([*shared, *branch.places])
+        shared, own = tree.shared(name), branch.places
         source_id = _source_id(file, session, name)
+        leaves = _leaving(file, session, branch) if name != TRUNK and not branch.is_agent else None
+        copied = earlier.copied(shared, own) if earlier is not None else None
+        if copied is not None:
+            shared, own = copied.shared, copied.own
+            leaves = Leaving(source_id=copied.source_id, after=copied.after)
+        if earlier is not None:
+            earlier.add(source_id, shared, own)
+        facts, own_facts = index.facts([*shared, *own]), index.facts(own)
         is_agents = branch.is_agent or (name == TRUNK and _is_sub_agents(file))
         known = {"sessionId": session, "cwd": facts.directory, "isSidechain": is_agents}
         yield Transcript(
             source_id=source_id,
-            nodes=partial(_nodes, file, [*shared, *branch.places], known),
-            node_count=len(shared) + len(branch.places),
+            nodes=partial(_nodes, file, [*shared, *own], known),
+            node_count=len(shared) + len(own),
             shared_count=len(shared),
             title=None if branch.is_agent else title,
             created_at=columns.instant(facts.created_at),
             model=facts.model,
             directory=facts.directory,
             branch=facts.branch,
-            metrics=index.facts(branch.places).metrics,
-            leaves=_leaving(file, session, branch) if name != TRUNK and not branch.is_agent else None,
+            metrics=own_facts.metrics,
+            leaves=leaves,
             parent_id=session if is_agents and session != source_id else None,
-            is_active=name == tree.active,
-            is_empty=not facts.is_said,
+            is_active=name == tree.active and copied is None,  # the program lists a copy and its original
+            is_empty=not (facts if copied is None else own_facts).is_said,
         )
 
 

@@ -22,6 +22,7 @@ BOOKKEEPING = frozenset(
         "context-collapse-commit",
         "context-collapse-snapshot",
         "custom-title",
+        "document",
         "file-history-snapshot",
         "last-prompt",
         "mode",
