@@ -6,17 +6,20 @@ import base64
 import json
 import time
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conversations.transcripts.sources import lines, splices
+from conversations.transcripts import jsonl
+from conversations.transcripts.sources import lines, own, splices
 from conversations.transcripts.sources.formats import FORMATS
 from conversations.transcripts.sources.hermes import journals
 from conversations.transcripts.sources.lines import Found
 from conversations.transcripts.sources.nodes import Kept, Node, Record
+from tests.import_samples import SAMPLES
 
 MARK = "\N{BYTE ORDER MARK}".encode()
 SESSION = "5f0e1c9a-0000-4000-8000-000000000001"
@@ -239,3 +242,30 @@ def rows() -> Iterator[bytes]:
 def test_a_line_has_a_bounded_number_of_places_to_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splices, "STARTS_MAX", 2)
     assert len(list(splices.objects(b"".join(rows())))) == 2
+
+
+def test_an_export_of_this_server_is_read_whatever_a_shell_put_around_its_lines(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    first, _, rest = (SAMPLES["convserver"] / "helper.jsonl").read_bytes().partition(b"\n")
+    head = json.dumps(json.loads(first) | {"version": jsonl.VERSION}).encode()
+    end = json.dumps({"type": jsonl.END, "sha256": sha256(rest).hexdigest()}, separators=(",", ":"))
+    content = head + b"\n" + rest + end.encode() + b"\n"
+    file = tmp_path / "helper.jsonl"
+
+    def events() -> list[str]:
+        (found,) = own.exports(file)
+        return [event.payload for event in found.whole()]
+
+    file.write_bytes(content)
+    expected = events()
+    around = {
+        "byte order mark": MARK + content,
+        "carriage returns": content.replace(b"\n", b"\r\n"),
+        "NUL bytes": content + b"\0" * 512,
+        "blank lines": content + b"\n \n",
+    }
+    for name, changed in around.items():
+        with subtests.test(name):
+            file.write_bytes(changed)
+            assert events() == expected

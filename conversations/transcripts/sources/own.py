@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from conversations.events import NewEvent
 from conversations.exceptions import InvalidEvent
 from conversations.payloads import bounds
 from conversations.transcripts import jsonl
-from conversations.transcripts.sources import archives, lines, own_line
+from conversations.transcripts.sources import archives, lines, own_line, splices
 from conversations.transcripts.sources.archives import Archive
 from conversations.transcripts.sources.nodes import Unreadable
 
@@ -197,6 +198,14 @@ def _manifest(archive: Archive, name: str) -> Mapping[str, Any] | None:
 
 
 def _lines(archive: Archive, name: str) -> Iterator[bytes]:
+    """Yield the lines that an export has, whatever a shell or a crash put around them. Raise Unreadable."""
+    for number, line in enumerate(_divided(archive, name)):
+        written = line.removesuffix(b"\r") if number else line.removesuffix(b"\r").removeprefix(BOM_UTF8)
+        if not splices.is_padding(written):
+            yield written
+
+
+def _divided(archive: Archive, name: str) -> Iterator[bytes]:
     """Yield the lines without their line feeds. Raise Unreadable for one that fills the memory."""
     parts: list[bytes] = []
     size = 0
