@@ -21,6 +21,7 @@ from tests.import_samples import imported
 
 EVENT, RECORD, CONVERSATION, REPORT = "event", "record", "conversation", "report"
 """Where a mark can be found: what people read, a record that is kept, a column or tag, the report."""
+COLUMNS = ("title", "llm_model", "repository", "branch", "provider", "trigger", "pr_number", "tags")
 MEANINGFUL = re.compile(
     r"(.*_)?(id|uuid|type|kind|role|recipient|status|timestamp|subtype|operation)"
     r"|.*(Id|ID|Uuid|UUID|Type|Status)|.*(_at|_time|_type|_ids|_status)|event|author|sender"
@@ -105,8 +106,8 @@ def _texts(user: User) -> list[tuple[str, str]]:
     """Return all that is stored of a user's conversations, each text with what it is."""
     found: list[tuple[str, str]] = []
     for conversation in Conversation.objects.filter(owner=user):
-        columns = (conversation.title, conversation.llm_model, conversation.repository, conversation.branch)
-        found.append((CONVERSATION, json.dumps([*columns, conversation.tags])))
+        columns = [getattr(conversation, name) for name in COLUMNS]
+        found.append((CONVERSATION, json.dumps(columns)))
         for payload in Event.objects.filter(conversation=conversation).values_list("payload", flat=True):
             event = json.loads(payload)
             is_record = isinstance(event, dict) and event.get("key") == RECORD_KEY

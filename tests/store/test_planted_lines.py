@@ -18,6 +18,7 @@ LEFT_OUT = frozenset({"toolUseResult", "replacement_history"})
 
 IN_NO_CONVERSATION = ("9b9b9b9b-*.jsonl", "*-00000000000e.jsonl")
 """The samples in which nobody says anything: the report counts their lines."""
+TEA = "7d1f3c0a52e84f6c9b1a0c4d5e6f7a01"
 
 
 def is_left_out(path: Path_, _value: object) -> bool:
@@ -131,3 +132,13 @@ def test_a_mark_in_any_member_is_found_after_the_import(format: str, alice: User
     marks = Marks(is_whole=is_left_out)
     plant(copy, marks)
     assert marks.lost(format, copy, alice) == []
+
+
+def test_a_mark_in_any_member_of_a_store_of_openhands_v0_is_found(alice: User, tmp_path: Path) -> None:
+    source = SAMPLES["openhands-v0"] / "sessions" / TEA
+    marks = Marks()
+    for file in [*source.glob("events/[0-9].json"), source / "metadata.json"]:
+        copy = tmp_path / "sessions" / TEA / file.relative_to(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(json.dumps(marks.planted(json.loads(file.read_text()))))
+    assert marks.lost("openhands-v0", tmp_path, alice) == []

@@ -18,7 +18,7 @@ from conversations.transcripts.sources.openhands_v0.stores import METADATA, Even
 
 MISSING = "it is missing: what it tells is derived from the events"
 NOT_KEPT = "it has members that are not known, and left out"
-NOTED_MAX_CHARS = 500
+NOTED_MAX_CHARS = 2_000
 """The report says this much of what is left out."""
 KNOWN = frozenset(
     {
@@ -96,7 +96,10 @@ def _metadata(stored: Stored, note: Told) -> Fields:
             continue
         if not found.is_all:
             problems.append(MORE_TEXT)
-        if unknown := {name: told[name] for name in told.keys() - KNOWN}:
+        unknown = {name: told[name] for name in told.keys() - KNOWN}
+        if told.get("pr_number") not in (None, list(_pr_number(told.get("pr_number")))):
+            unknown["pr_number"] = told["pr_number"]
+        if unknown:
             problems.append(f"{NOT_KEPT}: {columns.as_json(dict(sorted(unknown.items())))[:NOTED_MAX_CHARS]}")
         break
     else:
