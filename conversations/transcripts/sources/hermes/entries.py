@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 
 from conversations.dialects import columns
+from conversations.transcripts.sources import rests
 from conversations.transcripts.sources.hermes import copies, rows
 from conversations.transcripts.sources.hermes.copies import DATABASE, JOURNAL, Copy, Lost, Row
 from conversations.transcripts.sources.hermes.heads import FROM, Branch, Head, Taken
@@ -237,7 +238,10 @@ def _card_parts(value: object, node_id: str) -> tuple[Part, ...]:
     call = ToolCall(call_id=call_id, tool=tool, arguments=rows.arguments(card.get("args") or {}))
     text = columns.first_text(card.get("snippet"), card.get("preview"))
     result = ToolResult(call_id=call_id, tool=tool, text=text, is_error=card.get("is_error") is True)
-    return (call, result) if text else (call,)
+    used = "snippet" if columns.first_text(card.get("snippet")) else "preview"
+    left = rests.left(card, {"name", "tid", "args", "is_error", "assistant_msg_idx", used})
+    kept = (Record(name="members of card", value=left, why=Kept.BOOKKEEPING),) if left else ()
+    return (call, result, *kept) if text else (call, *kept)
 
 
 def _of_pending(head: Head, answer: Run | None, *, is_growing: bool) -> Iterator[Entry]:
@@ -315,13 +319,11 @@ def _context(copy: Copy, taken: Sequence[Row]) -> list[Row | int] | None:
     """Return the model's history: the number of the row that each of its rows is, or else that row."""
     if copy.context is None:
         return None
-    by_id = {row.facts.row_id: row.number for row in taken if row.facts.row_id}
     by_digest: dict[str, list[int]] = {}
     for row in reversed(taken):
         by_digest.setdefault(row.facts.digest, []).append(row.number)
     found: list[Row | int] = []
     for row in copy.context:
         places = by_digest.get(row.facts.digest)
-        place = places.pop() if places else by_id.get(row.facts.row_id)
-        found.append(row if place is None else place)
+        found.append(places.pop() if places else row)
     return found

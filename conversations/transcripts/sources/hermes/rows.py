@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from conversations.dialects import columns
-from conversations.transcripts.sources import blocks, lines
+from conversations.transcripts.sources import blocks, lines, rests
 from conversations.transcripts.sources.nodes import (
     Author,
     Instructions,
@@ -85,7 +85,6 @@ class Facts(NamedTuple):
     """Not empty for an answer that was cut off: a digest of all that it holds."""
     item_id: str = ""
     """Of what the provider had not finished; empty if it had."""
-    row_id: str = ""
     token: str = ""
     """Of the turn: the stream and the time at which it began."""
     stream_id: str = ""
@@ -98,7 +97,6 @@ def facts(value: object) -> Facts:
     if not row:
         return Facts(digest_of(value))
     said = parts(value, "")
-    row_id = row.get("id")
     return Facts(
         digest=digest_of(_identity(row)),
         is_user=row.get("role") == "user",
@@ -109,7 +107,6 @@ def facts(value: object) -> Facts:
         if row.get("_partial") is True
         else "",
         item_id=_item_id(row),
-        row_id=str(row_id) if isinstance(row_id, str | int) and not isinstance(row_id, bool) else "",
         token=columns.first_text(row.get("_active_turn_token")),
         stream_id=columns.first_text(row.get("_recovered_stream_id")),
     )
@@ -160,7 +157,7 @@ def parts(value: object, node_id: str) -> tuple[Part, ...]:
     said = tuple(_said(role, row, node_id))
     if not said:
         return (Record(name="empty row", value=row, why=Kept.BOOKKEEPING),)
-    return (*said, *_rest(row))
+    return (*said, *_rest(row), *_left(row, role))
 
 
 def text_of(row: Fields) -> str:
@@ -196,11 +193,17 @@ def _result(row: Fields, node_id: str) -> Iterator[Part]:
     content, meanwhile = _blocks(row.get("content")), ""
     if isinstance(content, str) and (wrapped := _MEANWHILE.search(content)):
         content, meanwhile = content[: wrapped.start()], wrapped[1]
-    told = blocks.result({"content": content, "is_error": row.get("is_error")})
+    told, *unknown = blocks.read([_as_result(row, content)], Author.AGENT).parts
+    assert isinstance(told, ToolResult)  # noqa: S101 - it is the block's own part
     call_id = columns.first_text(row.get("tool_call_id"), row.get("tool_use_id"), node_id)
     yield replace(told, call_id=call_id, tool=columns.first_text(row.get("name"), row.get("tool_name")))
     if meanwhile:
         yield Message(author=Author.USER, text=meanwhile)
+    yield from unknown
+
+
+def _as_result(row: Fields, content: object) -> Fields:
+    return {"type": "tool_result", "tool_use_id": "", "content": content, "is_error": row.get("is_error")}
 
 
 def _answer(row: Fields, node_id: str) -> Iterator[Part]:
@@ -267,11 +270,16 @@ def _block(part: object) -> object:
     found = columns.fields(part)
     match found.get("type"):
         case "input_text" | "output_text":
-            return {"type": "text", "text": found.get("text")}
+            return {**found, "type": "text"}
         case "image_url" | "input_image" | "image" if url := _image_url(found):
-            return {"type": "image", "source": {"url": url}}
+            # Of what the address stands in, the further members stay members of the block.
+            given = columns.fields(found.get("image_url"))
+            inner = {"image_url": rests.left(given, {"url"})} if given else {}
+            left = rests.left(found, {name for name, value in found.items() if value == url}, inner)
+            return {**left, "type": "image", "source": {**columns.fields(found.get("source")), "url": url}}
         case "reasoning" if text := columns.first_text(found.get("reasoning"), found.get("text")):
-            return {"type": "thinking", "thinking": text}
+            used = "reasoning" if found.get("reasoning") == text else "text"
+            return {**rests.left(found, {used}), "type": "thinking", "thinking": text}
     return part
 
 
@@ -291,6 +299,26 @@ def _rest(row: Fields) -> Iterator[Part]:
         yield Record(name="details", value=details, why=Kept.BOOKKEEPING)
     if unknown := {name: value for name, value in others.items() if name not in _DETAILS}:
         yield Record(name="row", value=unknown, why=Kept.UNKNOWN)
+
+
+def _left(row: Fields, role: str) -> Iterator[Part]:
+    """Yield what is left of the parts of its content, and of its calls."""
+    content = _blocks(row.get("content"))
+    given = [_as_result(row, content)] if role == "tool" else content
+    told = row.get("tool_calls")
+    calls = [_left_of_call(each) for each in (told if isinstance(told, list) else [])]
+    inner = {"content": blocks.read(given, Author.AGENT).rest, "tool_calls": rests.filled(calls)}
+    if left := rests.left({}, (), inner):
+        yield Record(name="members of row", value=left, why=Kept.BOOKKEEPING)
+
+
+def _left_of_call(value: object) -> dict[str, object]:
+    call = columns.fields(value)
+    function = columns.fields(call.get("function"))
+    carried = {"id" if columns.first_text(call.get("id")) else "call_id"}
+    carried |= {"type"} if call.get("type") == "function" else set()
+    carried |= set() if function else {"name", "arguments"}
+    return rests.left(call, carried, {"function": rests.left(function, {"name", "arguments"})})
 
 
 def _mapped(row: Fields) -> frozenset[str]:
