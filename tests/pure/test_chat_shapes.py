@@ -10,7 +10,7 @@ from zipfile import ZIP_STORED, ZipFile
 import pytest
 
 from conversations.transcripts.sources import archives, formats
-from conversations.transcripts.sources.chats import chatgpt, claude_ai, json_arrays, open_webui
+from conversations.transcripts.sources.chats import chatgpt, claude_ai, exports, json_arrays, open_webui
 from conversations.transcripts.sources.nodes import Empty, Transcript, Unreadable
 from tests.import_files import chat, chats, export, zipped
 
@@ -106,6 +106,8 @@ def test_an_export_is_read_in_each_unicode_encoding(tmp_path: Path, subtests: py
             mark = "" if encoding == "utf-8-sig" else "\ufeff"
             content = (mark + text).encode(encoding)
             assert titles(written(tmp_path, "conversations.json", content)) == ["Größe 🐦"]
+            if encoding.startswith("utf-16"):
+                assert list(json_arrays.items([content[2:]], "file")) == [text[1:-1].encode()]
             pieces = (content[at : at + 1] for at in range(len(content)))
             assert list(json_arrays.items(pieces, "file")) == [text[1:-1].encode()]
 
@@ -221,3 +223,16 @@ def test_messages_without_links_follow_each_other(tmp_path: Path, subtests: pyte
         history = {"messages": {name: {"role": "user", "content": name} for name in "abc"}}
         file = written(tmp_path, "chat.json", chats({"id": "x", "chat": {"history": history}}))
         assert chains(file, open_webui) == [["a", "b", "c"]]
+
+
+def test_times_are_read_in_whichever_unit_they_are(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for factor in (1, 10**3, 10**6, 10**9):
+        with subtests.test(factor=factor):
+            value = entry("a")
+            value["message"]["create_time"] = 1_700_000_000 * factor
+            file = written(tmp_path, "conversations.json", chats({"id": "x", "mapping": {"a": value}}))
+            [node] = next(chatgpt.transcripts(file)).nodes()
+            assert node.at is not None
+            assert node.at.isoformat() == "2023-11-14T22:13:20+00:00"
+    for nothing in (True, -1, 0, 1e30, 10**400, "x"):
+        assert exports.moment(nothing) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -38,7 +38,6 @@ BOOKKEEPING = frozenset(
 """Types of content that say nothing to people; they are kept all the same."""
 CARRIED = frozenset({"conversation_id", "create_time", "current_node", "id", "mapping", "title"})
 """Members of a conversation that its columns or its branches hold."""
-SECONDS_MAX = 1e11
 
 Fields = Mapping[str, object]
 
@@ -104,10 +103,8 @@ def _place(node_id: str, value: object, number: int) -> Place:
 
 
 def _instant(value: object) -> datetime | None:
-    """Read a time in seconds, or as text."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < SECONDS_MAX:
-        return datetime.fromtimestamp(value, UTC)
-    return columns.instant(value)
+    """Read a time since 1970, or as text."""
+    return exports.moment(value) or columns.instant(value)
 
 
 class _Reader:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -37,6 +37,8 @@ CONVERSATIONS = re.compile(r"conversations(?:[-_]\d+)?\.json", re.IGNORECASE)
 SAME_ID = "another conversation before this one has the same id"
 TWICE = "an earlier conversation is the same to the last byte"
 NO_FILE = "there is no conversations.json in it"
+SECONDS_MAX = 1e11
+"""A greater time is not in seconds."""
 PROBED_ITEMS = 20
 TITLE_MAX_CHARS = 200
 DAMAGED = "Damaged conversation"
@@ -98,6 +100,16 @@ class Kind:
     reader: Callable[[], Reader]
     glancing: Callable[[], Reader]
     """A reader that leaves out images, for when only the kinds of the parts matter."""
+
+
+def moment(value: object) -> datetime | None:
+    """Read a time since 1970 in seconds, or in milli-, micro- or nanoseconds; None if it is none."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < SECONDS_MAX * 1e9:
+        return None
+    seconds = float(value)
+    while seconds >= SECONDS_MAX:
+        seconds /= 1000
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 class _Fact(NamedTuple):

@@ -26,6 +26,7 @@ _ENCODINGS = (
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
+    *((opening.encode(name), name) for opening in "[{" for name in ("utf-16-le", "utf-16-be")),
 )
 _BLANK = b" \t\r\n"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

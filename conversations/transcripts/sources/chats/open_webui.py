@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import ChainMap
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,8 +46,6 @@ CARRIED = frozenset({"id", "title", "created_at"})
 """Members of a chat that the columns of its conversation hold."""
 HISTORY = frozenset({"messages", "currentId"})
 FILE_TYPES = frozenset({"", "doc", "file", "text"})
-SECONDS_MAX = 1e11
-MILLISECONDS_MAX = 1e14
 
 Fields = Mapping[str, object]
 
@@ -103,7 +101,7 @@ def _chat(value: Fields) -> Chat | None:
     return Chat(
         chat_id=columns.event_id(columns.first_text(value.get("id"), told.get("id"))),
         title=columns.first_text(value.get("title"), told.get("title")),
-        created_at=_instant(value.get("created_at")) or _instant(told.get("timestamp")),
+        created_at=exports.moment(value.get("created_at")) or exports.moment(told.get("timestamp")),
         places=places,
         shown=columns.first_text(current, value.get("current_message_id"), *in_tree[-1:]) or None,
         model=columns.first_text(*models) if isinstance(models, list) else "",
@@ -204,13 +202,6 @@ def _unique(node_id: str, taken: Container[str]) -> str:
     return found
 
 
-def _instant(value: object) -> datetime | None:
-    """Read a time in seconds or milliseconds."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < MILLISECONDS_MAX:
-        return None
-    return datetime.fromtimestamp(value if value < SECONDS_MAX else value / 1000, UTC)
-
-
 class _Reader:
     """Reads the messages of a chain; none of them depends on another."""
 
@@ -222,7 +213,7 @@ class _Reader:
             return Reading(parts=(Record(name="message", value=place.value, why=Kept.DAMAGED),))
         message: Fields = place.value
         role = columns.first_text(message.get("role"))
-        at = _instant(message.get("timestamp"))
+        at = exports.moment(message.get("timestamp"))
         author = AUTHORS.get(role)
         if author is None:
             why = Kept.BOOKKEEPING if role == "system" else Kept.UNKNOWN
