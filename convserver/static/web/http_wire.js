@@ -10,12 +10,15 @@ const POLLED_MS = 20_000;
 const ANSWER_MS = 60_000; // a message may be long, and the line slow
 const CLOSE_CODES = { 400: 4400, 401: 4401, 404: 4404, 429: 4429, 503: 1013 };
 const LOST = 1006;
+const PROBE_MS = 15_000; // so long after it was found blocked the socket is tried again
+const LONGEST_PROBE_MS = 120_000;
 const OVER = new Set([1000, 1012]); // ends after which the next request brings the rest
 
 /** Has the members of a WebSocket that a page uses; `address()` names the cursor of the stream, `requestOf` what carries a frame. */
 export class HttpWire {
   constructor({ address, requestOf, isPolling = false }) {
     Object.assign(this, { address, requestOf, isPolling });
+    this.probeMs = PROBE_MS;
     this.quietMs = 5 * HIDDEN_POLL_MS; // a browser lets the timers of hidden tabs wait
     this.bufferedAmount = 0;
     this.readyState = WebSocket.CONNECTING;
@@ -27,6 +30,7 @@ export class HttpWire {
   close() {
     this.readyState = WebSocket.CLOSED;
     document.removeEventListener("visibilitychange", this.look);
+    this.probing?.end();
     this.stop();
   }
 
@@ -114,6 +118,32 @@ export class HttpWire {
     if (!isGreeted) this.readyState = WebSocket.OPEN;
     this.bring(frame);
     return undefined;
+  }
+
+  /** Try whether a WebSocket gets through by now, for the live socket that this one serves meanwhile. */
+  probe(live) {
+    this.probing?.end();
+    const socket = new WebSocket(live.url);
+    const found = (isThrough) => {
+      probing.end();
+      if (isThrough) {
+        [live.failures, live.isBlocked] = [0, false];
+        return live.connect();
+      }
+      probing.timer = setTimeout(() => this.probe(live), this.probeMs);
+      this.probeMs = Math.min(2 * this.probeMs, LONGEST_PROBE_MS);
+      if (!live.isBlocked) live.become("open", { isBlocked: (live.isBlocked = true) });
+    };
+    const probing = (this.probing = {
+      timer: setTimeout(() => found(false), GREETING_MS),
+      end() {
+        clearTimeout(this.timer);
+        socket.onmessage = socket.onclose = null;
+        socket.close();
+      },
+    });
+    socket.onmessage = () => found(true);
+    socket.onclose = () => found(false);
   }
 
   bring(frame) {

@@ -6,8 +6,6 @@ const LONGEST_WAIT_MS = 15_000;
 const CHECK_MS = 5_000;
 const GREETING_MS = 20_000; // a try that brings nothing for so long has failed
 const TRIES = 2; // of the socket, before HTTP is tried as well
-const PROBE_MS = 15_000; // so long after it was found blocked the socket is tried again
-const LONGEST_PROBE_MS = 120_000;
 
 const FINAL = {
   4400: "this page's address is wrong",
@@ -36,7 +34,6 @@ export class LiveSocket {
     Object.assign(this, { address, overHttp, onFrame, onState });
     this.failures = 0; // tries in a row that ended before a greeting, for no reason that the server gave
     this.isBlocked = false; // HTTP works where the socket does not
-    this.probeMs = PROBE_MS;
     this.state = { name: "connecting", since: Date.now() };
     this.wait = FIRST_WAIT_MS;
     this.heardAt = 0;
@@ -97,37 +94,9 @@ export class LiveSocket {
   opened(isHttp) {
     this.wait = FIRST_WAIT_MS;
     this.lostAt = undefined;
-    if (isHttp) this.probe();
-    else [this.failures, this.isBlocked, this.probeMs] = [0, false, PROBE_MS];
+    if (isHttp) this.socket.probe(this);
+    else [this.failures, this.isBlocked] = [0, false];
     this.become("open", { isBlocked: this.isBlocked });
-  }
-
-  /** Try whether a socket gets through by now, beside what works. */
-  probe() {
-    const { attempt } = this;
-    this.probing?.end();
-    const socket = new WebSocket(this.url);
-    const found = (isThrough) => {
-      probing.end();
-      if (attempt !== this.attempt) return;
-      if (isThrough) {
-        [this.failures, this.isBlocked] = [0, false];
-        return this.connect();
-      }
-      probing.timer = setTimeout(() => this.probe(), this.probeMs);
-      this.probeMs = Math.min(2 * this.probeMs, LONGEST_PROBE_MS);
-      if (this.isOpen && !this.isBlocked) this.become("open", { isBlocked: (this.isBlocked = true) });
-    };
-    const probing = (this.probing = {
-      timer: setTimeout(() => found(false), GREETING_MS),
-      end() {
-        clearTimeout(this.timer);
-        socket.onmessage = socket.onclose = null;
-        socket.close();
-      },
-    });
-    socket.onmessage = () => found(true);
-    socket.onclose = () => found(false);
   }
 
   closed(code, reason, isHttp) {
@@ -162,7 +131,7 @@ export class LiveSocket {
     const { name } = this.state;
     this.wait = FIRST_WAIT_MS;
     if (name === "waiting" || name === "offline") this.connect();
-    else if (name === "open" && this.isBlocked) this.probe();
+    else if (name === "open" && this.isBlocked) this.socket.probe(this);
     else this.check();
   }
 
@@ -180,7 +149,6 @@ export class LiveSocket {
   drop() {
     const socket = this.socket;
     this.socket = this.attempt = undefined;
-    this.probing?.end();
     if (socket) {
       socket.onclose = socket.onmessage = null;
       socket.close();
