@@ -20,6 +20,7 @@ SLOWLY = "slow: "
 CUT_OFF = "cut off"
 SLOW_FACTOR = 10
 STEPWISE = "steps: "
+LATE = "run this later:"
 
 
 class StandingStillAgent(DemoAgent):
@@ -39,7 +40,8 @@ class StandingStillAgent(DemoAgent):
 class CommandedAgent(DemoAgent):
     """The demo agent, but a test says what it asks to run, once or 50,000 times, and what it types slowly.
 
-    It takes as many steps as a message has words, and looks for messages between them.
+    It takes as many steps as a message has words, and looks for messages between them. Told to run something
+    later, it carries out what was decided only once somebody says `go on`.
     """
 
     async def play(self, turn: Turn) -> None:
@@ -48,6 +50,11 @@ class CommandedAgent(DemoAgent):
         if text.startswith(COMMANDED) and turn.decision is None:
             command = text.removeprefix(COMMANDED).strip()
             await turn.ask_approval("run", {"command": command}, thought="I would run this.")
+        if text.startswith(LATE) and turn.decision is None:
+            await turn.ask_approval("run", {"command": text.removeprefix(LATE).strip()}, thought="If I may.")
+        if text.startswith(LATE):
+            while not await _says(turn, "go on"):
+                pass
         if text.startswith(OFTEN) and turn.decision is None:
             command = f"{text.removeprefix(OFTEN).strip()}\n" * 50_000
             await turn.ask_approval("run", {"command": command}, thought="I would run this often.")

@@ -90,6 +90,13 @@ def render_page(
     return Page(html, _asked(waiting[-1]) if waiting else None)
 
 
+_DECIDED: Mapping[str, Mapping[str, Outcome]] = {
+    Dialect.V0: {"user_confirmed": Outcome.RUNNING, "user_rejected": Outcome.REJECTED},
+    Dialect.V1: {"running": Outcome.RUNNING, "idle": Outcome.REJECTED},  # it has no event for a decision
+}
+"""What a decision, by the state that it leads to, makes of calls that wait: results may come much later."""
+
+
 def _waits(entry: Entry) -> bool:
     """Say whether this is a call that waits for the user, which no answered one does."""
     return isinstance(entry.card, CallCard) and entry.card.outcome in WAITING and not entry.results
@@ -200,8 +207,10 @@ def _call_of(event: EventEnvelope, calls: Mapping[int | str, Entry]) -> Entry | 
 
 def _note_state(event: EventEnvelope, calls: Iterable[Entry]) -> None:
     """Say of calls without a result what later events tell of them."""
-    state = event["text"] if event["kind"] == Kind.STATE else ""
-    if state in ("waiting_for_confirmation", "awaiting_user_confirmation"):
+    state = event["text"].partition(":")[0] if event["kind"] == Kind.STATE else ""
+    if decided := _DECIDED[event["dialect"]].get(state):
+        _tell(calls, {Outcome.WAITING}, decided)
+    elif state in ("waiting_for_confirmation", "awaiting_user_confirmation"):
         _tell(calls, OPEN, Outcome.WAITING)
     elif event["kind"] == Kind.MESSAGE and event["source"] == "user":
         _leave_behind(calls, {Outcome.RUNNING})  # what waits for a decision waits on

@@ -12,13 +12,13 @@ from convserver.rendering.tools import first_line
 
 STATES = {
     "paused": "Paused",
-    "awaiting_user_confirmation": "The agent needs your approval",
-    "waiting_for_confirmation": "The agent needs your approval",
+    "awaiting_user_confirmation": "The agent asked for your approval",
+    "waiting_for_confirmation": "The agent asked for your approval",
     "user_confirmed": "Approved",
     "user_rejected": "Rejected",
     "stopped": "The agent was stopped",
     "rejected": "The agent declined the task",
-    "rate_limited": "The model's rate limit was reached; the agent is waiting",
+    "rate_limited": "The model's rate limit was reached",
     "error": "The agent stopped with an error",
     "stuck": "The agent is stuck: it keeps repeating itself",
 }

@@ -51,6 +51,7 @@ export class AgentControls {
     if (this.gone) return this.gone;
     if (this.isStopping) return "stopping";
     const status = statusOf(this.loop);
+    if (status === "waiting" && this.approval?.isOver) return "decided";
     if (status === "failed" && this.loop.error === this.absence) return "away";
     if (status === "interrupted" && this.loop.execution_status === "idle" && this.isAnswered()) return "ready"; // between two turns
     return status === "running" && this.isPausing ? "pausing" : status;
@@ -100,7 +101,7 @@ export class AgentControls {
   async showApproval() {
     if (!this.approval && (this.isThere || this.asks)) {
       const { Approval } = await import("./approval.js").catch(() => ({}));
-      if (Approval) this.approval ??= new Approval(this.root, { ask: (action, frame) => this.ask(action, frame), refresh: this.refresh });
+      if (Approval) this.approval ??= new Approval(this.root, { ask: (action, frame) => this.ask(action, frame), refresh: this.refresh, onOver: () => this.write() });
     }
     this.approval?.show(this.asks, this.isConnected);
   }

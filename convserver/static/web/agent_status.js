@@ -24,6 +24,7 @@ export const STATUSES = {
     queued: "until the agent resumes",
   },
   waiting: { words: "Needs your approval", controls: ["stop"], queued: "until you approve or reject the call" },
+  decided: { words: "Continuing…", controls: ["stop"], queued: "until this turn ends" },
   stopping: { words: "Stopping…", controls: ["stop"] },
   stopped: { words: "Stopped", next: "The agent was stopped. Send a message to continue.", actions: ["retry"] },
   finished: { words: "Finished" },

@@ -8,16 +8,22 @@ const REFRESH_AGAIN_MS = 2000;
 const OUTCOMES = { approve: "run_again", reject: "skip" };
 /** The decisions that let a call run. */
 const RUNNING = new Set(["approve", "run_again"]);
+const ASKING = new Set(["awaiting_user_confirmation", "waiting_for_confirmation"]);
+/** The states that a decision leads to, by the event's wire. */
+const DECIDED = { v0: new Set(["user_confirmed", "user_rejected"]), v1: new Set(["running", "idle"]) };
 
 export class Approval {
-  /** `ask` sends a frame and says whether it was sent; `refresh` fetches one call again. */
-  constructor(root, { ask, refresh }) {
+  /** `ask` sends a frame and says whether it was sent; `refresh` fetches one call again; `onOver` hears of decisions. */
+  constructor(root, { ask, refresh, onOver }) {
     this.box = root.querySelector("#approval");
     this.events = root.querySelector("#events");
     this.reason = root.querySelector("#reason");
     this.toEnd = root.querySelector("#to-end");
     this.ask = ask;
     this.refresh = refresh;
+    this.onOver = onOver;
+    this.isOver = "decided" in root.dataset; // it is decided, and the agent has not gone on yet
+    if (this.isOver) queueMicrotask(onOver);
     this.refreshed = new Set();
     for (const button of this.box.querySelectorAll("button")) {
       // The second click of a double one is none: what it would fall on may have changed under the pointer.
@@ -30,6 +36,16 @@ export class Approval {
       event.preventDefault();
       if (!event.repeat) this.decide(this.isUntold ? "done" : "reject");
     });
+  }
+
+  /** Hear of a state in the log: a decision about the calls that wait, or others that do. */
+  heard({ dialect, text }) {
+    const state = text.split(":")[0];
+    const isDecided = DECIDED[dialect]?.has(state);
+    if (!isDecided && !ASKING.has(state)) return;
+    this.isOver = isDecided;
+    if (isDecided) for (const call of this.open.filter(waits)) this.refresh(Number(call.dataset.seq));
+    this.onOver();
   }
 
   /** Show it while a call is `asked` about; nothing can be decided while there is no connection. */

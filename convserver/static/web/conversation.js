@@ -93,6 +93,7 @@ function take(frame) {
       if (answers) answers.heard(frame);
       else if (frame.kind === "message" && frame.source === "agent") stored.add(frame.id);
       if (frame.kind === "turn" && isPaused) showCutOff();
+      if (frame.kind === "state") agent.approval?.heard(frame);
       if (frame.kind === "state" || frame.kind === "turn") isPaused = frame.kind === "state" && frame.text.startsWith("paused");
       line.showProgress(cursor + 1, log.end + 1);
       if (announcing) announce(frame);
@@ -107,7 +108,7 @@ function take(frame) {
       line.showProgress(1, 0);
       return;
     case "receipt":
-      return queue.seen(frame.seqs.at(-1));
+      return queue.seen(frame.seqs);
     case "delta":
     case "answer":
       showAnswer(frame);
@@ -202,6 +203,7 @@ function sweep() {
 
 function say(message) {
   queue.add(message);
+  foldRepeats();
   log.goToEnd();
 }
 
@@ -212,8 +214,13 @@ function shown(articles) {
     queue.replacedBy(article);
   }
   sweep();
+  foldRepeats();
   root.querySelector(".empty")?.remove();
   look();
+}
+
+function foldRepeats() {
+  if (root.querySelectorAll("article.message.user").length > 1) import("./repeats.js").then(({ fold }) => fold(root), console.warn);
 }
 
 function announce({ kind, source, text }) {
@@ -231,6 +238,7 @@ log.scroller.addEventListener("scroll", look, { passive: true });
 document.addEventListener("key", ({ detail: key }) => agent.press(key));
 log.begin();
 queue.begin();
+foldRepeats();
 if (performance.getEntriesByType("navigation")[0]?.type === "reload") history().then(({ sayReplaced }) => sayReplaced(id));
 if (root.dataset.turnBegan) queue.progress.ended(root.dataset.turnState, Number(root.dataset.turnBegan));
 agent.write();

@@ -205,8 +205,8 @@ export class MessageQueue {
     this.relabel();
   }
 
-  seen(seq) {
-    this.progress.seen(seq);
+  seen(seqs) {
+    this.progress.seen(seqs);
     this.relabel();
   }
 

@@ -36,8 +36,10 @@ export class Progress {
     if (this.turnBegan === undefined) this.turnBegan = this.seenBefore = seq;
   }
 
-  /** The turn that is played has taken up what stands up to `through`. */
-  seen(through) {
+  /** The turn that is played has taken up these messages: no turn before it has answered them. */
+  seen(seqs) {
+    const [first, through] = [seqs[0], seqs.at(-1)];
+    for (const end of this.ends) end.before = Math.min(end.before, first);
     if (!(this.turnBegan > through)) this.turnBegan = this.seenBefore = through + 1;
   }
 

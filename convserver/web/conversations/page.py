@@ -138,6 +138,7 @@ def _page(request: HttpRequest, found: ConversationRef, *, status: int = 200, **
         "branches": branches_of(request, found),
         "labels": labels_in(state["tags"]),
         "shown": shown,
+        "is_decided": _is_decided(found, state["loop"]["execution_status"]),
         "message_id": str(uuid4()),
         "while_working": choices_of(found),
         "cues": cues(found.owner_id, options.agent).items(),
@@ -254,10 +255,16 @@ def _still(found: ConversationRef, *, is_end: bool) -> Set[Outcome]:
     loop = states_of([found.pk])[found.pk]["loop"]
     is_there = loop["status"] in THERE
     if loop["execution_status"] == ExecutionStatus.WAITING_FOR_CONFIRMATION:
-        return {Outcome.WAITING}
+        return {Outcome.RUNNING if _is_decided(found, loop["execution_status"]) else Outcome.WAITING}
     if loop["execution_status"] == ExecutionStatus.RUNNING and is_there and is_end:
         return {Outcome.RUNNING, Outcome.WAITING}
     return set()
+
+
+def _is_decided(found: ConversationRef, execution_status: str) -> bool:
+    """Return whether a decision about the calls that wait is stored, and not carried out yet."""
+    waits = execution_status == ExecutionStatus.WAITING_FOR_CONFIRMATION
+    return waits and not AgentLoop.objects.of(found).undecided().exists()
 
 
 def _seq(text: str | None) -> int | None:

@@ -195,7 +195,7 @@ def test_a_call_waits_also_where_the_state_that_says_so_follows_the_page() -> No
 def test_a_call_before_the_agent_waits_for_approval_waits() -> None:
     parts = page(run(), event(WAITING, seq=2))
     assert "Needs your approval" in parts.text
-    assert "The agent needs your approval" in parts.text
+    assert "The agent asked for your approval" in parts.text
 
 
 def test_an_exit_code_is_shown_when_it_is_not_0() -> None:
