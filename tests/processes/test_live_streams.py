@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from signal import SIGTERM
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
@@ -64,7 +64,7 @@ def test_an_answer_comes_as_it_is_written_and_goes_on_after_a_restart(server: Se
     server.start()
     HTTP.post(f"{server.url}/api/native/conversations", json={"id": "talk"}).raise_for_status()
     address = f"{server.url}/api/native/conversations/talk/stream"
-    with HTTP.stream("GET", address) as answer:
+    with HTTP.stream("GET", address) as answer, ThreadPoolExecutor(1) as pool:
         reader = Reader(answer)
         reader.of_type("replay_complete")
         say(server, "Tell me")
@@ -72,13 +72,11 @@ def test_an_answer_comes_as_it_is_written_and_goes_on_after_a_restart(server: Se
         said = reader.until(lambda frame: frame["type"] == "event" and frame["source"] == "agent")
         assert reader.last_id == said["cursor"]
         began_at = time.monotonic()
-        process = psutil.Process(server.pid)
-        server.signal(SIGTERM)
+        stopped = pool.submit(server.stop)
         assert reader.of_type("end")["code"] == 1012
         assert reader.rest() == []
-    process.wait(timeout=WAIT_S)
+        stopped.result(timeout=WAIT_S)
     assert time.monotonic() - began_at < ENDS_S
-    server.stop()
     server.start()
     say(server, "Once more")
     with HTTP.stream("GET", address, headers={"Last-Event-ID": reader.last_id}) as answer:
