@@ -31,11 +31,11 @@ def with_stored_keys(user_id: int, model: Model) -> dict[str, Any]:
 
 def is_same_server(one: Model, other: Model) -> bool:
     """Say whether two models are asked at the same server: a key is sent to no other."""
-    base, others = (_base(each) for each in (one, other))
-    if base or others:
-        return base == others
-    provider, others = (str(each.get("model") or "").partition("/")[:2] for each in (one, other))
-    return provider == others and bool(provider[1])
+    bases = [_base(each) for each in (one, other)]
+    if any(bases):
+        return bases[0] == bases[1]
+    provider, slash, _ = str(one.get("model") or "").partition("/")
+    return bool(slash) and str(other.get("model") or "").startswith(f"{provider}/")
 
 
 def _base(model: Model) -> str:

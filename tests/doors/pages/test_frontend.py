@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import re
+from base64 import b64encode
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -14,7 +17,7 @@ from django.test import override_settings
 
 from conversations.models import ConversationRef
 from convserver import configuration
-from convserver.configuration import ConfigurationError
+from convserver.configuration import AuthMode, ConfigurationError
 from tests.clients import HTTP, WAIT_S, Server
 from tests.conftest import Dial
 
@@ -104,10 +107,48 @@ async def test_a_file_has_its_type_and_only_assets_may_be_kept(
 
 
 @pytest.mark.parametrize("path", ["/", "/assets/app-1a2b.js", "/settings"])
-async def test_our_policy_is_not_on_the_frontends_files(frontend: httpx.AsyncClient, path: str) -> None:
+async def test_a_frontend_loads_and_asks_nothing_of_other_hosts(
+    frontend: httpx.AsyncClient, path: str
+) -> None:
     answer = await frontend.get(path)
-    assert "content-security-policy" not in answer.headers
+    policy = directives(answer)
+    assert (policy["default-src"], policy["script-src"], policy["connect-src"]) == (["'self'"],) * 3
+    assert "'none'" in policy["frame-ancestors"]
     assert answer.headers["x-frame-options"] == "DENY"
+
+
+def directives(answer: httpx.Response) -> dict[str, list[str]]:
+    """Return an answer's policy."""
+    parts = answer.headers["content-security-policy"].split(";")
+    return {name: sources for name, *sources in (part.split() for part in parts)}
+
+
+async def test_the_scripts_in_the_first_page_are_allowed_by_their_digests(
+    frontend: httpx.AsyncClient, build: Path
+) -> None:
+    texts = ["start(1 < 2, '</b>');\n", 'import("/assets/app-1a2b.js")']
+    scripts = f"<script>{texts[0]}</script><script type=module>{texts[1]}</script>"
+    (build / "index.html").write_text(f"<!doctype html><head>{scripts}</head><p>No script: {texts[0]}")
+    answer = await frontend.get("/settings")
+    digests = [b64encode(sha256(text.encode()).digest()).decode() for text in texts]
+    assert directives(answer)["script-src"] == ["'self'", *(f"'sha256-{each}'" for each in digests)]
+
+
+async def test_agent_canvas_takes_this_server_for_its_back_end_and_reports_to_nobody(
+    frontend: httpx.AsyncClient, build: Path, configured: Callable[..., None]
+) -> None:
+    (build / "index.html").write_text('<head></head><body data-agent-server-ui="">')
+    answer = await frontend.get("/")
+    assert "__AGENT_CANVAS_DO_NOT_TRACK__=true" in answer.text
+    assert '__AGENT_CANVAS_SESSION_API_KEY__="local"' in answer.text
+    (script,) = re.findall("<script>(.*?)</script>", answer.text)
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    assert directives(answer)["script-src"] == ["'self'", f"'sha256-{digest}'"]
+    for closed in ({"session_api_key": "k" * 20}, {"auth": AuthMode.ACCOUNTS}):
+        configured(**{"session_api_key": None, **closed})
+        page = (await frontend.get("/")).text
+        assert "__AGENT_CANVAS_AUTH_REQUIRED__=true" in page
+        assert "SESSION_API_KEY" not in page
 
 
 @pytest.mark.parametrize("path", ["/assets/gone.js", "/assets", "/assets/", "/locales/xx/translation.json"])

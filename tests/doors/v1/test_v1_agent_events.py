@@ -265,6 +265,20 @@ async def test_a_wrong_page_is_a_422(talk: ConversationRef, rest: httpx.AsyncCli
     known(await rest.get(f"{EVENTS}/search?{query}"), 422)
 
 
+async def test_a_page_begins_with_the_event_whose_id_it_is_asked_for_by(
+    talk: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    await astore.call(write, talk, 0, 7)
+    shown = [json.loads(text) for text in await astore.call(history, talk)]
+    for place in (0, 3, len(shown) - 1):
+        page_id = shown[place]["id"]
+        onwards = known(await rest.get(f"{EVENTS}/search", params={"page_id": page_id, "limit": 2}))
+        assert onwards["items"] == shown[place:][:2]
+        query = {"page_id": page_id, "sort_order": "TIMESTAMP_DESC"}
+        back = known(await rest.get(f"{EVENTS}/search", params=query))
+        assert back["items"] == shown[: place + 1][::-1]
+
+
 async def test_a_page_id_is_of_one_order_alone(talk: ConversationRef, rest: httpx.AsyncClient) -> None:
     await astore.call(write, talk, 0, 3)
     page_id = known(await rest.get(f"{EVENTS}/search?limit=1"))["next_page_id"]

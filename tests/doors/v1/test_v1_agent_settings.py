@@ -241,6 +241,39 @@ async def test_a_masked_key_of_a_start_is_filled_in_for_the_same_server_only(
     assert (await rest.post(AGENT, json=acp)).status_code == 422
 
 
+async def test_a_child_is_started_with_the_agent_of_its_parent(rest: httpx.AsyncClient) -> None:
+    parent = await started(rest, agent={**START["agent"], "llm": LLM})
+    body = {"task": "Look around", "title": "A child"}
+    child = (await rest.post(f"{AGENT}/{parent['id']}/children", json=body)).json()
+    assert (child["parent_conversation_id"], child["title"]) == (parent["id"], "A child")
+    info = (await rest.get(f"{AGENT}/{child['conversation_id']}")).json()
+    assert info["agent"] == parent["agent"]
+    events = (await rest.get(f"{AGENT}/{child['conversation_id']}/events/search")).json()["items"]
+    assert "Look around" in str(events)
+    for wrong in ({}, {"task": ""}, {"task": 3}):
+        assert (await rest.post(f"{AGENT}/{parent['id']}/children", json=wrong)).status_code == 422
+
+
+async def test_a_model_of_a_conversation_is_replaced_and_its_earlier_key_stays_masked(
+    rest: httpx.AsyncClient,
+) -> None:
+    info = await started(rest, agent={**START["agent"], "llm": LLM})
+    address = f"{AGENT}/{info['id']}"
+    await rest.post(
+        f"{API}/profiles/fast", json={"llm": {**LLM, "model": "openai/o3", "api_key": "sk-ABCDEFGH"}}
+    )
+    assert (await rest.post(f"{address}/switch_profile", json={"profile_name": "fast"})).is_success
+    shown = (await rest.get(address)).json()["agent"]
+    assert (shown["llm"]["model"], shown["llm"]["api_key"]) == ("openai/o3", MASKED)
+    assert shown["tools"] == START["agent"]["tools"]
+    await rest.post(f"{address}/events", json={"role": "user", "content": f"{LLM['api_key']} sk-ABCDEFGH"})
+    texts = (await rest.get(f"{address}/events/search")).text
+    assert LLM["api_key"] not in texts
+    assert "sk-ABCDEFGH" not in texts
+    assert (await rest.post(f"{address}/switch_profile", json={"profile_name": "gone"})).status_code == 404
+    assert (await rest.post(f"{address}/switch_llm", json={"llm": {"base_url": "x"}})).status_code == 422
+
+
 async def test_secrets_are_stored_replaced_and_never_shown(rest: httpx.AsyncClient) -> None:
     secrets = f"{SETTINGS}/secrets"
     for value in ("first", "second"):

@@ -23,6 +23,7 @@ from sessions_app.identity import conversation_keys
 from sessions_app.loops.manager import ConversationManager
 from sessions_app.models import ApiToken
 from sessions_app.openhands_v1 import archive as zipped
+from sessions_app.openhands_v1 import sandboxes
 from tests import app_face, events
 from tests.app_face import (
     APP,
@@ -184,6 +185,28 @@ async def test_sub_conversations_are_named_by_their_parent_and_listed_only_when_
     assert {each["parent_conversation_id"] for each in listed["items"][:3]} == {HEX}
     counts = [await answered(rest, COUNT), await answered(rest, COUNT, include_sub_conversations="true")]
     assert counts == [1, 4]
+
+
+async def test_a_sandbox_holds_its_family_and_no_other_conversation(
+    alice: User, bob: User, talk: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    child = await astore.call(child_of, talk, alice)
+    grandchild = await astore.call(child_of, child, alice)
+    other, bobs = [await astore.call(create, user, uuid4().hex) for user in (alice, bob)]
+    below = await astore.call(sandboxes.id_of, child.public_id)
+    for sandbox_id, whole, top in (
+        (SANDBOX, {HEX, child.public_id, grandchild.public_id}, {HEX}),
+        (await astore.call(sandboxes.id_of, other.public_id), {other.public_id}, {other.public_id}),
+        (await astore.call(sandboxes.id_of, bobs.public_id), set(), set()),
+        (below, set(), set()),  # the child is in its parent's
+        ("no sandbox", set(), set()),
+        ("", set(), set()),
+    ):
+        for query, found in (({"include_sub_conversations": "true"}, whole), ({}, top)):
+            asked = {"sandbox_id__eq": sandbox_id, **query}
+            listed = await answered(rest, SEARCH, **asked)
+            assert {each["id"] for each in listed["items"]} == found
+            assert await answered(rest, COUNT, **asked) == len(found)
 
 
 # Lists

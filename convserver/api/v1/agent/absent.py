@@ -104,9 +104,18 @@ class AbsentViewSet(AgentViewSet):
         raise Refused(400, {"detail": self.words})
 
     @extend_schema(request=None, responses={204: None})
-    def nothing(self, request: Request) -> HttpResponse:
+    def open_nothing(self, request: Request) -> HttpResponse:
         """Report success: the cookie for the files of workspaces is not needed."""
-        # Without a content type: a client that is told of JSON parses it.
-        answer = HttpResponse(status=204)
-        del answer["Content-Type"]
-        return answer
+        return _nothing()
+
+    @extend_schema(request=None, responses={204: None})
+    def close_nothing(self, request: Request) -> HttpResponse:
+        """Report success: there is no such cookie."""
+        return _nothing()
+
+
+def _nothing() -> HttpResponse:
+    """Return an answer without a body or a content type: a client that is told of JSON parses it."""
+    answer = HttpResponse(status=204)
+    del answer["Content-Type"]
+    return answer

@@ -111,7 +111,7 @@ class EventsQuery(BaseModel):
 class EventPageQuery(EventsQuery):
     """Which page of the events to return."""
 
-    page_id: str | None = None
+    page_id: StorableText | None = None
     limit: int = Field(default=PAGE_MAX, ge=1, le=PAGE_MAX)
     sort_order: EventOrder = EventOrder.TIMESTAMP
 

@@ -116,7 +116,7 @@ def user_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
     for form in ("agent", "conversation"):
         view = SettingsViewSet.as_view({"get": f"{form}_form"}, **options)
         yield path(f"{prefix}settings/{form}-schema", view, name=f"agent-settings-{form}-schema")
-    one_server = {"post": "create", "patch": "partial_update", "delete": "destroy"}
+    one_server: dict[str, Any] = {"post": "create", "patch": "partial_update", "delete": "destroy"}
     server = ToolServerViewSet.as_view(one_server, **options)
     yield re_path(rf"^{prefix}settings/mcp/(?P<settings_key>[^/]+)$", server, name="agent-settings-mcp")
     trial = ToolServerViewSet.as_view({"post": "test"}, **options)
@@ -127,17 +127,19 @@ def user_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
     yield re_path(rf"^{prefix}settings/secrets/(?P<name>[^/]+)$", secret, name="agent-user-secret")
     for base, viewset, further in PROFILES:
         yield path(f"{prefix}{base}", viewset.as_view({"get": "list"}, **options), name=f"agent-{base}")
-        one_profile = {"get": "retrieve", "post": "create", "delete": "destroy"}
+        one_profile: dict[str, Any] = {"get": "retrieve", "post": "create", "delete": "destroy"}
         address = rf"^{prefix}{base}/(?P<name>[^/]+)"
         yield re_path(f"{address}$", viewset.as_view(one_profile, **options), name=f"agent-{base}-one")
-        actions = {"rename": {"post": "rename"}, "activate": {"post": "activate"}, **further}
+        actions: dict[str, Any] = {"rename": {"post": "rename"}, "activate": {"post": "activate"}, **further}
         for name, methods in actions.items():
             action = viewset.as_view(methods, **options)
             yield re_path(f"{address}/{name}$", action, name=f"agent-{base}-{name}")
-    for address, action in MODELS.items():
-        changing = {"post": "connect"} if action == "connections" else {}
-        view = ModelViewSet.as_view({"get": action, **changing}, **options)
-        yield path(f"{prefix}llm/{address}", view, name=f"agent-llm-{action.replace('_', '-')}")
+    for llm_address, listing in MODELS.items():
+        listed: dict[str, Any] = {"get": listing}
+        if listing == "connections":
+            listed["post"] = "connect"
+        models = ModelViewSet.as_view(listed, **options)
+        yield path(f"{prefix}llm/{llm_address}", models, name=f"agent-llm-{listing.replace('_', '-')}")
 
 
 MODELS = {
@@ -152,7 +154,7 @@ MODELS = {
 
 def absent_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
     """Yield the routes about what is not here."""
-    methods: dict[str, dict[str, str]] = {}
+    methods: dict[str, dict[str, Any]] = {}
     given: dict[str, dict[str, Any]] = {}
     for (method, address), answer in absent.EMPTY.items():
         methods.setdefault(address, {})[method] = "empty"
@@ -163,7 +165,7 @@ def absent_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
     for address, actions in methods.items():
         view = AbsentViewSet.as_view(actions, **given[address], **options)
         yield path(f"{prefix}{address}", view, name=f"agent-{address.replace('/', '-')}")
-    session = AbsentViewSet.as_view({"post": "nothing", "delete": "nothing"}, **options)
+    session = AbsentViewSet.as_view({"post": "open_nothing", "delete": "close_nothing"}, **options)
     yield path(f"{prefix}auth/workspace-session", session, name="agent-workspace-session")
 
 

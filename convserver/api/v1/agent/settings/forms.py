@@ -42,7 +42,7 @@ class SettingsForm(BaseModel):
 
 
 def _section(key: str, label: str, *fields: dict[str, Any], variant: str | None = None) -> FormSection:
-    of_section = {"section": key, "section_label": label, "variant": variant}
+    of_section: dict[str, Any] = {"section": key, "section_label": label, "variant": variant}
     return FormSection(
         key=key, label=label, variant=variant, fields=[FormField(**of_section, **each) for each in fields]
     )
