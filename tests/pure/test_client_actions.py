@@ -55,6 +55,14 @@ def test_a_call_that_the_clients_library_would_refuse_is_no_such_action(argument
     assert v1.client_action("chart", SCHEMA, arguments) is None
 
 
+@pytest.mark.parametrize("beside", [{"summary": "Show it"}, {"security_risk": "LOW"}, {"summary": 3}])
+def test_what_a_model_adds_beside_the_arguments_is_no_part_of_the_action(beside: dict[str, Any]) -> None:
+    action = v1.client_action("chart", SCHEMA, {"title": "a", **beside})
+    assert action == {"kind": "ClientAction_chart", "title": "a"}
+    own = {"type": "object", "properties": {"summary": {"type": "string"}}, "required": ["summary"]}
+    assert v1.client_action("note", own, {"summary": "s"}) == {"kind": "ClientAction_note", "summary": "s"}
+
+
 def tool(name: str, schema: dict[str, Any] = SCHEMA) -> ClientTool:
     return ClientTool(name=name, description="", schema=schema, is_destructive=True)
 

@@ -83,6 +83,19 @@ async def test_arguments_that_the_client_could_not_read_are_no_action_of_its_kin
     assert results_of(frames) == [calls.NOT_AS_DECLARED]
 
 
+async def test_a_summary_beside_the_arguments_is_a_member_of_the_event(
+    make: Make, alice: User, join: Join
+) -> None:
+    talk = await make(CHART)
+    given = {**GIVEN, "summary": "Show the sales of May", "security_risk": "LOW"}
+    async with model(alice, calling(("show_chart", given)), completion(["There it is."])):
+        frames = await said(await join(talk), "Show the sales.")
+    [action] = events(frames, "tool_call")
+    assert action["event"]["action"] == {"kind": "ClientAction_show_chart", **GIVEN}
+    assert action["event"]["summary"] == "Show the sales of May"
+    assert results_of(frames) == [clients.HANDED_OVER.text]
+
+
 async def test_a_tool_of_a_server_with_the_same_name_gets_another(
     make: Make, alice: User, join: Join, tmp_path: Path
 ) -> None:

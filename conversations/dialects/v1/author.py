@@ -46,14 +46,16 @@ class V1Author:
         client_schema: Mapping[str, object] | None = None,
     ) -> Authored:
         """Write the call; on this wire a call awaits confirmation as long as nothing answers it."""
+        clients_own = _client_action(name, client_schema, arguments)
         event = payload.action(
             Call(tool_name(name), tool_call_id),
             arguments=arguments,
-            action=_client_action(name, client_schema, arguments) or _action(name, arguments),
+            action=clients_own or _action(name, arguments),
             response_id=event_id,
             thought=thought,
             reasoning=reasoning,
             thinking_blocks=signed,
+            summary=client_actions.summary_of(arguments) if clients_own else "",
         )
         return authored(event, event_id=event_id)
 

@@ -14,6 +14,9 @@ OBSERVATION_KIND = "ClientToolObservation"
 _TAKEN = "kind"
 """An argument of this name cannot be written: it tells what an action is."""
 
+_BESIDE = frozenset({"summary", "security_risk"})
+"""What models are asked for beside a tool's own arguments; the library takes it out of them."""
+
 Schema = Mapping[str, object]
 
 
@@ -26,6 +29,7 @@ def action_of(name: str, schema: Schema, arguments: Mapping[str, object]) -> dic
     """Return the action of a call; None if the client could not read it."""
     properties, required = columns.fields(schema.get("properties")), schema.get("required")
     needed = set(required) if isinstance(required, list) else set()
+    arguments = {key: value for key, value in arguments.items() if key in properties or key not in _BESIDE}
     if not (is_writable(schema) and needed <= arguments.keys() <= properties.keys()):
         return None
     fits = all(
@@ -33,6 +37,11 @@ def action_of(name: str, schema: Schema, arguments: Mapping[str, object]) -> dic
         for key, value in arguments.items()
     )
     return {"kind": f"ClientAction_{name}", **arguments} if fits else None
+
+
+def summary_of(arguments: Mapping[str, object]) -> str:
+    """Return what the model says of a call in a few words; empty for nothing."""
+    return columns.first_text(arguments.get("summary"))
 
 
 def _fits(value: object, schema: Schema, *, is_optional: bool = False) -> bool:

@@ -105,12 +105,14 @@ def action(
     reasoning: str = "",
     thinking_blocks: Sequence[Mapping[str, object]] = (),
     security_risk: str = "UNKNOWN",
+    summary: str = "",
 ) -> V1Event:
     """Write a tool call.
 
     `arguments` are those that the model gave, as text where it is no JSON object. `action` is an object with
     a `kind`; None for a call that cannot be carried out: the key is left out then, since the web frontend
-    breaks on a null there. `response_id` is what the calls of one answer of the model share.
+    breaks on a null there. `response_id` is what the calls of one answer of the model share. Older clients
+    know no `summary`.
     """
     given = arguments if isinstance(arguments, str) else to_json(arguments)
     tool_call = {
@@ -131,6 +133,7 @@ def action(
             "tool_call": tool_call,
             "llm_response_id": response_id,
             "security_risk": security_risk,
+            **({"summary": summary} if summary else {}),
         },
     )
 
