@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from uuid import uuid4
 
@@ -10,6 +10,8 @@ import httpx
 import pytest
 
 from convserver import WIRE_VERSION
+from sessions_app.agents.llm import library
+from sessions_app.agents.llm.models import Wire
 from sessions_app.agents.sources import BUILT_IN_AGENTS
 from tests.conftest import Dial
 from tests.model_server import Answer, Asked, completion, model_server
@@ -38,9 +40,10 @@ def canvas(rest: httpx.AsyncClient) -> httpx.AsyncClient:
 
 
 @pytest.fixture
-def model(configured: Callable[..., None]) -> Iterator[tuple[str, list[Asked]]]:
+async def model(configured: Callable[..., None]) -> AsyncIterator[tuple[str, list[Asked]]]:
     """A server of models, and what it is asked; without a model the demo agent answers."""
     configured(agent=BUILT_IN_AGENTS["auto"])
+    await library.client_of(Wire.OPENAI)  # which takes seconds, and is not what a test waits for
 
     def answers(asked: Asked) -> Answer:
         return completion(["Hello ", "there"])

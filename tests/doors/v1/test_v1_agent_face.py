@@ -745,7 +745,12 @@ async def test_one_goes_to_an_event_of_the_history(rest: httpx.AsyncClient) -> N
 async def test_the_root_and_the_servers_information_are_the_same_json(rest: httpx.AsyncClient) -> None:
     answers = [known(await rest.get(path)) for path in ("/agent/", "/agent/server_info")]
     assert {frozenset(answer) for answer in answers} == {
-        frozenset({"uptime", "idle_time", "title", "version", "docs", "redoc"})
+        frozenset(
+            {
+                *("uptime", "idle_time", "title", "version", "docs", "redoc"),
+                *("sdk_version", "convserver_version", "usable_tools"),
+            }
+        )
     }
 
 

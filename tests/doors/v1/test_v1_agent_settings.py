@@ -309,7 +309,7 @@ async def test_neither_a_key_of_a_conversation_nor_a_reading_token_opens_setting
             with subtests.test(path=f"{prefix}/{path}"):
                 by_key = await rest.get(f"{prefix}/{path}", headers={"x-session-api-key": key})
                 by_token = await rest.get(f"{prefix}/{path}", headers={"x-session-api-key": small})
-                assert (by_key.status_code, by_token.status_code) == (404, 403)
+                assert (by_key.status_code, by_token.status_code) == (401, 403)
     mine = ApiToken.issue
     token = (await astore.call(mine, alice.pk, "alice's", Grant(scopes=list(Scope))))[1]
     await rest.post(f"{API}/profiles/mine", json={"llm": LLM}, headers=bearer(token))

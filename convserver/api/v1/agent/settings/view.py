@@ -39,7 +39,7 @@ class OfUserViewSet(AgentViewSet):
         """Refuse the key of one conversation. Raise Refused."""
         super().check_permissions(request)
         if isinstance(request.auth, ConversationRef):
-            raise Refused(404, {"detail": OF_ONE})
+            raise Refused(401, {"detail": OF_ONE})
 
     @property
     def user_id(self) -> int:
