@@ -15,6 +15,7 @@ from conversations.dialects import columns
 from conversations.events import EventFilter
 from conversations.log import reads
 from conversations.models import Conversation, ConversationRef, shown_title
+from conversations.payloads import halves
 from conversations.provisional_titles import PARAMETER, PROVISIONAL
 from conversations.store import changes
 from sessions_app import astore
@@ -89,7 +90,7 @@ async def made_of(message: str, ask: Ask, max_characters: int) -> str:
     except Exception as error:
         logger.warning("A conversation gets a title without its agent: %s", error)
         answer = ""
-    return _cut(_plain(columns.clean(answer)) or _beginning(message), max_characters)
+    return _cut(_plain(columns.clean(halves.whole(answer))) or _beginning(message), max_characters)
 
 
 def _plain(answer: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from conversations.cursors import EventCursor
 from conversations.events import EventEnvelope
+from conversations.payloads import halves
 from sessions_app.agents.base import Decision, Turn
 
 SHOWN_MAX_CHARACTERS = 512 * 1024
@@ -60,7 +61,8 @@ def _shown(events: Sequence[EventEnvelope]) -> tuple[list[dict[str, Any]], bool]
 
 def _decision(decision: Decision) -> dict[str, Any]:
     call = {"seq": decision.call.seq, "event": decision.call.event_id, "name": decision.call.name}
-    arguments = dict(decision.call.arguments)
+    # A program's own library may refuse the whole frame for half of a character.
+    arguments = halves.whole_value(dict(decision.call.arguments))
     return {
         "call": {**call, "arguments": arguments},
         "accepted": decision.accepted,

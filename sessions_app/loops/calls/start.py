@@ -9,6 +9,7 @@ from typing import Any
 from django.db import transaction
 
 from conversations import dialects
+from conversations.dialects import columns
 from conversations.events import Dialect, EventEnvelope, Kind
 from conversations.exceptions import ConversationError
 from conversations.log import reads
@@ -85,7 +86,7 @@ def run_of(conversation: ConversationRef, event: EventEnvelope, state: RunState)
         call_id=event["id"],
         call_seq=event["seq"],
         tool_call_id=event["tool_call_id"] or "",
-        name=name,
+        name=columns.clean(name),
         digest=digest_of(name, arguments),
         state=state,
         key=idempotency_key(conversation, event["id"]),

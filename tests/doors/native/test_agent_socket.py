@@ -183,6 +183,27 @@ async def test_a_call_that_asks_waits_for_the_user_and_its_program_is_told_what_
     assert (kinds.count("tool_call"), kinds.count("tool_result")) == (1, 1)
 
 
+async def test_a_program_that_cuts_an_emoji_in_two_is_understood_and_is_sent_no_half(
+    talk: ConversationRef, join: Join, dial: Dial
+) -> None:
+    reader, helper = await follow(join, talk), await attach(dial)
+    await say(reader, "How is the weather?")
+    await helper.take()
+    for index, piece in enumerate(("It rains \ud83c", "\udf27 and \udf27")):
+        await helper.send("delta", answer="a", index=index, text=piece)
+    call = {"name": "look\ud83c", "arguments": {"at": "the sky \ud83c", "\udf27": ["\udf27"]}, "ask": True}
+    await helper.send("call", id="b", **call)
+    suspended = await helper.client.until("suspend", id="b")
+    await loop_of(reader, execution_status="waiting_for_confirmation")
+    await reader.send({"type": "confirm", "id": "yes", "accept": True, "seq": suspended["seq"]})
+    (decision,) = (await helper.take())["decisions"]
+    assert decision["call"]["arguments"] == {"at": "the sky \ufffd", "\ufffd": ["\ufffd"]}
+    await helper.step("result", "c", call="b", content="grey \udf27")
+    await helper.step("fail", "z", text="no more \ud83c")
+    await reader.until("event", kind="turn")
+    assert (await said(talk))[-1] == "It rains 🌧 and \ufffd"
+
+
 async def test_a_rejected_call_has_its_result_when_the_program_is_handed_the_turn_again(
     talk: ConversationRef, join: Join, dial: Dial
 ) -> None:
