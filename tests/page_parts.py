@@ -13,6 +13,7 @@ _ELEMENTS = {
     *("article", "header", "div", "p", "span", "bdi", "a", "time", "code", "pre", "details", "summary"),
     *("figure", "figcaption", "button", "img", "svg", "path", "ul", "ol", "li", "blockquote", "br", "hr"),
     *("table", "thead", "tbody", "tr", "th", "td", "em", "strong", "s", "h3", "h4", "h5", "h6"),
+    "audio",
 }
 _ATTRIBUTES = {
     "article": {
@@ -38,6 +39,7 @@ _ATTRIBUTES = {
     "button": {"type", "class", "aria-label", "title"},
     "summary": {"class", "aria-label", "title"},
     "img": {"src", "alt", "title", "loading"},
+    "audio": {"controls", "preload", "src", "aria-label"},
     "svg": {"class", "viewbox", "aria-hidden", "focusable"},
     "path": {"d"},
     "ol": {"start"},
@@ -46,10 +48,11 @@ _HREF = re.compile(
     r"#e\d+|/(ui/)?settings#model"
     r"|/(ui/)?c/[^/]+(/events/\d+/output|/branch\?after=\d+|/again\?(message|answer)=\d+|\?as_of=\d+)"
     r"|/api/native/conversations/[^/]+/events\?after=-?\d+&limit=1"
-    r"|https?://.+|mailto:.+",
+    r"|https?://.+|mailto:.+|data:application/octet-stream;base64,[a-z0-9+/=]+",
     re.IGNORECASE | re.DOTALL,
 )
 _SRC = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
+_SOUND = re.compile(r"data:audio/[\w.+-]+;base64,[A-Za-z0-9+/=]+")
 _CLASS = re.compile(r"[a-z0-9_ -]*")
 
 
@@ -127,9 +130,13 @@ def _require_harmless(tag: str, attributes: dict[str, str]) -> None:
     assert _CLASS.fullmatch(attributes.get("class", "")), attributes
     if "href" in attributes:
         assert _HREF.fullmatch(attributes["href"]), attributes
-        if not attributes["href"].startswith(("#", "/")):
+        if attributes["href"].startswith("data:"):
+            assert "download" in attributes, attributes
+        elif not attributes["href"].startswith(("#", "/")):
             assert attributes["target"] == "_blank"
             assert attributes["rel"] == "noopener noreferrer nofollow"
+    if tag == "audio":
+        assert _SOUND.fullmatch(attributes["src"]), attributes
     if tag == "img":
         assert _SRC.fullmatch(attributes["src"]), attributes
         assert attributes["alt"]

@@ -211,6 +211,12 @@ def flood() -> None:
         sys.stdout.write(line)
 
 
+def loud() -> None:
+    """Write to the standard error without end."""
+    while True:
+        sys.stderr.write("x" * 65536)
+
+
 def long() -> None:
     """Write one message without end."""
     while True:
@@ -235,7 +241,7 @@ SERVERS = {
     "halving": halving,
     "scripted": scripted,
 }
-OTHERS = {"garbage": garbage, "flood": flood, "long": long, "silent": silent, "gone": gone}
+OTHERS = {"garbage": garbage, "flood": flood, "long": long, "loud": loud, "silent": silent, "gone": gone}
 
 if __name__ == "__main__":
     kind = sys.argv[1]

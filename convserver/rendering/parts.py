@@ -28,7 +28,7 @@ from convserver.rendering.output import Output, output
 from convserver.rendering.plans import Plan, tasks_in
 from convserver.rendering.subjects import Subject, subject_of
 from convserver.rendering.text import code, visible
-from convserver.rendering.text.images import IMAGES_MAX, Image, image
+from convserver.rendering.text.images import IMAGES_MAX, Image, image, returned
 from convserver.rendering.text.markdown import is_long, markdown
 from convserver.rendering.text.pieces import LongTexts
 
@@ -154,7 +154,7 @@ class Parts:
             "state": "Timed out" if timed_out else _OUTCOMES[card.outcome],
             "exit_code": failed_code,
             "diff": card.diff and _diff(card.diff),
-            "images": _images(card.images),
+            "images": [returned(url) for url in card.images[:IMAGES_MAX]],
             "tasks": _tasks(card.tasks),
             "download": self.download(event),
         }

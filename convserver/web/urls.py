@@ -70,6 +70,7 @@ urlpatterns = [
     path("settings/limits", run_limits.change, name="settings-limits"),
     path("settings/tools", tool_servers.add, name="settings-tools"),
     path("settings/tools/remove", tool_servers.remove, name="settings-tools-remove"),
+    path("settings/tools/test", tool_servers.try_connection, name="settings-tools-test"),
     path("settings/approval", tool_servers.ask_for_approval, name="settings-approval"),
     path("settings/secrets", secrets.add, name="settings-secrets"),
     path("settings/secrets/change", secrets.change, name="settings-secrets-change"),

@@ -230,6 +230,7 @@ async def test_a_long_result_is_cut_and_says_so(
         ("long", "a message of more than 4 MB"),
         ("gone", "has ended"),
         ("silent", "didn't answer in time"),
+        ("loud", "didn't answer in time"),
     ],
 )
 @pytest.mark.sampled(2)
@@ -241,7 +242,7 @@ async def test_a_program_that_misbehaves_gets_a_sentence_and_the_turn_goes_on(
     kind: str,
     words: str,
 ) -> None:
-    if kind == "silent":
+    if kind in ("silent", "loud"):
         monkeypatch.setattr(connections, "CONNECT_S", 0.2)
     await give(alice, program(kind, name="bad"))
     async with model(alice, completion(["Hello."])) as asked:
@@ -254,7 +255,7 @@ async def test_a_program_that_misbehaves_gets_a_sentence_and_the_turn_goes_on(
     assert "tools" not in asked[0].body
 
 
-@pytest.mark.parametrize("kind", ["garbage", "flood", "long", "silent"])
+@pytest.mark.parametrize("kind", ["garbage", "flood", "long", "silent", "loud"])
 @pytest.mark.sampled(2)
 async def test_another_conversation_is_answered_as_before_beside_a_program_that_misbehaves(
     v0_talk: ConversationRef, alice: User, join: Join, kind: str

@@ -79,7 +79,10 @@ ODD: dict[str, tuple[Any, str]] = {
         tool("fly", inputSchema={"type": "string"}),
         "`fly` (its arguments are no JSON object)",
     ),
-    "a name that another one has": (tool("look"), "`look` (it has the name of another one)"),
+    "a name that another one has": (
+        tool("look", description="again"),
+        "`look` (it has the name of another one)",
+    ),
 }
 USED: dict[str, dict[str, Any]] = {
     "null as its schema": tool("fly", inputSchema=None),
@@ -134,12 +137,14 @@ async def test_a_list_of_tools_ends_where_its_cursor_does_not_lead_on(
         "the end": ([None, "2", "3"], ["2", "3", None], ["a", "b", "c"]),
         "an empty one": ([None], [""], ["a"]),
         "one that stands still": ([None, "2"], ["2", "2"], ["a", "b"]),
+        "a page that comes again": ([None, "1"], ["1", "1"], ["a"]),
         "one that goes back": ([None, "2", "3"], ["2", "3", "2"], ["a", "b", "c"]),
         "a number": ([None], [2], ["a"]),
     }
     for name, (cursors, following, names) in rows.items():
         with subtests.test(name):
-            script = {"cursors": cursors, "following": following, "tools": pages}
+            found = pages if names != ["a"] else [pages[0]] * 2
+            script = {"cursors": cursors, "following": following, "tools": found}
             await give(alice, scripted(tmp_path, pages=script))
             async with model(alice, completion(["Hello."])) as asked:
                 frames = await said(client, f"Hello, {name}.")

@@ -40,15 +40,21 @@ def is_link(url: str) -> bool:
     return _LINK.fullmatch(url) is not None
 
 
+def returned(url: str) -> Image:
+    """Return how an image or another file that a tool has returned is shown."""
+    if len(url) > DATA_MAX_CHARS or is_shown(url):
+        return image(url)
+    if _AUDIO.fullmatch(url):
+        return Image("", "", "Audio", audio=url)
+    if found := _FILE.fullmatch(url):  # as bytes: a browser does not show what it downloads
+        data = url.partition(",")[2]
+        return Image("", "", f"File ({found[1]})", file=f"data:application/octet-stream;base64,{data}")
+    return image(url)
+
+
 def image(url: str) -> Image:
     """Return how an image with this URL is shown."""
     if is_shown(url):
         return Image(url, "", "Image")
-    if url.startswith("data:") and len(url) <= DATA_MAX_CHARS:
-        if _AUDIO.fullmatch(url):
-            return Image("", "", "Audio", audio=url)
-        if found := _FILE.fullmatch(url):  # as bytes: a browser does not show what it downloads
-            data = url.partition(",")[2]
-            return Image("", "", f"File ({found[1]})", file=f"data:application/octet-stream;base64,{data}")
     name = visible.name(url[:200])
     return Image("", url, name) if is_link(url) else Image("", "", name)

@@ -14,6 +14,7 @@ from convserver.api.openhands.tool_servers import (
     StdioServer,
     StreamableServer,
 )
+from sessions_app.agents.llm.tools.servers import ToolServer, of_settings
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.models import SecretKind
 from sessions_app.settings import user_settings
@@ -46,6 +47,14 @@ def servers_of(user_id: int) -> list[ShownServer] | None:
         return [_shown(kind, server) for kind, server in _each(_stored(user_id))]
     except SecretUnreadable:
         return None
+
+
+def tool_server(user_id: int, reference: str) -> ToolServer | None:
+    """Return one of the user's tool servers with its keys; None where it is gone. Raise SecretUnreadable."""
+    for kind, server in _each(_stored(user_id)):
+        if _reference(kind, server) == reference:
+            return next(of_settings({kind: [server.model_dump(mode="json")]}))
+    return None
 
 
 def add(user_id: int, server: Server) -> None:

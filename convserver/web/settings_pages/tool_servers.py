@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.debug import sensitive_post_parameters
 
 from conversations import access
 from conversations.exceptions import ConversationError
+from convserver.event_loop import in_loop
+from convserver.rendering.text import visible
+from convserver.serving import request_log
+from convserver.serving.admission import Lane, in_lane
 from convserver.web.settings_pages import stored_servers
 from convserver.web.settings_pages.forms import ApprovalForm, CommandForm, ServerForm
 from convserver.web.settings_pages.page import form_of, not_saved, saved, show
+from sessions_app.agents.llm.tools.trial import ToolTrial, try_server
+from sessions_app.outbound.model_trial import TrialUnderWay
 from sessions_app.settings import user_settings
+
+GONE = "This tool server was removed meanwhile."
+TOOLS_SHOWN = 50
+DESCRIPTION_MAX_CHARS = 300
 
 
 @sensitive_post_parameters()
@@ -26,6 +40,51 @@ def add(request: HttpRequest) -> HttpResponse:
         form.add_error(None, str(error))
         return show(request, form)
     return saved(request, "tools", "Tool server added.")
+
+
+@in_lane(Lane.ABROAD)
+@form_of("tools")
+def try_connection(request: HttpRequest) -> HttpResponse:
+    """Connect one, and show its tools, or what is wrong with it."""
+    user_id, reference = access.pk_of(request.user), request.POST.get("server", "")
+    try:
+        server = stored_servers.tool_server(user_id, reference)
+    except ConversationError as error:
+        return not_saved(request, "tools", str(error))
+    if server is None:
+        return not_saved(request, "tools", GONE)
+    try:
+        trial = in_loop(try_server, user_id, server)
+    except TrialUnderWay as error:
+        request_log.name_code(error.code)
+        messages.error(request, str(error), extra_tags="tools")
+        answer = show(request)
+        answer.status_code = 429
+        return answer
+    return show(request, trial=ShownTrial.of(trial, reference))
+
+
+class ShownTrial(NamedTuple):
+    """What a test has found, as the page shows it."""
+
+    reference: str
+    tools: Sequence[tuple[str, str]]
+    more: int
+    """How many tools are not shown."""
+    problems: Sequence[tuple[str, str]]
+    """Each with the last lines of the program, if there are any."""
+
+    @classmethod
+    def of(cls, trial: ToolTrial, reference: str) -> ShownTrial:
+        """Return a test of the server with this reference, bounded and in one direction of writing."""
+        tools = [(name, visible.prose(text)[:DESCRIPTION_MAX_CHARS]) for name, text in trial.tools]
+        problems = [problem.partition("\n") for problem in trial.problems]
+        return cls(
+            reference,
+            tools[:TOOLS_SHOWN],
+            max(0, len(tools) - TOOLS_SHOWN),
+            [(visible.name(words), visible.prose(lines.strip())) for words, _, lines in problems],
+        )
 
 
 @form_of("tools")

@@ -314,6 +314,23 @@ def test_images_of_a_message_are_shown_where_they_bring_themselves() -> None:
     assert urls[1] in parts.text
 
 
+def test_files_of_a_result_can_be_seen_heard_or_downloaded_and_never_opened() -> None:
+    urls = [
+        "data:image/png;base64,AAAA",
+        "data:audio/wav;base64,AAAA",
+        "data:text/html;base64,AAAA",
+        "data:text/html,<script>",
+        "javascript:alert()",
+    ]
+    call = {"action": "call_tool_mcp", "args": {"name": "look", "arguments": {}}}
+    parts = page(event(call), event({"observation": "mcp", "content": "x", "image_urls": urls}, cause=0))
+    assert [each.attributes["src"] for each in parts.named("img")] == urls[:1]
+    assert [each.attributes["src"] for each in parts.named("audio")] == urls[1:2]
+    [link] = [each for each in parts.of_class("image") if each.tag == "a"]
+    assert link.attributes["href"] == "data:application/octet-stream;base64,AAAA"
+    assert "download" in link.attributes
+
+
 def test_an_image_whose_address_nobody_can_send_is_named_and_no_link() -> None:
     address = "https://elsewhere.example/\ud800"
     parts = page(event({"action": "message", "args": {"content": "x", "image_urls": [address]}}))

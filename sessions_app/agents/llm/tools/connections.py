@@ -24,7 +24,7 @@ from mcp_types import CONNECTION_CLOSED, Implementation
 
 from conversations.payloads import halves
 from sessions_app.agents.llm import transport
-from sessions_app.agents.llm.tools.faults import ToolFault
+from sessions_app.agents.llm.tools.faults import CallLate, ToolFault
 from sessions_app.agents.llm.tools.program import Program
 from sessions_app.agents.llm.tools.servers import ToolServer, Way
 from sessions_app.event_loops import uncancelled
@@ -103,14 +103,15 @@ class Connection:
                 result = await self._asked("tools/call", params)
         except TimeoutError:
             self._timeouts += 1
-            raise self._explained(ToolFault(f"{NO_ANSWER} ({self.server.call_s:g} seconds)")) from None
+            late = CallLate(f"{NO_ANSWER} ({self.server.call_s:g} seconds)")
+            raise self._explained(late) from None
         self._timeouts = 0
         return result
 
     @property
     def is_stuck(self) -> bool:
-        """Say whether it cannot be used any longer after a fault."""
-        return not self.is_open or not 0 < self._timeouts < TIMEOUTS_MAX
+        """Say whether too many calls in succession had no result in time."""
+        return self._timeouts >= TIMEOUTS_MAX
 
     def _explained(self, fault: ToolFault) -> ToolFault:
         return fault if self._program is None else self._program.explained(fault)

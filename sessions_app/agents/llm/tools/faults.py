@@ -14,3 +14,7 @@ class ToolFault(Exception):
         if not self.last_lines:
             return sentence
         return f"{sentence}\n\nThe last lines of its standard error:\n\n{self.last_lines}"
+
+
+class CallLate(ToolFault):
+    """A call had no result in time; the server may serve the next one."""

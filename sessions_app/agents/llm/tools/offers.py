@@ -73,14 +73,17 @@ def listed(entries: Sequence[object]) -> tuple[list[Listed], list[str]]:
     """Return the tools in a server's list, and words for those that cannot be used."""
     tools: dict[str, Listed] = {}
     left_out: list[str] = []
+    known: dict[str, object] = {}
     for entry in entries:
         fields = columns.fields(entry)
         name = fields.get("name")
         if not isinstance(name, str) or not name.strip():
             left_out.append(NO_NAME if isinstance(entry, dict) else NO_TOOL)
-        elif name in tools:
-            left_out.append(f"`{_shown(name)}` ({TWICE})")
+        elif name in known:
+            if entry != known[name]:  # a list that begins anew repeats itself
+                left_out.append(f"`{_shown(name)}` ({TWICE})")
         else:
+            known[name] = entry
             try:
                 tools[name] = _listed(name, fields)
             except ValueError as error:

@@ -81,18 +81,18 @@ def servers_of(conversation: ConversationRef) -> Found:
         notices.append(TOO_MANY)
     usable = []
     for server in servers[:SERVERS_MAX]:
-        if (fault := problem(server, conversation.owner_id)) is None:
+        if (problem := problem_of(server, conversation.owner_id)) is None:
             usable.append(server)
         else:
-            notices.append(fault.format(name=server.name))
+            notices.append(problem)
     return Found(tuple(usable), tuple(dict.fromkeys(notices)))
 
 
-def problem(server: ToolServer, owner_id: int) -> str | None:
-    """Return why a user's tool server may not be used, a sentence with a `{name}`; None if it may."""
+def problem_of(server: ToolServer, owner_id: int) -> str | None:
+    """Return the sentence about a server that its owner may not use, or that cannot be reached."""
     if server.way is Way.PROGRAM:
-        return None if _may_run_programs(owner_id) else NOT_ALLOWED
-    return BAD_ADDRESS if server_url(server.url) is None else None
+        return None if _may_run_programs(owner_id) else NOT_ALLOWED.format(name=server.name)
+    return BAD_ADDRESS.format(name=server.name) if server_url(server.url) is None else None
 
 
 def _may_run_programs(user_id: int) -> bool:

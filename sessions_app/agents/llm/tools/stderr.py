@@ -14,6 +14,7 @@ KEPT_BYTES = 16 * 1024
 LINES_MAX = 12
 LINE_MAX_CHARS = 300
 END_S = 0.5
+REST_S = 0.02
 PIECE_BYTES = 64 * 1024
 SECRET_MIN_CHARS = 4
 """A shorter value of a variable is no secret, and would be found in many words."""
@@ -36,6 +37,8 @@ class LastLines:
         try:
             while piece := await stream.read(PIECE_BYTES):
                 self._kept = (self._kept + piece)[-KEPT_BYTES:]
+                if len(piece) == PIECE_BYTES:  # a program that writes without end waits for others
+                    await asyncio.sleep(REST_S)
         finally:
             self._is_over.set()
 

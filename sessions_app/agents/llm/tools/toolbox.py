@@ -18,7 +18,7 @@ from conversations.payloads import halves
 from sessions_app.agents.llm.tools import messages, offers, results
 from sessions_app.agents.llm.tools.calls import Outcome
 from sessions_app.agents.llm.tools.connections import Connection
-from sessions_app.agents.llm.tools.faults import ToolFault
+from sessions_app.agents.llm.tools.faults import CallLate, ToolFault
 from sessions_app.agents.llm.tools.offers import Listed, Tool
 from sessions_app.agents.llm.tools.servers import ToolServer
 from sessions_app.event_loops import uncancelled
@@ -67,7 +67,7 @@ class Toolbox:
             return Outcome(text=_said(error), is_error=True)
         except ToolFault as fault:
             logger.info("A tool failed", kind=connection.server.way.value, error=str(fault))
-            if connection.is_stuck:
+            if connection.is_stuck or not isinstance(fault, CallLate):
                 connection.fail(fault)
             why = NO_RESULT.format(tool=tool.name, name=connection.server.name, why=fault)
             return Outcome(text=fault.told(why), is_error=True)

@@ -19,7 +19,8 @@ from convserver.api.v1.agent.settings.document import AGENT, CONVERSATION, OTHER
 from convserver.api.v1.agent.settings.view import OfUserViewSet, ProfileName
 from convserver.event_loop import in_loop
 from convserver.serving.admission import Lane, in_lane
-from sessions_app.agents.llm.tools.trial import try_tool_server
+from sessions_app.agents.llm.tools.trial import ToolTrial, try_server
+from sessions_app.outbound.model_trial import TrialUnderWay
 
 CHANGED = {400: Detail, 404: Detail, 422: ValidationProblems}
 TRIAL_MAX_S = 120
@@ -145,11 +146,14 @@ class ToolServerViewSet(OfUserViewSet):
         """Connect a tool server and return the names of its tools, or why there are none."""
         body = body_of(request, ToolServerTest)
         server = tool_servers.entered(self.user_id, body.name, body.server)
-        trial = in_loop(partial(try_tool_server, seconds=body.timeout), self.user_id, server)
-        if not trial.fault:
-            return Response({"ok": True, "tools": trial.tools})
+        try:
+            trial = in_loop(partial(try_server, seconds=body.timeout), self.user_id, server)
+        except TrialUnderWay as error:
+            trial = ToolTrial(problems=[str(error)])
+        if trial.tools or not trial.problems:
+            return Response({"ok": True, "tools": sorted(name for name, _ in trial.tools)})
         kind = "timeout" if trial.is_late else "connection"
-        return Response({"ok": False, "error": trial.fault, "error_kind": kind})
+        return Response({"ok": False, "error": trial.problems[0], "error_kind": kind})
 
     def _require(self, name: str) -> None:
         if name not in tool_servers.of_user(self.user_id):
