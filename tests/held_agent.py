@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,10 +69,12 @@ class HeldTurn:
         await self._come_to(AFTER_START, call.arguments)
         return key
 
-    async def tool_result(self, call: ToolCall, content: str, *, exit_code: int = 0) -> None:
+    async def tool_result(
+        self, call: ToolCall, content: str, *, exit_code: int = 0, files: Sequence[str] = ()
+    ) -> None:
         """Store a result."""
         await self._come_to(BEFORE_RESULT, call.arguments)
-        await self._turn.tool_result(call, content, exit_code=exit_code)
+        await self._turn.tool_result(call, content, exit_code=exit_code, files=files)
         await self._come_to(AFTER_RESULT, call.arguments)
 
     async def _come_to(self, point: str, arguments: Mapping[str, Any]) -> None:

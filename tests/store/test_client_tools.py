@@ -80,7 +80,8 @@ async def test_arguments_that_the_client_could_not_read_are_no_action_of_its_kin
     [action], [observation] = events(frames, "tool_call"), events(frames, "tool_result")
     assert action["event"]["action"] == {"kind": "MCPToolAction", "data": bad}
     assert observation["event"]["observation"]["kind"] == "MCPToolObservation"
-    assert results_of(frames) == [calls.NOT_AS_DECLARED]
+    problem = "`title` must be a string, and is an integer"
+    assert results_of(frames) == [calls.NOT_VALID.format(problems=problem)]
 
 
 async def test_a_summary_beside_the_arguments_is_a_member_of_the_event(
