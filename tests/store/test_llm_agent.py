@@ -459,12 +459,12 @@ async def test_a_recorded_model_is_not_asked_and_the_user_learns_once_which_one_
     )
     async with model(alice, completion(["Paris."]), completion(["Two million."])) as asked:
         client = await join(talk)
-        told_first = answers_of(await said(client, "What is the capital of France?"))
-        again = answers_of(await said(client, "How many people live there?"))
-    notice, answer = told_first
+        first = await said(client, "What is the capital of France?")
+        again = await said(client, "How many people live there?")
+    [notice] = notices_of([*first, *again])
     assert "recorded with another model: `claude-sonnet-4-20250514`" in notice
     assert "`openai/gpt-x` answers it now" in notice
-    assert (answer, again) == ("Paris.", ["Two million."])
+    assert (answers_of(first), answers_of(again)) == (["Paris."], ["Two million."])
     assert [each.body["model"] for each in asked] == ["gpt-x", "gpt-x"]
     assert told(asked[1]) == [
         ("user", "What is the capital of France?"),

@@ -21,7 +21,7 @@ from sessions_app.agents.llm.tools import calls
 from sessions_app.agents.sources import BUILT_IN_AGENTS
 from tests.conftest import Join
 from tests.model_server import DONE, Answer, chunk, completion, used
-from tests.model_talks import answers_of, events, model, said
+from tests.model_talks import answers_of, events, model, notices_of, said
 from tests.scripted_agent import manager
 from tests.store.test_llm_tools import called, give, program, ran, results_of
 
@@ -211,7 +211,7 @@ async def test_a_model_whose_calls_are_always_cut_is_not_asked_for_ever(
         frames = await said(await join(talk), "Add.")
     assert len(asked) == endings.EARLY_MAX
     assert ran(runs) == []
-    assert answers_of(frames) == [prompts.EARLY_NOTICE]
+    assert (notices_of(frames), answers_of(frames)) == ([prompts.EARLY_NOTICE], [])
 
 
 async def test_a_filter_that_ends_an_answer_in_a_call_runs_nothing(
@@ -264,12 +264,12 @@ async def test_an_answer_that_a_limit_or_a_filter_ended_says_so_and_what_to_do(
         with subtests.test(reason):
             async with model(alice, answer, WHOLE[name][1], name=name) as asked:
                 frames = await said(client, f"Tell me, {reason}.")
-                assert answers_of(frames) == ["Half an", notice]
+                assert (answers_of(frames), notices_of(frames)) == (["Half an"], [notice])
                 assert len(asked) == 1
                 await said(client, "Continue")
             assert "Half an" in json.dumps(asked[1].body)
             sent = json.dumps(asked[1].body, ensure_ascii=False)
-            assert not any(each.strip("*") in sent for each in prompts.NOTICES)
+            assert notice not in sent
 
 
 async def test_a_pause_of_the_server_is_continued(v0_talk: ConversationRef, alice: User, join: Join) -> None:

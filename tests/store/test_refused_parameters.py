@@ -17,7 +17,7 @@ from sessions_app.agents.llm import prompts, refusals
 from sessions_app.agents.sources import BUILT_IN_AGENTS
 from tests.conftest import Join
 from tests.model_server import Answer, Asked, calling, completion
-from tests.model_talks import answers_of, error_of, model, said, told
+from tests.model_talks import answers_of, error_of, model, notices_of, said, told
 from tests.scripted_agent import manager
 from tests.store.test_llm_tools import give, program, results_of
 
@@ -74,9 +74,8 @@ async def test_a_model_without_tools_answers_and_its_user_learns_it_once(
     refusal = Answer(400, {"error": {"message": "library/gemma3:latest does not support tools"}})
     async with model(alice, refuses("tools", refusal)) as asked:
         client = await join(talk)
-        first = answers_of(await said(client, "hello"))
-        again = answers_of(await said(client, "again"))
-    assert (first, again) == ([prompts.NO_TOOLS_NOTICE, "Hello."], ["Hello."])
+        frames = [*await said(client, "hello"), *await said(client, "again")]
+    assert (notices_of(frames), answers_of(frames)) == ([prompts.NO_TOOLS_NOTICE], ["Hello.", "Hello."])
     assert ["tools" in each.body for each in asked] == [True, False, False]
     assert told(asked[2]) == [("user", "hello"), ("assistant", "Hello."), ("user", "again")]
 

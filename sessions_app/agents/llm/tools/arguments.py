@@ -69,7 +69,7 @@ class _Check:
         """Return what is wrong with a value itself."""
         kinds = schema.get("type")
         kinds = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
-        known = [kind for kind in kinds if kind in _KINDS]
+        known = [kind for kind in kinds if isinstance(kind, str) and kind in _KINDS]
         if known and not any(_is(value, kind) for kind in known):
             return f"must be {' or '.join(_KINDS[kind] for kind in known)}, and is {_kind_of(value)}"
         allowed = schema.get("enum")
