@@ -489,3 +489,15 @@ def test_a_server_that_sends_the_whole_message_as_well_says_nothing_twice(subtes
             events = [chunk({"role": "assistant"}), chunk({"content": "Hel"}), chunk({"content": "lo."}), end]
             assert read(OpenAIAnswer(), ["".join(map(event_of, events)).encode()]).text == "Hello."
     assert read(OpenAIAnswer(), [event_of(chunk(whole, "stop")).encode()]).text == "Hello."
+
+
+def test_a_second_reason_does_not_make_a_cut_answer_whole() -> None:
+    events = [chunk({"tool_calls": [piece(0, "{}", "look", "a")]}), chunk({}, "length"), chunk({}, "stop")]
+    found = read(OpenAIAnswer(), ["".join(map(event_of, events)).encode()])
+    assert (found.end, found.complete) == (End.LENGTH, [])
+
+
+def test_calls_of_an_answer_that_is_not_streamed_are_told_apart_without_ids() -> None:
+    calls = [{"function": {"name": "ping", "arguments": ""}}] * 2
+    answer = {"choices": [{"message": {"tool_calls": calls}, "finish_reason": "tool_calls"}]}
+    assert read(OpenAIAnswer(), [json.dumps(answer).encode()]).complete == [("ping", {})] * 2

@@ -16,6 +16,7 @@ import httpx2
 from sessions_app.agents.llm import refusals
 from sessions_app.agents.llm.models import Target, Wire
 from sessions_app.agents.llm.streams.answer import AnswerStream
+from sessions_app.agents.llm.streams.events import UnreadableAnswer
 from sessions_app.outbound.proxies import way_to
 
 CONNECT_S = 10.0
@@ -159,9 +160,17 @@ class _AnswerBody(httpx2.AsyncByteStream):
             failure = error
         except TimeoutError:  # the end has been told
             pass
-        yield answer.close()
+        yield self._rest(is_cut=failure is not None)
         if failure is not None and not answer.has_ended:
             raise _translated(failure) from failure
+
+    def _rest(self, *, is_cut: bool) -> bytes:
+        try:
+            return self._answer.close()
+        except UnreadableAnswer:
+            if is_cut:  # that it was cut says why
+                return b""
+            raise
 
     async def aclose(self) -> None:
         await self._response.aclose()

@@ -137,7 +137,7 @@ class AnswerStream(ABC):
         """Return what ended the answer."""
         if self._has_failed:
             return End.FAILED
-        found = ENDS.get(self.reason.lower(), End.WHOLE) if self.reason else End.NONE
+        found = _end_of(self.reason)
         return End.WHOLE if found is End.NONE and self.is_over else found
 
     @property
@@ -158,6 +158,13 @@ class AnswerStream(ABC):
     @abstractmethod
     def _event(self, fields: dict[str, Any]) -> Iterator[bytes]:
         """Yield what the library gets of an event."""
+
+    def _take_reason(self, value: object) -> None:
+        """Keep a reason; one that the model wanted does not replace one that it did not."""
+        reason = text_of(value)
+        is_early = _end_of(self.reason) not in (End.NONE, End.WHOLE)
+        if reason and not (is_early and _end_of(reason) is End.WHOLE):
+            self.reason = reason
 
     def _unstreamed(self, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the events that an answer would have been if it were streamed."""
@@ -210,6 +217,10 @@ def arguments_text(value: object) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def _end_of(reason: str) -> End:
+    return ENDS.get(reason.lower(), End.WHOLE) if reason else End.NONE
 
 
 def _value(text: str) -> object:

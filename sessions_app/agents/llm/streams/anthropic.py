@@ -117,7 +117,7 @@ class AnthropicAnswer(AnswerStream):
             case "content_block_stop":
                 yield from self._stop(fields)
             case "message_delta":
-                self.reason = text_of(fields_of(fields.get("delta")).get("stop_reason")) or self.reason
+                self._take_reason(fields_of(fields.get("delta")).get("stop_reason"))
                 yield sent(fields, kind)
             case "message_stop":
                 self.is_over = True

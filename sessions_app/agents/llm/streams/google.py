@@ -61,7 +61,7 @@ class GoogleAnswer(AnswerStream):
             yield sent(fields)
             return
         candidate = fields_of(candidates[0])
-        self.reason = text_of(candidate.get("finishReason")) or self.reason
+        self._take_reason(candidate.get("finishReason"))
         content = fields_of(candidate.get("content"))
         parts = content.get("parts")
         kept = []

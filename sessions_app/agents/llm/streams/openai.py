@@ -62,7 +62,7 @@ class OpenAIAnswer(AnswerStream):
                 self._has_failed = True
                 yield sent(fields)
             return
-        self.reason = text_of(choice.get("finish_reason")) or self.reason
+        self._take_reason(choice.get("finish_reason"))
         self._usage = fields.get("usage") or self._usage
         self._about = {
             key: value for key, value in fields.items() if key not in ("choices", "usage", "error")
@@ -70,7 +70,7 @@ class OpenAIAnswer(AnswerStream):
         # Some servers send the whole message beside each piece.
         delta = fields_of(choice["delta"] if "delta" in choice else choice.get("message"))
         if self._is_repeated(delta):
-            delta = {}
+            delta["content"] = ""
         calls = delta.get("tool_calls")
         for piece in calls if isinstance(calls, list) else []:
             self._pieces.add(fields_of(piece))
@@ -128,4 +128,10 @@ class OpenAIAnswer(AnswerStream):
             yield sent({"object": "chat.completion.chunk", **self._about, "choices": [], **usage})
 
     def _unstreamed(self, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        yield {**fields, "object": "chat.completion.chunk"}
+        choices = fields.get("choices")
+        choice = fields_of(choices[0]) if isinstance(choices, list) and choices else {}
+        message = fields_of(choice.get("message"))
+        calls = message.get("tool_calls")
+        if isinstance(calls, list):  # each is a call, also without an id
+            message["tool_calls"] = [{**fields_of(each), "index": index} for index, each in enumerate(calls)]
+        yield {**fields, "object": "chat.completion.chunk", "choices": [{**choice, "message": message}]}
