@@ -14,6 +14,7 @@ from conversations.transcripts.sources.nodes import Kept, Record
 
 PATHS_MAX = 1_000
 """The values of this many members are compared with those of the record before."""
+SHORT_CHARACTERS = 100
 
 _EMPTY: tuple[object, ...] = (None, {}, [], "")
 
@@ -56,7 +57,7 @@ class Rests:
 
     def __init__(self, known: Mapping[str, object] | None = None) -> None:
         """Begin with the values that the conversation itself carries."""
-        self._last: dict[tuple[str, ...], bytes] = {}
+        self._last: dict[tuple[str, ...], object] = {}
         self._changed(known or {}, ())
 
     def parts(self, name: str, rest: Mapping[str, object]) -> tuple[Record, ...]:
@@ -75,9 +76,17 @@ class Rests:
         return changed
 
     def _is_new(self, path: tuple[str, ...], value: object) -> bool:
-        digest = hashlib.blake2b(columns.as_json(value).encode(), digest_size=16).digest()
-        if self._last.get(path) == digest:
+        told = _compared(value)
+        if self._last.get(path) == told:
             return False
         if path in self._last or len(self._last) < PATHS_MAX:
-            self._last[path] = digest
+            self._last[path] = told
         return True
+
+
+def _compared(value: object) -> object:
+    """Return what is kept of a value to compare the next one with it: little, whatever its size."""
+    if isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= SHORT_CHARACTERS):
+        return (type(value), value)
+    text = columns.as_json(value).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(text, digest_size=16).digest() if text else object()

@@ -83,7 +83,7 @@ def read(record: Fields) -> Read:
     if isinstance(used := message.get("usage"), Mapping):
         inside["usage"] = rests.left(used, COUNTED)
     inner = rests.left(message, {"role" if message.get("role") == kind else "", *_IDS}, inside)
-    return Read(kind, found.parts, rests.left(record, _CARRIED, {"message": inner}))
+    return Read(kind, found.parts, _around(record, "message", inner))
 
 
 def _kept(record: Fields, kind: str) -> Read:
@@ -105,8 +105,14 @@ def _queued(record: Fields, attachment: Fields) -> Read:
         found = blocks.read(attachment.get("prompt"), Author.USER)
         if any(isinstance(part, Message) for part in found.parts):
             inner = rests.left(attachment, {"type"}, {"prompt": found.rest})
-            return Read("attachment", found.parts, rests.left(record, _CARRIED, {"attachment": inner}))
+            return Read("attachment", found.parts, _around(record, "attachment", inner))
     return _kept(record, "attachment")
+
+
+def _around(record: Fields, name: str, inner: Fields) -> Fields:
+    """Return what is left of a line of whose member this is left."""
+    unread = () if columns.instant(record.get("timestamp")) else ("timestamp",)
+    return rests.left(record, _CARRIED.difference(unread), {name: inner})
 
 
 def is_prompt(record: Fields) -> bool:

@@ -186,7 +186,8 @@ def _compacted(record: Fields, payload: Fields) -> Read:
 
 def _around(record: Fields, payload: Fields, rest: Fields) -> Fields:
     """Return what is left of a line whose payload has this left."""
-    return rests.left(record, _CARRIED, {"payload": rest}) if payload is not record else rest
+    unread = () if columns.instant(record.get("timestamp")) else ("timestamp",)
+    return rest if payload is record else rests.left(record, _CARRIED.difference(unread), {"payload": rest})
 
 
 def _kept(record: Fields) -> Record:
