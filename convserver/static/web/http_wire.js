@@ -1,5 +1,5 @@
 // The frames of a socket over HTTP, for networks that let no WebSocket through: a stream of server-sent events, or
-// polls where a stream is kept back, too, and in a tab that nobody looks at, since a browser has few connections.
+// polls where a stream is kept back, too, and in a hidden tab, since a browser has few connections.
 
 import { csrf } from "./csrf.js";
 
@@ -24,7 +24,7 @@ export class HttpWire {
     this.readyState = WebSocket.CONNECTING;
     this.look = () => this.ask();
     document.addEventListener("visibilitychange", this.look);
-    queueMicrotask(this.look); // whoever made it listens by then
+    queueMicrotask(this.look); // its maker listens by then
   }
 
   close() {

@@ -148,7 +148,7 @@ class ListReader:
         return list(places[:PAGE_MAX])
 
     def _own(self, pks: list[int]) -> dict[int, ListedConversation]:
-        """Return those of these that belong to the user, whoever named them, in this order."""
+        """Return those of these conversations that belong to the user, in this order."""
         found = listed(Conversation.objects.owned_by(self._user_pk).with_pks(pks), self._user_pk)
         return {pk: found[pk] for pk in pks if pk in found}
 

@@ -61,9 +61,11 @@ class StreamEnding:
     async def _serve(self, *tasks: Callable[[], Awaitable[None]]) -> None:
         """Send until something ends the stream, and send why."""
         await self._write(f"retry: {RETRY_MS}\n\n".encode())
-        async with ended(self), asyncio.TaskGroup() as group:
-            for task in (*tasks, self._end_with_server):
-                group.create_task(_run(task))
+        async with ended(self):
+            await get_manager().ensure_started()
+            async with asyncio.TaskGroup() as group:
+                for task in (*tasks, self._end_with_server):
+                    group.create_task(_run(task))
 
     async def _end_with_server(self) -> None:
         await self._server_ends.wait()
@@ -123,7 +125,6 @@ class ConversationStream(FrameReader, StreamEnding):
 
     async def serve(self) -> None:
         """Send frames until the client leaves or something ends it."""
-        await get_manager().ensure_started()
         async with self._presence():
             await self._serve(self._show, self._heartbeat)
 
@@ -155,7 +156,6 @@ class ListStream(ListReader, StreamEnding):
 
     async def serve(self) -> None:
         """Send frames until the client leaves or something ends it."""
-        await get_manager().ensure_started()
         await self._serve(self._show_all, self._heartbeat)
 
     async def _show_all(self) -> None:
