@@ -7,7 +7,6 @@ import re
 import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
-from tests.browser.conftest import Browse
 from tests.browser.site import Site
 from tests.browser.talk import Held, Talk
 from tests.conftest import once
@@ -100,9 +99,9 @@ def test_a_page_comes_back_to_its_socket(blocked: tuple[Talk, Proxy]) -> None:
     assert talk.site.said(talk.id) == ["Hello again"]
 
 
-def test_a_stream_that_is_kept_back_is_replaced_by_polls(browse_anew: Browse, site: Site) -> None:
-    page = browse_anew().new_page()
-    page.clock.install()  # which stays with the browser
+@pytest.mark.usefixtures("browse_anew")  # whose clock stays as it is set
+def test_a_stream_that_is_kept_back_is_replaced_by_polls(page: Page, site: Site) -> None:
+    page.clock.install()
     Proxy(page)
     stream = Held(page, re.compile("/stream[?].*payload=false$"))
     talk = Talk(page, site, site.create())
