@@ -13,8 +13,7 @@ from rest_framework.views import APIView
 from conversations.exceptions import InvalidConversationId
 from conversations.models import normal_id
 from conversations.store import labels
-from convserver.api.native.bodies import Body, Text
-from convserver.api.native.fields import ChoiceField
+from convserver.api.native.fields import Body, ChoiceField, Text
 from convserver.api.native.lists import LABEL_MAX_LENGTH
 from convserver.api.native.shapes import NATIVE, NativeBatch, refusals
 from convserver.batches import actions, undo

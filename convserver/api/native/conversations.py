@@ -24,9 +24,8 @@ from conversations.store.copying import Progress
 from conversations.store.labels import TAG_MAX_LENGTH, TAG_NAME_MAX_LENGTH, TAGS_MAX
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.native import etags, lists
-from convserver.api.native.bodies import Body, Flag, Text
 from convserver.api.native.events import SEQ_MAX
-from convserver.api.native.fields import ChoiceField
+from convserver.api.native.fields import Body, ChoiceField, Flag, Text
 from convserver.api.native.shapes import (
     NATIVE,
     NativeBranches,

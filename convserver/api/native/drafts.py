@@ -10,7 +10,7 @@ from rest_framework.views import APIView
 
 from conversations import access
 from conversations.models import ConversationRef
-from convserver.api.native.bodies import Body, Text
+from convserver.api.native.fields import Body, Text
 from convserver.api.native.shapes import NATIVE, NativeDraft, NativeDraftConflict, refusals
 from sessions_app.live import drafts
 from sessions_app.live.drafts import IMAGES_MAX_BYTES, TEXT_MAX_BYTES, DraftConflict, Edit

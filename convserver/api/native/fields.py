@@ -1,4 +1,4 @@
-"""Fields of queries and bodies that say in their refusals what they would take."""
+"""Fields of queries and bodies: their refusals say what they would take, and no text is made of a number."""
 
 from __future__ import annotations
 
@@ -26,3 +26,43 @@ class MultipleChoiceField(serializers.MultipleChoiceField):
 def _list_choices(field: serializers.ChoiceField) -> None:
     listed = ", ".join(str(choice) for choice in field.choices)
     field.error_messages["invalid_choice"] = f'"{{input}}" is not one of {listed}.'
+
+
+class Text(serializers.CharField):
+    """A JSON string; the framework's own field also takes a number and stores its digits."""
+
+    default_error_messages = {"invalid": "This must be a string."}
+
+    def to_internal_value(self, data: Any) -> str:
+        """Return the text. Raise ValidationError for anything but a string."""
+        if not isinstance(data, str):
+            self.fail("invalid")
+        text: str = super().to_internal_value(data)
+        return text
+
+
+class Flag(serializers.BooleanField):
+    """A JSON boolean; the framework's own field also takes `"yes"`, `"off"` and `1`."""
+
+    default_error_messages = {"invalid": "This must be true or false."}
+
+    def to_internal_value(self, data: Any) -> bool:
+        """Return the boolean. Raise ValidationError for anything else."""
+        if not isinstance(data, bool):
+            self.fail("invalid")
+        return data
+
+
+NO_OBJECT = "The body must be a JSON object."
+
+
+class Body(serializers.Serializer[Any]):
+    """A JSON object."""
+
+    default_error_messages = {"invalid": NO_OBJECT}
+
+    def run_validation(self, data: Any = serializers.empty) -> Any:
+        """Return what the fields make of the object. Raise ValidationError for anything else."""
+        if data is None:  # the framework has a sentence of its own for this, in another place
+            raise serializers.ValidationError({"non_field_errors": [NO_OBJECT]})
+        return super().run_validation(data)

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from conversations.access import pk_of
-from convserver.api.native.bodies import Body, Text
+from convserver.api.native.fields import Body, Text
 from convserver.api.native.shapes import (
     NATIVE,
     NativeImport,

@@ -11,8 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from conversations import access
-from convserver.api.native.bodies import Body, Text
-from convserver.api.native.fields import ChoiceField
+from convserver.api.native.fields import Body, ChoiceField, Text
 from convserver.api.native.shapes import NATIVE, NativeRunOptions, refusals
 from sessions_app.agents import registry
 from sessions_app.agents.registry import AgentUnusable

@@ -15,8 +15,7 @@ from rest_framework.viewsets import ViewSet
 from conversations import access
 from conversations.access import pk_of
 from conversations.exceptions import ConversationNotFound
-from convserver.api.native.bodies import Body, Text
-from convserver.api.native.fields import ChoiceField
+from convserver.api.native.fields import Body, ChoiceField, Text
 from convserver.api.native.shapes import NATIVE, NativeTokens, NewNativeToken, TokenRequest, refusals
 from sessions_app.identity.scopes import require_within
 from sessions_app.models import TOKEN_NAME_MAX_LENGTH, ApiToken, Grant, Scope
