@@ -87,6 +87,35 @@ class Row:
 LOADED = {page.path.partition("?")[0] for page in PAGES if page.method == "GET"}
 """Addresses that a browser can load; the others only take a form."""
 
+PROFILES: list[tuple[str, Any]] = [
+    ("profiles", {"llm": {"model": "openai/gpt-x"}}),
+    ("agent-profiles", {"agent_kind": "openhands"}),
+]
+OF_A_USER: list[tuple[int, str, str, str, Any]] = [
+    # What alice has bob finds none of: test_v1_agent_settings.py.
+    (200, "GET", "settings", "settings", None),
+    (200, "PATCH", "settings", "settings", {"misc_settings_diff": {"x": 1}}),
+    (200, "GET", "settings-agent-schema", "settings/agent-schema", None),
+    (200, "GET", "settings-conversation-schema", "settings/conversation-schema", None),
+    (201, "POST", "settings-mcp", "settings/mcp/tools", {"url": "https://example.org/mcp"}),
+    (404, "PATCH", "settings-mcp", "settings/mcp/none", {"enabled": False}),
+    (404, "DELETE", "settings-mcp", "settings/mcp/none", None),
+    (422, "POST", "mcp-test", "mcp/test", {"server": {}}),
+    (200, "GET", "user-secrets", "settings/secrets", None),
+    (200, "PUT", "user-secrets", "settings/secrets", {"name": "KEY", "value": "s"}),
+    (404, "GET", "user-secret", "settings/secrets/NONE", None),
+    (404, "DELETE", "user-secret", "settings/secrets/NONE", None),
+    *((200, "GET", base, base, None) for base, _ in PROFILES),
+    *((201, "POST", f"{base}-one", f"{base}/mine", new) for base, new in PROFILES),
+    *((404, "GET", f"{base}-one", f"{base}/none", None) for base, _ in PROFILES),
+    *((200, "DELETE", f"{base}-one", f"{base}/none", None) for base, _ in PROFILES),
+    *((404, "POST", f"{base}-rename", f"{base}/none/rename", {"new_name": "x"}) for base, _ in PROFILES),
+    *((404, "POST", f"{base}-activate", f"{base}/none/activate", None) for base, _ in PROFILES),
+    (422, "POST", "profiles-validate", "profiles/none/validate", {"llm": {}}),
+    (404, "POST", "agent-profiles-materialize", "agent-profiles/none/materialize", None),
+]
+"""The operations of the agent face on what a user keeps: status, method, route, path and body."""
+
 ROWS = [
     # No token opens a page, or sends a page's form: tests/doors/pages/test_web_access.py has logins.
     *(
@@ -327,38 +356,7 @@ ROWS = [
             stranger=status,
             nobody=401,
         )
-        for status, method, route, path, body in (
-            # What alice has bob finds none of: test_v1_agent_settings.py.
-            (200, "GET", "settings", "settings", None),
-            (200, "PATCH", "settings", "settings", {"misc_settings_diff": {"x": 1}}),
-            (200, "GET", "settings-agent-schema", "settings/agent-schema", None),
-            (200, "GET", "settings-conversation-schema", "settings/conversation-schema", None),
-            (201, "POST", "settings-mcp", "settings/mcp/tools", {"url": "https://example.org/mcp"}),
-            (404, "PATCH", "settings-mcp", "settings/mcp/none", {"enabled": False}),
-            (404, "DELETE", "settings-mcp", "settings/mcp/none", None),
-            (422, "POST", "mcp-test", "mcp/test", {"server": {}}),
-            (200, "GET", "user-secrets", "settings/secrets", None),
-            (200, "PUT", "user-secrets", "settings/secrets", {"name": "KEY", "value": "s"}),
-            (404, "GET", "user-secret", "settings/secrets/NONE", None),
-            (404, "DELETE", "user-secret", "settings/secrets/NONE", None),
-            *(
-                (status, method, f"{base}{route}", f"{base}{path}", body)
-                for base, new in (
-                    ("profiles", {"llm": {"model": "openai/gpt-x"}}),
-                    ("agent-profiles", {"agent_kind": "openhands"}),
-                )
-                for status, method, route, path, body in (
-                    (200, "GET", "", "", None),
-                    (201, "POST", "-one", "/mine", new),
-                    (404, "GET", "-one", "/none", None),
-                    (200, "DELETE", "-one", "/none", None),
-                    (404, "POST", "-rename", "/none/rename", {"new_name": "other"}),
-                    (404, "POST", "-activate", "/none/activate", None),
-                )
-            ),
-            (422, "POST", "profiles-validate", "profiles/none/validate", {"llm": {}}),
-            (404, "POST", "agent-profiles-materialize", "agent-profiles/none/materialize", None),
-        )
+        for status, method, route, path, body in OF_A_USER
     ),
     Row(route="agent-conversations", path=f"{v1.AGENT}?ids={v1.ID}", **THEIR_OWN),
     Row(

@@ -208,7 +208,8 @@ async def test_a_message_is_sent_by_socket_or_by_rest_and_a_run_is_stopped(
     assert answer == {"success": True}
 
     async def counted() -> bool:
-        return await got(canvas, f"{CONVERSATIONS}/{conversation_id}/events/count?source=user") == 3
+        count: int = await got(canvas, f"{CONVERSATIONS}/{conversation_id}/events/count?source=user")
+        return count == 3
 
     await until_true(counted)
     assert (await canvas.post(f"{CONVERSATIONS}/{conversation_id}/interrupt", json={})).is_success

@@ -161,10 +161,13 @@ async def test_a_header_of_a_tool_server_is_masked_in_events(rest: httpx.AsyncCl
 
 async def test_a_tool_server_is_tested(rest: httpx.AsyncClient) -> None:
     async with tool_server("streamable", key="sk-right") as (url, _):
-        body = {"name": "adding", "server": {"type": "http", "url": url, "headers": {"Authorization": "no"}}}
+        body: dict[str, Any] = {
+            "name": "adding",
+            "server": {"type": "http", "url": url, "headers": {"Authorization": "no"}},
+        }
         wrong = (await rest.post(f"{API}/mcp/test", json=body)).json()
         assert (wrong["ok"], wrong["error_kind"], "key" in wrong["error"]) == (False, "connection", True)
-        body["server"]["headers"] = {"Authorization": "Bearer sk-right"}
+        server["headers"] = {"Authorization": "Bearer sk-right"}
         assert (await rest.post(f"{API}/mcp/test", json=body)).json() == {"ok": True, "tools": ["add"]}
     assert (await rest.post(f"{API}/mcp/test", json={"server": {}})).status_code == 422
 
