@@ -68,11 +68,8 @@ def _is_of_agent_web_client(request: HttpRequest) -> bool:
     """
     headers = request.headers
     is_by_page = "X-Session-API-Key" in headers or "Sec-Fetch-Mode" in headers
-    return bool(headers.get("Content-Type")) and is_by_page and not _is_of_v0_web_client(request)
-
-
-def _is_of_v0_web_client(request: HttpRequest) -> bool:
-    return "text/plain" in request.headers.get("Accept", "")
+    is_of_v0 = "text/plain" in headers.get("Accept", "")
+    return bool(headers.get("Content-Type")) and is_by_page and not is_of_v0
 
 
 def _is_body_of_v1(request: HttpRequest) -> bool:
@@ -108,12 +105,10 @@ def settings_of_either(v0_view: View, agent_view: View) -> View:
 
 
 def _reads_agent_settings(request: HttpRequest) -> bool:
-    """Say whether a client of the agent face asks: the library in Python sends the key of a session."""
+    """Say whether a client of the agent face asks; its library in Python says how keys are to be shown."""
     if request.method != "GET":
         return request.method == "PATCH"
-    if "X-Expose-Secrets" in request.headers or _is_of_agent_web_client(request):
-        return True
-    return "X-Session-API-Key" in request.headers and not _is_of_v0_web_client(request)
+    return "X-Expose-Secrets" in request.headers or _is_of_agent_web_client(request)
 
 
 _ONE = r"^conversations/(?P<conversation_id>[^/]+)"

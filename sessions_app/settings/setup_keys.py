@@ -84,7 +84,8 @@ class _Walk:
     def _member(self, name: str, member: Any) -> Any:
         if name == "auth" and isinstance(member, Mapping):
             return {each: self._credential(each, value) for each, value in member.items()}
-        if _is_key(name) or (name == "auth" and member not in _SCHEMES):
+        is_scheme = isinstance(member, str) and member in _SCHEMES
+        if _is_key(name) or (name == "auth" and not is_scheme):
             return self._hidden(member)
         if name in _BAGS and isinstance(member, Mapping):
             return {each: self._bagged(each, value) for each, value in member.items()}

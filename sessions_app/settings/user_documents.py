@@ -7,8 +7,10 @@ import logging
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
+from conversations.dialects import columns
 from conversations.exceptions import ConversationError
 from conversations.server_log import log_on_commit
 from sessions_app.encryption import SecretUnreadable, seal
@@ -41,7 +43,7 @@ class DocumentRefused(ConversationError):
 
 def document(user_id: int, kind: DocumentKind, name: str = "") -> dict[str, Any]:
     """Return a document. Raise DocumentNotFound, also for one that no key opens."""
-    row = UserDocument.objects.filter(user_id=user_id, kind=kind, name=name).first()
+    row = _named(user_id, kind, name).first()
     if row is None or (value := _opened(row)) is None:
         raise DocumentNotFound(f"There is no document {name!r}.")
     return value
@@ -69,7 +71,7 @@ def store(user_id: int, kind: DocumentKind, value: dict[str, Any], *, name: str 
 
 def rename(user_id: int, kind: DocumentKind, name: str, *, new_name: str) -> None:
     """Give a document another name. Raise DocumentNotFound, or DocumentExists for a name that is taken."""
-    rows = UserDocument.objects.filter(user_id=user_id, kind=kind, name=name)
+    rows = _named(user_id, kind, name)
     try:
         with transaction.atomic():
             changed = rows.update(name=new_name, updated_at=timezone.now())
@@ -81,10 +83,16 @@ def rename(user_id: int, kind: DocumentKind, name: str, *, new_name: str) -> Non
 
 def remove(user_id: int, kind: DocumentKind, name: str) -> bool:
     """Delete a document; return whether there was one."""
-    removed, _ = UserDocument.objects.filter(user_id=user_id, kind=kind, name=name).delete()
+    removed, _ = _named(user_id, kind, name).delete()
     if removed:
         log_on_commit("Document removed", user=user_id, kind=kind, name=name)
     return bool(removed)
+
+
+def _named(user_id: int, kind: DocumentKind, name: str) -> QuerySet[UserDocument]:
+    """Return the one of this name; none for a name that no database could look for."""
+    rows = UserDocument.objects.filter(user_id=user_id, kind=kind)
+    return rows.filter(name=name) if columns.clean(name) == name else rows.none()
 
 
 def _opened(row: UserDocument) -> dict[str, Any] | None:

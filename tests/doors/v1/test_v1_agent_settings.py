@@ -102,6 +102,14 @@ async def test_a_change_that_is_refused_changes_nothing(
         (422, {"agent_settings_diff": {"mcp_config": {"a": {"url": "file:///etc/passwd"}}}}),
         (422, {"agent_settings_diff": {"mcp_config": {"a": {}}}}),
         (422, {"agent_settings_diff": []}),
+        *(
+            (422, {"agent_settings_diff": {member: wrong}})
+            for member in ("llm", "condenser", "mcp_config")
+            for wrong in ("text", [], 3)
+        ),
+        (422, {"agent_settings_diff": {"llm": None}}),
+        (422, {"agent_settings_diff": {"mcp_config": {"a": {"command": "x", "args": 3}}}}),
+        (422, {"misc_settings_diff": {"app_preferences": "text"}}),
         (422, {"misc_settings_diff": {"deep": deep(200)}}),
         (404, {"active_profile": "none"}),
         (404, {"active_agent_profile_id": "5e1d9a7e-3d57-4bd5-9a51-0a1f6f2b7c22"}),
@@ -161,10 +169,8 @@ async def test_a_header_of_a_tool_server_is_masked_in_events(rest: httpx.AsyncCl
 
 async def test_a_tool_server_is_tested(rest: httpx.AsyncClient) -> None:
     async with tool_server("streamable", key="sk-right") as (url, _):
-        body: dict[str, Any] = {
-            "name": "adding",
-            "server": {"type": "http", "url": url, "headers": {"Authorization": "no"}},
-        }
+        server: dict[str, Any] = {"type": "http", "url": url, "headers": {"Authorization": "no"}}
+        body = {"name": "adding", "server": server}
         wrong = (await rest.post(f"{API}/mcp/test", json=body)).json()
         assert (wrong["ok"], wrong["error_kind"], "key" in wrong["error"]) == (False, "connection", True)
         server["headers"] = {"Authorization": "Bearer sk-right"}
@@ -227,6 +233,10 @@ async def test_an_agent_profile_names_the_model_and_the_tool_servers_of_a_start(
     assert list(info["agent"]["mcp_config"]) == ["two"]
     start["agent_profile_id"] = "5e1d9a7e-3d57-4bd5-9a51-0a1f6f2b7c22"
     assert (await rest.post(AGENT, json=start)).status_code == 404
+    for wrong in ({"llm_profile_ref": 3}, {"mcp_server_refs": [{}]}, {"mcp_server_refs": "two"}):
+        assert (await rest.post(f"{profiles}/other", json=wrong)).status_code == 422
+    assert (await rest.get(f"{profiles}/a%00b")).status_code == 404
+    assert (await rest.delete(f"{profiles}/a%00b")).status_code == 200
     acp = await rest.post(f"{profiles}/other", json={"agent_kind": "acp", "acp_server": "codex"})
     assert (acp.status_code, "ACP" in acp.json()["detail"]) == (422, True)
 
@@ -349,6 +359,7 @@ async def test_documents_are_encrypted_and_go_on_under_a_new_key(
             {"strategy": "header", "headers": {"X-A": MASKED}},
         ),
         ("sk-12345678", MASKED),
+        (["sk-12345678"], MASKED),
         ("oauth", "oauth"),
     ],
 )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 from uuid import uuid4
 
 from drf_spectacular.utils import extend_schema
-from pydantic import BaseModel, RootModel
+from pydantic import BaseModel, Field, RootModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from convserver.api.openhands.errors import Detail, Refused
-from convserver.api.openhands.view import body_of
+from convserver.api.openhands.text import StorableText
+from convserver.api.openhands.view import body_in, body_of
 from convserver.api.v1.agent.requests import KeptObject
 from convserver.api.v1.agent.settings import document, tool_servers
 from convserver.api.v1.agent.settings.profiles import REFUSED, NewName, ProfileChanged
@@ -72,6 +73,14 @@ class AgentProfileFindings(BaseModel):
     dangling_mcp_server_refs: list[str]
 
 
+class NamedParts(BaseModel):
+    """The members of a profile that name what else is stored."""
+
+    agent_kind: Annotated[str, Field(max_length=50)] = "openhands"
+    llm_profile_ref: StorableText | None = None
+    mcp_server_refs: list[StorableText] | None = None
+
+
 class NewAgentProfile(RootModel[KeptObject]):
     """A profile: `llm_profile_ref`, `mcp_server_refs`, and what else a client keeps with it."""
 
@@ -97,7 +106,7 @@ class AgentProfileViewSet(OfUserViewSet):
         """Store a profile, in place of the one of this name if there is one."""
         checked_name(name)
         body = body_of(request, NewAgentProfile).root
-        if body.get("agent_kind", "openhands") != "openhands":
+        if body_in(body, NamedParts).agent_kind != "openhands":
             raise Refused(422, {"detail": NO_ACP})
         before = user_documents.documents(self.user_id, KIND).get(name)
         own = {

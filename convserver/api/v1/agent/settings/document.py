@@ -11,7 +11,7 @@ from typing import Any
 from django.conf import settings as configuration
 from django.db import transaction
 
-from conversations.dialects import columns
+from convserver.api.openhands.errors import InvalidRequest
 from convserver.api.openhands.new_settings import NewSettings
 from convserver.api.openhands.view import body_in
 from convserver.api.v1.agent.settings import tool_servers
@@ -95,6 +95,7 @@ def change(user_id: int, changes: Mapping[str, Mapping[str, Any]], *, pointers: 
     UserSettings.objects.get_or_create(user_id=user_id)
     # Each change is made of what is stored: changes take turns.
     UserSettings.objects.select_for_update().get(pk=user_id)
+    _require_objects(changes)
     own: dict[str, Any] = {}
     rest = {part: dict(diff) for part, diff in changes.items()}
     for path, name in SETTING_AT.items():
@@ -113,14 +114,19 @@ def change(user_id: int, changes: Mapping[str, Mapping[str, Any]], *, pointers: 
         user_documents.store(user_id, DocumentKind.SETTINGS, changed)
 
 
-def model_of(user_id: int) -> dict[str, Any]:
-    """Return the `llm` of the settings, with its keys."""
-    stored = user_settings.settings_of(user_id)
-    kept = dict(columns.fields(columns.fields(kept_of(user_id).get(AGENT)).get("llm")))
-    if stored is None:
-        return kept
-    key = user_settings.setting_secrets(user_id).get(SettingSecret.LLM_API_KEY)
-    return {**kept, "model": stored.llm_model, "base_url": stored.llm_base_url, "api_key": key}
+def _require_objects(changes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Make sure that what holds settings is an object. Raise InvalidRequest."""
+    for part, *parents in {path[:-1] for path in SETTING_AT}:
+        for name in parents:
+            if not isinstance(changes.get(part, {}).get(name, {}), dict):
+                raise _no_object(part, name)
+    if not isinstance(changes.get(AGENT, {}).get(TOOL_SERVERS), dict | None):
+        raise _no_object(AGENT, TOOL_SERVERS)
+
+
+def _no_object(part: str, name: str) -> InvalidRequest:
+    where = ["body", f"{part}_diff", name]
+    return InvalidRequest([{"type": "dict_type", "loc": where, "msg": "It is an object.", "input": None}])
 
 
 def _put(document: dict[str, Any], path: tuple[str, ...], value: object) -> None:
