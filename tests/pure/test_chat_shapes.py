@@ -72,6 +72,8 @@ def test_zip_files_in_zip_files_have_the_bounds_of_one(
             "a.zip": zipped({f"{'n' * 40}{each}": b"" for each in range(99)})
         },
         "a.zip is a damaged zip file": {"a.zip": export()[:-40]},
+        "b.zip is a damaged zip file": {"b.zip": chats(chat()) + b" " * 50_000},
+        "c.zip is a damaged zip file": {"c.zip": b""},
         "outside of itself": {"a.zip": zipped({"../conversations.json": b"[]"})},
     }
     for said_of_it, files in shapes.items():

@@ -130,10 +130,7 @@ def _within(archive: Archive, path: Path, most: int, check: Callable[[], None]) 
         files: dict[str, Path] = {}
         for number, name in enumerate(_zip_names(archive)):
             files[name] = Path(directory.name, str(number))
-            with files[name].open("wb") as unpacked:
-                for chunk in archive.chunks(name):
-                    check()
-                    unpacked.write(chunk)
+            _unpack(archive, name, files[name], check)
         found = _Zips(files, most, check)
         # Each is bounded by its own size, of which the outer one may hold but a small part.
         if sum(map(found.size, found.names())) > max(BOMB_MIN_BYTES, path.stat().st_size * BOMB_RATIO):
@@ -143,6 +140,18 @@ def _within(archive: Archive, path: Path, most: int, check: Callable[[], None]) 
         raise
     weakref.finalize(found, directory.cleanup)
     return found
+
+
+def _unpack(archive: Archive, name: str, to: Path, check: Callable[[], None]) -> None:
+    """Write a member to a file. Raise Unreadable, before anything is written, if it is no zip file."""
+    with to.open("wb") as unpacked:
+        for chunk in archive.chunks(name):
+            check()
+            if not unpacked.tell() and not chunk.startswith(ZIP_BEGINS):
+                break
+            unpacked.write(chunk)
+        if not unpacked.tell():
+            raise Unreadable(f"{name} is a damaged zip file")
 
 
 def is_zip(path: Path) -> bool:
