@@ -9,7 +9,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from convserver.api.openhands.errors import Detail, Refused
+from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
 from convserver.api.v1.agent.view import AgentViewSet
 from convserver.api.v1.authentication import conversation_of
 
@@ -97,7 +97,7 @@ class AbsentViewSet(AgentViewSet):
         """Say why not."""
         raise Refused(400, {"detail": self.words})
 
-    @extend_schema(request=None, responses={400: Detail, 404: Detail})
+    @extend_schema(request=None, responses={400: Detail, 404: Detail, 422: ValidationProblems})
     def refuse_of_one(self, request: Request, conversation_id: str) -> NoReturn:
         """Say why not, to who may reach the conversation."""
         conversation_of(request, conversation_id)
