@@ -60,7 +60,7 @@ def _is_for_agent_face(request: HttpRequest) -> bool:
 
 
 def _is_of_agent_web_client(request: HttpRequest) -> bool:
-    """Say whether agent canvas reads something.
+    """Return whether agent canvas reads something.
 
     It names the content type of each request, also of one without a body, and its key where it has one; else
     the browser says that a page asks. V0's web client, to whose requests a proxy may add a key, says what it
@@ -88,7 +88,7 @@ def _is_body_of_v1(request: HttpRequest) -> bool:
 
 
 def _has_v1_members(text: str) -> bool:
-    """Say whether this is a start or a message of V1; an event of V0 has an `action` and no `role`."""
+    """Return whether this is a start or a message of V1; an event of V0 has an `action` and no `role`."""
     bounds.require_bounded(text)
     members = jsontext.members(text, at_most=_MEMBERS_MAX)
     return not _TELLING_MEMBERS.isdisjoint(members) or (_ROLE in members and "action" not in members)
@@ -105,7 +105,7 @@ def settings_of_either(v0_view: View, agent_view: View) -> View:
 
 
 def _reads_agent_settings(request: HttpRequest) -> bool:
-    """Say whether a client of the agent face asks; its library in Python says how keys are to be shown."""
+    """Return whether a client of the agent face asks; its library in Python says how keys are to be shown."""
     if request.method != "GET":
         return request.method == "PATCH"
     return "X-Expose-Secrets" in request.headers or _is_of_agent_web_client(request)

@@ -30,7 +30,7 @@ def with_stored_keys(user_id: int, model: Model) -> dict[str, Any]:
 
 
 def is_same_server(one: Model, other: Model) -> bool:
-    """Say whether two models are asked at the same server: a key is sent to no other."""
+    """Return whether two models are asked at the same server: a key is sent to no other."""
     bases = [_base(each) for each in (one, other)]
     if any(bases):
         return bases[0] == bases[1]

@@ -253,6 +253,8 @@ async def test_a_masked_key_of_a_start_is_filled_in_for_the_same_server_only(
         body = {"agent_settings": settings, "workspace": START["workspace"]}
         info = (await rest.post(AGENT, json=body)).json()
         assert (info["agent"]["llm"].get("api_key") == MASKED) is is_filled
+    unset = {"agent_settings": {"llm": {"model": None}}, "workspace": START["workspace"]}
+    assert (await rest.post(AGENT, json=unset)).json()["agent"]["llm"]["model"] == "default"
     acp = {"agent_settings": {"agent_kind": "acp"}, "workspace": START["workspace"]}
     assert (await rest.post(AGENT, json=acp)).status_code == 422
 

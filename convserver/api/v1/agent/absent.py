@@ -1,4 +1,4 @@
-"""What agent servers have and this one has not: an empty list for who looks, a sentence for who changes."""
+"""What agent servers have and this one has not: empty lists to read, and a reason for each refused change."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ EMPTY: dict[tuple[str, str], Any] = {
     ("get", "meta-profiles"): {"meta_profiles": [], "active_meta_profile": None},
     ("get", "workspaces"): {"workspaces": [], "workspaceParents": []},
 }
-"""What is answered to who looks, by method and path below `/api/`."""
+"""The answers to reads, by method and path below `/api/`."""
 
 REFUSED: dict[tuple[str, str], str] = {
     ("post", "workspaces"): NO_WORKSPACES,
@@ -94,12 +94,12 @@ class AbsentViewSet(AgentViewSet):
 
     @extend_schema(request=None, responses={400: Detail})
     def refuse(self, request: Request) -> NoReturn:
-        """Say why not."""
+        """Refuse, with the reason."""
         raise Refused(400, {"detail": self.words})
 
     @extend_schema(request=None, responses={400: Detail, 404: Detail, 422: ValidationProblems})
     def refuse_of_one(self, request: Request, conversation_id: str) -> NoReturn:
-        """Say why not, to who may reach the conversation."""
+        """Refuse, with the reason, a client that may reach the conversation."""
         conversation_of(request, conversation_id)
         raise Refused(400, {"detail": self.words})
 

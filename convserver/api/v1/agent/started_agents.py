@@ -8,6 +8,7 @@ from conversations.dialects import columns
 from convserver.api.v1.agent.requests import Start
 from convserver.api.v1.agent.settings import agent_profiles, profiles, tool_servers
 from convserver.api.v1.agent.settings.merging import unmasked
+from sessions_app.models.v1 import DEFAULT_MODEL
 from sessions_app.settings import model_keys
 
 MEMBERS = ("llm", "tools", "mcp_config", "agent_context", "system_prompt_filename", "tool_concurrency_limit")
@@ -42,6 +43,8 @@ def model_in(agent: dict[str, Any] | None) -> str | None:
 
 def _of_settings(settings: dict[str, Any]) -> dict[str, Any]:
     known = {name: settings[name] for name in MEMBERS if settings.get(name) not in (None, {})}
+    if isinstance(llm := known.get("llm"), dict) and not llm.get("model"):
+        known["llm"] = {**llm, "model": DEFAULT_MODEL}  # a client that reads the agent expects a name
     return {"kind": "Agent", "tools": [], **known}
 
 
