@@ -165,7 +165,7 @@ def test_a_running_turn_is_its_prompt_and_what_was_answered() -> None:
 def test_what_still_changes_is_left_for_later() -> None:
     talk = read(is_growing=True)["running00001"]
     assert said(talk) == [*ONE, "Count the files."]
-    assert skipped(talk)["it is still being written"] == 4
+    assert skipped(talk)["it is still being written"] == 5
 
 
 def test_a_turn_that_was_stopped_keeps_its_partial_answer_once() -> None:

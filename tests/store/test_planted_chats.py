@@ -67,6 +67,26 @@ def test_no_member_of_a_session_of_hermes_is_lost(alice: User, tmp_path: Path) -
     assert len(marks.at) > 500
 
 
+def test_no_member_of_the_journal_of_a_run_of_hermes_is_lost(alice: User, tmp_path: Path) -> None:
+    marks = Marks(adds_items=False)
+    copy = Path(shutil.copytree(SAMPLES["hermes-webui"], tmp_path / SAMPLES["hermes-webui"].name))
+    [journal] = copy.rglob("_run_journal/running*/*.jsonl")
+    events = [json.loads(line) for line in journal.read_text().splitlines() if _is_whole(line)]
+    events.insert(2, {**events[0], "event": "later_kind", "type": "later_kind", "payload": {"said": "x"}})
+    journal.write_text(
+        "".join(f"{json.dumps(marks.planted(each, (at,)))}\n" for at, each in enumerate(events))
+    )
+    assert marks.lost("hermes-webui", copy, alice) == []
+    assert len(marks.at) > 30
+
+
+def _is_whole(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
 def test_no_column_of_a_database_of_hermes_is_lost(alice: User, tmp_path: Path) -> None:
     marks = Marks()
     calls = [{"id": "c", "type": "function", "function": {"name": "ls", "arguments": '{"a": 1}'}}]

@@ -260,6 +260,21 @@ def _of_pending(head: Head, answer: Run | None, *, is_growing: bool) -> Iterator
         is_cut = place == len(answer.rows) and answer.ended != "done"
         row = copies.row_of(told | ({"_partial": True} if is_cut else {}), place)
         yield _beside(row, f"{JOURNAL} row {place}", noted=noted, skipped=STILL_WRITTEN if is_growing else "")
+    if answer.rest:
+        yield _of_rest(answer, is_growing=is_growing)
+
+
+def _of_rest(answer: Run, *, is_growing: bool) -> Entry:
+    """Return what no row has of the events of a run."""
+    name = f"members of {JOURNAL}"
+    return Entry(
+        digest=rows.digest_of([name, answer.rest]),
+        place=JOURNAL,
+        load=lambda: answer.rest,
+        parts=lambda rest, _: (Record(name=name, value=rest, why=Kept.BOOKKEEPING),),
+        at=lambda _: None,
+        skipped=STILL_WRITTEN if is_growing else "",
+    )
 
 
 def _pending_rows(head: Head) -> Iterator[Row]:

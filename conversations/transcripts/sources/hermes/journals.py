@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from conversations.dialects import columns
-from conversations.transcripts.sources import lines
+from conversations.transcripts.sources import lines, rests
 from conversations.transcripts.sources.hermes.copies import session_id as safe_name
 
 RUNS, TURNS = "_run_journal", "_turn_journal"
@@ -15,6 +15,20 @@ FINAL = frozenset({"completed", "interrupted"})
 ENDS = frozenset({"done", "cancel", "apperror", "error"})
 OF_EVENTS = frozenset({"session_id", "payload", "turn_id"})
 """Members, at least one of which an event has beside its name."""
+
+_ENVELOPE = frozenset(
+    {"event", "type", "event_id", "seq", "run_id", "session_id", "turn_id", "created_at", "payload"}
+)
+"""Members that say which event of which run one is, or that hold the rest of it."""
+_CARRIED = {
+    "token": frozenset({"text"}),
+    "interim_assistant": frozenset({"text", "already_streamed"}),
+    "reasoning": frozenset({"text"}),
+    "tool": frozenset({"name", "tid", "args"}),
+    "tool_complete": frozenset({"name", "tid", "preview", "is_error"}),
+    "done": frozenset({"session"}),
+}
+"""By kind of event: the members of its payload that rows have; the last has the whole conversation."""
 
 Fields = Mapping[str, object]
 
@@ -30,6 +44,8 @@ class Run:
     """Lines that could not be read."""
     transcript: list[object] | None = None
     """The whole conversation, as it was when the run was done."""
+    rest: list[object] = field(default_factory=list)
+    """What no row has of its events, where it differs from the event before."""
 
 
 def run(sessions: Path, session_id: str, stream_id: object) -> Run | None:
@@ -106,6 +122,7 @@ class _Reading:
         self._at: object = None
         self._open: list[tuple[str, str]] = []
         """The calls without a result: their ids and names."""
+        self._rests = rests.Rests()
 
     def take(self, event: Fields) -> None:
         """Take the next event."""
@@ -113,19 +130,28 @@ class _Reading:
         kind = columns.first_text(event.get("event"), event.get("type"))
         text = columns.first_text(payload.get("text"))
         self._at = event.get("created_at") or self._at
+        carried = _CARRIED.get(kind, frozenset())
         if not event:
             self._run.damaged += 1
         elif kind == "token" or (kind == "interim_assistant" and not payload.get("already_streamed")):
             self._texts.append(text)
+        elif kind == "interim_assistant":
+            carried = frozenset()  # its text came in pieces, perhaps in other words
         elif kind == "reasoning":
             self._thoughts.append(text)
         elif kind == "tool":
             self._call(event, payload)
         elif kind == "tool_complete":
-            self._result(payload)
+            carried = carried if self._result(payload) else frozenset()
         elif kind in ENDS:
             self._run.ended = kind
             self._run.transcript = _transcript(event) or self._run.transcript
+        self._keep(kind, event, rests.left(payload, carried))
+
+    def _keep(self, kind: str, event: Fields, payload: Fields) -> None:
+        """Keep what no row has of an event."""
+        for each in self._rests.parts(kind, rests.left(event, _ENVELOPE, {"payload": payload})):
+            self._run.rest.append({"event": kind, **columns.fields(each.value)})
 
     def finished(self) -> Run:
         """Return what was read."""
@@ -147,18 +173,20 @@ class _Reading:
         self._add(self._spoken() | {"tool_calls": [{"id": call_id, "function": function}]})
         self._open.append((call_id, name))
 
-    def _result(self, payload: Fields) -> None:
+    def _result(self, payload: Fields) -> bool:
+        """Add the result of a call, and say whether there was one without."""
         named = [
             call
             for call in self._open
             if payload.get("tid") == call[0] or (not payload.get("tid") and payload.get("name") == call[1])
         ]
         if not named:
-            return
+            return False
         call_id, name = named[0]
         self._open.remove(named[0])
         row = {"role": "tool", "tool_call_id": call_id, "name": name, "content": payload.get("preview")}
         self._add(row | {"is_error": payload.get("is_error") is True})
+        return True
 
     def _add(self, row: dict[str, object]) -> None:
         self._run.rows.append(row | {"timestamp": self._at})

@@ -19,7 +19,7 @@ from convserver.api.v1.agent.settings.document import AGENT, CONVERSATION, OTHER
 from convserver.api.v1.agent.settings.view import OfUserViewSet, ProfileName
 from convserver.event_loop import in_loop
 from convserver.serving.admission import Lane, in_lane
-from sessions_app.agents.llm.tools.trial import ToolTrial, try_server
+from sessions_app.agents.llm.tools.trial import try_server
 from sessions_app.outbound.model_trial import TrialUnderWay
 
 CHANGED = {400: Detail, 404: Detail, 422: ValidationProblems}
@@ -78,6 +78,9 @@ class ToolServerFault(BaseModel):
     ok: Literal[False]
     error: str
     error_kind: Literal["timeout", "connection"]
+
+
+ToolServerTrial = ToolServerFound | ToolServerFault
 
 
 class SettingsViewSet(OfUserViewSet):
@@ -141,7 +144,7 @@ class ToolServerViewSet(OfUserViewSet):
         return self._changed(settings_key, None)
 
     @in_lane(Lane.ABROAD)
-    @extend_schema(request=ToolServerTest, responses={200: ToolServerFound | ToolServerFault, **CHANGED})
+    @extend_schema(request=ToolServerTest, responses={200: ToolServerTrial, 409: Detail, **CHANGED})
     def test(self, request: Request) -> Response:
         """Connect a tool server and return the names of its tools, or why there are none."""
         body = body_of(request, ToolServerTest)
@@ -149,7 +152,7 @@ class ToolServerViewSet(OfUserViewSet):
         try:
             trial = in_loop(partial(try_server, seconds=body.timeout), self.user_id, server)
         except TrialUnderWay as error:
-            trial = ToolTrial(problems=[str(error)])
+            raise Refused(409, {"detail": str(error)}) from error
         if trial.tools or not trial.problems:
             return Response({"ok": True, "tools": sorted(name for name, _ in trial.tools)})
         kind = "timeout" if trial.is_late else "connection"
