@@ -53,7 +53,7 @@ async def test_a_server_at_an_address_lists_its_tools(
         with subtests.test(kind):
             async with tool_server(kind, key="sk-of-the-tools") as (url, ran):
                 await give(alice, **{f"{kind}_servers": [{"url": url, "api_key": "sk-of-the-tools"}]})
-                assert "1 tool: add Add two numbers." in words(await tried(visitor, alice))
+                assert "2 tools: add Add two numbers. halve" in words(await tried(visitor, alice))
                 await give(alice, **{f"{kind}_servers": [{"url": url, "api_key": "sk-wrong-1234"}]})
                 refused = await tried(visitor, alice)
             assert "it rejected the key (401)" in words(refused)
@@ -94,12 +94,12 @@ async def test_few_tests_are_under_way_at_a_time_and_one_of_each_user(
 ) -> None:
     let_go = asyncio.Event()
 
-    async def held(server: ToolServer) -> trial.ToolTrial:
+    async def held(server: ToolServer, seconds: float) -> trial.ToolTrial:
         await let_go.wait()
         return trial.ToolTrial()
 
     monkeypatch.setattr(trial, "_tried", held)
-    server = ToolServer(name="maps", way=Way.PROGRAM)
+    server = ToolServer(name="maps", way=Way.STREAMABLE, url="https://maps.example.org/mcp")
     first = asyncio.create_task(trial.try_server(1, server))
     await until_here(lambda: len(trial._under_way) == 1)
     with pytest.raises(TrialUnderWay):
