@@ -172,7 +172,8 @@ async def test_a_tool_server_is_tested(rest: httpx.AsyncClient) -> None:
         wrong = (await rest.post(f"{API}/mcp/test", json=body)).json()
         assert (wrong["ok"], wrong["error_kind"], "key" in wrong["error"]) == (False, "connection", True)
         server["headers"] = {"Authorization": "Bearer sk-right"}
-        assert (await rest.post(f"{API}/mcp/test", json=body)).json() == {"ok": True, "tools": ["add", "halve"]}
+        right = (await rest.post(f"{API}/mcp/test", json=body)).json()
+        assert right == {"ok": True, "tools": ["add", "halve"]}
     assert (await rest.post(f"{API}/mcp/test", json={"server": {}})).status_code == 422
 
 
