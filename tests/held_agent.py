@@ -56,10 +56,17 @@ class HeldTurn:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._turn, name)
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, thought: str = "") -> ToolCall:
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        thought: str = "",
+        signed: Sequence[Mapping[str, Any]] = (),
+    ) -> ToolCall:
         """Store a call."""
         await self._come_to(BEFORE_CALL, arguments)
-        call = await self._turn.call_tool(name, arguments, thought=thought)
+        call = await self._turn.call_tool(name, arguments, thought=thought, signed=signed)
         await self._come_to(AFTER_CALL, arguments)
         return call
 

@@ -54,7 +54,7 @@ class Entry:
     session: str
     is_whole: bool
     is_glued: bool
-    """It stands directly behind half a line, so what is read is one damaged line."""
+    """It stands directly behind half a line."""
     at: float
 
 

@@ -90,5 +90,5 @@ def _pks(rows: QuerySet[Any]) -> set[int]:
 def test_the_page_of_a_conversation_calls_its_states_as_the_list_does() -> None:
     script = PAGE_WORDS.read_text(encoding="utf-8")
     words = {each.removesuffix("…") for each in re.findall(r'words: "([^"]*)"', script)}
-    on_their_way, gone = {"Pausing", "Stopping"}, {"Deleted", "Unavailable"}
+    on_their_way, gone = {"Pausing", "Stopping", "Continuing"}, {"Deleted", "Unavailable"}
     assert words == set(OWNER_WORDS.values()) | on_their_way | gone

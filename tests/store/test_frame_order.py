@@ -195,8 +195,8 @@ async def test_what_a_v1_client_sends_after_a_refusal_is_stored_also_if_a_frame_
     assert await v1_outcomes(client, 1) == ["f01"]
 
 
-async def test_what_a_v1_client_that_knows_no_errors_has_sent_is_stored_as_far_as_it_can_be(
-    dial: Dial, alice: User, short_waits: None, caplog: pytest.LogCaptureFixture
+async def test_what_a_v1_client_of_an_older_release_has_sent_is_stored_as_far_as_it_can_be(
+    dial: Dial, alice: User, short_waits: None
 ) -> None:
     talk = await astore.call(creation.create, alice, version=Version.V1)
     client = await dial(events_path(talk), query={"resend_all": "true"})
@@ -204,8 +204,9 @@ async def test_what_a_v1_client_that_knows_no_errors_has_sent_is_stored_as_far_a
     with locked(talk) as unlock:
         for text in ("f01", "f02"):
             await client.send(message([{"type": "text", "text": text}]))
-        await until_here(lambda: "A frame was refused" in caplog.text)
+        (refused,) = await v1_outcomes(client, 1)
         unlock()
+    assert refused in ("ConversationBusy", "InternalServerError")
     assert await v1_outcomes(client, 1) == ["f02"]
 
 

@@ -34,10 +34,11 @@ from conversations.dialects.v0 import reading as v0
 from conversations.dialects.v1 import reading as v1
 from conversations.events import Dialect, EventEnvelope, Kind
 from conversations.payloads import halves
-from sessions_app.agents.llm import images, prompts, signatures
+from sessions_app.agents.llm import images, prompts
 from sessions_app.agents.llm.images import Part
 from sessions_app.agents.llm.record import File, Record, is_forgotten
-from sessions_app.agents.llm.signatures import Signed, Signer
+from sessions_app.agents.llm.streams import signatures
+from sessions_app.agents.llm.streams.signatures import Signed, Signer
 
 RESULT_MAX_CHARS = 10_000
 """Of a call that is told as text."""

@@ -34,13 +34,14 @@ from pydantic_ai.usage import RequestUsage
 
 from conversations.payloads import halves
 from sessions_app.agents.base import AgentFailure, Usage
-from sessions_app.agents.llm import history, refusals, signatures, transport
+from sessions_app.agents.llm import history, refusals, transport
 from sessions_app.agents.llm.failures import fault_of
 from sessions_app.agents.llm.faults import ModelFault, ToolsRefused
 from sessions_app.agents.llm.models import Target
 from sessions_app.agents.llm.record import Record
-from sessions_app.agents.llm.signatures import Signer
+from sessions_app.agents.llm.streams import signatures
 from sessions_app.agents.llm.streams.answer import AnswerStream, End, ReadCall, TooManyCalls
+from sessions_app.agents.llm.streams.signatures import Signer
 from sessions_app.agents.llm.tools import calls as calls_of
 from sessions_app.agents.llm.tools.calls import WantedCall
 from sessions_app.agents.llm.tools.offers import Tool

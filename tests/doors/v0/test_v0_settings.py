@@ -193,7 +193,7 @@ async def test_a_null_clears_but_for_what_the_wire_keeps(name: str, rest: httpx.
     assert await stored(rest, {name: None}) == expected
 
 
-@pytest.mark.parametrize("name", [each for each in SettingSecret if each is not SettingSecret.MCP_CONFIG])
+@pytest.mark.parametrize("name", [SettingSecret(each) for each in KEYS])
 async def test_a_key_stays_while_it_is_absent_or_null_and_goes_when_it_is_blank(
     name: SettingSecret, alice: User, rest: httpx.AsyncClient
 ) -> None:

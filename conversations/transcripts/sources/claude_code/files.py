@@ -14,7 +14,7 @@ from conversations.events import Metrics
 from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.claude_code import copies, records
 from conversations.transcripts.sources.claude_code.copies import Earlier
-from conversations.transcripts.sources.claude_code.tree import TRUNK, Branch, Place, Tree
+from conversations.transcripts.sources.claude_code.tree import TRUNK, Branch, Place, Tree, Unread
 from conversations.transcripts.sources.lines import Damaged, Digests, Found
 from conversations.transcripts.sources.nodes import (
     Kept,
@@ -263,6 +263,7 @@ class _Index:
     def _relink(self) -> None:
         """Give each line whose parent is missing the one above it; a prompt may begin anew."""
         last: str | None = None
+        unread = Unread()
         for place in self.places:
             if not place.is_in_tree or place.agent is not None:
                 continue
@@ -270,6 +271,7 @@ class _Index:
             if last is not None and (is_lost or (place.parent is None and not place.is_prompt)):
                 place.parent = last
                 place.noted = (*place.noted, RELINKED) if is_lost else place.noted
+            unread.place(place, is_unread=lines.SPLICED in place.noted)
             last = place.node_id
 
 

@@ -44,6 +44,28 @@ class Place:
     at: str = ""
 
 
+class Unread:
+    """Records that shared a line: the program could not read them, and went on after the one before them."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, str] = {}
+        """By the record that the program could still read: the last one behind it that it could not."""
+        self._read_before: dict[str, str] = {}
+
+    def place(self, place: Place, *, is_unread: bool) -> None:
+        """Let the next record follow those behind its parent that the program could not read."""
+        if place.parent is None:
+            return
+        read = self._read_before.get(place.parent, place.parent)
+        last = self._last.pop(read, None)
+        if last is not None:
+            place.parent = last
+            del self._read_before[last]
+        if is_unread:
+            self._last[read] = place.node_id
+            self._read_before[place.node_id] = read
+
+
 @dataclass(slots=True)
 class Branch:
     """Lines in the order of the file."""
