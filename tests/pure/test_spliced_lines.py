@@ -191,6 +191,19 @@ def test_nul_bytes_are_counted_and_not_kept(tmp_path: Path) -> None:
     assert (hole.skipped, record.value, record.noted[-1]) == (lines.ONLY_NULS, {"sessionId": 1}, lines.NULS)
 
 
+def test_a_session_goes_on_behind_records_that_its_program_could_not_read(tmp_path: Path) -> None:
+    lines = [json.dumps(of_claude_code(number)) for number in range(6)]
+    # The program read up to the second line, twice: what it wrote then follows that one.
+    after = json.dumps({**of_claude_code(4), "parentUuid": "u1"})
+    glued = json.dumps({**of_claude_code(3), "parentUuid": "u1"})
+    edited = json.dumps({**of_claude_code(5), "parentUuid": "u1"})
+    file = tmp_path / "session.jsonl"
+    file.write_text("\n".join([*lines[:2], lines[2][:9] + lines[2] + glued, after, edited, ""]))
+    found = list(FORMATS["claude-code"].transcripts(file))
+    told = [[node.node_id for node in each.nodes() if node.node_id.startswith("u")] for each in found]
+    assert told == [["u0", "u1", "u2", "u3", "u4"], ["u0", "u1", "u5"]]
+
+
 def test_a_part_of_a_damaged_record_is_no_record(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_bytes(
