@@ -154,7 +154,7 @@ class Turn(Protocol):
         """Suspend the turn if the user wants it to pause, as the other methods do before they store."""
 
     def identify(self, event_id: str) -> None:
-        """Give the next message, call or result this id: it is stored once, however often it is repeated."""
+        """Give the next message, notice, call or result this id: repeated, it is stored once."""
 
     @property
     def stored_through(self) -> int:

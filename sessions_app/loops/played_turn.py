@@ -369,10 +369,10 @@ class PlayedTurn:
     async def notify(self, notice: str) -> None:
         """Store a notice."""
         await self.checkpoint()
-        await self._notify(notice)
+        await self._notify(notice, self._new_id())
 
-    async def _notify(self, notice: str) -> None:
-        event_id = str(uuid4())
+    async def _notify(self, notice: str, event_id: str = "") -> None:
+        event_id = event_id or str(uuid4())
         await self._append(self._author.notice(text=notice, event_id=event_id), event_id)
 
     async def call_tool(
