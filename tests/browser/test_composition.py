@@ -108,6 +108,7 @@ def test_a_composed_word_moves_nothing_in_the_palette(
                 expect(chosen).to_have_id("palette-option-0")
                 expect(page.locator("#palette")).to_be_visible()
                 assert page.url == f"{site.url}/"
+    expect(page.locator("#palette-option-0")).not_to_contain_text("Search")  # the list has come
     field.press("Enter")
     expect(page).to_have_url(f"{site.url}/c/{conversation}")
 
