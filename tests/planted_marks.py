@@ -34,7 +34,7 @@ IsFixed = Callable[[Path_, object], bool]
 
 
 def is_meaningful(path: Path_, _value: object) -> bool:
-    """Say whether changing the text at a path may change what the record is."""
+    """Return whether changing the text at a path may change what the record is."""
     names = [each for each in path if isinstance(each, str)]
     return bool(names) and MEANINGFUL.fullmatch(names[-1]) is not None
 

@@ -54,7 +54,7 @@ def is_interrupted(payload: Mapping[str, object], dialect: Dialect) -> bool:
 
 
 def is_notice(payload: Mapping[str, object], dialect: Dialect) -> bool:
-    """Say whether an event is a notice of the server to the user."""
+    """Return whether an event is a notice of the server to the user."""
     match dialect:
         case Dialect.V0:
             return v0.is_notice(payload)

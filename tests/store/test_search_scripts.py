@@ -257,7 +257,7 @@ TEXT = st.text(
 
 
 def is_plain(text: str) -> bool:
-    """Say whether a text is no query with operators."""
+    """Return whether a text is no query with operators."""
     return not any(
         chunk in ("OR", "AND", "NOT") or chunk.startswith("-") or "*" in chunk for chunk in text.split()
     ) and not any(quote in text for quote in '"“”„«»')

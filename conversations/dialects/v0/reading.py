@@ -87,7 +87,7 @@ def is_interrupted(payload: Mapping[str, object]) -> bool:
 
 
 def is_notice(payload: Mapping[str, object]) -> bool:
-    """Say whether an event is a notice of the server, which is marked by a key of the event itself."""
+    """Return whether an event is a notice of the server: a key of the event marks it."""
     return payload.get("observation") == "success" and payload.get("notice") is True
 
 

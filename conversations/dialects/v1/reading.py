@@ -80,7 +80,7 @@ def _kind(payload: Mapping[str, object], event_kind: str) -> Kind:
 
 
 def is_notice(payload: Mapping[str, object]) -> bool:
-    """Say whether an event is a notice of the server: a message of neither side, marked by its note."""
+    """Return whether an event is a notice of the server: a message of the environment with a fixed note."""
     if payload.get("source") != "environment" or kind_of(payload) != "MessageEvent":
         return False
     return columns.content_text(payload.get("extended_content")) == NOTICE_NOTE

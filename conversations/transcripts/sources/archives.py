@@ -25,7 +25,7 @@ CHUNK_BYTES = 1024 * 1024
 DIRECTORY_MAX_BYTES = 128 * 1024 * 1024
 """A zip file's list of its members is read at once; a longer one is refused."""
 INNER_MAX = 100
-"""At most so many zip files are read in one, or in a directory: each stays open."""
+"""At most this many zip files are read in one zip file or directory: each stays open."""
 DEPTH_MAX = 50
 """A member in more directories is refused: no program exports it, and it could not be removed again."""
 ZIP_BEGINS = b"PK\x03\x04"
@@ -100,14 +100,14 @@ def opened(
 
 
 def has_only_zips(archive: Archive) -> bool:
-    """Say whether there are zip files in it, and no other file that may hold conversations."""
+    """Return whether an archive has zip files, and no other file that may hold conversations."""
     names = [PurePosixPath(name.lower()) for name in archive.names() if not _is_hidden(name)]
     endings = {name.suffix for name in names}
     return ".zip" in endings and endings.isdisjoint({".json", ".jsonl", ".zst"})
 
 
 def _is_hidden(name: str) -> bool:
-    """Say whether a file is one of those that a Mac puts into zip files, or hides."""
+    """Return whether a file is metadata that macOS adds to zip files, or a hidden file."""
     return any(part.startswith((".", "__MACOSX")) for part in PurePosixPath(name).parts)
 
 

@@ -162,7 +162,7 @@ def result(block: Block) -> ToolResult:
 
 
 def _has_words(content: object) -> bool:
-    """Say whether there is a text or an image in the content of a result, or nothing at all."""
+    """Return whether the content of a result is empty, or has a text or an image."""
     return content in (None, "", []) or bool(columns.content_text(content) or _images(content))
 
 

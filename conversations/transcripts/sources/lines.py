@@ -201,7 +201,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def has_loglines(path: Path) -> bool:
-    """Say whether the file is one document with all lines in its list `loglines`."""
+    """Return whether the file is one document with all lines in its list `loglines`."""
     try:
         with path.open("rb") as file:
             return LOGLINES.match(file.read(HEAD_BYTES)) is not None

@@ -84,7 +84,7 @@ def objects(text: bytes, *, is_cut: bool = False) -> Iterator[Found]:
 
 
 def is_padding(text: bytes) -> bool:
-    """Say whether a text has nothing but NUL bytes, byte order marks and space."""
+    """Return whether a text has nothing but NUL bytes, byte order marks and space."""
     return _PADDING.fullmatch(text) is not None
 
 

@@ -277,7 +277,7 @@ class _Playing:
         )
 
     def _leaves_out_images(self, fault: ModelFault, request: Request) -> bool:
-        """Say whether the next request is one without the images of tools: not every model sees images."""
+        """Return whether the next request is one without the images of tools: not every model sees images."""
         name = self._target.full_name
         if fault.code != BAD_REQUEST or fault.is_passing or name in self._blind or not request.has_images:
             return False

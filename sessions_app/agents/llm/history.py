@@ -133,7 +133,7 @@ def chars_of(messages: Sequence[ModelMessage]) -> int:
 
 
 def has_images(messages: Sequence[ModelMessage]) -> bool:
-    """Say whether a request has images."""
+    """Return whether a request has images."""
     contents = (
         part.content
         for message in messages

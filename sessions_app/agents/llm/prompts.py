@@ -75,7 +75,7 @@ _NOTICES_AS_ANSWERS = re.compile(
 
 
 def is_notice(text: str) -> bool:
-    """Say whether a stored message of the agent is a notice, which its model has not said."""
+    """Return whether a stored message of the agent is a notice, which its model has not said."""
     said = text.strip()
     return said.strip("*") in NOTICES or _NOTICES_AS_ANSWERS.fullmatch(said) is not None
 

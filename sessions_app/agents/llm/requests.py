@@ -100,7 +100,7 @@ class Request(NamedTuple):
 
     @property
     def has_images(self) -> bool:
-        """Say whether images are among the messages."""
+        """Return whether images are among the messages."""
         return history.has_images(self.messages)
 
 

@@ -128,7 +128,7 @@ class Content:
         return True
 
     def name_file(self, file_id: str, name: str) -> None:
-        """Say that there was a file, unless it was dealt with."""
+        """Add the name of a file whose content is not here, and a note."""
         if file_id not in self.files or not file_id:
             self.texts.append(f"[File: {name}]")
             self.noted.append(LEFT_OUT)

@@ -180,7 +180,7 @@ def _blocks(message: Fields) -> list[object]:
 
 
 def _says(block: object) -> bool:
-    """Say whether a block is anything else than a text without words."""
+    """Return whether a block has content: it is no empty text."""
     told = columns.fields(block)
     return block is not None and (told.get("type") != "text" or bool(columns.first_text(told.get("text"))))
 

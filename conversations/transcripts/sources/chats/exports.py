@@ -128,7 +128,7 @@ def holds(archive: Archive, is_chat: Callable[[Fields], bool]) -> bool:
 
 
 def is_empty(archive: Archive) -> bool:
-    """Say whether an archive has a file for conversations, and each such file is an array without any."""
+    """Return whether an archive has files for conversations, and each of them is an empty array."""
     found = _candidates(archive)
     with suppress(Unreadable):
         return bool(found) and not any(_begins(archive, name) for name in found)

@@ -20,7 +20,7 @@ DEPTH_MAX = 500
 STEP_BYTES = 64 * 1024
 """After so much it is asked whether the rest is wanted, and other threads get their turn."""
 HEAD_BYTES = 4096
-"""The encoding, and an object around the array, are recognised by so many bytes."""
+"""The first bytes that are read to recognise the encoding and an object around the array."""
 _ENCODINGS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),  # before that of UTF-16, with which it begins
     (codecs.BOM_UTF32_BE, "utf-32-be"),

@@ -134,7 +134,7 @@ def _rest_of_chat(value: Fields, told: Fields, places: Sequence[Place]) -> Field
 
 
 def _is_placed(message: object, by_id: Fields) -> bool:
-    """Say whether a message of the list is one of the conversation's, to the last member."""
+    """Return whether a message of the list equals one of the conversation in every member."""
     message_id = columns.first_text(columns.fields(message).get("id"))
     return by_id.get(message_id or _digest(message)) == message
 

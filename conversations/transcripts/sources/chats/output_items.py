@@ -94,6 +94,6 @@ def _returned(item: Fields, call_id: str) -> Fields:
 
 
 def _is_plain(content: object) -> bool:
-    """Say whether a content is nothing but text."""
+    """Return whether a content has only text."""
     parts = content if isinstance(content, list) else [content]
     return all(isinstance(part, str) or set(columns.fields(part)) == {"type", "text"} for part in parts)

@@ -53,7 +53,7 @@ class Unread:
         self._read_before: dict[str, str] = {}
 
     def place(self, place: Place, *, is_unread: bool) -> None:
-        """Let the next record follow those behind its parent that the program could not read."""
+        """Place the next record behind the unread records that follow its parent."""
         if place.parent is None:
             return
         read = self._read_before.get(place.parent, place.parent)

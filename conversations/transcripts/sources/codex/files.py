@@ -220,7 +220,7 @@ class _Index:
             self._learn(found.number, found.value)
 
     def _is_record(self, record: Mapping[str, object]) -> bool:
-        """Say whether an object beside something damaged is a record; in the older layout items are."""
+        """Return whether an object beside something damaged is a record; in the older layout items are."""
         if isinstance(record.get("payload"), Mapping):
             return isinstance(record.get("type"), str) and "timestamp" in record
         return _is_of_session(record) or (not self._has_envelopes and items.is_item(record))

@@ -50,7 +50,7 @@ class Item(NamedTuple):
 
 
 def is_item(record: Fields) -> bool:
-    """Say whether an object is one of the items that are known."""
+    """Return whether an object is one of the items that are known."""
     return columns.first_text(record.get("type")) in SILENT | _CALLS.keys()
 
 

@@ -79,7 +79,7 @@ class OpenAIAnswer(AnswerStream):
         yield from self._sent(self._said(delta))
 
     def _is_repeated(self, delta: dict[str, Any]) -> bool:
-        """Say whether the last chunk has the whole text once more: it then begins like a message."""
+        """Return whether the last chunk has the whole text once more: it then begins like a message."""
         content = text_of(delta.get("content"))
         is_whole = bool(content and self.reason and delta.get("role")) and content == "".join(self._content)
         self._content.append(content)

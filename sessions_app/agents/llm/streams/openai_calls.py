@@ -44,11 +44,11 @@ class OpenCall:
             self._scan.add(arguments)
 
     def has(self, arguments: str) -> bool:
-        """Say whether these are all of its arguments."""
+        """Return whether these are all of its arguments."""
         return len(arguments) == self._size and arguments == "".join(self.pieces)
 
     def has_number(self, index: object) -> bool:
-        """Say whether a number names this call."""
+        """Return whether a number names this call."""
         return index == self._index or (index in self._others and not self.is_object)
 
     def take_number(self, index: object) -> None:
@@ -102,7 +102,7 @@ class CallPieces:
         name: str,
         arguments: str,
     ) -> bool:
-        """Say whether a piece with a name begins a call."""
+        """Return whether a piece with a name begins a call."""
         known = named if call_id else numbered
         if known is None:
             # A call without a name waits for it.

@@ -110,7 +110,7 @@ class Connection:
 
     @property
     def is_stuck(self) -> bool:
-        """Say whether too many calls in succession had no result in time."""
+        """Return whether too many calls in succession had no result in time."""
         return self._timeouts >= TIMEOUTS_MAX
 
     def _explained(self, fault: ToolFault) -> ToolFault:

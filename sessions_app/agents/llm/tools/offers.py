@@ -158,7 +158,7 @@ def _usable(schema: object) -> dict[str, Any]:
 
 
 def is_bounded(schema: object) -> bool:
-    """Say whether a schema is neither too deep nor too long."""
+    """Return whether a schema is neither too deep nor too long."""
     return _depth(schema) <= SCHEMA_MAX_DEPTH and len(json.dumps(schema)) <= SCHEMA_MAX_CHARS
 
 

@@ -65,7 +65,7 @@ def bounded(text: str) -> str:
 
 
 def _says(texts: list[str], structured: object) -> bool:
-    """Say whether a text is the structured content already, as the protocol asks servers to write it.
+    """Return whether a text is the structured content already, as the protocol asks servers to write it.
 
     Libraries of servers put a result that is no object into one with the only member `result`.
     """
