@@ -87,6 +87,10 @@ def _is_flag(value: object) -> bool:
     return isinstance(value, bool)
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _or_none(check: _Check) -> _Check:
     return lambda value: value is None or check(value)
 
@@ -117,6 +121,10 @@ _MEMBERS: Mapping[str, Mapping[str, _Check]] = {
     "news": {},
     "answer": {"answer": _is_text, "through": _is_count},
     "delta": {**dict.fromkeys(("turn", "answer", "text", "reasoning"), _is_text), "index": _is_count},
+    "progress": {
+        **dict.fromkeys(("turn", "call", "text"), _is_text),
+        **dict.fromkeys(("done", "total"), _or_none(_is_number)),
+    },
     "receipt": {"seqs": _are_counts, "seen_seq": _is_count, "turn": _is_text},
     "listed": {"conversation": _is_count},
     "draft": {"conversation": _or_none(_is_text), "version": _is_count},

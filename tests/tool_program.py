@@ -162,12 +162,24 @@ def _called(file: Path, params: Mapping[str, Any]) -> object:
     name, given = params["name"], params["arguments"]
     if name in COUNTED:
         return _counted(file, params)
+    if name == "tick":
+        _tick(Path(given["path"]), params["_meta"]["progressToken"])
     shown = " ".join(str(given[key]) for key in ("a", "b", "times") if key in given)
     note(file, f"{name} {given['path'] if name == 'delete' else shown}".strip())
     text = TOOLS[name](given)
     if text is None:
         return None
     return {"content": [{"type": "text", "text": text}], "isError": name == "fail"}
+
+
+def _tick(end: Path, token: object) -> None:
+    """Report progress until the file is there."""
+    done = 0
+    while not end.exists():
+        done += 1
+        told = {"progressToken": token, "progress": done, "total": 9, "message": "Tile <b>1</b> of the map"}
+        print(json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": told}), flush=True)
+        time.sleep(0.05)
 
 
 def _counted(file: Path, params: Mapping[str, Any]) -> object:
@@ -193,9 +205,10 @@ TOOLS: Mapping[str, Callable[[Mapping[str, Any]], str | None]] = {
     "variables": lambda given: " ".join(os.environ),
     "wait": lambda given: Path(given["path"]).read_text(),
     "hang": lambda given: None,
+    "tick": lambda given: "The map is there.",
     "delete": lambda given: f"deleted {given['path']}",
 }
-"""By their names; `wait` returns what comes by a pipe, and `hang` never answers."""
+"""By their names; `wait` returns what comes by a pipe, `hang` never answers, and `tick` reports its progress."""
 
 
 def garbage() -> None:

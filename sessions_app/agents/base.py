@@ -73,6 +73,13 @@ class Decision:
     reason: str
 
 
+class ProgressReport(Protocol):
+    """What a running tool call says of how far it is."""
+
+    async def __call__(self, text: str, *, done: float | None, total: float | None) -> None:
+        """Show it to readers."""
+
+
 class Answer(Protocol):
     """An unfinished answer: readers see it grow, and the log has it once it is complete."""
 
@@ -217,6 +224,14 @@ class Turn(Protocol):
         The key is the same if the call is run again after a crash. Raise CallRefused
         (`sessions_app.loops.calls.start`) if the call must not be run: its approval was used or is missing,
         or its arguments are not those that were approved.
+        """
+
+    async def show_progress(
+        self, call: ToolCall, text: str, *, done: float | None = None, total: float | None = None
+    ) -> None:
+        """Show readers how far a running call is, without storing it; `done` counts up to `total`.
+
+        A reader who joins later does not see it, and of reports in quick succession only some are shown.
         """
 
     async def tool_result(

@@ -55,6 +55,11 @@ class Reader(Protocol):
     async def show_answer(self, *, turn: str, answer: str, through: int, text: str, reasoning: str) -> None:
         """Send an unfinished answer, with its reasoning, up to and including the piece `through`."""
 
+    async def show_progress(
+        self, *, turn: str, call: str, text: str, done: float | None, total: float | None
+    ) -> None:
+        """Send how far the tool says that the call with this event id is; `total` is None if unknown."""
+
     async def show_receipt(self, *, seqs: Sequence[int], seen_seq: int, turn: str) -> None:
         """Send that a turn has shown these messages to the agent when `seen_seq` was the newest event."""
 
@@ -137,6 +142,9 @@ class Feed:
             case "answer":
                 if self._answer.is_behind or self._answer.lacks(hint["answer"], hint["through"]):
                     await self._show_unfinished_answer()
+            case "progress":
+                shown = {name: hint[name] for name in ("turn", "call", "text", "done", "total")}
+                await self._reader.show_progress(**shown)
             case "receipt":
                 await self._catch_up_to(hint["seen_seq"])
                 await self._reader.show_receipt(

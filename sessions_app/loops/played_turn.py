@@ -70,6 +70,8 @@ DONE_PAGE_EVENTS = 200
 
 SNAPSHOT_S = 0.25
 """A late reader misses at most this much of an unfinished answer until the next snapshot."""
+PROGRESS_S = 0.5
+"""Of reports of a tool's progress, readers see at most one in this time."""
 AGAIN_S = 0.2
 
 
@@ -118,6 +120,7 @@ class PlayedTurn:
         self._unsaid: StreamedAnswer | None = None
         """Reasoning without an answer: the next call has it, or the next answer goes on with it."""
         self._has_old_snapshot = False
+        self._progress_at = -inf
         self._undone: set[str] = set()
         """The ids of the decided calls that have no result yet."""
 
@@ -470,6 +473,22 @@ class PlayedTurn:
             forgotten=forgotten, summary=summary, offset=offset, event_id=event_id
         )
         await self._append(authored, event_id)
+
+    async def show_progress(
+        self, call: ToolCall, text: str, *, done: float | None = None, total: float | None = None
+    ) -> None:
+        """Show readers how far a call is, at most every PROGRESS_S, without the secrets of its owner."""
+        now = time.monotonic()
+        if now - self._progress_at < PROGRESS_S:
+            return
+        self._progress_at = now
+        try:
+            masks = await astore.call(secrets.masks_of, self.conversation.owner_id, self.conversation.pk)
+        except (ConversationBusy, OperationalError, InterfaceError):
+            return  # the next report has more
+        progress = {"call": call.event_id, "text": masks.hide(whole(text)), "done": done, "total": total}
+        group = live.conversation_group(self.conversation.pk)
+        live.announce(group, {"kind": "progress", "turn": self.turn_id, **progress})
 
     async def tool_rejected(self, call: ToolCall, reason: str) -> None:
         """Store a rejection."""

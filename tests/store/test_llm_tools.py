@@ -300,6 +300,35 @@ async def test_a_call_that_is_never_answered_ends_in_time_and_the_next_one_works
     await until_gone(runs)
 
 
+async def test_readers_see_the_progress_of_a_call_which_has_more_time_as_long_as_it_reports(
+    v0_talk: ConversationRef,
+    alice: User,
+    join: Join,
+    runs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(servers, "CALL_S", 2.0)
+    await give(alice, program("counting", runs))
+    end = tmp_path / "end"
+    async with model(alice, calling(("tick", {"path": str(end)})), completion(["There."])):
+        client = await join(v0_talk)
+        await client.send({"type": "message", "text": "Go."})
+        call = (await client.until("event", kind="tool_call"))["id"]
+        began = asyncio.get_running_loop().time()
+        while asyncio.get_running_loop().time() < began + 2.5:
+            frame = await client.until("progress")
+        end.touch()
+        await client.until("event", kind="turn")
+    assert {name: frame[name] for name in ("call", "text", "total")} == {
+        "call": call,
+        "text": "Tile <b>1</b> of the map",
+        "total": 9,
+    }
+    assert frame["done"] > 1
+    assert results_of(client.frames) == ["The map is there."]
+
+
 @pytest.mark.parametrize("way", ["stop", "interrupt"])
 async def test_no_program_is_left_when_a_turn_is_ended_in_a_call(
     v0_talk: ConversationRef, alice: User, join: Join, runs: Path, way: str

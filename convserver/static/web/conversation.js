@@ -109,6 +109,8 @@ function take(frame) {
       return;
     case "receipt":
       return queue.seen(frame.seqs);
+    case "progress":
+      return working?.progress(frame);
     case "delta":
     case "answer":
       showAnswer(frame);

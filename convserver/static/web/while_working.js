@@ -1,6 +1,7 @@
 // What a message does that is sent while the agent works, as the conversation's menu says; loaded once an agent works.
 
 const INTERRUPTED = "Interrupted by your next message";
+const WORKING = "The agent is working…";
 const LATER = "Will be sent when the agent is done";
 
 /** By the choice: what a message `waits` for, and the `hint` in the empty box. */
@@ -47,8 +48,19 @@ class WhileWorking {
 
   /** A turn that is cut off after a message was interrupted by that; each turn begins with the state of running. */
   heard({ kind, source, text }) {
+    this.tell(WORKING);
     if (this.choice === "interrupt" && kind === "message" && source === "user" && this.agent.isWorking) this.queue.progress.cut = INTERRUPTED;
     if (kind === "state" && text.startsWith("running")) delete this.queue.progress.cut;
+  }
+
+  /** A running tool tells how far it is. */
+  progress({ text, done, total }) {
+    const count = done === null || total === null ? "" : `${done} of ${total}`;
+    this.tell([text || "The tool is running", count].filter(Boolean).join(" · "));
+  }
+
+  tell(words) {
+    this.root.querySelector("#working .words").textContent = words;
   }
 
   /** The agent takes no messages now: let the user go on writing this one. */

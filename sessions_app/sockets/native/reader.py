@@ -105,6 +105,12 @@ class FrameReader:
         more = {"reasoning": reasoning} if reasoning else {}
         await self._send(type="answer", turn=turn, answer=answer, through=through, text=text, **more)
 
+    async def show_progress(
+        self, *, turn: str, call: str, text: str, done: float | None, total: float | None
+    ) -> None:
+        """Send `progress`."""
+        await self._send(type="progress", turn=turn, call=call, text=text, done=done, total=total)
+
     async def show_receipt(self, *, seqs: Sequence[int], seen_seq: int, turn: str) -> None:
         """Send `receipt`."""
         await self._send(type="receipt", seqs=seqs, seen_seq=seen_seq, turn=turn)

@@ -240,6 +240,11 @@ class V0Connection:
     async def show_answer(self, *, turn: str, answer: str, through: int, text: str, reasoning: str) -> None:
         """Nothing: this wire shows whole messages."""
 
+    async def show_progress(
+        self, *, turn: str, call: str, text: str, done: float | None, total: float | None
+    ) -> None:
+        """Nothing: this wire has no progress of tools."""
+
     async def show_receipt(self, *, seqs: Sequence[int], seen_seq: int, turn: str) -> None:
         """Nothing: this wire has no receipts."""
 

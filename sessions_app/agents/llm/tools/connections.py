@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import math
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Unpack, cast
 
 import anyio
 import httpx2
@@ -17,16 +18,19 @@ import structlog
 from mcp import ClientSession, MCPError
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.dispatcher import CallOptions
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, Implementation
 
+from conversations.dialects import columns
 from conversations.payloads import halves
+from sessions_app.agents.base import ProgressReport
 from sessions_app.agents.llm import transport
 from sessions_app.agents.llm.tools.faults import CallLate, ToolFault
 from sessions_app.agents.llm.tools.program import Program
-from sessions_app.agents.llm.tools.servers import ToolServer, Way
+from sessions_app.agents.llm.tools.servers import CALL_MAX_S, ToolServer, Way
 from sessions_app.event_loops import uncancelled
 from sessions_app.outbound.hosts import HostRefused
 from sessions_app.outbound.proxies import UnusableProxy
@@ -36,6 +40,7 @@ logger = structlog.stdlib.get_logger(__name__)
 CONNECT_S = 30.0
 """A program may have to be downloaded first."""
 PAGES_MAX = 20
+PROGRESS_MAX_CHARS = 500
 KEY_META = "convserver/idempotency-key"
 """The member of `_meta` that is the same whenever a call is repeated: a server can recognise it by that."""
 ENDED = "it has ended, or closed the connection"
@@ -91,16 +96,32 @@ class Connection:
             raise ToolFault(NO_TOOLS) from error
         return tools
 
-    async def call(self, name: str, arguments: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], key: str, *, report: ProgressReport
+    ) -> Mapping[str, Any]:
         """Call a tool. Raise ToolFault if nothing is known of its outcome, and MCPError if it was refused.
 
-        The server learns that a call is cancelled, or has taken too long.
+        The server learns that a call is cancelled, or has taken too long. A call that tells of its progress
+        has that time again from then on, at most CALL_MAX_S in all.
         """
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + CALL_MAX_S
+
+        async def hear(progress: float, total: float | None, message: str | None) -> None:
+            if not is_over:
+                limit.reschedule(min(loop.time() + self.server.call_s, ends_at))
+                text = columns.clean((message or "")[:PROGRESS_MAX_CHARS])
+                await report(text, done=_finite(progress), total=_finite(total))
+
+        is_over = False
         params = {"name": name, "arguments": dict(arguments), "_meta": {KEY_META: key}}
         await self._connected()
         try:
-            async with asyncio.timeout(self.server.call_s):
-                result = await self._asked("tools/call", params)
+            async with asyncio.timeout(self.server.call_s) as limit:
+                try:
+                    result = await self._asked("tools/call", params, on_progress=hear)
+                finally:
+                    is_over = True
         except TimeoutError:
             self._timeouts += 1
             late = CallLate(f"{NO_ANSWER} ({self.server.call_s:g} seconds)")
@@ -132,7 +153,9 @@ class Connection:
         except TimeoutError:
             raise self._explained(ToolFault(NO_ANSWER)) from None
 
-    async def _asked(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def _asked(
+        self, method: str, params: Mapping[str, Any], **options: Unpack[CallOptions]
+    ) -> dict[str, Any]:
         """Return the result of a request as the server sends it.
 
         The library's own requests refuse a whole list for one tool, and run patterns of the server's schemas.
@@ -142,7 +165,7 @@ class Connection:
             if self._program is not None:
                 self._program.expect()
             headers = {MCP_PROTOCOL_VERSION_HEADER: session.version}
-            return await session.dispatcher.send_raw_request(method, params, {"headers": headers})
+            return await session.dispatcher.send_raw_request(method, params, {"headers": headers, **options})
         except MCPError as error:
             if self._fault is not None or not self.is_open or _is_end(error):
                 raise (self._fault or ToolFault(ENDED)) from error
@@ -246,6 +269,11 @@ class _Mended(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._body.aclose()
+
+
+def _finite(value: float | None) -> float | None:
+    """Return a number that JSON has: the library takes NaN and Infinity from servers."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 class _Session(NamedTuple):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from conversations.models import ConversationRef
 from sessions_app import astore
+from sessions_app.agents.base import ProgressReport
 from sessions_app.agents.llm import library
 from sessions_app.agents.llm.tools import clients, servers
 from sessions_app.agents.llm.tools.calls import Outcome
@@ -35,11 +36,13 @@ class OpenTools:
         """Return the tools by the names under which they are offered."""
         return {**self._clients_own, **(self._toolbox.tools if self._toolbox is not None else {})}
 
-    async def run(self, tool: Tool, arguments: Mapping[str, Any], key: str) -> Outcome:
+    async def run(
+        self, tool: Tool, arguments: Mapping[str, Any], key: str, *, report: ProgressReport
+    ) -> Outcome:
         """Run one of `tools`, and return its result or why there is none; `key` is the call's own."""
         if tool.server == CLIENT:
             return clients.HANDED_OVER
-        return await cast("Toolbox", self._toolbox).run(tool, arguments, key)
+        return await cast("Toolbox", self._toolbox).run(tool, arguments, key, report=report)
 
     async def close(self) -> None:
         """Let the tool servers go, and end the programs; a cancellation takes effect after that."""

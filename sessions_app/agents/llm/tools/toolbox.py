@@ -15,6 +15,7 @@ from mcp_types import PARSE_ERROR
 
 from conversations.dialects import columns
 from conversations.payloads import halves
+from sessions_app.agents.base import ProgressReport
 from sessions_app.agents.llm.tools import messages, offers, results
 from sessions_app.agents.llm.tools.calls import Outcome
 from sessions_app.agents.llm.tools.connections import Connection
@@ -57,12 +58,14 @@ class Toolbox:
     def _usable(self, tools: Sequence[Listed]) -> Sequence[Listed]:
         return [tool for tool in tools if tool.is_read_only] if self._only_reading else tools
 
-    async def run(self, tool: Tool, arguments: Mapping[str, Any], key: str) -> Outcome:
+    async def run(
+        self, tool: Tool, arguments: Mapping[str, Any], key: str, *, report: ProgressReport
+    ) -> Outcome:
         """Run a tool, and return its result or why there is none; `key` is the call's idempotency key."""
         connection = await self._open(tool.server)
         try:
             # A call that was approved comes from the log, which keeps halves of characters.
-            result = await connection.call(tool.own_name, halves.whole_value(arguments), key)
+            result = await connection.call(tool.own_name, halves.whole_value(arguments), key, report=report)
         except MCPError as error:
             return Outcome(text=_said(error), is_error=True)
         except ToolFault as fault:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from conversations.dialects.author import to_strict_json
@@ -93,7 +94,8 @@ class ToolUse:
         key = await self._turn.start_tool(stored)
         try:
             async with asyncio.timeout(self._turn.seconds_left):
-                return await self._opened.run(tool, arguments, key)
+                report = partial(self._turn.show_progress, stored)
+                return await self._opened.run(tool, arguments, key, report=report)
         except TimeoutError:
             return Outcome(limit_notices.CALL_ENDED, is_error=True)
 
