@@ -103,3 +103,25 @@ async def test_what_is_refused_again_without_it_is_told(
         await said(client, "hello")
         assert (await error_of(client)).endswith("It says: stream_options, whatever comes")
     assert len(asked) == 2
+
+
+async def test_after_a_while_a_model_is_offered_what_it_has_refused(
+    talk: ConversationRef, alice: User, join: Join, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(refusals, "monotonic", lambda: now)
+    await give(alice, program("counting", tmp_path / "runs"))
+    refusal = Answer(400, {"error": {"message": "m does not support tools"}})
+    has_tools = True
+
+    def answer(asked: Asked) -> Answer:
+        return refusal if has_tools and "tools" in asked.body else completion(["Hello."])
+
+    async with model(alice, *[answer] * 5) as asked:
+        client = await join(talk)
+        await said(client, "One.")
+        await said(client, "Two.")
+        now += refusals.REMEMBERED_S
+        has_tools = False  # the server was started anew, with tools
+        await said(client, "Three.")
+    assert ["tools" in each.body for each in asked] == [True, False, False, True]

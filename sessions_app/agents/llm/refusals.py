@@ -1,17 +1,21 @@
-"""What models' servers have refused to take in a request: it is left out from then on, in this process."""
+"""What models' servers have refused to take in a request: it is left out for a while, in this process."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import OrderedDict
+from collections.abc import Mapping
 from threading import Lock
+from time import monotonic
 
 from sessions_app.agents.llm import error_words
 from sessions_app.agents.llm.models import Target
 
 TARGETS_MAX = 1_000
 """Of so many models it is remembered what they refuse; the least recently asked are forgotten."""
+REMEMBERED_S = 600.0
+"""Then the model is asked with all of it again: its server may have been set up otherwise meanwhile."""
 READ_MAX_CHARS = 2_000
 TOOLS = "tools"
 _LEFT_OUT_WHEN_NAMED = ("stream_options", "parallel_tool_calls", "tool_choice")
@@ -34,17 +38,20 @@ _TOOLS_REFUSED = re.compile(
 _TOOLS_NAMED = re.compile(r"(?:^|[\s.'\"`:])tools(?:['\"`]|[\s:,]|\.?$|\.\s)", re.IGNORECASE)
 """The whole list is named, not a member of one tool."""
 
-_refused: OrderedDict[tuple[str, str, str], frozenset[str]] = OrderedDict()
+_refused: OrderedDict[tuple[str, str, str], Mapping[str, float]] = OrderedDict()
+"""The refused members of each model, with the time of the monotonic clock until which they are left out."""
 _lock = Lock()
 
 
 def refused_by(target: Target) -> frozenset[str]:
     """Return the members of a request that a model is known to refuse."""
     with _lock:
-        found = _refused.get(_key(target), frozenset())
-        if found:
-            _refused.move_to_end(_key(target))
-        return found
+        until = _refused.get(_key(target))
+        if until is None:
+            return frozenset()
+        _refused.move_to_end(_key(target))
+        now = monotonic()
+        return frozenset(name for name, end in until.items() if now < end)
 
 
 def takes_tools(target: Target) -> bool:
@@ -63,14 +70,14 @@ def learn(target: Target, error: Exception, *, offers_tools: bool) -> str:
     name = _refused_in(
         error_words.words_of(body, most=READ_MAX_CHARS), _parameter(body), offers_tools=offers_tools
     )
+    if not name or name in refused_by(target):
+        return ""
     with _lock:
-        known = _refused.pop(_key(target), frozenset())
-        is_new = bool(name) and name not in known
-        if known or is_new:
-            _refused[_key(target)] = known | {name} if is_new else known
+        known = _refused.pop(_key(target), {})
+        _refused[_key(target)] = {**known, name: monotonic() + REMEMBERED_S}
         while len(_refused) > TARGETS_MAX:
             _refused.popitem(last=False)
-    return name if is_new else ""
+    return name
 
 
 def without_refused(content: bytes, refused: frozenset[str]) -> bytes:
