@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from sessions_app.agents.llm.tools import offers, repetition, servers
+from sessions_app.agents.llm.tools import calls, offers, repetition, servers
 from sessions_app.agents.llm.tools.offers import Listed, offered
 from sessions_app.agents.llm.tools.repetition import Repetition
 from sessions_app.agents.llm.tools.servers import Way
@@ -29,6 +30,19 @@ def test_names_are_those_that_every_provider_takes_and_no_two_are_the_same() -> 
 def test_equal_tools_of_equal_servers_are_numbered() -> None:
     tools, _ = offered([("a", [listed("x")]), ("a", [listed("x")]), ("a", [listed("x")])])
     assert list(tools) == ["x", "a_x", "2_a_x"]
+
+
+def test_arguments_have_names_that_every_provider_takes_and_reach_the_server_under_its_own() -> None:
+    long = "a" * 70
+    odd = {"$filter": {"type": "string"}, "_filter": {}, "größe": {}, long: {}, "": {}, "a.b-c": {}}
+    schema = {"type": "object", "properties": odd, "required": ["$filter", "_filter"]}
+    tools, _ = offered([("a", [listed("x", schema)])])
+    names = list(tools["x"].schema["properties"])
+    assert names == ["_filter_2", "_filter", "gr__e", long[:64], "_", "a.b-c"]
+    assert tools["x"].schema["required"] == ["_filter_2", "_filter"]
+    called = calls.wanted("x", json.dumps({"_filter_2": "a eq 1", "_filter": 2, "_": 3}), tools)
+    assert called.arguments == {"$filter": "a eq 1", "_filter": 2, "": 3}
+    assert called.tool is tools["x"]
 
 
 @pytest.mark.parametrize(

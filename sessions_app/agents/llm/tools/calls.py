@@ -80,7 +80,7 @@ def wanted(name: str, arguments: str, tools: Mapping[str, Tool]) -> WantedCall:
         return WantedCall(name=name, arguments=given, problem=NOT_VALID.format(problems="; ".join(problems)))
     if tool.server == CLIENT and v1.client_action(name, tool.schema, given) is None:
         return WantedCall(name=name, arguments=given, problem=NOT_AS_DECLARED)
-    return WantedCall(name=name, arguments=given, tool=tool)
+    return WantedCall(name=name, arguments=tool.own_arguments(given), tool=tool)
 
 
 def incomplete(name: str, arguments: str, problem: str) -> WantedCall:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from conversations.dialects import columns
@@ -49,6 +49,12 @@ class Tool:
     own_name: str
     """What its server calls it."""
     risk: str = "UNKNOWN"
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """What the server calls those arguments that have another name here."""
+
+    def own_arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call under the names that the server has for them."""
+        return {self.renamed.get(name, name): value for name, value in given.items()}
 
     @property
     def chars(self) -> int:
@@ -140,10 +146,12 @@ def offered(
 
 def tool_of(listed: Listed, server: int, name: str) -> Tool:
     """Return a tool as it is offered."""
+    schema, renamed = schemas.with_plain_names(halves.whole_value(listed.schema))
     return Tool(
         name=name,
         description=columns.clean(listed.description)[:DESCRIPTION_MAX_CHARS],
-        schema=halves.whole_value(listed.schema),
+        schema=schema,
+        renamed=renamed,
         server=server,
         own_name=listed.name,
         risk="HIGH" if listed.is_destructive else "UNKNOWN",

@@ -5,9 +5,12 @@ What is no JSON Schema is left out of it: one bad tool must not cost a conversat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any
 
+ARGUMENT_NAME_MAX_CHARS = 64
 TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 NO_OBJECT = "its schema is no JSON object"
 NO_ARGUMENTS = "its arguments are no JSON object"
@@ -19,6 +22,8 @@ _OF_SOME = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 _TEXTS = frozenset({"description", "title", "pattern", "format", "$ref", "$id", "$schema", "$comment"})
 _NOT_AT_THE_TOP = frozenset({"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const"})
 """Providers refuse a whole request for one of these there."""
+
+_UNNAMEABLE = re.compile(r"[^A-Za-z0-9_.-]", re.ASCII)
 
 
 def usable(schema: object) -> dict[str, Any]:
@@ -40,6 +45,30 @@ def usable(schema: object) -> dict[str, Any]:
     properties |= cleaned.get("properties", {})
     beside = {name: value for name, value in cleaned.items() if name not in _NOT_AT_THE_TOP}
     return {**beside, "type": "object", "properties": properties}
+
+
+def with_plain_names(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+    """Return a schema with argument names that every provider takes, and the own names of those that changed.
+
+    Anthropic refuses a whole request for one argument called `$filter`.
+    """
+    names: dict[str, str] = {}
+    for own in schema.get("properties", ()):
+        taken = {*names.values(), *(each for each in schema["properties"] if each != own)}
+        names[own] = next(each for each in _plain_names(own) if each not in taken)
+    renamed = {plain: own for own, plain in names.items() if plain != own}
+    if not renamed:
+        return schema, {}
+    shown = {names[own]: value for own, value in schema["properties"].items()}
+    required = [names.get(each, each) for each in schema.get("required", ())]
+    return {**schema, "properties": shown, **({"required": required} if required else {})}, renamed
+
+
+def _plain_names(own: str) -> Iterator[str]:
+    plain = _UNNAMEABLE.sub("_", own)[:ARGUMENT_NAME_MAX_CHARS] or "_"
+    yield plain
+    for number in count(2):
+        yield f"{plain[: ARGUMENT_NAME_MAX_CHARS - 6]}_{number}"
 
 
 def _branches(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
