@@ -125,6 +125,21 @@ _NOT_THERE: dict[str, Any] = {"stranger": 404}
 _ONE = f"{CONVERSATIONS}/{ID}"
 _LOG = f"{APP}/conversation/{ID}/events"
 
+_SECRETS = f"{SANDBOXES}/{SANDBOX}/settings/secrets"
+WORKSPACE = {
+    "file": "file?file_path=/workspace/a.txt",
+    "changes": "git/changes?path=/workspace",
+    "diff": "git/diff?path=/workspace/a.txt",
+    "hooks": "hooks",
+    "skills": "skills",
+}
+GIT = {
+    "installations": "?provider=github",
+    "repositories": "?provider=github",
+    "branches": "?provider=github&repository=acme/site",
+    "suggested-tasks": "",
+}
+
 ROUTES = [
     Route(name="app-search", path=f"{CONVERSATIONS}/search"),
     Route(name="app-count", path=f"{CONVERSATIONS}/count"),
@@ -187,6 +202,95 @@ ROUTES = [
         path=f"{APP}/webhooks/{SANDBOX}/events/{ID}",
         body=[],
         stranger=401,
+    ),
+    *(Route(name=f"app-{name}", path=f"{_ONE}/{path}", **_NOT_THERE) for name, path in WORKSPACE.items()),
+    Route(
+        name="app-switch-profile",
+        method="POST",
+        path=f"{_ONE}/switch_profile",
+        body={"profile_name": "none"},
+        owner=404,
+        **_NOT_THERE,
+    ),
+    Route(
+        name="app-switch-acp-model",
+        method="POST",
+        path=f"{_ONE}/switch_acp_model",
+        owner=400,
+        **_NOT_THERE,
+    ),
+    Route(
+        name="app-sandbox-secrets", path=f"{SANDBOXES}/{SANDBOX}/settings/secrets", owner=401, stranger=401
+    ),
+    Route(
+        name="app-sandbox-secret", path=f"{SANDBOXES}/{SANDBOX}/settings/secrets/X", owner=401, stranger=401
+    ),
+    Route(name="app-web-client-config", path=f"{APP}/web-client/config", nobody=200),
+    Route(name="app-settings", path=f"{APP}/settings", owner=404, stranger=404),
+    Route(name="app-settings", method="POST", path=f"{APP}/settings", body={"language": "en"}),
+    Route(name="app-agent-form", path=f"{APP}/settings/agent-schema"),
+    Route(name="app-conversation-form", path=f"{APP}/settings/conversation-schema"),
+    Route(name="app-profiles", path=f"{APP}/settings/profiles"),
+    Route(
+        name="app-profile",
+        method="POST",
+        path=f"{APP}/settings/profiles/mine",
+        body={"llm": {"model": "openai/gpt-x"}},
+        owner=201,
+        stranger=201,
+    ),
+    Route(name="app-profile", path=f"{APP}/settings/profiles/none", owner=404, stranger=404),
+    Route(name="app-profile", method="DELETE", path=f"{APP}/settings/profiles/none"),
+    Route(
+        name="app-profile-activate",
+        method="POST",
+        path=f"{APP}/settings/profiles/none/activate",
+        owner=404,
+        stranger=404,
+    ),
+    Route(
+        name="app-profile-rename",
+        method="POST",
+        path=f"{APP}/settings/profiles/none/rename",
+        body={"new_name": "x"},
+        owner=404,
+        stranger=404,
+    ),
+    Route(name="app-secret-search", path=f"{APP}/secrets/search"),
+    Route(
+        name="app-secrets",
+        method="POST",
+        path=f"{APP}/secrets",
+        body={"name": "KEY", "value": "of-mine-1234"},
+        owner=201,
+        stranger=201,
+    ),
+    Route(
+        name="app-secret",
+        method="PUT",
+        path=f"{APP}/secrets/NONE",
+        body={"name": "NONE"},
+        owner=404,
+        stranger=404,
+    ),
+    Route(name="app-secret", method="DELETE", path=f"{APP}/secrets/NONE", owner=404, stranger=404),
+    Route(name="app-git-tokens", method="POST", path=f"{APP}/secrets/git-providers", body={}),
+    Route(name="app-git-tokens", method="DELETE", path=f"{APP}/secrets/git-providers"),
+    Route(name="app-models", path=f"{APP}/config/models/search"),
+    Route(name="app-providers", path=f"{APP}/config/providers/search"),
+    Route(name="app-all-skills", path=f"{APP}/skills/search"),
+    Route(
+        name="app-marketplaces",
+        method="POST",
+        path=f"{APP}/skills/marketplace-skills",
+        owner=400,
+        stranger=400,
+    ),
+    Route(name="app-captcha", method="POST", path=f"{APP}/recaptcha/log", owner=400, stranger=400),
+    Route(name="app-git-user", path=f"{APP}/users/git-info", owner=403, stranger=403),
+    *(
+        Route(name=f"app-git-{each}", path=f"{APP}/git/{each}/search{query}", owner=403, stranger=403)
+        for each, query in GIT.items()
     ),
     # Last, because it takes the conversation away.
     Route(name="app-conversation", method="DELETE", path=_ONE, **_NOT_THERE),

@@ -208,7 +208,7 @@ TOOLS: Mapping[str, Callable[[Mapping[str, Any]], str | None]] = {
     "tick": lambda given: "The map is there.",
     "delete": lambda given: f"deleted {given['path']}",
 }
-"""By their names; `wait` returns what comes by a pipe, `hang` never answers, and `tick` reports its progress."""
+"""By names; `wait` returns what comes by a pipe, `hang` never answers, and `tick` reports its progress."""
 
 
 def garbage() -> None:

@@ -29,6 +29,11 @@ _ADMIN_ROUTES = frozenset(
         "agent-user-secret",
         *(f"agent-profiles{each}" for each in ("", "-one", "-rename", "-activate", "-validate")),
         *(f"agent-agent-profiles{each}" for each in ("", "-one", "-rename", "-activate", "-materialize")),
+        *(f"app-{each}" for each in ("settings", "agent-form", "conversation-form")),
+        *(f"app-profile{each}" for each in ("s", "", "-activate", "-rename")),
+        *(f"app-{each}" for each in ("secret-search", "secrets", "secret", "git-tokens")),
+        "app-sandbox-secrets",
+        "app-sandbox-secret",
         "metrics",
     }
 )
@@ -60,6 +65,8 @@ _RUN_ROUTES = frozenset(
         "agent-switch-profile",
         "agent-children",
         "app-send-message",
+        "app-switch-profile",
+        "app-switch-acp-model",
         "app-pending-messages",
         "app-sandboxes",
         "app-sandbox-pause",
@@ -69,7 +76,7 @@ _RUN_ROUTES = frozenset(
 """What speaks to the agent or steers it, where it is not only read."""
 _BY_FRAME = "native-events"
 """Each frame needs the scope of its type, as on the socket."""
-_OPEN = frozenset({"schema", "docs"})
+_OPEN = frozenset({"schema", "docs", "app-web-client-config"})
 _LISTS = frozenset(
     {
         "v0-conversations",
@@ -86,6 +93,7 @@ _LISTS = frozenset(
 """Lists that show the token of one conversation that one."""
 _MANY = frozenset(
     {
+        "app-switch-profile",
         "agent-fork",
         "agent-children",
         "agent-switch-profile",

@@ -45,6 +45,7 @@ NO_ACCESS_S = 10.0
 STATE_S = 60.0
 LIST_S = 30.0
 
+WITH_INSTALLATIONS = frozenset({ProviderType.GITHUB, ProviderType.BITBUCKET, ProviderType.AZURE_DEVOPS})
 PROVIDERS: dict[ProviderType, type[GitProvider]] = {
     each.provider_type: each for each in (GitHub, GitLab, Bitbucket, AzureDevOps)
 }

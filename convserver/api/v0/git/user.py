@@ -14,9 +14,7 @@ from rest_framework.response import Response
 
 from conversations import access
 from convserver.api.openhands.errors import Detail, ValidationProblems, v0_response
-from convserver.api.openhands.text import storable
-from convserver.api.openhands.view import query_of
-from convserver.api.v0.git.shapes import (
+from convserver.api.openhands.git_shapes import (
     GitBranch,
     GitBranchPage,
     GitMicroagent,
@@ -25,6 +23,8 @@ from convserver.api.v0.git.shapes import (
     GitTask,
     GitUserInfo,
 )
+from convserver.api.openhands.text import storable
+from convserver.api.openhands.view import query_of
 from convserver.api.v0.view import V0ViewSet
 from convserver.event_loop import in_loop
 from convserver.serving.admission import Lane, in_lane
@@ -36,12 +36,10 @@ from sessions_app.git_providers.base import (
     NotOffered,
     ProviderType,
 )
-from sessions_app.git_providers.client import GitProviders
+from sessions_app.git_providers.client import WITH_INSTALLATIONS, GitProviders
 from sessions_app.settings import user_settings
 
 logger = logging.getLogger(__name__)
-
-WITH_INSTALLATIONS = frozenset({ProviderType.GITHUB, ProviderType.BITBUCKET, ProviderType.AZURE_DEVOPS})
 
 Words = Annotated[str, Field(max_length=1000), AfterValidator(storable)]
 Number = Annotated[int, Field(ge=-(2**31), lt=2**31)]

@@ -5,12 +5,19 @@ from __future__ import annotations
 from django.urls import path, re_path
 
 from convserver.api.v1.app import (
+    absent,
+    choices,
     conversations,
     events,
+    git,
     pending_messages,
+    profiles,
     sandboxes,
+    secrets,
+    settings,
     start_tasks,
     users,
+    web_client,
     webhook_reports,
 )
 
@@ -18,6 +25,7 @@ _CONVERSATIONS = "app-conversations"
 _ONE = r"^app-conversations/(?P<conversation_id>[^/]+)"
 _LOG = r"^conversation/(?P<conversation_id>[^/]+)/events"
 _SANDBOX = r"^sandboxes/(?P<sandbox_id>[^/]+)"
+_PROFILE = r"^settings/profiles/(?P<name>[^/]+)"
 _WEBHOOKS = r"^webhooks/(?P<sandbox_id>[^/]+)"
 _REPORTED = r"events/(?P<conversation_id>[^/]+)"
 
@@ -104,6 +112,109 @@ urlpatterns = [
         name="app-sandbox-spec-search",
     ),
     path("sandbox-specs", sandboxes.SpecViewSet.as_view({"get": "batch"}), name="app-sandbox-specs"),
+    re_path(
+        rf"{_SANDBOX}/settings/secrets$",
+        secrets.SandboxSecretViewSet.as_view({"get": "list"}),
+        name="app-sandbox-secrets",
+    ),
+    re_path(
+        rf"{_SANDBOX}/settings/secrets/(?P<name>[^/]+)$",
+        secrets.SandboxSecretViewSet.as_view({"get": "retrieve"}),
+        name="app-sandbox-secret",
+    ),
+    *(
+        re_path(rf"{_ONE}/{address}$", absent.WorkspaceViewSet.as_view({"get": action}), name=f"app-{action}")
+        for address, action in (
+            ("file", "file"),
+            ("git/changes", "changes"),
+            ("git/diff", "diff"),
+            ("hooks", "hooks"),
+            ("skills", "skills"),
+        )
+    ),
+    re_path(
+        rf"{_ONE}/switch_profile$",
+        absent.SwitchViewSet.as_view({"post": "profile"}),
+        name="app-switch-profile",
+    ),
+    re_path(
+        rf"{_ONE}/switch_acp_model$",
+        absent.SwitchViewSet.as_view({"post": "acp_model"}),
+        name="app-switch-acp-model",
+    ),
+    path(
+        "web-client/config",
+        web_client.WebClientViewSet.as_view({"get": "retrieve"}),
+        name="app-web-client-config",
+    ),
+    path(
+        "settings",
+        settings.AppSettingsViewSet.as_view({"get": "retrieve", "post": "change"}),
+        name="app-settings",
+    ),
+    path(
+        "settings/agent-schema",
+        settings.AppSettingsViewSet.as_view({"get": "agent_form"}),
+        name="app-agent-form",
+    ),
+    path(
+        "settings/conversation-schema",
+        settings.AppSettingsViewSet.as_view({"get": "conversation_form"}),
+        name="app-conversation-form",
+    ),
+    path(
+        "settings/profiles",
+        profiles.AppProfileViewSet.as_view({"get": "list"}),
+        name="app-profiles",
+    ),
+    re_path(
+        rf"{_PROFILE}$",
+        profiles.AppProfileViewSet.as_view({"get": "retrieve", "post": "create", "delete": "destroy"}),
+        name="app-profile",
+    ),
+    re_path(
+        rf"{_PROFILE}/activate$",
+        profiles.AppProfileViewSet.as_view({"post": "activate"}),
+        name="app-profile-activate",
+    ),
+    re_path(
+        rf"{_PROFILE}/rename$",
+        profiles.AppProfileViewSet.as_view({"post": "rename"}),
+        name="app-profile-rename",
+    ),
+    path("secrets/search", secrets.AppSecretViewSet.as_view({"get": "search"}), name="app-secret-search"),
+    path("secrets", secrets.AppSecretViewSet.as_view({"post": "create"}), name="app-secrets"),
+    path(
+        "secrets/git-providers",
+        secrets.AppSecretViewSet.as_view({"post": "store_git_tokens", "delete": "remove_git_tokens"}),
+        name="app-git-tokens",
+    ),
+    re_path(
+        r"^secrets/(?P<secret_id>[^/]+)$",
+        secrets.AppSecretViewSet.as_view({"put": "update", "delete": "destroy"}),
+        name="app-secret",
+    ),
+    path("config/models/search", choices.ChoiceViewSet.as_view({"get": "models"}), name="app-models"),
+    path(
+        "config/providers/search", choices.ChoiceViewSet.as_view({"get": "providers"}), name="app-providers"
+    ),
+    path("skills/search", choices.ChoiceViewSet.as_view({"get": "skills"}), name="app-all-skills"),
+    path(
+        "skills/marketplace-skills",
+        absent.RefusedViewSet.as_view({"post": "marketplaces"}),
+        name="app-marketplaces",
+    ),
+    path("recaptcha/log", absent.RefusedViewSet.as_view({"post": "captcha"}), name="app-captcha"),
+    path("users/git-info", git.AppGitViewSet.as_view({"get": "user"}), name="app-git-user"),
+    *(
+        path(f"git/{address}/search", git.AppGitViewSet.as_view({"get": action}), name=f"app-git-{address}")
+        for address, action in (
+            ("installations", "installations"),
+            ("repositories", "repositories"),
+            ("branches", "branches"),
+            ("suggested-tasks", "suggested_tasks"),
+        )
+    ),
     path("users/me", users.UserViewSet.as_view({"get": "retrieve"}), name="app-me"),
     path("webhooks/secrets", webhook_reports.WebhookSecretView.as_view(), name="app-webhook-secrets"),
     path(

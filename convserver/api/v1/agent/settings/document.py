@@ -90,8 +90,17 @@ def kept_of(user_id: int) -> dict[str, Any]:
 
 
 @transaction.atomic
-def change(user_id: int, changes: Mapping[str, Mapping[str, Any]], *, pointers: Mapping[str, Any]) -> None:
-    """Change the members that are named. Raise InvalidRequest, or what refuses a setting; then none is."""
+def change(
+    user_id: int,
+    changes: Mapping[str, Mapping[str, Any]],
+    *,
+    pointers: Mapping[str, Any],
+    settings: NewSettings | None = None,
+) -> None:
+    """Change the members that are named, and `settings` with them.
+
+    Raise InvalidRequest, or what refuses a setting; then nothing is changed.
+    """
     UserSettings.objects.get_or_create(user_id=user_id)
     # Each change is made of what is stored: changes take turns.
     UserSettings.objects.select_for_update().get(pk=user_id)
@@ -106,6 +115,8 @@ def change(user_id: int, changes: Mapping[str, Mapping[str, Any]], *, pointers: 
     if own:
         body = body_in(own, NewSettings)
         user_settings.change_settings(user_id, body.values(), secrets=body.secrets())
+    if settings is not None:
+        user_settings.change_settings(user_id, settings.values(), secrets=settings.secrets())
     if TOOL_SERVERS in rest.get(AGENT, {}):
         tool_servers.change(user_id, rest[AGENT].pop(TOOL_SERVERS))
     kept = kept_of(user_id)

@@ -135,24 +135,20 @@ class ProfileViewSet(OfUserViewSet):
     @extend_schema(responses={200: ProfileChanged, **REFUSED})
     def destroy(self, request: Request, name: str) -> Response:
         """Delete a profile; also one that is gone is deleted."""
-        if user_documents.remove(self.user_id, KIND, name):
-            self._repoint(name, None)
+        remove(self.user_id, name)
         return _changed(name, f"Profile {name!r} deleted")
 
     @extend_schema(request=NewName, responses={200: ProfileChanged, **REFUSED})
     def rename(self, request: Request, name: str) -> Response:
         """Give a profile another name."""
         new_name = body_of(request, NewName).new_name
-        profile(self.user_id, name)
-        user_documents.rename(self.user_id, KIND, name, new_name=new_name)
-        self._repoint(name, new_name)
+        rename(self.user_id, name, new_name)
         return _changed(new_name, f"Profile {name!r} renamed to {new_name!r}")
 
     @extend_schema(request=None, responses={200: ProfileActivated, 400: Detail, **REFUSED})
     def activate(self, request: Request, name: str) -> Response:
         """Put the model of a profile into the settings."""
-        llm = model_for_settings(self.user_id, name)
-        document.change(self.user_id, {AGENT: {"llm": llm}}, pointers={"active_profile": name})
+        activate(self.user_id, name)
         words = f"Profile {name!r} activated and applied to current settings"
         return Response({"name": name, "message": words, "llm_applied": True})
 
@@ -171,10 +167,6 @@ class ProfileViewSet(OfUserViewSet):
         problem = TrialProblem(type="LLMError", message=finding.text) if finding.is_fault else None
         return Response(ProfileTrial(valid=problem is None, error=problem).model_dump())
 
-    def _repoint(self, name: str, new_name: str | None) -> None:
-        if document.kept_of(self.user_id).get("active_profile") == name:
-            document.change(self.user_id, {}, pointers={"active_profile": new_name})
-
 
 def profile(user_id: int, name: str) -> dict[str, Any]:
     """Return the model of a profile, with its keys. Raise Refused."""
@@ -189,6 +181,31 @@ def model_for_settings(user_id: int, name: str) -> dict[str, Any]:
     llm = model_keys.with_stored_keys(user_id, profile(user_id, name))
     before = document.kept_of(user_id).get(AGENT, {}).get("llm", {})
     return {**dict.fromkeys(before), "base_url": None, "api_key": None, **llm}
+
+
+def activate(user_id: int, name: str) -> dict[str, Any]:
+    """Put the model of a profile into the settings, and return the change of their `llm`. Raise Refused."""
+    llm = model_for_settings(user_id, name)
+    document.change(user_id, {AGENT: {"llm": llm}}, pointers={"active_profile": name})
+    return llm
+
+
+def remove(user_id: int, name: str) -> None:
+    """Delete a profile, if it is there."""
+    if user_documents.remove(user_id, KIND, name):
+        _repoint(user_id, name, None)
+
+
+def rename(user_id: int, name: str, new_name: str) -> None:
+    """Give a profile another name. Raise Refused, or what refuses the name."""
+    profile(user_id, name)
+    user_documents.rename(user_id, KIND, name, new_name=new_name)
+    _repoint(user_id, name, new_name)
+
+
+def _repoint(user_id: int, name: str, new_name: str | None) -> None:
+    if document.kept_of(user_id).get("active_profile") == name:
+        document.change(user_id, {}, pointers={"active_profile": new_name})
 
 
 def require_pointers(user_id: int, pointers: Mapping[str, Any]) -> None:

@@ -70,15 +70,7 @@ class UserSecretViewSet(OfUserViewSet):
     def put(self, request: Request) -> Response:
         """Store a secret, in place of the one of this name if there is one."""
         body = body_of(request, NewUserSecret)
-        try:
-            user_settings.create_custom_secret(
-                self.user_id, body.name, body.value, description=body.description or ""
-            )
-        except SecretExists:
-            user_settings.replace_custom_secret(self.user_id, body.name, body.value)
-            user_settings.rename_custom_secret(
-                self.user_id, body.name, new_name=body.name, description=body.description
-            )
+        put_secret(self.user_id, body)
         return Response({"name": body.name, "description": body.description})
 
     @extend_schema(responses={403: Detail, 404: Detail})
@@ -96,3 +88,15 @@ class UserSecretViewSet(OfUserViewSet):
         except SecretNotFound as error:
             raise Refused(404, {"detail": "Secret not found"}) from error
         return Response({"deleted": True})
+
+
+def put_secret(user_id: int, secret: NewUserSecret) -> None:
+    """Store a secret, in place of the one of this name if there is one. Raise TooManySecrets."""
+    description = secret.description
+    try:
+        user_settings.create_custom_secret(user_id, secret.name, secret.value, description=description or "")
+    except SecretExists:
+        user_settings.replace_custom_secret(user_id, secret.name, secret.value)
+        user_settings.rename_custom_secret(
+            user_id, secret.name, new_name=secret.name, description=description
+        )

@@ -1,0 +1,141 @@
+"""Models under names of the user's, as the app face shows them: the same as on the agent face."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from pydantic import BaseModel
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from conversations import access
+from convserver.api.openhands.errors import Detail, ValidationProblems
+from convserver.api.openhands.view import body_of, optional_body_of
+from convserver.api.v1.agent.requests import ModelObject
+from convserver.api.v1.agent.settings import document, profiles
+from convserver.api.v1.agent.settings.document import AGENT
+from convserver.api.v1.agent.settings.profiles import KIND, NewName, ProfileChanged
+from convserver.api.v1.agent.settings.view import checked_name
+from convserver.api.v1.app.view import AppViewSet
+from sessions_app.settings import model_keys, user_documents, user_settings
+from sessions_app.settings.setup_keys import MASK, masked
+from sessions_app.settings.user_settings import SettingSecret
+
+REFUSED = {404: Detail, 409: Detail, 422: ValidationProblems}
+
+
+class NamedModel(BaseModel):
+    """The visible part of a profile, in a list."""
+
+    name: str
+    model: str | None
+    base_url: str | None
+    api_key_set: bool
+
+
+class NamedModelList(BaseModel):
+    """The profiles, and which one was put into the settings last."""
+
+    profiles: list[NamedModel]
+    active_profile: str | None
+
+
+class ShownModel(BaseModel):
+    """A profile; this wire says by a flag that there is a key."""
+
+    name: str
+    config: dict[str, Any]
+    api_key_set: bool
+
+
+class NewNamedModel(BaseModel):
+    """The model of a profile; without one it is that of the settings."""
+
+    include_secrets: bool = True
+    llm: ModelObject | None = None
+    preserve_existing_api_key: bool = False
+
+
+class ModelActivated(ProfileChanged):
+    """The profile that the settings have now."""
+
+    model: str | None
+
+
+class AppProfileViewSet(AppViewSet):
+    """The models that the user has given names."""
+
+    is_named_by_method = False
+
+    @extend_schema(responses={200: NamedModelList})
+    def list(self, request: Request) -> Response:
+        """Return all profiles, by name."""
+        user_id = access.pk_of(request.user)
+        found = [
+            NamedModel(
+                name=name,
+                model=llm.get("model"),
+                base_url=llm.get("base_url"),
+                api_key_set=bool(llm.get("api_key")),
+            )
+            for name, llm in user_documents.documents(user_id, KIND).items()
+        ]
+        active = document.kept_of(user_id).get("active_profile")
+        return Response(NamedModelList(profiles=found, active_profile=active).model_dump())
+
+    @extend_schema(responses={200: ShownModel, **REFUSED})
+    def retrieve(self, request: Request, name: str) -> Response:
+        """Return one profile."""
+        llm = profiles.profile(access.pk_of(request.user), name)
+        shown = ShownModel(
+            name=name, config=masked({**llm, "api_key": None}), api_key_set=bool(llm.get("api_key"))
+        )
+        return Response(shown.model_dump())
+
+    @extend_schema(request=NewNamedModel | None, responses={201: ProfileChanged, 400: Detail, **REFUSED})
+    def create(self, request: Request, name: str) -> Response:
+        """Store a profile, in place of the one of this name if there is one."""
+        checked_name(name)
+        user_id = access.pk_of(request.user)
+        body = optional_body_of(request, NewNamedModel) or NewNamedModel()
+        before = user_documents.documents(user_id, KIND).get(name, {})
+        given = body.llm
+        llm = _model_of_settings(user_id) if given is None else model_keys.with_stored_keys(user_id, given)
+        is_left_out = given is not None and given.get("api_key") in (None, MASK)
+        if before.get("api_key") and (body.preserve_existing_api_key or is_left_out):
+            llm = {**llm, "api_key": before["api_key"]}
+        elif body.preserve_existing_api_key or not body.include_secrets:
+            llm = {each: value for each, value in llm.items() if each != "api_key"}
+        user_documents.store(user_id, KIND, llm, name=name)
+        return _changed(name, f"Profile '{name}' saved", status=201)
+
+    @extend_schema(responses={200: ProfileChanged, **REFUSED})
+    def destroy(self, request: Request, name: str) -> Response:
+        """Delete a profile; also one that is gone is deleted."""
+        profiles.remove(access.pk_of(request.user), name)
+        return _changed(name, f"Profile '{name}' deleted")
+
+    @extend_schema(request=NewName, responses={200: ProfileChanged, **REFUSED})
+    def rename(self, request: Request, name: str) -> Response:
+        """Give a profile another name."""
+        new_name = body_of(request, NewName).new_name
+        profiles.rename(access.pk_of(request.user), name, new_name)
+        return _changed(new_name, f"Profile '{name}' renamed to '{new_name}'")
+
+    @extend_schema(request=None, responses={200: ModelActivated, 400: Detail, **REFUSED})
+    def activate(self, request: Request, name: str) -> Response:
+        """Put the model of a profile into the settings."""
+        llm = profiles.activate(access.pk_of(request.user), name)
+        words = f"Switched to profile '{name}'"
+        return Response({"name": name, "message": words, "model": llm.get("model")})
+
+
+def _model_of_settings(user_id: int) -> dict[str, Any]:
+    llm = {**document.shown(user_id)[AGENT]["llm"]}
+    key = user_settings.setting_secrets(user_id).get(SettingSecret.LLM_API_KEY)
+    return {each: value for each, value in {**llm, "api_key": key}.items() if value is not None}
+
+
+def _changed(name: str, message: str, *, status: int = 200) -> Response:
+    return Response({"name": name, "message": message}, status=status)
