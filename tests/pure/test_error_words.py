@@ -80,6 +80,17 @@ def test_a_failure_has_the_servers_words_and_its_wait_without_the_key(subtests: 
             assert str(fault_of(error, target("m", key))).endswith(f"It says: Unknown {key}")
 
 
+def test_a_key_at_the_end_of_what_is_told_leaves_no_part_behind(subtests: pytest.Subtests) -> None:
+    for chars in range(WORDS_MAX_CHARS - 15, WORDS_MAX_CHARS + 2):
+        with subtests.test(chars=chars):
+            said = f"{'x' * (chars - 1)} sk-1234567890"
+            told = str(fault_of(ModelHTTPError(400, "m", {"error": said}), target("m")))
+            assert "sk-" not in told
+    with subtests.test("a key that was entered with a line end"):
+        error = ModelHTTPError(400, "m", {"error": "Unknown key sk-1234567890"})
+        assert str(fault_of(error, target("m", "sk-1234567890\n"))).endswith("It says: Unknown key ***")
+
+
 REFUSED: dict[str, tuple[int, Any, str]] = {
     "OpenAI": (
         400,

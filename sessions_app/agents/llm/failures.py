@@ -126,10 +126,10 @@ def _of_connection(error: Exception) -> _Meaning:
 
 def _detail(body: object, key: str) -> str:
     """Return what the server itself says, without the key."""
-    words = error_words.words_of(body)
+    words = error_words.words_of(body, most=error_words.READ_MAX_CHARS)
     if placeholder_keys.is_masked(key):
-        words = words.replace(key, MASK)
-    return f"It says: {words}" if words else ""
+        words = words.replace(key.strip(), MASK)  # before the cut, which may leave a part of the key
+    return f"It says: {words[: error_words.WORDS_MAX_CHARS]}" if words else ""
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
