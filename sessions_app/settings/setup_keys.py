@@ -48,12 +48,16 @@ def masked(value: Any) -> Any:
 
 def keys_of(*values: Any) -> list[str]:
     """Return the keys that `masked` replaces, without placeholders and those shorter than KEY_MIN_CHARS."""
+    long = (key for key in hidden_in(*values) if len(key) >= KEY_MIN_CHARS and key.strip("*"))
+    return sorted(key for key in long if not placeholder_keys.is_placeholder(key))
+
+
+def hidden_in(*values: Any) -> set[str]:
+    """Return all that `masked` replaces, in each form in which it may be written elsewhere."""
     walk = _Walk()
     for value in values:
         walk.masked(value)
-    found = {form for key in walk.keys for form in _forms(key)}
-    long = (key for key in found if len(key) >= KEY_MIN_CHARS and key.strip("*"))
-    return sorted(key for key in long if not placeholder_keys.is_placeholder(key))
+    return {form for key in walk.keys for form in _forms(key)}
 
 
 def _forms(key: str) -> Iterator[str]:

@@ -189,3 +189,24 @@ async def test_the_last_lines_of_a_program_hold_no_secret_and_no_command_to_a_te
     lines = kept.text.split("\n")
     assert lines[-4:] == ["Traceback", "  *** *** ***", "\ufffd 1 \ufffd", f"{'y' * 300}…"]
     assert len(lines) == 12
+
+
+async def test_secrets_in_addresses_and_headers_of_a_program_are_in_no_last_line(
+    subtests: pytest.Subtests,
+) -> None:
+    commands: list[tuple[str, list[str]]] = [
+        ("hunter22", ["server", "postgresql://ann:hunter22@db.example.org/maps"]),
+        ("hunter22", ["server", "https://maps.example.org/mcp?api_key=hunter22"]),
+        ("hunter22", ["remote", "https://a.example.org/mcp", "--header", "Authorization: Bearer hunter22"]),
+        ("hunter22", ["remote", "--header=X-Api-Key: hunter22"]),
+        ("hunter22", ["sh", "-c", "TOKEN=hunter22 maps"]),
+        ("p@ss w0rd", ["server", "postgresql://ann:p%40ss%20w0rd@db.example.org/maps"]),
+    ]
+    for secret, command in commands:
+        with subtests.test(command=command):
+            stream = asyncio.StreamReader()
+            kept = LastLines(secrets_of([], command))
+            stream.feed_data(f"No connection: {' '.join(command)} ({secret})\n".encode())
+            stream.feed_eof()
+            await kept.listen(stream)
+            assert (secret in kept.text, "No connection" in kept.text) == (False, True)

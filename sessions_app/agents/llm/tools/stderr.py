@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 from asyncio import StreamReader
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 
 from conversations.dialects import columns
+from sessions_app.settings import setup_keys
 
 KEPT_BYTES = 16 * 1024
 LINES_MAX = 12
@@ -57,9 +58,10 @@ class LastLines:
         return "\n".join([line for line in lines if line.strip()][-LINES_MAX:])
 
 
-def secrets_of(environment: Iterable[tuple[str, str]], command: Iterable[str]) -> set[str]:
-    """Return what a program's owner has given it that nobody else is to read."""
+def secrets_of(environment: Iterable[tuple[str, str]], command: Sequence[str]) -> set[str]:
+    """Return the secrets among what a program's owner has given it: other readers must not see them."""
     found = [value for _, value in environment]
+    found += setup_keys.hidden_in({"command": list(command)})  # also those in addresses and headers
     is_secret_next = False
     for argument in command:
         option = _SECRET_OPTION.fullmatch(argument)
