@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from conversations.dialects import columns
 from sessions_app.models import DocumentKind, UserSettings
 from sessions_app.settings import user_documents, user_settings
-from sessions_app.settings.setup_keys import MASK
+from sessions_app.settings.setup_keys import MASK, unmasked
+from sessions_app.settings.user_documents import DocumentNotFound
 from sessions_app.settings.user_settings import SettingSecret
 
 Model = Mapping[str, Any]
@@ -17,15 +19,19 @@ _OF_PROFILE = re.compile(r"profile:([^:]+)(?::.*)?")
 """A `usage_id` of a client that has taken the model from a profile."""
 
 
-def with_stored_keys(user_id: int, model: Model) -> dict[str, Any]:
-    """Return an `llm` with the keys that were masked or left out, as they are stored for the same server."""
-    sent = {name: value for name, value in model.items() if value != MASK}
-    if sent.get("api_key"):
+def with_stored_keys(user_id: int, model: Model, *, profile: str = "") -> dict[str, Any]:
+    """Return an `llm` with the keys that were masked or left out, as they are stored for the same server.
+
+    Those of the `profile` come first: a client that changes it sends back what it was shown of it.
+    """
+    sent = {name: unmasked(value, None) for name, value in model.items() if value != MASK}
+    has_key = bool(sent.get("api_key"))
+    if has_key and sent == model:
         return sent
-    for stored in _stored(user_id, model):
-        if stored.get("api_key") and is_same_server(model, stored):
-            hidden = {name for name, value in model.items() if value == MASK} | {"api_key"}
-            return {**sent, **{name: stored[name] for name in hidden if name in stored}}
+    for stored in _stored(user_id, model, profile):
+        if (has_key or stored.get("api_key")) and is_same_server(model, stored):
+            filled: dict[str, Any] = unmasked(model, stored)
+            return filled if has_key else {**filled, "api_key": stored["api_key"]}
     return sent
 
 
@@ -42,12 +48,13 @@ def _base(model: Model) -> str:
     return str(model.get("base_url") or "").strip().rstrip("/").lower()
 
 
-def _stored(user_id: int, model: Model) -> Iterator[Model]:
-    """Yield the models that the user has stored: the named profile first, then the settings, then all."""
+def _stored(user_id: int, model: Model, profile: str) -> Iterator[Model]:
+    """Yield the models that the user has stored: the named profiles first, then the settings, then all."""
     profiles = user_documents.documents(user_id, DocumentKind.MODEL_PROFILE)
     found = _OF_PROFILE.fullmatch(str(model.get("usage_id") or ""))
-    if found and found[1] in profiles:
-        yield profiles[found[1]]
+    for name in (profile, found[1] if found else ""):
+        if name in profiles:
+            yield profiles[name]
     yield of_settings(user_id)
     yield from profiles.values()
 
@@ -56,4 +63,14 @@ def of_settings(user_id: int) -> Model:
     """Return the model of the user's settings, with its key."""
     settings = user_settings.settings_of(user_id) or UserSettings()
     key = user_settings.setting_secrets(user_id).get(SettingSecret.LLM_API_KEY)
-    return {"model": settings.llm_model, "base_url": settings.llm_base_url, "api_key": key}
+    own = {"model": settings.llm_model, "base_url": settings.llm_base_url, "api_key": key}
+    return {**_further(user_id), **own}
+
+
+def _further(user_id: int) -> Model:
+    """Return what V1 clients store of that model beyond these."""
+    try:
+        document = user_documents.document(user_id, DocumentKind.SETTINGS)
+    except DocumentNotFound:
+        return {}
+    return columns.fields(columns.fields(document.get("agent_settings")).get("llm"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -68,6 +69,41 @@ def _forms(key: str) -> Iterator[str]:
     scheme, _, credentials = shown.partition(" ")
     if scheme.lower() in ("basic", "bearer", "token"):
         yield credentials.strip()
+
+
+def unmasked(sent: Any, stored: Any) -> Any:
+    """Return what a client sends back of what it was shown, with the stored keys in the place of masks."""
+    return restored(sent, stored, masked(stored))
+
+
+def restored(sent: Any, stored: Any, shown: Any) -> Any:
+    """Do what `unmasked` does where `shown` is what `masked` makes of the stored value at its place.
+
+    A mask without a stored key becomes null.
+    """
+    if sent == shown and shown != stored:
+        return stored
+    if isinstance(sent, Mapping):
+        known, seen = (each if isinstance(each, Mapping) else {} for each in (stored, shown))
+        return {name: restored(value, known.get(name), seen.get(name)) for name, value in sent.items()}
+    if isinstance(sent, list):
+        return _restored_items(sent, stored, shown)
+    return None if sent == MASK else sent
+
+
+def _restored_items(sent: list[Any], stored: Any, shown: Any) -> list[Any]:
+    """Restore a list by its items: a client may have added some, or taken some out."""
+    hidden: dict[str, list[Any]] = {}
+    if isinstance(stored, list | tuple) and isinstance(shown, list):
+        for own, seen in zip(stored, shown, strict=True):
+            if own != seen:
+                hidden.setdefault(_compared(seen), []).append(own)
+    taken = {name: iter(items) for name, items in hidden.items()}
+    return [next(taken.get(_compared(item), iter(())), restored(item, None, None)) for item in sent]
+
+
+def _compared(item: Any) -> str:
+    return json.dumps(item, sort_keys=True)
 
 
 class _Walk:

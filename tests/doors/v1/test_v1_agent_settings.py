@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import httpx
@@ -13,8 +14,8 @@ from conversations.store import creation
 from sessions_app import astore
 from sessions_app.agents.llm.tools import servers
 from sessions_app.identity import conversation_keys
-from sessions_app.models import ApiToken, Grant, Scope, UserDocument
-from sessions_app.settings import setup_keys, user_documents
+from sessions_app.models import AgentSetup, ApiToken, DocumentKind, Grant, Scope, UserDocument
+from sessions_app.settings import named_servers, setup_keys, user_documents
 from tests.doors.v1.test_v1_app_face import bearer
 from tests.tool_server import tool_server
 from tests.v1 import AGENT, START, started
@@ -155,6 +156,72 @@ async def test_tool_servers_have_names_and_headers_and_v0_has_them_in_its_lists(
     assert shown["sse.example.org"]["transport"] == "sse"
     assert (await rest.delete(f"{SETTINGS}/mcp/adding")).status_code == 200
     assert (await rest.delete(f"{SETTINGS}/mcp/adding")).status_code == 404
+
+
+async def test_what_was_shown_of_a_tool_server_is_no_change_of_it(
+    rest: httpx.AsyncClient, alice: User
+) -> None:
+    address = {"url": "https://tools.example.org/mcp?api_key=sk-address-01&x=1", "description": "Adds"}
+    program = {
+        "command": "npx",
+        "args": ["-y", "x", "--token", "sk-argument-02"],
+        "env": {"A": "sk-env-0003"},
+    }
+    await changed(rest, agent_settings_diff={"mcp_config": {"adding": address, "my_token": program}})
+    before = await astore.call(named_servers.of_user, alice.pk)
+    shown = (await rest.get(SETTINGS)).json()["agent_settings"]["mcp_config"]
+    assert "sk-" not in str(shown)
+    assert shown["my_token"]["args"] == ["-y", "x", "--token", MASKED]
+    await changed(rest, agent_settings_diff={"mcp_config": shown})
+    assert await astore.call(named_servers.of_user, alice.pk) == before
+    more = {**shown["my_token"], "args": ["--quiet", *shown["my_token"]["args"]]}
+    assert (await rest.patch(f"{SETTINGS}/mcp/my_token", json=more)).status_code == 200
+    after = await astore.call(named_servers.of_user, alice.pk)
+    assert after["my_token"] == {**program, "args": ["--quiet", *program["args"]]}
+    shown = (await rest.get(SETTINGS)).json()["agent_settings"]["mcp_config"]
+    body = {"agent_settings": {"llm": LLM, "mcp_config": shown}, "workspace": START["workspace"]}
+    assert (await rest.post(AGENT, json=body)).status_code == 201
+    sealed = await astore.call(lambda: AgentSetup.objects.get().sealed_agent.open())
+    assert json.loads(sealed)["mcp_config"] == after
+
+
+async def test_a_masked_key_of_a_profile_is_its_own(rest: httpx.AsyncClient, alice: User) -> None:
+    await changed(rest, agent_settings_diff={"llm": {**LLM, "api_key": "sk-settings-01"}})
+    own = {**LLM, "api_key": "sk-profile-002", "extra_headers": {"X-Team": "sk-header-0003"}}
+    await rest.post(f"{API}/profiles/mine", json={"llm": own})
+    shown = (await rest.get(f"{API}/profiles/mine")).json()["config"]
+    assert "sk-" not in str(shown)
+    assert (await rest.post(f"{API}/profiles/mine", json={"llm": {**shown, "temperature": 1}})).is_success
+    stored = await astore.call(user_documents.document, alice.pk, DocumentKind.MODEL_PROFILE, "mine")
+    assert stored == {**own, "temperature": 1}
+    agent = {"llm_profile_ref": "mine", "agent_context": {"secrets": {"A": "sk-context-04"}}}
+    await rest.post(f"{API}/agent-profiles/all", json=agent)
+    shown = (await rest.get(f"{API}/agent-profiles/all")).json()["profile"]
+    assert (await rest.post(f"{API}/agent-profiles/all", json=shown)).is_success
+    stored = await astore.call(user_documents.document, alice.pk, DocumentKind.AGENT_PROFILE, "all")
+    assert (stored["agent_context"], stored["revision"]) == (agent["agent_context"], 1)
+
+
+async def test_a_model_of_the_settings_is_saved_as_a_profile_with_all_its_keys(
+    rest: httpx.AsyncClient, alice: User
+) -> None:
+    whole = {**LLM, "extra_headers": {"X-Team": "sk-header-0003"}}
+    shown = (await changed(rest, agent_settings_diff={"llm": whole}))["agent_settings"]["llm"]
+    assert (await rest.post(f"{API}/profiles/new", json={"llm": shown})).is_success
+    stored = await astore.call(user_documents.document, alice.pk, DocumentKind.MODEL_PROFILE, "new")
+    assert stored == whole
+
+
+async def test_a_profile_without_a_key_has_that_of_the_settings_in_a_conversation(
+    rest: httpx.AsyncClient, alice: User
+) -> None:
+    await changed(rest, agent_settings_diff={"llm": LLM})
+    bare = {"model": "openai/o3", "base_url": LLM["base_url"]}
+    await rest.post(f"{API}/profiles/bare", json={"llm": bare, "include_secrets": False})
+    info = await started(rest)
+    assert (await rest.post(f"{AGENT}/{info['id']}/switch_profile", json={"profile_name": "bare"})).is_success
+    shown = (await rest.get(f"{AGENT}/{info['id']}")).json()["agent"]["llm"]
+    assert shown == {**bare, "api_key": MASKED}
 
 
 async def test_a_header_of_a_tool_server_is_masked_in_events(rest: httpx.AsyncClient) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 from conversations.dialects import columns
 from convserver.api.v1.agent.requests import Start
 from convserver.api.v1.agent.settings import agent_profiles, profiles, tool_servers
-from convserver.api.v1.agent.settings.merging import unmasked
 from sessions_app.models.v1 import DEFAULT_MODEL
 from sessions_app.settings import model_keys
 
@@ -66,11 +65,4 @@ def _opened(user_id: int, servers: dict[str, Any]) -> dict[str, Any]:
     inner = servers.get("mcpServers")
     if isinstance(inner, dict):
         return {**servers, "mcpServers": _opened(user_id, inner)}
-    return {name: _one(server, stored.get(name)) for name, server in servers.items()}
-
-
-def _one(server: Any, stored: Any) -> Any:
-    is_same = isinstance(server, dict) and all(
-        server.get(name) == columns.fields(stored).get(name) for name in ("url", "command", "args")
-    )
-    return unmasked(server, stored if is_same else None)
+    return {name: tool_servers.opened(server, stored.get(name)) for name, server in servers.items()}

@@ -152,8 +152,9 @@ class SteeringViewSet(AgentViewSet):
         """Set the model of a stored profile for the turns from the next one on."""
         conversation = conversation_of(request, conversation_id)
         require_more_than_one(request)
-        name = body_of(request, ProfileChoice).profile_name
-        agent_setups.set_model(conversation, profile(access.pk_of(request.user), name))
+        name, user_id = body_of(request, ProfileChoice).profile_name, access.pk_of(request.user)
+        llm = model_keys.with_stored_keys(user_id, profile(user_id, name), profile=name)
+        agent_setups.set_model(conversation, llm)
         return done()
 
     @extend_schema(request=NewChild, responses={201: ChildStarted, **STEERED})

@@ -19,7 +19,7 @@ from convserver.api.v1.agent.settings.profiles import REFUSED, NewName, ProfileC
 from convserver.api.v1.agent.settings.view import OfUserViewSet, checked_name
 from sessions_app.models import DocumentKind
 from sessions_app.settings import user_documents
-from sessions_app.settings.setup_keys import masked
+from sessions_app.settings.setup_keys import masked, unmasked
 from sessions_app.settings.user_documents import DocumentNotFound
 
 KIND = DocumentKind.AGENT_PROFILE
@@ -116,7 +116,7 @@ class AgentProfileViewSet(OfUserViewSet):
             "name": name,
             "revision": before["revision"] + 1 if before else 0,
         }
-        user_documents.store(self.user_id, KIND, {**body, **own}, name=name)
+        user_documents.store(self.user_id, KIND, {**unmasked(body, before), **own}, name=name)
         return _changed(name, f"Agent profile {name!r} saved", status=201)
 
     @extend_schema(responses={200: ProfileChanged, **REFUSED})

@@ -76,7 +76,7 @@ def shown(user_id: int) -> dict[str, Any]:
     is_operators = not stored.llm_model and configuration.CONFIGURATION.llm_model is not None
     if is_operators:
         document[AGENT]["llm"]["model"] = configuration.CONFIGURATION.llm_model
-    document[AGENT][TOOL_SERVERS] = masked({TOOL_SERVERS: tool_servers.of_user(user_id)})[TOOL_SERVERS]
+    document[AGENT][TOOL_SERVERS] = tool_servers.shown(user_id)
     document["llm_api_key_is_set"] = key_is_set or is_operators
     return document
 

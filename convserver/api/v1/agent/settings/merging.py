@@ -5,29 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sessions_app.settings.setup_keys import MASK
+from sessions_app.settings.setup_keys import MASK, masked, restored
 
 
 def merged(stored: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a document with its changes: objects are merged, null removes a member, all else replaces it.
 
-    A masked value is no change: it is what a client was shown in the place of a key.
+    What a client was shown in the place of a key is no change.
     """
+    return _merged(stored, changes, masked(stored))
+
+
+def _merged(stored: Mapping[str, Any], changes: Mapping[str, Any], shown: Any) -> dict[str, Any]:
     result = dict(stored)
+    seen = shown if isinstance(shown, dict) else {}
     for name, value in changes.items():
+        before = result.get(name)
         if value is None:
             result.pop(name, None)
         elif isinstance(value, dict):
-            before = result.get(name)
-            result[name] = merged(before if isinstance(before, dict) else {}, value)
+            result[name] = _merged(before if isinstance(before, dict) else {}, value, seen.get(name))
         elif value != MASK:
-            result[name] = value
+            result[name] = restored(value, before, seen.get(name))
     return result
-
-
-def unmasked(sent: Any, stored: Any) -> Any:
-    """Return what was sent with each masked value replaced by the stored one at its place."""
-    if isinstance(sent, dict):
-        known = stored if isinstance(stored, dict) else {}
-        return {name: unmasked(value, known.get(name)) for name, value in sent.items()}
-    return (stored if isinstance(stored, str) else None) if sent == MASK else sent

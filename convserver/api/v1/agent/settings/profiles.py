@@ -125,7 +125,7 @@ class ProfileViewSet(OfUserViewSet):
         """Store a profile, in place of the one of this name if there is one."""
         checked_name(name)
         body = body_of(request, NewProfile)
-        llm = model_keys.with_stored_keys(self.user_id, body.llm)
+        llm = model_keys.with_stored_keys(self.user_id, body.llm, profile=name)
         if not body.include_secrets:
             shown = masked(llm)
             llm = {each: value for each, value in llm.items() if shown[each] == value}
@@ -156,7 +156,7 @@ class ProfileViewSet(OfUserViewSet):
     @extend_schema(request=NewProfile, responses={200: ProfileTrial, **REFUSED})
     def validate(self, request: Request, name: str) -> Response:
         """Ask the model of the body for one token."""
-        llm = model_keys.with_stored_keys(self.user_id, body_of(request, NewProfile).llm)
+        llm = model_keys.with_stored_keys(self.user_id, body_of(request, NewProfile).llm, profile=name)
         setup = ModelSetup(
             model=llm["model"], base_url=llm.get("base_url") or "", key=llm.get("api_key") or ""
         )

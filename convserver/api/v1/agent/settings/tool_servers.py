@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import transaction
 from pydantic import TypeAdapter, ValidationError
 
+from conversations.dialects import columns
 from convserver.api.openhands.errors import InvalidRequest
 from convserver.api.openhands.tool_servers import EnteredMcpConfig, entered_url
 from convserver.api.openhands.view import problems_in
-from convserver.api.v1.agent.settings.merging import merged, unmasked
+from convserver.api.v1.agent.settings.merging import merged
 from sessions_app.agents.llm.tools.servers import ToolServer, of_agent
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.settings import named_servers, user_settings
 from sessions_app.settings.named_servers import LISTS, Entries
+from sessions_app.settings.setup_keys import masked, unmasked
 from sessions_app.settings.user_settings import SettingSecret
 
 _CONFIG: TypeAdapter[Any] = TypeAdapter(EnteredMcpConfig)
@@ -30,6 +32,11 @@ def of_user(user_id: int) -> Entries:
         return {}
 
 
+def shown(user_id: int) -> Entries:
+    """Return the tool servers by name, without their keys; a name, such as `token`, hides no server."""
+    return {name: masked(entry) for name, entry in of_user(user_id).items()}
+
+
 @transaction.atomic
 def change(user_id: int, changes: Mapping[str, Any] | None) -> None:
     """Change the servers that are named; null for a name removes that server, null for all removes each.
@@ -37,7 +44,7 @@ def change(user_id: int, changes: Mapping[str, Any] | None) -> None:
     Raise InvalidRequest or TooManySecrets.
     """
     before = of_user(user_id)
-    after = {} if changes is None else merged(before, _by_name(changes))
+    after = {} if changes is None else _merged(before, _by_name(changes))
     lists: dict[str, list[Any]] = {kind: [] for kind in LISTS}
     for name, entry in after.items():
         kind, server = named_servers.listed(name, _checked(name, entry))
@@ -53,9 +60,28 @@ def change(user_id: int, changes: Mapping[str, Any] | None) -> None:
 def entered(user_id: int, name: str, entry: dict[str, Any]) -> ToolServer:
     """Return a server that a client enters, with the keys that were masked. Raise InvalidRequest."""
     stored = of_user(user_id).get(name)
-    is_same = stored is not None and all(entry.get(each) == stored.get(each) for each in ("url", "command"))
-    whole = _checked(name, unmasked(entry, stored if is_same else None))
+    whole = _checked(name, opened(entry, stored, same=("url", "command")))
     return next(of_agent({name: {**whole, "enabled": True}}))
+
+
+def opened(entry: Any, stored: Any, *, same: Sequence[str] = ("url", "command", "args")) -> Any:
+    """Return a server with the keys that were masked, if the stored one has the `same` members."""
+    known = columns.fields(stored)
+    seen = masked(known)
+    is_same = isinstance(entry, dict) and all(
+        entry.get(each) in (known.get(each), seen.get(each)) for each in same
+    )
+    return unmasked(entry, stored if is_same else None)
+
+
+def _merged(before: Entries, changes: Mapping[str, Any]) -> dict[str, Any]:
+    after: dict[str, Any] = dict(before)
+    for name, entry in changes.items():
+        if entry is None:
+            after.pop(name, None)
+        else:
+            after[name] = merged(before.get(name, {}), entry) if isinstance(entry, dict) else entry
+    return after
 
 
 def _by_name(changes: Mapping[str, Any]) -> Mapping[str, Any]:
