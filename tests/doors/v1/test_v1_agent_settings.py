@@ -224,6 +224,19 @@ async def test_a_profile_without_a_key_has_that_of_the_settings_in_a_conversatio
     assert shown == {**bare, "api_key": MASKED}
 
 
+async def test_a_renamed_agent_profile_tells_its_new_name(rest: httpx.AsyncClient) -> None:
+    profiles = f"{API}/agent-profiles"
+    await rest.post(f"{profiles}/mine", json={})
+    await rest.post(f"{profiles}/mine/rename", json={"new_name": "ours"})
+    shown = (await rest.get(f"{profiles}/ours")).json()
+    assert (shown["name"], shown["profile"]["name"]) == ("ours", "ours")
+    profile_id = shown["profile"]["id"]
+    assert (await rest.post(f"{profiles}/{profile_id.upper()}/activate")).json()["id"] == profile_id
+    assert (await rest.get(SETTINGS)).json()["active_agent_profile_id"] == profile_id
+    await rest.delete(f"{profiles}/ours")
+    assert (await rest.get(SETTINGS)).json()["active_agent_profile_id"] is None
+
+
 async def test_a_header_of_a_tool_server_is_masked_in_events(rest: httpx.AsyncClient) -> None:
     server = {"url": "https://tools.example.org/mcp", "headers": {"X-Key": "sk-header-0815"}}
     await rest.post(f"{SETTINGS}/mcp/adding", json=server)

@@ -99,7 +99,8 @@ class AgentProfileViewSet(OfUserViewSet):
     @extend_schema(responses={200: AgentProfile, **REFUSED})
     def retrieve(self, request: Request, name: str) -> Response:
         """Return one profile."""
-        return Response({"name": name, "profile": masked(_profile(self.user_id, name))})
+        profile = _profile(self.user_id, name)
+        return Response({"name": name, "profile": {**masked(profile), "name": name}})
 
     @extend_schema(request=NewAgentProfile, responses={201: ProfileChanged, 400: Detail, **REFUSED})
     def create(self, request: Request, name: str) -> Response:
@@ -139,10 +140,10 @@ class AgentProfileViewSet(OfUserViewSet):
     @extend_schema(request=None, responses={200: AgentProfileActivated, **REFUSED})
     def activate(self, request: Request, name: str) -> Response:
         """Give the profile with this id to new conversations."""
-        with_id(self.user_id, name)
-        document.change(self.user_id, {}, pointers={"active_agent_profile_id": name})
+        profile_id = with_id(self.user_id, name)["id"]
+        document.change(self.user_id, {}, pointers={"active_agent_profile_id": profile_id})
         words = "Agent profile activated"
-        return Response({"id": name, "message": words, "agent_settings_applied": False})
+        return Response({"id": profile_id, "message": words, "agent_settings_applied": False})
 
     @extend_schema(request=None, responses={200: AgentProfileFindings, **REFUSED})
     def materialize(self, request: Request, name: str) -> Response:
