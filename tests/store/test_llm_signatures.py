@@ -11,6 +11,8 @@ import pytest
 from django.contrib.auth.models import User
 
 from conversations.models import ConversationRef
+from sessions_app.agents.llm.streams import signatures
+from sessions_app.agents.llm.streams.signatures import Signed
 from tests.conftest import Join
 from tests.model_server import Answer, Asked, chunk, completion
 from tests.model_talks import answers_of, model, said
@@ -125,3 +127,12 @@ async def test_an_approved_call_keeps_what_was_signed(
         await client.until("event", kind="turn")
     assert ran(runs) == ["add 1 2"]
     assert parts_of(GPT, asked[1])[0]["extra_content"] == EXTRA
+
+
+def test_blocks_of_an_agent_elsewhere_are_no_signatures(subtests: pytest.Subtests) -> None:
+    for data in ("no JSON", "[" * 100_000, "[]", "3", ""):
+        with subtests.test(data=data[:10]):
+            assert (
+                signatures.of({"thinking_blocks": [{"type": "redacted_thinking", "data": data}]}, GPT)
+                == Signed()
+            )

@@ -63,7 +63,7 @@ def of(payload: Mapping[str, Any], model: str) -> Signed:
     *thoughts, last = blocks if isinstance(blocks, list) and blocks else [None]
     try:
         about = columns.fields(json.loads(columns.first_text(columns.fields(last).get("data")) or "null"))
-    except ValueError:  # of an agent elsewhere
+    except (ValueError, RecursionError):  # of an agent elsewhere
         return Signed()
     if not model or about.get("model") != model:
         return Signed()
