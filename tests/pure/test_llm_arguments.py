@@ -107,6 +107,20 @@ def test_a_check_of_long_arguments_beside_a_long_enumeration_ends_soon() -> None
     assert time.process_time() - begun < 1
 
 
+def test_a_check_of_many_objects_beside_a_schema_with_many_members_ends_soon() -> None:
+    shapes: list[dict[str, Any]] = [
+        {"properties": {f"p{number}": {} for number in range(2_000)}},
+        {"required": ["a"] * 4_000},
+    ]
+    for members in shapes:
+        schema = {"properties": {"rows": {"type": "array", "items": members}}}
+        begun = time.process_time()
+        assert problems_of(schema, {"rows": [{"a": 1}] * 30_000}) == []
+        assert time.process_time() - begun < 0.5
+    schema = {"properties": {"rows": {"type": "array", "items": {"required": ["b"]}}}}
+    assert problems_of(schema, {"rows": [{"b": 1}] * 5_000 + [{}]}) == ["`rows[5000].b` is missing"]
+
+
 def test_a_call_with_wrong_arguments_cannot_be_run_and_says_why() -> None:
     tool = Tool(name="rows", description="", schema=ROWS, server=0, own_name="rows")
     call = wanted("rows", '{"limit": "5"}', {"rows": tool})

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 STEPS_MAX = 20_000
-"""A check looks at this many values and members of enumerations; it takes the rest as it is."""
+"""A check looks at this many values and members of schemas and enumerations; it takes the rest as it is."""
 DEPTH_MAX = 40
 PROBLEMS_MAX = 3
 ALLOWED_MAX = 10
@@ -85,12 +85,17 @@ class _Check:
 
     def _inside(self, schema: Mapping[str, Any], value: object, path: str, depth: int) -> Iterator[str]:
         if isinstance(value, dict):
-            required = schema.get("required")
-            for name in required if isinstance(required, list) else ():
+            required, properties = schema.get("required"), schema.get("properties")
+            required = required if isinstance(required, list) else []
+            properties = properties if isinstance(properties, dict) else {}
+            # An array may have thousands of small objects beside a schema with as many members.
+            self._left -= len(required) + len(properties)
+            if self._left < 0:
+                return
+            for name in required:
                 if isinstance(name, str) and name not in value:
                     yield f"`{_joined(path, name)}` is missing"
-            properties = schema.get("properties")
-            for name, each in (properties if isinstance(properties, dict) else {}).items():
+            for name, each in properties.items():
                 if name in value:
                     yield from self.problems(each, value[name], _joined(path, name), depth)
         elif isinstance(value, list) and isinstance(items := schema.get("items"), Mapping):
