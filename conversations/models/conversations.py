@@ -37,6 +37,8 @@ CHOSEN_ID_SHOWN = 40
 _HEX_UUID = "^[0-9a-f]{32}$"
 
 
+SOURCE_TAG = "source"
+"""The tag of an imported conversation that names the program which it comes from."""
 LAST_MESSAGE_MAX_LENGTH = 200
 
 

@@ -25,7 +25,12 @@ from conversations.events import (
     Kind,
     SomeEvents,
 )
-from conversations.models.conversations import Conversation, ConversationQuerySet, ConversationRef
+from conversations.models.conversations import (
+    SOURCE_TAG,
+    Conversation,
+    ConversationQuerySet,
+    ConversationRef,
+)
 
 _PAGE_BOUND = """
     (SELECT {bound}(seq) FROM (
@@ -66,6 +71,16 @@ class EventQuerySet(models.QuerySet["Event"]):
     def through(self, seq: int) -> Self:
         """Return those up to and including it."""
         return self.filter(seq__lte=seq)
+
+    def marked_repeated(self, among: ConversationQuerySet) -> Self:
+        """Say as `is_repeated` of events of imported copies whether the conversation that they leave has
+        them too, and is among these.
+        """
+        is_among = Exists(among.filter(pk=OuterRef("conversation_id")).order_by())
+        left = Event.objects.of_key(OuterRef("conversation__forked_from_id"))
+        same = left.filter(is_among, event_id=OuterRef("event_id"), text=OuterRef("text"), hidden=False)
+        is_copy = Q(conversation__tags__has_key=SOURCE_TAG, conversation__forked_from__isnull=False)
+        return self.annotate(is_repeated=Case(When(is_copy, then=Exists(same)), default=False))
 
     def oldest_first(self) -> Self:
         """Order as appended."""

@@ -12,7 +12,7 @@ from uuid import UUID, uuid5
 from conversations import access
 from conversations.access import Visitor
 from conversations.events import NewEvent
-from conversations.models import Conversation, ConversationRef, Event, Version
+from conversations.models import SOURCE_TAG, Conversation, ConversationRef, Event, Version
 from conversations.store import changes, importing
 from conversations.store.importing import Imported
 from conversations.store.labels import TAG_NAME_MAX_LENGTH
@@ -32,7 +32,7 @@ TITLE_MAX_CHARS = 80
 TAG_MAX_CHARS = 500
 LABELS_MAX = 20
 """At most this many labels of the source become labels here."""
-SOURCE, SOURCE_ID, DIRECTORY, SHOWN = "source", "source_id", "directory", "shown_branch"
+SOURCE, SOURCE_ID, DIRECTORY, SHOWN = SOURCE_TAG, "source_id", "directory", "shown_branch"
 """The tags of an imported conversation: its format, its id there, where the agent worked, and `yes` for a
 branch that the program showed when it was imported first."""
 _IDS = UUID("0f5c5a0e-7f0a-5c5e-8f38-8f0d3b3f3c11")

@@ -8,7 +8,10 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
-from conversations.models import Conversation, Event
+from conversations.models import Conversation, ConversationQuerySet, Event
+from conversations.search.fulltext import questions
+from conversations.search.fulltext.search import Scope, Wanted, search
+from conversations.store import deletion, forks
 from conversations.transcripts.sources import formats
 from sessions_app.imports.importer import Importer
 from tests.import_samples import imported
@@ -128,3 +131,35 @@ def test_a_session_on_the_web_is_read(alice: User, tmp_path: Path) -> None:
         assert conversation["title"] == "words 2"
         assert said(Conversation.objects.get(public_id=conversation["conversation_id"])) == ["2", "3"]
         assert conversation["records"]["found"] == (2, 3, 4)[number]
+
+
+def hits(user: User, question: str, *, among: ConversationQuerySet | None = None) -> list[tuple[str, int]]:
+    """Return the titles and places of what a search finds, a page of two after the other."""
+    conversations = Conversation.objects.visible_to(user) if among is None else among
+    scope = Scope(user=user, conversations=conversations, is_narrow=among is not None)
+    found: list[tuple[str, int]] = []
+    below: int | None = None
+    while True:
+        page = search(scope, questions.read(question), Wanted(), below=below, limit=2)
+        found += [(hit.title or "", hit.seq) for hit in page.hits]
+        if page.below is None:
+            return found
+        below = page.below
+
+
+def test_a_search_finds_what_copies_share_once(alice: User, tmp_path: Path) -> None:
+    sessions = {
+        FIRST: talk(FIRST, [2, 3, 4, 5]),
+        SECOND: talk(SECOND, [2, 3, 4, 5, 6, 7], hook="f" * 32),
+        THIRD: talk(THIRD, [2, 3, 4, 5, 6, 7, 8, 9]),
+    }
+    imported("claude-code", written(tmp_path / "projects", sessions))
+    first, second, third = (of(alice, session) for session in (FIRST, SECOND, THIRD))
+    found = hits(alice, "words")
+    assert [title for title, _ in found] == [THIRD] * 2 + [SECOND] * 2 + [FIRST] * 4
+    only = Conversation.objects.with_pks([third.pk])
+    assert len(hits(alice, "words", among=only)) == 8
+    deletion.soft_delete(second.ref)
+    assert [title for title, _ in hits(alice, "words 6")] == [THIRD]
+    copy = forks.fork(alice, first.ref)
+    assert len(hits(alice, "words 2", among=Conversation.objects.with_pks([first.pk, copy.pk]))) == 2

@@ -189,13 +189,17 @@ def _by_and_by(read: Callable[[int, int], list[int]], below: int, limit: int) ->
 
 
 def _rows(scope: Scope, facets: Facets, wanted: Wanted, pks: Sequence[int], limit: int) -> Iterator[Any]:
-    """Yield the columns of those that are in scope and match the conditions, the highest key first."""
+    """Yield the columns of those that are in scope and match the conditions, the highest key first.
+
+    An event that a copied session repeats is left out where the session that it was copied from is searched.
+    """
     rows = _matching(Event.objects.filter(hidden=False), wanted)
     if facets.conversations:
         rows = rows.filter(conversation_id__in=facets.conversations)
     # Not as a condition: otherwise the engine might go through the conversations one by one.
     in_scope = Exists(scope.conversations.filter(pk=OuterRef("conversation_id")).order_by())
-    rows = rows.annotate(read=Case(When(in_scope, then=F("text")))).order_by("-pk")
+    rows = rows.marked_repeated(scope.conversations).order_by("-pk")
+    rows = rows.annotate(read=Case(When(in_scope & Q(is_repeated=False), then=F("text"))))
     ends = [0, *range(limit + 1, len(pks), TEXTS), len(pks)]
     for first, end in pairwise(ends):
         for row in rows.with_pks(pks[first:end]).values_list(*_COLUMNS, "read"):

@@ -8,7 +8,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from conversations import access
-from conversations.models import Conversation, ConversationRef
+from conversations.models import SOURCE_TAG, Conversation, ConversationRef
 from conversations.store import labels as stored
 from conversations.store.labels import TAG_MAX_LENGTH, TAG_NAME_MAX_LENGTH
 from convserver.web.listing import HIDDEN_LABELS
@@ -16,7 +16,6 @@ from convserver.web.pages import page, person
 
 KNOWN_MAX = 200
 """So many labels are suggested."""
-SOURCE = "source"
 
 
 class LabelForm(forms.Form):
@@ -61,7 +60,7 @@ def known(request: HttpRequest) -> HttpResponse:
         "names": [each.label for each in names if each.label not in HIDDEN_LABELS],
         "sources": [
             each.label.partition(":")[2]
-            for each in stored.counted(request.user, name=SOURCE, limit=KNOWN_MAX)
+            for each in stored.counted(request.user, name=SOURCE_TAG, limit=KNOWN_MAX)
         ],
     }
     return render(request, "web/known_labels.html", context)
