@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -98,17 +98,31 @@ def of_branch(branch: Branch, *, is_growing: bool) -> list[Entry]:
     return found
 
 
-def of_prompts(prompts: Sequence[dict[str, object]], head: Head) -> list[Entry]:
-    """Return, as skipped, the prompts that no copy has."""
+def of_prompts(prompts: Sequence[Mapping[str, object]], head: Head, *, is_growing: bool) -> list[Entry]:
+    """Return the prompts that no copy has, as records: nothing tells where they were in the conversation."""
     lists = [head.rows, head.left, *(branch.rows for branch in head.branches)]
     there = {taken.row.facts.digest for each in lists for taken in each}
     there |= {row.facts.digest for row in _pending_rows(head)}
     found = []
     for place, prompt in enumerate(prompts, 1):
-        row = copies.row_of(prompt, place)
-        if row.facts.digest not in there:
-            found.append(_beside(row, f"turn journal {place}", skipped=ONLY_IN_TURN_JOURNAL))
+        told = {"role": "user", "content": prompt["content"], "timestamp": prompt.get("created_at")}
+        if copies.row_of(told, place).facts.digest not in there:
+            found.append(_of_prompt(prompt, f"turn journal {place}", is_growing=is_growing))
     return found
+
+
+def _of_prompt(prompt: Mapping[str, object], place: str, *, is_growing: bool) -> Entry:
+    name = "prompt of turn journal"
+    return Entry(
+        digest=rows.digest_of([name, dict(prompt)]),
+        place=place,
+        load=lambda: prompt,
+        parts=lambda told, _: (Record(name=name, value=told, why=Kept.BOOKKEEPING),),
+        at=lambda _: None,  # it stands last, and an earlier time there would be that of the conversation
+        noted=(ONLY_IN_TURN_JOURNAL,),
+        skipped=STILL_WRITTEN if is_growing else "",
+        is_said=True,
+    )
 
 
 def overlap(above: Sequence[str], below: Sequence[str], *, is_fork: bool) -> tuple[int, int]:

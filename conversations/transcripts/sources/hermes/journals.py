@@ -65,9 +65,9 @@ def last_transcript(sessions: Path, session_id: str) -> list[object] | None:
     return longest
 
 
-def unfinished_prompts(sessions: Path, session_id: str) -> Iterator[dict[str, object]]:
-    """Yield, as rows, the prompts whose turns have no end in any journal. Raise Unreadable."""
-    turns: dict[str, dict[str, object]] = {}
+def unfinished_prompts(sessions: Path, session_id: str) -> Iterator[Fields]:
+    """Yield the events of prompts whose turns have no end in any journal. Raise Unreadable."""
+    turns: dict[str, Fields] = {}
     ended: set[str] = set()
     folder = sessions / TURNS
     for path in sorted([*folder.glob(f"{session_id}.jsonl"), *folder.glob(f"{session_id}~*.jsonl")]):
@@ -77,11 +77,7 @@ def unfinished_prompts(sessions: Path, session_id: str) -> Iterator[dict[str, ob
             if kind in FINAL:
                 ended.add(turn_id)
             elif kind == "submitted" and columns.first_text(event.get("content")):
-                turns[turn_id] = {
-                    "role": "user",
-                    "content": event["content"],
-                    "timestamp": event.get("created_at"),
-                }
+                turns[turn_id] = event
     yield from (prompt for turn_id, prompt in turns.items() if turn_id not in ended)
 
 

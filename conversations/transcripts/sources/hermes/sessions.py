@@ -220,7 +220,8 @@ class _Directory:
             return None
         own = entries.of_head(head, self._answer(source_id, head.told), is_growing=self._is_growing)
         if self._sources[source_id].stored is None:
-            own += entries.of_prompts(list(journals.unfinished_prompts(self._folder, source_id)), head)
+            prompts = list(journals.unfinished_prompts(self._folder, source_id))
+            own += entries.of_prompts(prompts, head, is_growing=self._is_growing)
         read = _Read(head=head, shared=[], own=own)
         self._link(read, self._links[source_id])
         entries.number(read.own, read.shared)
