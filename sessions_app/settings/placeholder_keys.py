@@ -4,6 +4,8 @@ from __future__ import annotations
 
 MASKED_MIN_CHARS = 8
 """A shorter key would be found in words by chance; no provider has one."""
+MASKED_FROM = f"A key of at least {MASKED_MIN_CHARS} characters is masked in conversations."
+"""What a form says where a key is entered."""
 NOT_MASKED = (
     f"The key has fewer than {MASKED_MIN_CHARS} characters, so conversations do not mask it. A longer one is "
     "masked."

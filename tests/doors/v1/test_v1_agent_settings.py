@@ -16,6 +16,7 @@ from sessions_app.agents.llm.tools import servers
 from sessions_app.identity import conversation_keys
 from sessions_app.models import AgentSetup, ApiToken, DocumentKind, Grant, Scope, UserDocument
 from sessions_app.settings import named_servers, setup_keys, user_documents
+from sessions_app.settings.placeholder_keys import MASKED_FROM, NOT_MASKED
 from tests.doors.v1.test_v1_app_face import bearer
 from tests.tool_server import tool_server
 from tests.v1 import AGENT, START, started
@@ -222,6 +223,23 @@ async def test_a_profile_without_a_key_has_that_of_the_settings_in_a_conversatio
     assert (await rest.post(f"{AGENT}/{info['id']}/switch_profile", json={"profile_name": "bare"})).is_success
     shown = (await rest.get(f"{AGENT}/{info['id']}")).json()["agent"]["llm"]
     assert shown == {**bare, "api_key": MASKED}
+
+
+async def test_a_key_that_conversations_do_not_mask_is_told_as_on_the_page(
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
+) -> None:
+    for key, note in (("sk-1", NOT_MASKED), ("ollama", ""), ("sk-0123456789", ""), (MASKED, ""), (None, "")):
+        with subtests.test(key=key):
+            llm = {**LLM, "api_key": key}
+            shown = await changed(rest, agent_settings_diff={"llm": llm})
+            assert shown.get("notice", "") == note
+            saved = (await rest.post(f"{API}/profiles/mine", json={"llm": llm})).json()["message"]
+            assert saved == ("Profile 'mine' saved" + (f". {note}" if note else ""))
+            active = (await rest.post(f"{API}/profiles/mine/activate")).json()["message"]
+            assert active.endswith(note or "settings")
+            await rest.delete(f"{API}/profiles/mine")
+    form = (await rest.get(f"{SETTINGS}/agent-schema")).text
+    assert MASKED_FROM in form
 
 
 async def test_a_renamed_agent_profile_tells_its_new_name(rest: httpx.AsyncClient) -> None:

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from sessions_app.settings.placeholder_keys import MASKED_FROM
+
 
 class FormField(BaseModel):
     """One field of a form."""
@@ -72,7 +74,13 @@ AGENT_FORM = SettingsForm(
                 "description": "The provider and the model, for example openai/gpt-5.",
                 "value_type": "string",
             },
-            {"key": "llm.api_key", "label": "API key", "value_type": "string", "secret": True},
+            {
+                "key": "llm.api_key",
+                "label": "API key",
+                "description": MASKED_FROM,
+                "value_type": "string",
+                "secret": True,
+            },
             {
                 "key": "llm.base_url",
                 "label": "Base URL",

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from conversations.dialects import columns
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
 from convserver.api.openhands.view import body_of
 from convserver.api.v1.agent.requests import ModelObject
@@ -20,7 +21,7 @@ from convserver.event_loop import in_loop
 from convserver.serving.admission import Lane, in_lane
 from sessions_app.models import DocumentKind
 from sessions_app.outbound.model_trial import ModelSetup, TrialUnderWay, try_model
-from sessions_app.settings import model_keys, user_documents
+from sessions_app.settings import model_keys, placeholder_keys, user_documents
 from sessions_app.settings.setup_keys import masked
 from sessions_app.settings.user_documents import DocumentNotFound
 
@@ -130,7 +131,7 @@ class ProfileViewSet(OfUserViewSet):
             shown = masked(llm)
             llm = {each: value for each, value in llm.items() if shown[each] == value}
         user_documents.store(self.user_id, KIND, llm, name=name)
-        return _changed(name, f"Profile {name!r} saved", status=201)
+        return _changed(name, _with_note(f"Profile {name!r} saved", llm), status=201)
 
     @extend_schema(responses={200: ProfileChanged, **REFUSED})
     def destroy(self, request: Request, name: str) -> Response:
@@ -148,8 +149,8 @@ class ProfileViewSet(OfUserViewSet):
     @extend_schema(request=None, responses={200: ProfileActivated, 400: Detail, **REFUSED})
     def activate(self, request: Request, name: str) -> Response:
         """Put the model of a profile into the settings."""
-        activate(self.user_id, name)
-        words = f"Profile {name!r} activated and applied to current settings"
+        llm = activate(self.user_id, name)
+        words = _with_note(f"Profile {name!r} activated and applied to current settings", llm)
         return Response({"name": name, "message": words, "llm_applied": True})
 
     @in_lane(Lane.ABROAD)
@@ -206,6 +207,16 @@ def rename(user_id: int, name: str, new_name: str) -> None:
 def _repoint(user_id: int, name: str, new_name: str | None) -> None:
     if document.kept_of(user_id).get("active_profile") == name:
         document.change(user_id, {}, pointers={"active_profile": new_name})
+
+
+def note_on(llm: object) -> str:
+    """Return what a person is told of the key in the `llm` that a client has sent; empty for nothing."""
+    return placeholder_keys.note_on(columns.first_text(columns.fields(llm).get("api_key")))
+
+
+def _with_note(message: str, llm: Mapping[str, Any]) -> str:
+    note = note_on(llm)
+    return f"{message}. {note}" if note else message
 
 
 def require_pointers(user_id: int, pointers: Mapping[str, Any]) -> None:

@@ -40,6 +40,7 @@ class AgentSettings(BaseModel):
     active_agent_profile_id: str | None
     active_meta_profile: str | None
     misc_settings: dict[str, Any]
+    notice: str = Field(default="", description="After a change: what people should know of the new key.")
 
 
 class SettingsChange(BaseModel):
@@ -108,7 +109,8 @@ class SettingsViewSet(OfUserViewSet):
         if applied and "llm" not in (diffs.get(AGENT) or {}):
             diffs[AGENT] = {**diffs.get(AGENT, {}), "llm": profiles.model_for_settings(self.user_id, applied)}
         document.change(self.user_id, diffs, pointers=pointers)
-        return Response(document.shown(self.user_id))
+        note = profiles.note_on((diffs.get(AGENT) or {}).get("llm"))
+        return Response({**document.shown(self.user_id), **({"notice": note} if note else {})})
 
     @extend_schema(responses={200: forms.SettingsForm})
     def agent_form(self, request: Request) -> Response:
