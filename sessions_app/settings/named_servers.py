@@ -27,8 +27,12 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 def of_user(user_id: int) -> Entries:
     """Return the user's tool servers by name, with their keys. Raise SecretUnreadable."""
-    lists = _value(user_id, SettingSecret.MCP_CONFIG)
-    return named(lists, _value(user_id, SettingSecret.NAMED_TOOL_SERVERS))
+    return named(_value(user_id, SettingSecret.MCP_CONFIG), entries_of(user_id))
+
+
+def entries_of(user_id: int) -> Entries:
+    """Return what V1 clients have stored, also of servers that the lists lack. Raise SecretUnreadable."""
+    return _value(user_id, SettingSecret.NAMED_TOOL_SERVERS)
 
 
 def _value(user_id: int, name: SettingSecret) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from django.utils.crypto import salted_hmac
 from pydantic import ValidationError
 
+from conversations.dialects import columns
 from convserver.api.openhands.tool_servers import (
     SERVERS_MAX,
     McpConfig,
@@ -14,10 +15,10 @@ from convserver.api.openhands.tool_servers import (
     StdioServer,
     StreamableServer,
 )
-from sessions_app.agents.llm.tools.servers import ToolServer, of_settings
+from sessions_app.agents.llm.tools.servers import ToolServer, of_lists
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.models import SecretKind
-from sessions_app.settings import user_settings
+from sessions_app.settings import named_servers, user_settings
 from sessions_app.settings.user_settings import SettingSecret, TooManySecrets
 
 SALT = "convserver.web.settings_pages.stored_servers"
@@ -53,7 +54,9 @@ def tool_server(user_id: int, reference: str) -> ToolServer | None:
     """Return one of the user's tool servers with its keys; None where it is gone. Raise SecretUnreadable."""
     for kind, server in _each(_stored(user_id)):
         if _reference(kind, server) == reference:
-            return next(of_settings({kind: [server.model_dump(mode="json")]}))
+            entries = named_servers.entries_of(user_id)  # the headers of a V1 client open it, too
+            on = {name: {**columns.fields(entry), "enabled": True} for name, entry in entries.items()}
+            return next(of_lists({kind: [server.model_dump(mode="json")]}, on))
     return None
 
 

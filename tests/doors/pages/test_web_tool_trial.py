@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 
+from convserver.api.v1.agent.settings import tool_servers as v1_servers
 from convserver.web.settings_pages import stored_servers, tool_servers
 from sessions_app import astore
 from sessions_app.agents.llm.tools import connections, trial
@@ -58,6 +59,20 @@ async def test_a_server_at_an_address_lists_its_tools(
                 refused = await tried(visitor, alice)
             assert "it rejected the key (401)" in words(refused)
             assert ("sk-wrong-1234" in refused.text, ran) == (False, [])
+
+
+async def test_a_server_of_a_v1_client_is_tested_with_all_that_opens_it(alice: User) -> None:
+    headers = {"X-Key": "sk-of-the-tools", "X-Team": "maps"}
+    entry = {"url": "https://maps.example.org/mcp", "headers": headers, "enabled": False}
+    await astore.call(v1_servers.change, alice.pk, {"maps": entry})
+    await astore.call(v1_servers.change, alice.pk, {"files": {"command": "npx", "cwd": "/srv/files"}})
+    listed = await astore.call(stored_servers.servers_of, alice.pk)
+    assert listed is not None
+    found = [await astore.call(stored_servers.tool_server, alice.pk, each.reference) for each in listed]
+    assert [(each.name, dict(each.headers), each.folder) for each in found if each is not None] == [
+        ("maps", headers, ""),
+        ("files", {}, "/srv/files"),
+    ]
 
 
 async def test_a_program_that_ends_shows_its_last_lines_escaped_and_without_its_keys(

@@ -114,6 +114,11 @@ def _of_owner(conversation: ConversationRef) -> Iterator[ToolServer]:
         for name in (SettingSecret.MCP_CONFIG, SettingSecret.NAMED_TOOL_SERVERS)
     )
     lists, entries = map(_parsed, texts)
+    yield from of_lists(lists, entries)
+
+
+def of_lists(lists: object, entries: object) -> Iterator[ToolServer]:
+    """Yield the servers of V0's lists, those of the entries with all that a V1 client has stored of them."""
     if entries:
         yield from of_agent(named_servers.named(columns.fields(lists), columns.fields(entries)))
     else:
