@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import tzinfo
+from datetime import datetime, tzinfo
+from hashlib import sha256
 from itertools import chain
 from typing import Any
 from uuid import uuid5
@@ -23,12 +25,16 @@ from conversations.store import changes, importing
 from conversations.store.importing import Imported
 from conversations.transcripts import openhands_v1
 from conversations.transcripts.openhands_v1 import Persisted, Skip
+from conversations.transcripts.sources import rests
+from conversations.transcripts.sources.as_v1 import RECORD_KEY
+from conversations.transcripts.sources.nodes import Kept
 from sessions_app.live import marks
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus
 from sessions_app.models.v1 import MAX_ITERATIONS, default_workspace, never_confirm
 from sessions_app.settings import agent_setups, setup_keys
 from sessions_app.settings.agent_setups import NewSetup
 
+FORMAT = "openhands-v1"
 CUT_OFF = "This call was interrupted. Its result is unknown."
 _CANNOT_GO_ON = frozenset({ExecutionStatus.RUNNING, ExecutionStatus.WAITING_FOR_CONFIRMATION})
 """No agent here can carry out a call of the other server's agent."""
@@ -42,6 +48,24 @@ _FACTS = (
     "tool_module_qualnames",
     "launched_agent_profile",
 )
+CARRIED = frozenset(
+    {
+        *("agent", "workspace", "confirmation_policy", "security_analyzer", "max_iterations"),
+        *("stuck_detection", "secrets", "secret_registry", "title", "tags", "id", "conversation_id"),
+        *(
+            "created_at",
+            "updated_at",
+            "execution_status",
+            "stats",
+            "metrics",
+            "leaf_event_id",
+            "initial_message",
+            "persistence_dir",
+        ),
+        *_FACTS,
+    }
+)
+"""Members of the files beside the events that columns and the agent's setup have, or the totals count."""
 _ITERATIONS_LIMIT = 2**31
 
 
@@ -142,6 +166,7 @@ class _Log:
         self._skip = skip
         self._told: ExecutionStatus | None = None
         self._last_id = ""
+        self._last_at: datetime | None = None
         self._open: dict[str, tuple[str, Call]] = {}
         """By the id of a tool call without a result: the event's id, and the call."""
 
@@ -160,12 +185,40 @@ class _Log:
         for event in openhands_v1.events(self._persisted.directory, zone=self._zone, skip=self._skip):
             self._follow(event)
             yield event
+        yield from self._records()
         if self._last_told in _CANNOT_GO_ON:
             yield from self._ending()
+
+    def _records(self) -> Iterator[NewEvent]:
+        """Yield what no column and no setup has of the files beside the events, as records without keys.
+
+        What they say later is another record.
+        """
+        persisted = self._persisted
+        files = ((openhands_v1.BASE_STATE, persisted.state), (openhands_v1.META, persisted.request))
+        for file, told in files:
+            set_here = {
+                key: value for key, value in told.items() if value is not False
+            }  # a default says nothing
+            if left := rests.left(set_here, CARRIED):
+                name = f"members of {file}"
+                kept = {
+                    "format": FORMAT,
+                    "name": name,
+                    "why": Kept.BOOKKEEPING,
+                    "record": setup_keys.masked(left),
+                }
+                digest = sha256(columns.as_json(kept).encode()).hexdigest()
+                event_id = str(uuid5(persisted.conversation_id, f"{name} {digest}"))
+                at = v1.stamp(self._last_at or persisted.created_at)
+                payload = v1.written(v1.state_update(RECORD_KEY, kept), event_id=event_id, timestamp=at)
+                reading = v1.read(json.loads(payload))
+                yield NewEvent(event_id=event_id, payload=payload, reading=reading)
 
     def _follow(self, event: NewEvent) -> None:
         self._last_id = event.event_id
         reading = event.reading
+        self._last_at = reading.timestamp or self._last_at
         if reading.kind is Kind.STATE:
             self._told = _status(reading.text) or self._told
         elif reading.tool_call_id is None:
@@ -234,14 +287,14 @@ def _setup(persisted: Persisted) -> NewSetup:
 def _secrets(persisted: Persisted) -> dict[str, dict[str, Any]]:
     """Return the names and descriptions of the secrets, without values."""
     registry = columns.fields(persisted.state.get("secret_registry"))
-    sources: Iterable[Mapping[str, Any]] = (
-        columns.fields(persisted.request.get("secrets")),
-        columns.fields(registry.get("secret_sources")),
-    )
+    return _described(persisted.request.get("secrets")) | _described(registry.get("secret_sources"))
+
+
+def _described(secrets: object) -> dict[str, dict[str, Any]]:
+    """Return the names and descriptions of secrets, without values."""
     return {
         name: {key: columns.fields(source).get(key) for key in ("kind", "description")}
-        for named in sources
-        for name, source in named.items()
+        for name, source in columns.fields(secrets).items()
     }
 
 

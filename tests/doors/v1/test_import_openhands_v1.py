@@ -149,10 +149,13 @@ def tree(root: Path) -> dict[str, tuple[int, bytes]]:
 
 
 async def test_the_recorded_conversation_is_shown_event_for_event(rest: httpx.AsyncClient) -> None:
-    assert "imported 37 events" in await astore.call(imported, SAMPLE, "--force")
+    assert "imported 39 events" in await astore.call(imported, SAMPLE, "--force")
     files = sorted(SAMPLE.glob("*/events/event-*.json"))
     answer = await rest.get(f"{AGENT}/{SAMPLE_ID}/events/search", params={"limit": 100})
-    assert answer.json()["items"] == [json.loads(file.read_text()) for file in files]
+    *shown, state, request = answer.json()["items"]
+    assert shown == [json.loads(file.read_text()) for file in files]
+    names = ["members of base_state.json", "members of meta.json"]
+    assert [each["value"]["name"] for each in (state, request)] == names
 
 
 async def test_the_recorded_conversation_is_described_as_it_was(rest: httpx.AsyncClient) -> None:
@@ -670,3 +673,16 @@ def test_the_console_command_fails_when_something_was_refused(
         cli.main(["import", "openhands-v1", str(kept.path)])
     assert ended.value.code == 1
     assert "Another server holds this conversation" in capsys.readouterr().out
+
+
+def test_what_no_column_has_of_the_files_beside_the_events_is_a_record_without_keys(
+    kept: Kept, alice: User
+) -> None:
+    kept.write("base_state.json", {**STATE, "future": {"level": 3, "api_key": "sk-0123456789"}})
+    assert "imported 4 events" in imported(kept)
+    updated_at = Conversation.objects.get().updated_at
+    assert updated_at == Event.objects.get(seq=2).timestamp
+    assert "imported 0 events, 4 already there" in imported(kept)
+    payload = json.loads(Event.objects.get(seq=3).payload)
+    assert (payload["key"], payload["value"]["name"]) == ("imported_record", "members of base_state.json")
+    assert payload["value"]["record"] == {"future": {"level": 3, "api_key": "**********"}}
