@@ -101,7 +101,11 @@ class AppProfileViewSet(AppViewSet):
         body = optional_body_of(request, NewNamedModel) or NewNamedModel()
         before = user_documents.documents(user_id, KIND).get(name, {})
         given = body.llm
-        llm = _model_of_settings(user_id) if given is None else model_keys.with_stored_keys(user_id, given)
+        llm = (
+            _model_of_settings(user_id)
+            if given is None
+            else model_keys.with_stored_keys(user_id, given, profile=name)
+        )
         is_left_out = given is not None and given.get("api_key") in (None, MASK)
         if before.get("api_key") and (body.preserve_existing_api_key or is_left_out):
             llm = {**llm, "api_key": before["api_key"]}

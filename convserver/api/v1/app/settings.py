@@ -18,9 +18,10 @@ from convserver.api.openhands.view import body_of
 from convserver.api.v1.agent.requests import KeptObject
 from convserver.api.v1.agent.settings import document, forms
 from convserver.api.v1.agent.settings.document import AGENT, CONVERSATION
+from convserver.api.v1.agent.settings.profiles import note_on
 from convserver.api.v1.app.view import AppViewSet
 from sessions_app.models import UserSettings
-from sessions_app.settings import placeholder_keys, user_settings
+from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import SettingSecret
 
 KEPT = "web_client"
@@ -160,7 +161,7 @@ class AppSettingsViewSet(AppViewSet):
             pointers={},
             settings=NewSettings.model_validate(shared),
         )
-        note = placeholder_keys.note_on(_key_in(body.agent_settings_diff))
+        note = note_on((body.agent_settings_diff or {}).get("llm"))
         return Response({"message": f"Settings stored. {note}" if note else "Settings stored"})
 
     @extend_schema(responses={200: forms.SettingsForm})
@@ -197,9 +198,3 @@ def _without_masked_key(diff: dict[str, Any] | None) -> dict[str, Any] | None:
     if diff is None or not isinstance(llm := diff.get("llm"), dict) or llm.get("api_key", "") is not None:
         return diff
     return {**diff, "llm": {name: value for name, value in llm.items() if name != "api_key"}}
-
-
-def _key_in(diff: dict[str, Any] | None) -> str:
-    llm = (diff or {}).get("llm")
-    key = llm.get("api_key") if isinstance(llm, dict) else None
-    return key if isinstance(key, str) else ""
