@@ -32,6 +32,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from conversations.models import PUBLIC_ID_MAX_LENGTH
+from convserver.api.scopes import OPEN
 from sessions_app.identity.authentication import lets_everybody_in
 
 RENDERERS = (OpenApiJsonRenderer2, OpenApiJsonRenderer, OpenApiYamlRenderer2, OpenApiYamlRenderer)
@@ -292,6 +293,8 @@ def _as_yaml() -> bytes:
 class SchemaView(APIView):
     """The document, for everybody who may come in."""
 
+    needs = OPEN
+
     schema = None
     renderer_classes = RENDERERS
 
@@ -303,6 +306,8 @@ class SchemaView(APIView):
 
 class DocsView(APIView):
     """A page to read the document on, and to try it out."""
+
+    needs = OPEN
 
     schema = None
     renderer_classes = (TemplateHTMLRenderer,)

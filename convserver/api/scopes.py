@@ -1,141 +1,145 @@
-"""The scope that each operation of the REST doors needs, by the route's name (docs/protocol.md, Scopes)."""
+"""What a token needs for each operation of the REST doors: declared at the view (docs/protocol.md, Scopes).
+
+A view names its `needs`, and a handler with others is decorated by `requires`. A route without any is
+refused.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
 
+from django.urls import URLPattern, URLResolver, get_resolver
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from sessions_app.identity import scopes
 from sessions_app.models import Scope
 
-_ADMIN_ROUTES = frozenset(
-    {
-        "native-token-list",
-        "native-token-detail",
-        "native-conversation-rotate-key",
-        "v0-settings",
-        "v0-reset-settings",
-        "v0-secrets",
-        "v0-secret",
-        "v0-add-git-providers",
-        "v0-unset-provider-tokens",
-        "agent-secrets",
-        "agent-settings",
-        "agent-settings-mcp",
-        "agent-mcp-test",
-        "agent-user-secrets",
-        "agent-user-secret",
-        *(f"agent-profiles{each}" for each in ("", "-one", "-rename", "-activate", "-validate")),
-        *(f"agent-agent-profiles{each}" for each in ("", "-one", "-rename", "-activate", "-materialize")),
-        *(f"app-{each}" for each in ("settings", "agent-form", "conversation-form")),
-        *(f"app-profile{each}" for each in ("s", "", "-activate", "-rename")),
-        *(f"app-{each}" for each in ("secret-search", "secrets", "secret", "git-tokens")),
-        "app-sandbox-secrets",
-        "app-sandbox-secret",
-        "metrics",
-    }
-)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Reach(Enum):
+    """Which conversations an operation can reach: the token of one conversation may reach no other."""
+
+    NAMED = auto()
+    """The one in the address; without any in the address, all."""
+    ALL = auto()
+    """Others beside the one in the address."""
+    LISTS = auto()
+    """Reads are lists in which such a token finds its conversation alone; changes reach all."""
+    QUERY = auto()
+    """The one in the query; without any, all."""
+
+
+class Needs(NamedTuple):
+    """The scopes for safe methods and for all others; None for none."""
+
+    read: Scope | None
+    write: Scope | None
+    reach: Reach = Reach.NAMED
+
+    @property
+    def of_all(self) -> Needs:
+        """The same for an operation that reaches other conversations."""
+        return self._replace(reach=Reach.ALL)
+
+    @property
+    def of_lists(self) -> Needs:
+        """The same for lists."""
+        return self._replace(reach=Reach.LISTS)
+
+    @property
+    def of_query(self) -> Needs:
+        """The same where the query may name a conversation."""
+        return self._replace(reach=Reach.QUERY)
+
+    def scope(self, method: str) -> Scope | None:
+        """Return the scope for a method."""
+        return self.read if method in SAFE_METHODS else self.write
+
+
+OPEN = Needs(None, None)
+WRITES = Needs(Scope.READ, Scope.WRITE)
+RUNS = Needs(Scope.READ, Scope.RUN)
+"""What speaks to the agent or steers it. On the OpenHands wires a new conversation starts its agent."""
+OF_THE_USER = Needs(Scope.ADMIN, Scope.ADMIN)
 """Keys, secrets, settings and what operators watch: reading them needs the scope as well."""
-_RUN_ROUTES = frozenset(
-    {
-        "v0-conversations",  # on the OpenHands wires a new conversation starts its agent
-        "agent-conversations",
-        "app-conversations",
-        "app-stream-start",
-        "v0-start",
-        "v0-stop",
-        "v0-message",
-        "v0-events",
-        "native-conversation-run",
-        "native-conversation-pause",
-        "native-conversation-stop",
-        "native-conversation-confirm",
-        "agent-run",
-        "agent-pause",
-        "agent-interrupt",
-        "agent-condense",
-        "agent-ask-agent",
-        "agent-events",
-        "agent-events-respond-to-confirmation",
-        "agent-confirmation-policy",
-        "agent-security-analyzer",
-        "agent-switch-llm",
-        "agent-switch-profile",
-        "agent-children",
-        "app-send-message",
-        "app-switch-profile",
-        "app-switch-acp-model",
-        "app-pending-messages",
-        "app-sandboxes",
-        "app-sandbox-pause",
-        "app-sandbox-resume",
-    }
-)
-"""What speaks to the agent or steers it, where it is not only read."""
-_BY_FRAME = "native-events"
+BY_FRAME = Needs(Scope.READ, None)
 """Each frame needs the scope of its type, as on the socket."""
-_OPEN = frozenset({"schema", "docs", "app-web-client-config"})
-_LISTS = frozenset(
-    {
-        "v0-conversations",
-        "native-conversation-list",
-        "native-labels",
-        "agent-conversations",
-        "agent-conversations-search",
-        "agent-conversations-count",
-        "app-search",
-        "app-count",
-        "app-conversations",
-    }
-)
-"""Lists that show the token of one conversation that one."""
-_MANY = frozenset(
-    {
-        "app-switch-profile",
-        "agent-fork",
-        "agent-children",
-        "agent-switch-profile",
-        "app-pending-messages",
-        "native-conversation-fork",
-    }
-)
-"""Routes below a conversation that reach others."""
+
+
+def requires(needs: Needs) -> Callable[[F], F]:
+    """Declare what one handler needs, in the place of its view's `needs`."""
+
+    def declare(handler: F) -> F:
+        handler.needs = needs  # type: ignore[attr-defined]
+        return handler
+
+    return declare
 
 
 class ScopePermission(BasePermission):
     """Lets a token do what its scopes say. Raise ScopeTooSmall."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        """Check the token of the request, if it has one."""
-        match = request.resolver_match
-        name = (match.url_name if match else None) or ""
-        if scopes.token_of(request.user) is None or name in _OPEN:
+        """Check the token of the request, if it has one; refuse everybody where nothing is declared."""
+        method = request.method or "GET"
+        needs = _declared(view, getattr(view, "action_map", None) or {}, method)
+        if needs is None:
+            return False
+        if scopes.token_of(request.user) is None or needs == OPEN:
             return True
-        scope = needed(name, request.method or "GET")
-        if scope is not None:
+        if (scope := needs.scope(method)) is not None:
             scopes.require(request.user, scope)
-        if not _is_of_one(request, name, match.kwargs if match else {}):
+        if not _is_of_one(needs, request, view.kwargs):
             scopes.require_all_conversations(request.user)
         return True
 
 
+def _declared(view: Any, actions: dict[str, str], method: str) -> Needs | None:
+    """Return what a view, or its class, declares for a method."""
+    name = actions.get(method.lower(), method.lower())
+    found: Needs | None = getattr(getattr(view, name, None), "needs", getattr(view, "needs", None))
+    return found
+
+
+def _is_of_one(needs: Needs, request: Request, kwargs: dict[str, Any]) -> bool:
+    """Return whether access to one conversation decides about the request, or a list leaves out the rest."""
+    match needs.reach:
+        case Reach.QUERY:
+            return bool(request.query_params.get("conversation"))
+        case Reach.LISTS:
+            return request.method in SAFE_METHODS
+        case Reach.ALL:
+            return False
+    return "conversation_id" in kwargs
+
+
 def needed(route: str, method: str) -> Scope | None:
-    """Return the scope that a route needs; None where each frame says it."""
-    if route in _ADMIN_ROUTES:
-        return Scope.ADMIN
-    if method in SAFE_METHODS:
-        return Scope.READ
-    if route == _BY_FRAME:
-        return None
-    return Scope.RUN if route in _RUN_ROUTES else Scope.WRITE
+    """Return the scope for a method of the route with this name; None where each frame names it."""
+    for callback in _callbacks()[route]:
+        view = getattr(callback, "cls", None) or getattr(callback, "view_class", None)
+        needs = _declared(view, getattr(callback, "actions", None) or {}, method)
+        if needs is not None:
+            return needs.scope(method)
+    raise LookupError(f"The route {route} declares no scopes.")
 
 
-def _is_of_one(request: Request, route: str, kwargs: dict[str, Any]) -> bool:
-    """Say whether a request is about one conversation, which the access to it decides, or a list of them."""
-    if route == "native-search":
-        return bool(request.query_params.get("conversation"))
-    if route in _LISTS:
-        return request.method in SAFE_METHODS
-    return "conversation_id" in kwargs and route not in _MANY
+@cache
+def _callbacks() -> dict[str, list[Callable[..., Any]]]:
+    found: dict[str, list[Callable[..., Any]]] = {}
+    for pattern in _patterns(get_resolver()):
+        if pattern.name:
+            found.setdefault(pattern.name, []).append(pattern.callback)
+    return found
+
+
+def _patterns(resolver: URLResolver) -> Iterator[URLPattern]:
+    for each in resolver.url_patterns:
+        if isinstance(each, URLResolver):
+            yield from _patterns(each)
+        else:
+            yield each

@@ -20,6 +20,7 @@ from conversations.models import DamageKind, Occasion, Outcome, VerificationFind
 from conversations.verification.records import INTERRUPTED
 from convserver.api.negotiation import OneRenderer
 from convserver.api.schema import Door, NativeRefusal
+from convserver.api.scopes import OF_THE_USER
 from convserver.web.collectors import OwnNumbers, SharedFigures
 
 METRICS = Door(tag="probes", key_refusals={401: NativeRefusal, 403: NativeRefusal, 404: NativeRefusal})
@@ -98,6 +99,8 @@ def _damaged() -> GaugeMetricFamily:
 @method_decorator(never_cache, name="dispatch")
 class MetricsView(APIView):
     """What a monitoring system reads again and again."""
+
+    needs = OF_THE_USER
 
     door = METRICS
     content_negotiation_class = OneRenderer

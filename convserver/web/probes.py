@@ -24,6 +24,7 @@ from convserver import WIRE_VERSION, __version__
 from convserver.activity import activity
 from convserver.api.negotiation import OneRenderer
 from convserver.api.schema import Door, NativeRefusal
+from convserver.api.scopes import WRITES
 from convserver.health import health
 from sessions_app.identity import scopes
 from sessions_app.live.status import iso
@@ -123,6 +124,8 @@ class Probe(APIView):
 class AliveView(Probe):
     """Whether the process answers; nothing else is looked at."""
 
+    needs = WRITES
+
     authentication_classes = ()
 
     @extend_schema(responses={200: Alive})
@@ -133,6 +136,8 @@ class AliveView(Probe):
 
 class HealthView(Probe):
     """Whether the server can work."""
+
+    needs = WRITES
 
     authentication_classes = ()
 
@@ -165,6 +170,8 @@ def _processes() -> str:
 class ReadyView(Probe):
     """Whether requests may be sent here."""
 
+    needs = WRITES
+
     authentication_classes = ()
 
     @extend_schema(responses={200: Alive, 503: NativeRefusal})
@@ -176,6 +183,8 @@ class ReadyView(Probe):
 
 class ServerInfoView(Probe):
     """What runs here."""
+
+    needs = WRITES
 
     def perform_authentication(self, request: Request) -> None:
         """Look at the credentials, which the database knows. Raise StoreUnavailable, soon."""

@@ -21,11 +21,15 @@ from django.test import Client as Browser
 from django.test.utils import CaptureQueriesContext
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.test import APIRequestFactory, force_authenticate
+from rest_framework.views import APIView
 
 from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import creation, deletion
 from convserver.api.direct import callers
-from convserver.api.scopes import needed
+from convserver.api.scopes import WRITES, needed
 from convserver.api.v1.agent import absent
 from sessions_app import astore
 from sessions_app.identity import conversation_keys, principals
@@ -755,6 +759,20 @@ async def test_on_every_route_the_key_of_one_conversation_finds_no_other_one(
         if answer.status_code not in (401, 404) and not is_of_its_face:
             opened[str(row)] = answer.status_code
     assert opened == {}
+
+
+def test_a_view_that_declares_no_scopes_is_refused() -> None:
+    class Undeclared(APIView):
+        def get(self, request: Request) -> Response:
+            return Response("secret")
+
+    class Declared(Undeclared):
+        needs = WRITES
+
+    request = APIRequestFactory().get("/")
+    force_authenticate(request, user=User(username="alice", is_active=True))
+    assert Undeclared.as_view()(request).status_code == 403
+    assert Declared.as_view()(request).status_code == 200
 
 
 async def test_on_every_route_a_token_without_its_scope_is_told_which_one_is_needed(

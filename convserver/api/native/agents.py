@@ -11,6 +11,7 @@ from rest_framework.views import APIView
 
 from conversations import access
 from convserver.api.native.shapes import NATIVE, NativeAgents
+from convserver.api.scopes import WRITES
 from sessions_app.agents import registry
 from sessions_app.agents.registry import AgentKind
 from sessions_app.agents.remote.listing import kinds_for
@@ -18,6 +19,8 @@ from sessions_app.agents.remote.listing import kinds_for
 
 class AgentsView(APIView):
     """The agents of this server."""
+
+    needs = WRITES
 
     door = NATIVE
 

@@ -16,6 +16,7 @@ from conversations.store import labels
 from convserver.api.native.fields import Body, ChoiceField, Text
 from convserver.api.native.lists import LABEL_MAX_LENGTH
 from convserver.api.native.shapes import NATIVE, NativeBatch, refusals
+from convserver.api.scopes import WRITES
 from convserver.batches import actions, undo
 from convserver.batches.actions import BATCH_MAX, Action, Done, Order
 from convserver.serving.admission import Lane, in_lane
@@ -53,6 +54,8 @@ class BatchSerializer(Body):
 @in_lane(Lane.BATCH)
 class BatchView(APIView):
     """Many conversations at once."""
+
+    needs = WRITES
 
     door = NATIVE
 

@@ -37,6 +37,7 @@ from convserver.api.native.shapes import (
     NativeSteeredConversation,
     refusals,
 )
+from convserver.api.scopes import OF_THE_USER, RUNS, WRITES, requires
 from convserver.event_loop import in_loop
 from convserver.pagination import list_page
 from sessions_app.identity import conversation_keys
@@ -152,10 +153,13 @@ class DecisionSerializer(Body):
 class ConversationViewSet(ViewSet):
     """The user's conversations; ids in any spelling."""
 
+    needs = WRITES
+
     door = NATIVE
     lookup_field = "conversation_id"
     lookup_value_regex = "[^/]+"
 
+    @requires(WRITES.of_lists)
     @extend_schema(
         parameters=[lists.PageSerializer], responses={200: NativeConversationPage, **refusals(400)}
     )
@@ -179,6 +183,7 @@ class ConversationViewSet(ViewSet):
             }
         )
 
+    @requires(WRITES.of_lists)
     @extend_schema(
         parameters=[IDEMPOTENCY_KEY, etags.ETAG],
         request=NewConversationSerializer,
@@ -245,6 +250,7 @@ class ConversationViewSet(ViewSet):
         deletion.restore(conversation)
         return Response(_state(request.user, conversation))
 
+    @requires(RUNS)
     @extend_schema(request=None, responses=STEERED)
     @action(detail=True, methods=["post"])
     def run(self, request: Request, conversation_id: str) -> Response:
@@ -252,6 +258,7 @@ class ConversationViewSet(ViewSet):
         conversation = access.writable(request.user, conversation_id)
         return _steered(request, _run, conversation)
 
+    @requires(RUNS)
     @extend_schema(request=None, responses=STEERED)
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, conversation_id: str) -> Response:
@@ -259,6 +266,7 @@ class ConversationViewSet(ViewSet):
         conversation = access.writable(request.user, conversation_id)
         return _steered(request, _pause, conversation)
 
+    @requires(RUNS)
     @extend_schema(request=None, responses=STEERED)
     @action(detail=True, methods=["post"])
     def stop(self, request: Request, conversation_id: str) -> Response:
@@ -269,6 +277,7 @@ class ConversationViewSet(ViewSet):
         conversation = access.writable(request.user, conversation_id)
         return _steered(request, _close, conversation)
 
+    @requires(RUNS)
     @extend_schema(
         request=DecisionSerializer, responses={200: NativeConversation, **refusals(400, 404, 409, 503)}
     )
@@ -290,6 +299,7 @@ class ConversationViewSet(ViewSet):
         conversation = access.readable(request.user, conversation_id)
         return Response({"calls": [call._asdict() for call in decisions.pending(conversation)]})
 
+    @requires(WRITES.of_all)
     @extend_schema(
         parameters=[IDEMPOTENCY_KEY],
         request=ForkSerializer,
@@ -337,6 +347,7 @@ class ConversationViewSet(ViewSet):
         """Return what the conversation is a fork of, and its first 100 forks."""
         return Response(branches.described(request.user, access.readable(request.user, conversation_id)))
 
+    @requires(OF_THE_USER)
     @extend_schema(request=None, responses={204: None, **refusals(400, 404, 503)})
     @action(detail=True, methods=["post"], url_path="rotate-key")
     def rotate_key(self, request: Request, conversation_id: str) -> Response:

@@ -12,6 +12,7 @@ from conversations import access
 from conversations.models import ConversationRef
 from convserver.api.native.fields import Body, Text
 from convserver.api.native.shapes import NATIVE, NativeDraft, NativeDraftConflict, refusals
+from convserver.api.scopes import WRITES
 from sessions_app.live import drafts
 from sessions_app.live.drafts import IMAGES_MAX_BYTES, TEXT_MAX_BYTES, DraftConflict, Edit
 from sessions_app.sockets.native.frames import IMAGES_MAX
@@ -50,6 +51,8 @@ class DraftSerializer(Body):
 class DraftView(APIView):
     """The user's draft in one conversation."""
 
+    needs = WRITES
+
     door = NATIVE
 
     @extend_schema(responses={200: NativeDraft, **refusals(400, 404)})
@@ -70,6 +73,8 @@ class DraftView(APIView):
 
 class NewDraftView(APIView):
     """The user's draft for a new conversation."""
+
+    needs = WRITES
 
     door = NATIVE
 

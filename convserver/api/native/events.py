@@ -38,6 +38,7 @@ from convserver.api.native.shapes import (
     refusals,
 )
 from convserver.api.schema import NativeRefusal
+from convserver.api.scopes import BY_FRAME
 from sessions_app import astore
 from sessions_app.capacity.append_queue import FrameOrder
 from sessions_app.capacity.parsing import in_turn_from_thread
@@ -100,6 +101,8 @@ class Sender(NamedTuple):
 
 class EventsView(APIView):
     """The log of one conversation."""
+
+    needs = BY_FRAME
 
     door = NATIVE
     parser_classes = (TextParser,)

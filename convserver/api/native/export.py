@@ -17,6 +17,7 @@ from convserver.api.native import lists
 from convserver.api.native.fields import ChoiceField
 from convserver.api.native.shapes import NATIVE, refusals
 from convserver.api.negotiation import OneRenderer
+from convserver.api.scopes import WRITES
 from convserver.batches.actions import BATCH_MAX
 from convserver.exports import account
 from convserver.exports.conversation import CONTENT_TYPES, Format, download
@@ -42,6 +43,8 @@ class SelectionSerializer(lists.FilterSerializer):
 class ExportView(APIView):
     """One conversation as a download."""
 
+    needs = WRITES
+
     door = NATIVE
     content_negotiation_class = OneRenderer  # the framework has a `format` of its own
 
@@ -62,6 +65,8 @@ class ExportView(APIView):
 
 class AccountExportView(APIView):
     """All conversations of the user as a download."""
+
+    needs = WRITES
 
     door = NATIVE
     content_negotiation_class = OneRenderer

@@ -27,6 +27,7 @@ from convserver.api.native.shapes import (
     NewNativeImport,
     refusals,
 )
+from convserver.api.scopes import WRITES
 from sessions_app.identity import scopes
 from sessions_app.imports.uploads import pieces, runs
 from sessions_app.imports.uploads.pieces import PIECE_MAX_BYTES
@@ -90,6 +91,8 @@ class BytesParser(BaseParser):
 class ImportsView(APIView):
     """The user's imports."""
 
+    needs = WRITES
+
     door = NATIVE
 
     @extend_schema(operation_id="native_imports_list", responses={200: NativeImports})
@@ -122,6 +125,8 @@ class ImportsView(APIView):
 class ImportView(APIView):
     """One import."""
 
+    needs = WRITES
+
     door = NATIVE
 
     @extend_schema(responses={200: NativeImport, **refusals(404)})
@@ -146,6 +151,8 @@ class ImportView(APIView):
 class CancelView(APIView):
     """The end of one import."""
 
+    needs = WRITES
+
     door = NATIVE
 
     @extend_schema(request=None, responses={200: NativeImport, **refusals(404)})
@@ -159,6 +166,8 @@ class CancelView(APIView):
 
 class PiecesView(APIView):
     """The file of one import."""
+
+    needs = WRITES
 
     door = NATIVE
     parser_classes = (BytesParser,)
@@ -188,6 +197,8 @@ class PiecesView(APIView):
 class StartView(APIView):
     """The beginning of one import."""
 
+    needs = WRITES
+
     door = NATIVE
 
     @extend_schema(request=NativeImportChoice, responses={202: NativeImport, **refusals(400, 403, 404, 409)})
@@ -212,6 +223,8 @@ class StartView(APIView):
 
 class ImportedView(APIView):
     """The lines of one import's report."""
+
+    needs = WRITES
 
     door = NATIVE
 

@@ -14,6 +14,7 @@ from rest_framework.views import APIView
 from conversations.store import labels
 from convserver.api.native.lists import LABEL_MAX_LENGTH
 from convserver.api.native.shapes import NATIVE, NativeLabels, refusals
+from convserver.api.scopes import WRITES
 from convserver.pagination import PAGE_MAX
 
 
@@ -35,6 +36,8 @@ class LabelsSerializer(serializers.Serializer[Any]):
 
 class LabelsView(APIView):
     """The labels that the user's conversations have."""
+
+    needs = WRITES.of_lists
 
     door = NATIVE
 

@@ -12,6 +12,7 @@ from rest_framework.views import APIView
 
 from conversations import access
 from convserver.api.native.shapes import NATIVE, NativeReceiptPage, refusals
+from convserver.api.scopes import WRITES
 from sessions_app.live.status import iso
 from sessions_app.models import InputReceipt
 
@@ -28,6 +29,8 @@ class ReceiptPageSerializer(serializers.Serializer[Any]):
 
 class ReceiptsView(APIView):
     """The receipts of one conversation."""
+
+    needs = WRITES
 
     door = NATIVE
 

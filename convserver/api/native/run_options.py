@@ -13,6 +13,7 @@ from rest_framework.views import APIView
 from conversations import access
 from convserver.api.native.fields import Body, ChoiceField, Text
 from convserver.api.native.shapes import NATIVE, NativeRunOptions, refusals
+from convserver.api.scopes import WRITES
 from sessions_app.agents import registry
 from sessions_app.agents.registry import AgentUnusable
 from sessions_app.models import (
@@ -77,6 +78,8 @@ class OptionsSerializer(Body):
 
 class RunOptionsView(APIView):
     """How the agent of one conversation runs."""
+
+    needs = WRITES
 
     door = NATIVE
 

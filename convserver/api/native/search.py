@@ -22,6 +22,7 @@ from conversations.search.fulltext.questions import Question
 from conversations.search.fulltext.search import Hit, Scope, Wanted, by_title, search
 from convserver.api.native.fields import ChoiceField
 from convserver.api.native.shapes import NATIVE, NativeSearchPage, refusals
+from convserver.api.scopes import WRITES
 from convserver.pagination import PAGE_MAX
 from convserver.serving.admission import Lane, in_lane
 from sessions_app.live.status import ListedConversation, in_status, iso, listed, shown_in
@@ -56,6 +57,8 @@ class SearchSerializer(serializers.Serializer[Any]):
 @in_lane(Lane.SEARCH)
 class SearchView(APIView):
     """Full-text search."""
+
+    needs = WRITES.of_query
 
     door = NATIVE
 

@@ -17,6 +17,7 @@ from conversations.models import ConversationRef
 from convserver.api.native.events import CursorField
 from convserver.api.native.shapes import NATIVE, NativeServerSentEvent, refusals
 from convserver.api.negotiation import OneRenderer
+from convserver.api.scopes import WRITES
 from convserver.serving.live_responses import LiveResponse, Write
 from sessions_app.identity import open_sockets
 from sessions_app.identity.authentication import Credentials, credentials_of
@@ -57,6 +58,8 @@ class ListStreamSerializer(serializers.Serializer[Any]):
 class StreamView(APIView):
     """The live updates of one conversation."""
 
+    needs = WRITES
+
     door = NATIVE
     content_negotiation_class = OneRenderer  # a client that accepts text/event-stream is refused in JSON
 
@@ -78,6 +81,8 @@ class StreamView(APIView):
 
 class ListStreamView(APIView):
     """The live updates of the user's list."""
+
+    needs = WRITES
 
     door = NATIVE
     content_negotiation_class = OneRenderer

@@ -17,6 +17,7 @@ from conversations.access import pk_of
 from conversations.exceptions import ConversationNotFound
 from convserver.api.native.fields import Body, ChoiceField, Text
 from convserver.api.native.shapes import NATIVE, NativeTokens, NewNativeToken, TokenRequest, refusals
+from convserver.api.scopes import OF_THE_USER
 from sessions_app.identity.scopes import require_within
 from sessions_app.models import TOKEN_NAME_MAX_LENGTH, ApiToken, Grant, Scope
 from sessions_app.storage import usage
@@ -63,6 +64,8 @@ class TokenSerializer(Body, serializers.ModelSerializer[ApiToken]):
 
 class TokenViewSet(ViewSet):
     """The user's tokens."""
+
+    needs = OF_THE_USER
 
     door = NATIVE
     lookup_url_kwarg = "token_id"

@@ -27,6 +27,7 @@ from convserver.api.errors import PASSING
 from convserver.api.idempotency import answer_again, answer_once
 from convserver.api.openhands.errors import Refused
 from convserver.api.openhands.view import body_in, body_of, json_of, query_of
+from convserver.api.scopes import RUNS, WRITES, requires
 from convserver.api.v0 import documented
 from convserver.api.v0.bodies import ConversationResponse, ListQuery, NewTitle, ProvidersSet
 from convserver.api.v0.creation import NewConversation, NewConversationWithId
@@ -56,8 +57,11 @@ logger = logging.getLogger(__name__)
 class ConversationViewSet(V0ViewSet):
     """The user's conversations."""
 
+    needs = WRITES
+
     is_named_by_method = False
 
+    @requires(RUNS.of_lists)
     @in_lane(Lane.ABROAD)
     @extend_schema(**documented.creation)
     def create(self, request: Request) -> Response:
@@ -70,6 +74,7 @@ class ConversationViewSet(V0ViewSet):
         _require_model(request, body.agent)
         return answer_once(request, sent, partial(_create, request, body))
 
+    @requires(RUNS.of_lists)
     @extend_schema(**documented.conversation_list)
     def list(self, request: Request) -> Response:
         """Return one page of the user's conversations of both versions, the newest first."""
@@ -116,6 +121,7 @@ class ConversationViewSet(V0ViewSet):
         in_loop(steering.remove, conversation)
         return Response(True)
 
+    @requires(RUNS)
     @extend_schema(**documented.start)
     def start(self, request: Request, conversation_id: str) -> Response:
         """Start the agent; if it is running, report its state."""
@@ -133,6 +139,7 @@ class ConversationViewSet(V0ViewSet):
             raise _not_done("start", conversation_id, error) from error
         return _answer(conversation.public_id, ConversationStatus(status.upper()))
 
+    @requires(RUNS)
     @extend_schema(**documented.stop)
     def stop(self, request: Request, conversation_id: str) -> Response:
         """Stop the agent and those of its sub-conversations; returns the previous status."""

@@ -24,6 +24,7 @@ from convserver.api.direct.outcomes import in_loop_once
 from convserver.api.errors import UNAVAILABLE
 from convserver.api.openhands.errors import InvalidRequest, Refused
 from convserver.api.openhands.view import body_in, body_of, json_of, optional_body_of, query_of
+from convserver.api.scopes import RUNS, WRITES, requires
 from convserver.api.v0 import documented
 from convserver.api.v0.bodies import EventsQuery, FilterBody, MessageBody
 from convserver.api.v0.view import V0ViewSet
@@ -52,6 +53,9 @@ class TrajectoryPart(NamedTuple):
 class EventViewSet(V0ViewSet):
     """The events of one conversation."""
 
+    needs = WRITES
+
+    @requires(RUNS)
     @extend_schema(**documented.event_list)
     def list(self, request: Request, conversation_id: str) -> HttpResponse | Response:
         """Return one page of the events that match, oldest first unless reversed."""
@@ -73,6 +77,7 @@ class EventViewSet(V0ViewSet):
         events = ",".join(map(v0.shown, page.events))
         return _json(f'{{"events":[{events}],"has_more":{json.dumps(page.has_more)}}}')
 
+    @requires(RUNS)
     @extend_schema(**documented.event_append)
     def create(self, request: Request, conversation_id: str) -> Response:
         """Append an event of the user; a message gets an answer, a state change controls the agent."""
@@ -85,6 +90,7 @@ class EventViewSet(V0ViewSet):
         in_loop_once(request, _take, conversation, event, user_pk, event_id)
         return Response(SUCCESS)
 
+    @requires(RUNS)
     @extend_schema(**documented.message)
     def create_message(self, request: Request, conversation_id: str) -> Response:
         """Append a message of the user, and start the agent if it isn't running."""

@@ -15,6 +15,7 @@ from conversations import access
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.text import storable
 from convserver.api.openhands.view import body_of
+from convserver.api.scopes import WRITES
 from convserver.api.v0.view import V0ViewSet
 from convserver.api.v0.workspace import WorkspaceProblem
 from sessions_app.models import Feedback, Permissions, Polarity
@@ -56,6 +57,8 @@ class FeedbackResponse(BaseModel):
 
 class FeedbackViewSet(V0ViewSet):
     """Feedback on a conversation."""
+
+    needs = WRITES
 
     @extend_schema(
         request=NewFeedback,

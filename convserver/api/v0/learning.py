@@ -16,6 +16,7 @@ from conversations.store import changes
 from convserver.api.errors import PASSING
 from convserver.api.openhands.errors import Refused
 from convserver.api.openhands.view import body_of, query_of
+from convserver.api.scopes import WRITES
 from convserver.api.v0 import documented, prompts
 from convserver.api.v0.bodies import ExperimentBody, PromptQuery
 from convserver.api.v0.view import V0View
@@ -31,6 +32,8 @@ logger = logging.getLogger(__name__)
 class ExperimentView(V0View):
     """The experiment of a conversation."""
 
+    needs = WRITES
+
     @extend_schema(**documented.experiment)
     def post(self, request: Request, conversation_id: str) -> Response:
         """Store the experiment's configuration, once; true if it was stored now."""
@@ -43,6 +46,8 @@ class ExperimentView(V0View):
 @in_lane(Lane.ABROAD)
 class RememberPromptView(V0View):
     """Something to remember from a conversation."""
+
+    needs = WRITES
 
     @extend_schema(**documented.remember_prompt)
     def get(self, request: Request, conversation_id: str) -> Response:

@@ -10,6 +10,7 @@ from rest_framework.response import Response
 from conversations import access
 from convserver.api.openhands.errors import Detail, InvalidRequest
 from convserver.api.openhands.forms import FormParser
+from convserver.api.scopes import WRITES
 from convserver.api.v0.view import V0ViewSet
 from sessions_app.storage import attachments
 from sessions_app.storage.attachments import Attached, NewFile, Skipped
@@ -39,6 +40,8 @@ class UploadResponse(BaseModel):
 
 class UploadViewSet(V0ViewSet):
     """The files of a conversation."""
+
+    needs = WRITES
 
     parser_classes = (FormParser,)
 

@@ -14,6 +14,7 @@ from conversations.exceptions import ConversationNotFound
 from conversations.models import ConversationRef, Version
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
 from convserver.api.openhands.view import query_of
+from convserver.api.scopes import WRITES
 from convserver.api.v0.view import V0ViewSet
 from convserver.event_loop import in_loop
 from sessions_app.loops.manager import get_manager
@@ -91,6 +92,8 @@ _diff: dict[str, Any] = {**_file, "parameters": [DiffQuery]}
 
 class WorkspaceViewSet(V0ViewSet):
     """Where a conversation's agent works: agents here have no runtime of their own."""
+
+    needs = WRITES
 
     @extend_schema(responses={200: RuntimeConfig, **_OF_ONE})
     def config(self, request: Request, conversation_id: str) -> Response:

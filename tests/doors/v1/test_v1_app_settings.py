@@ -145,7 +145,7 @@ async def test_the_key_of_a_conversation_names_the_secrets_of_its_sandbox_alone(
     assert listed.json() == {"secrets": [{"name": "TOKEN", "description": None}]}
     value = await rest.get(f"{path}/TOKEN", headers=headers)
     assert (value.status_code, KEY in value.text) == (403, False)
-    assert (await rest.get(path.replace(SANDBOX, "x"), headers=headers)).status_code == 403
+    assert (await rest.get(path.replace(SANDBOX, "x"), headers=headers)).status_code == 404
 
 
 async def test_repositories_and_branches_come_in_pages_by_number(

@@ -18,6 +18,7 @@ from conversations.cursors import ListCursor
 from conversations.models import ConversationQuerySet
 from convserver.api.openhands.metadata import ConversationTrigger, whole_numbers
 from convserver.api.openhands.view import query_of
+from convserver.api.scopes import WRITES
 from convserver.api.v0 import documented
 from convserver.api.v0.bodies import MicroagentQuery
 from convserver.api.v0.conversations import listed, shown_page
@@ -49,6 +50,8 @@ class Candidate(NamedTuple):
 
 class MicroagentConversationViewSet(V0ViewSet):
     """The list of the microagent management."""
+
+    needs = WRITES
 
     @in_lane(Lane.ABROAD)
     @extend_schema(**documented.microagent_list)

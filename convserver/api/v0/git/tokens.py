@@ -10,6 +10,7 @@ from conversations import access
 from convserver.api.openhands.errors import Detail
 from convserver.api.openhands.git_tokens import NewProviders, store_tokens
 from convserver.api.openhands.view import body_of
+from convserver.api.scopes import OF_THE_USER
 from convserver.api.v0.settings.failures import Failure, Message, failing_with
 from convserver.api.v0.view import V0ViewSet
 from convserver.serving.admission import Lane, in_lane
@@ -18,6 +19,8 @@ from sessions_app.settings import user_settings
 
 class GitProviderViewSet(V0ViewSet):
     """The git providers of the user."""
+
+    needs = OF_THE_USER
 
     @in_lane(Lane.ABROAD)
     @extend_schema(

@@ -25,6 +25,7 @@ from convserver.api.openhands.git_shapes import (
 )
 from convserver.api.openhands.text import storable
 from convserver.api.openhands.view import query_of
+from convserver.api.scopes import WRITES
 from convserver.api.v0.view import V0ViewSet
 from convserver.event_loop import in_loop
 from convserver.serving.admission import Lane, in_lane
@@ -120,6 +121,8 @@ class GitViewSet(V0ViewSet):
 class GitUserViewSet(GitViewSet):
     """The user at the providers."""
 
+    needs = WRITES
+
     @extend_schema(**_asked(GitUserInfo))
     def retrieve(self, request: Request) -> Response:
         """Return the user's profile from the first provider that has one."""
@@ -142,6 +145,8 @@ class GitUserViewSet(GitViewSet):
 
 class RepositoryViewSet(GitViewSet):
     """The user's repositories, their branches and their instructions for agents."""
+
+    needs = WRITES
 
     @extend_schema(**_asked(list[GitRepository], RepositoriesQuery))
     def page(self, request: Request) -> Response:

@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from convserver.api.openhands.model_names import MODEL_NAMES
+from convserver.api.scopes import WRITES
 from convserver.api.v0.view import V0ViewSet
 from sessions_app.agents.registry import class_of
 
@@ -47,6 +48,8 @@ OPTIONS = ServerOptions(
 
 class OptionViewSet(V0ViewSet):
     """The kind of server, and what a form suggests."""
+
+    needs = WRITES
 
     @extend_schema(responses={200: ServerOptions})
     def config(self, request: Request) -> Response:

@@ -14,6 +14,7 @@ from conversations import access
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.text import storable
 from convserver.api.openhands.view import body_of
+from convserver.api.scopes import OF_THE_USER
 from convserver.api.v0.settings.failures import Failure, Message, failing_with
 from convserver.api.v0.view import V0ViewSet
 from sessions_app.models import SECRET_NAME_MAX_LENGTH
@@ -77,6 +78,8 @@ _SECRET_ID = OpenApiParameter(
 
 class SecretViewSet(V0ViewSet):
     """The secrets of the user."""
+
+    needs = OF_THE_USER
 
     @extend_schema(responses={200: SecretList, 500: Failure})
     def list(self, request: Request) -> Response:

@@ -13,6 +13,7 @@ from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.new_settings import NewSettings
 from convserver.api.openhands.settings import KnownSettings, known
 from convserver.api.openhands.view import body_of
+from convserver.api.scopes import OF_THE_USER
 from convserver.api.v0.settings.failures import Failure, Message, failing_with
 from convserver.api.v0.view import V0ViewSet
 from sessions_app.git_providers.base import ProviderType
@@ -35,6 +36,8 @@ class SettingsInfo(KnownSettings):
 
 class SettingsViewSet(V0ViewSet):
     """The settings of the user."""
+
+    needs = OF_THE_USER
 
     @extend_schema(responses={200: SettingsInfo, 404: Failure, 500: Failure})
     def retrieve(self, request: Request) -> Response:

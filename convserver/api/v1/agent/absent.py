@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
+from convserver.api.scopes import WRITES
 from convserver.api.v1.agent.view import AgentViewSet
 from convserver.api.v1.authentication import conversation_of
 
@@ -82,6 +83,8 @@ REFUSED_OF_ONE: dict[tuple[str, str], str] = {
 
 class AbsentViewSet(AgentViewSet):
     """One route about what is not here."""
+
+    needs = WRITES
 
     is_named_by_method = False
     answer: Any = None

@@ -25,6 +25,7 @@ from conversations.store import ConversationExists, changes, delete, deletion
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.openhands.errors import Detail, ValidationProblems
 from convserver.api.openhands.view import body_in, body_of, json_of, query_of
+from convserver.api.scopes import RUNS, WRITES, requires
 from convserver.api.v1 import batches
 from convserver.api.v1.agent import started_agents
 from convserver.api.v1.agent.errors import malformed_id
@@ -85,8 +86,11 @@ ONE = {404: Detail, **MALFORMED}
 class ConversationViewSet(AgentViewSet):
     """The user's conversations, of both wires."""
 
+    needs = WRITES
+
     is_named_by_method = False
 
+    @requires(WRITES.of_lists)
     @extend_schema(parameters=described(ListQuery), responses={200: AgentConversationPage, **MALFORMED})
     def search(self, request: Request) -> Response:
         """Return one page of the conversations."""
@@ -96,11 +100,13 @@ class ConversationViewSet(AgentViewSet):
         items = [found[pk] for pk in page.pks if pk in found]
         return Response({"items": items, "next_page_id": page.next_page_id})
 
+    @requires(WRITES.of_lists)
     @extend_schema(parameters=described(StatusQuery), responses={200: int, **MALFORMED})
     def count(self, request: Request) -> Response:
         """Return how many there are."""
         return Response(_matching(request, query_of(request, StatusQuery)).count())
 
+    @requires(RUNS.of_lists)
     @extend_schema(
         parameters=[IDS], responses={200: list[AgentConversation | None], 400: Detail, **MALFORMED}
     )
@@ -116,6 +122,7 @@ class ConversationViewSet(AgentViewSet):
         """Return one conversation."""
         return Response(information(conversation_of(request, conversation_id)))
 
+    @requires(RUNS.of_lists)
     @extend_schema(
         parameters=[IDEMPOTENCY_KEY],
         request=Start,

@@ -21,6 +21,7 @@ from convserver.api.direct.calls import SUCCESS_JSON, Call, NotDirect, Reply
 from convserver.api.direct.outcomes import in_loop_once
 from convserver.api.openhands.errors import Detail, InvalidRequest, Refused, ValidationProblems
 from convserver.api.openhands.view import body_in, body_of, optional_body_of, query_of
+from convserver.api.scopes import RUNS, WRITES, requires
 from convserver.api.v1 import batches, shown_events
 from convserver.api.v1.agent.pages import (
     EventPageQuery,
@@ -68,6 +69,8 @@ class EventIds(RootModel[list[str]]):
 class EventViewSet(AgentViewSet):
     """The events of one conversation, and the user's messages."""
 
+    needs = WRITES
+
     not_found = "Conversation not found: {conversation_id}"
 
     @extend_schema(parameters=described(EventPageQuery), responses={200: EventPage, **ONE})
@@ -97,6 +100,7 @@ class EventViewSet(AgentViewSet):
             raise Refused(404, {"detail": "Not Found"})
         return as_json(found)
 
+    @requires(RUNS)
     @extend_schema(parameters=IDS, responses={200: list[Event | None], 400: Detail, **ONE})
     def batch(self, request: Request, conversation_id: str) -> HttpResponseBase:
         """Return the events with these ids, in this order; null for an unknown one.
@@ -113,6 +117,7 @@ class EventViewSet(AgentViewSet):
         found = shown_events.with_ids(conversation, batch(ids))
         return batches.in_order(ids, found.loaded, found.deferred)
 
+    @requires(RUNS)
     @extend_schema(request=Saying, responses={200: Done, **ONE, 409: Detail, 503: Detail})
     def create(self, request: Request, conversation_id: str) -> Response:
         """Store a user message; with `run` the agent answers, unless it waits for approval."""
@@ -121,6 +126,7 @@ class EventViewSet(AgentViewSet):
         in_loop_once(request, _say, conversation, body, access.pk_of(request.user))
         return done()
 
+    @requires(RUNS)
     @extend_schema(request=ConfirmationDecision, responses={200: Done, **ONE, 409: Detail, 503: Detail})
     def decide(self, request: Request, conversation_id: str) -> Response:
         """Approve or reject all pending calls; rejecting does nothing if none is pending.

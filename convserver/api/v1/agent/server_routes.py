@@ -9,6 +9,7 @@ from rest_framework.response import Response
 
 from convserver import WIRE_VERSION, __version__
 from convserver.activity import activity
+from convserver.api.scopes import WRITES
 from convserver.web.probes import Probe
 
 DOCS = "/api/docs/"
@@ -30,6 +31,8 @@ class AgentServerInfo(BaseModel):
 
 class AgentServerInfoView(Probe):
     """What runs here."""
+
+    needs = WRITES
 
     authentication_classes = ()
 

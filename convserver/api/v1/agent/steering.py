@@ -18,6 +18,7 @@ from convserver.api.errors import PASSING
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.view import body_of, json_of, optional_body_in, optional_body_of
+from convserver.api.scopes import OF_THE_USER, RUNS, WRITES, requires
 from convserver.api.v1.agent.conversations import ONE, AgentConversation, information, start_child
 from convserver.api.v1.agent.requests import (
     Destination,
@@ -86,8 +87,11 @@ class Runtime(BaseModel):
 class SteeringViewSet(AgentViewSet):
     """One conversation, and what is done with it."""
 
+    needs = WRITES
+
     is_named_by_method = False
 
+    @requires(RUNS)
     @extend_schema(request=None, responses={200: Done, **STEERED})
     def run(self, request: Request, conversation_id: str) -> Response:
         """Run the agent on the unanswered messages; approves a pending call.
@@ -98,24 +102,28 @@ class SteeringViewSet(AgentViewSet):
             raise Refused(409, {"detail": ALREADY_RUNNING})
         return done()
 
+    @requires(RUNS)
     @extend_schema(request=None, responses={200: Done, **STEERED})
     def pause(self, request: Request, conversation_id: str) -> Response:
         """Pause the agent after its current step."""
         in_loop(_pause, conversation_of(request, conversation_id))
         return done()
 
+    @requires(RUNS)
     @extend_schema(request=None, responses={200: Done, **STEERED})
     def interrupt(self, request: Request, conversation_id: str) -> Response:
         """Interrupt the agent immediately."""
         in_loop(_interrupt, conversation_of(request, conversation_id))
         return done()
 
+    @requires(RUNS)
     @extend_schema(request=None, responses={200: Done, **STEERED})
     def condense(self, request: Request, conversation_id: str) -> Response:
         """Replace the earlier events with a summary for the model."""
         in_loop(v1_input.condense, conversation_of(request, conversation_id))
         return done()
 
+    @requires(OF_THE_USER)
     @extend_schema(request=NewSecrets, responses={200: Done, **STEERED})
     def add_secrets(self, request: Request, conversation_id: str) -> Response:
         """Add secrets; one with the same name is replaced."""
@@ -123,6 +131,7 @@ class SteeringViewSet(AgentViewSet):
         agent_setups.add_secrets(conversation, body_of(request, NewSecrets).secrets)
         return done()
 
+    @requires(RUNS)
     @extend_schema(request=NewPolicy, responses={200: Done, **STEERED})
     def set_policy(self, request: Request, conversation_id: str) -> Response:
         """Set when the agent asks for approval."""
@@ -130,6 +139,7 @@ class SteeringViewSet(AgentViewSet):
         agent_setups.set_policy(conversation, body_of(request, NewPolicy).policy)
         return done()
 
+    @requires(RUNS)
     @extend_schema(request=NewAnalyzer, responses={200: Done, **STEERED})
     def set_analyzer(self, request: Request, conversation_id: str) -> Response:
         """Set how the risk of a call is assessed."""
@@ -137,6 +147,7 @@ class SteeringViewSet(AgentViewSet):
         agent_setups.set_analyzer(conversation, body_of(request, NewAnalyzer).security_analyzer)
         return done()
 
+    @requires(RUNS)
     @extend_schema(request=NewModel, responses={200: Done, **STEERED})
     def switch_model(self, request: Request, conversation_id: str) -> Response:
         """Set the model that answers from the next turn on; its key is stored with the conversation."""
@@ -147,6 +158,7 @@ class SteeringViewSet(AgentViewSet):
         agent_setups.set_model(conversation, llm)
         return done()
 
+    @requires(RUNS.of_all)
     @extend_schema(request=ProfileChoice, responses={200: Done, **STEERED})
     def switch_profile(self, request: Request, conversation_id: str) -> Response:
         """Set the model of a stored profile for the turns from the next one on."""
@@ -157,6 +169,7 @@ class SteeringViewSet(AgentViewSet):
         agent_setups.set_model(conversation, llm)
         return done()
 
+    @requires(RUNS.of_all)
     @extend_schema(request=NewChild, responses={201: ChildStarted, **STEERED})
     def start_child(self, request: Request, conversation_id: str) -> Response:
         """Start a conversation below this one, with its agent, on a task."""
@@ -189,6 +202,7 @@ class SteeringViewSet(AgentViewSet):
             raise Refused(409, {"detail": "The user has not sent a message yet."})
         return Response({"title": title})
 
+    @requires(RUNS)
     @in_lane(Lane.ABROAD)
     @extend_schema(request=Question, responses={200: Answer, **ONE, 502: Detail})
     def ask_agent(self, request: Request, conversation_id: str) -> Response:
@@ -204,6 +218,7 @@ class SteeringViewSet(AgentViewSet):
             raise Refused(502, {"detail": "The agent could not be asked. Try again."}) from error
         return Response({"response": answer})
 
+    @requires(WRITES.of_all)
     @extend_schema(
         parameters=[IDEMPOTENCY_KEY],
         request=Fork | None,

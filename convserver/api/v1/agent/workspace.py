@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from conversations.models import ConversationRef
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.forms import FormParser
+from convserver.api.scopes import WRITES
 from convserver.api.v1.agent.pages import missing
 from convserver.api.v1.agent.view import AgentViewSet, Done, done
 from convserver.api.v1.authentication import conversation_of
@@ -47,6 +48,8 @@ class UploadedFile(BaseModel):
 class WorkspaceViewSet(AgentViewSet):
     """Where agents work: they have no files here that a client could read."""
 
+    needs = WRITES
+
     @extend_schema(responses={200: list[str]})
     def tools(self, request: Request) -> Response:
         """Return none: agents have tools of their own."""
@@ -70,6 +73,8 @@ class WorkspaceViewSet(AgentViewSet):
 
 class FileViewSet(AgentViewSet):
     """A file for the conversation whose key is given, or whose page sends it: the address has no id."""
+
+    needs = WRITES
 
     parser_classes = (FormParser,)
 

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from conversations import access
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.view import body_of
+from convserver.api.scopes import RUNS, WRITES, requires
 from convserver.api.v1.agent.absent import NO_ACP
 from convserver.api.v1.agent.requests import ProfileChoice
 from convserver.api.v1.agent.settings.profiles import profile
@@ -49,6 +50,8 @@ class UnknownDiff(BaseModel):
 class WorkspaceViewSet(AppViewSet):
     """The workspace of a conversation, as one that is empty."""
 
+    needs = WRITES
+
     @extend_schema(parameters=[_FILE], responses={200: OpenApiTypes.STR, **of_one})
     def file(self, request: Request, conversation_id: str) -> Response:
         """Return an empty text: there is no such file."""
@@ -83,6 +86,8 @@ class WorkspaceViewSet(AppViewSet):
 class SwitchViewSet(AppViewSet):
     """The model that a conversation goes on with."""
 
+    needs = RUNS.of_all
+
     @extend_schema(request=ProfileChoice, responses={200: Done, **of_one})
     def profile(self, request: Request, conversation_id: str) -> Response:
         """Set the model of a stored profile for the turns from the next one on."""
@@ -91,6 +96,7 @@ class SwitchViewSet(AppViewSet):
         agent_setups.set_model(conversation, profile(access.pk_of(request.user), name))
         return Response(Done(success=True).model_dump())
 
+    @requires(RUNS)
     @extend_schema(request=None, responses={400: Detail, **of_one})
     def acp_model(self, request: Request, conversation_id: str) -> NoReturn:
         """Refuse: no conversation has an ACP agent."""
@@ -100,6 +106,8 @@ class SwitchViewSet(AppViewSet):
 
 class RefusedViewSet(AppViewSet):
     """What this server does not do for any client."""
+
+    needs = WRITES
 
     @extend_schema(request=None, responses={400: Detail})
     def marketplaces(self, request: Request) -> NoReturn:

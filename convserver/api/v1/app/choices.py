@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from convserver.api.openhands.model_names import MODEL_NAMES
 from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import query_of
+from convserver.api.scopes import WRITES
 from convserver.api.v1.app.lists import LIMIT_MAX, NameQuery, page_of
 from convserver.api.v1.app.view import AppViewSet, described, of_list
 
@@ -72,6 +73,8 @@ class NoSkills(BaseModel):
 
 class ChoiceViewSet(AppViewSet):
     """The suggestions of forms."""
+
+    needs = WRITES
 
     @extend_schema(parameters=described(ModelQuery), responses={200: SuggestedModelPage, **of_list})
     def models(self, request: Request) -> Response:

@@ -22,6 +22,7 @@ from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.instants import Instant
 from convserver.api.openhands.text import StorableText, storable
 from convserver.api.openhands.view import body_of, query_of
+from convserver.api.scopes import RUNS, WRITES, requires
 from convserver.api.v1.app import start_tasks
 from convserver.api.v1.app.shapes import (
     AppConversation,
@@ -104,6 +105,9 @@ class AppMessageTaken(BaseModel):
 class ConversationViewSet(AppViewSet):
     """The user's conversations of this wire."""
 
+    needs = WRITES
+
+    @requires(WRITES.of_lists)
     @extend_schema(parameters=described(SearchQuery), responses={200: AppConversationPage, **of_list})
     def search(self, request: Request) -> Response:
         """Return one page, the newest first."""
@@ -117,11 +121,13 @@ class ConversationViewSet(AppViewSet):
         shown = AppConversationPage(items=items, next_page_id=page.next_page_id)
         return Response(shown.model_dump(mode="json"))
 
+    @requires(WRITES.of_lists)
     @extend_schema(parameters=described(CountQuery), responses={200: int, **of_list})
     def count(self, request: Request) -> Response:
         """Count what a search would return."""
         return Response(_matching(request, query_of(request, CountQuery)).count())
 
+    @requires(RUNS.of_lists)
     @extend_schema(parameters=[UUIDS], responses={200: list[AppConversation | None], **of_list})
     def batch(self, request: Request) -> Response:
         """Return them in the requested order, null for an unknown id."""
@@ -131,6 +137,7 @@ class ConversationViewSet(AppViewSet):
         found = {each.id: as_asked(request, each).model_dump(mode="json") for each in shown.values()}
         return Response([found.get(public_id) for public_id in ids])
 
+    @requires(RUNS.of_lists)
     @in_lane(Lane.ABROAD)
     @extend_schema(
         parameters=[IDEMPOTENCY_KEY],
@@ -155,6 +162,7 @@ class ConversationViewSet(AppViewSet):
         in_loop(steering.remove, readable(request, conversation_id))
         return Response({"success": True})
 
+    @requires(RUNS)
     @extend_schema(
         request=NewAppMessage,
         responses={200: AppMessageTaken, 400: Detail, 409: Detail, 503: Detail, **of_one},

@@ -35,6 +35,7 @@ from convserver.api.openhands.errors import Detail, ValidationProblems
 from convserver.api.openhands.instants import Instant
 from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import query_of
+from convserver.api.scopes import WRITES
 from convserver.api.v1 import batches, shown_events
 from convserver.api.v1.app.view import IDS, AppViewSet, PageQuery, described, of_list, texts_of
 
@@ -94,6 +95,8 @@ _of_log: dict[int, Any] = {400: Detail, 404: Detail, 422: ValidationProblems}
 class EventViewSet(AppViewSet):
     """The events of all conversations of the user, or of one."""
 
+    needs = WRITES
+
     @extend_schema(parameters=described(EventSearchQuery), responses={200: AppEventPage, **of_list})
     def search(self, request: Request) -> HttpResponse:
         """Return one page, in the order of the log; no event if the conversation does not exist."""
@@ -127,6 +130,8 @@ class EventViewSet(AppViewSet):
 
 class LogViewSet(AppViewSet):
     """The events of one conversation."""
+
+    needs = WRITES
 
     @extend_schema(parameters=described(LogPageQuery), responses={200: AppEventPage, **_of_log})
     def search(self, request: Request, conversation_id: str) -> HttpResponse:

@@ -17,6 +17,7 @@ from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
 from convserver.api.openhands.git_shapes import GitBranch, GitRepository, GitTask, GitUserInfo
 from convserver.api.openhands.text import storable
 from convserver.api.openhands.view import query_of
+from convserver.api.scopes import WRITES
 from convserver.api.v1.app.lists import LIMIT_MAX, NameQuery, page_of
 from convserver.api.v1.app.view import AppViewSet, app_response, described
 from convserver.event_loop import in_loop
@@ -130,6 +131,8 @@ REFUSED: dict[int, Any] = {400: Detail, 403: Detail, 404: Detail, 422: Validatio
 @in_lane(Lane.ABROAD)
 class AppGitViewSet(AppViewSet):
     """What the user's git providers know."""
+
+    needs = WRITES
 
     def get_exception_handler(self) -> Callable[..., Any]:
         """Answer the errors of providers too."""

@@ -14,6 +14,7 @@ from conversations import access
 from conversations.models import ConversationRef
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.view import body_of
+from convserver.api.scopes import RUNS
 from convserver.api.v1.app.view import UNKNOWN, AppViewSet, checked, readable
 from convserver.event_loop import in_loop
 from sessions_app.models import StartTask
@@ -40,6 +41,8 @@ class PendingMessageTaken(BaseModel):
 
 class PendingMessageViewSet(AppViewSet):
     """Messages to a conversation that may still be starting."""
+
+    needs = RUNS
 
     @extend_schema(
         request=PendingMessage,

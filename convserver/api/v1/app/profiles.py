@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from conversations import access
 from convserver.api.openhands.errors import Detail, ValidationProblems
 from convserver.api.openhands.view import body_of, optional_body_of
+from convserver.api.scopes import OF_THE_USER
 from convserver.api.v1.agent.requests import ModelObject
 from convserver.api.v1.agent.settings import document, profiles
 from convserver.api.v1.agent.settings.document import AGENT
@@ -65,6 +66,8 @@ class ModelActivated(ProfileChanged):
 
 class AppProfileViewSet(AppViewSet):
     """The models that the user has given names."""
+
+    needs = OF_THE_USER
 
     is_named_by_method = False
 

@@ -16,6 +16,7 @@ from conversations.models import Conversation, ConversationRef
 from convserver.api.addresses import as_asked
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.view import query_of
+from convserver.api.scopes import RUNS, WRITES, requires
 from convserver.api.v1.app.shapes import (
     SANDBOX_SPEC,
     Done,
@@ -63,6 +64,8 @@ SPEC = SandboxSpecInfo(
 class SandboxViewSet(AppViewSet):
     """The user's sandboxes."""
 
+    needs = WRITES
+
     @extend_schema(parameters=described(PageQuery), responses={200: SandboxPage, **of_list})
     def search(self, request: Request) -> Response:
         """Return one page, the newest first."""
@@ -76,6 +79,7 @@ class SandboxViewSet(AppViewSet):
         shown = SandboxPage(items=items, next_page_id=page.next_page_id)
         return Response(shown.model_dump(mode="json"))
 
+    @requires(RUNS)
     @extend_schema(parameters=[IDS], responses={200: list[SandboxInfo | None], **of_list})
     def batch(self, request: Request) -> Response:
         """Return them in the requested order, null for an unknown id; one of a deleted conversation is
@@ -85,17 +89,20 @@ class SandboxViewSet(AppViewSet):
         shown = {name: as_asked(request, sandbox_info(sandbox)) for name, sandbox in found.items()}
         return Response([shown[each].model_dump(mode="json") if each in shown else None for each in ids])
 
+    @requires(RUNS)
     @extend_schema(request=None, responses={404: Detail})
     def create(self, request: Request) -> Response:
         """Refuse: sandboxes are created with conversations."""
         raise Refused(404, {"detail": "A sandbox comes with a conversation: start one."})
 
+    @requires(RUNS)
     @extend_schema(request=None, responses={200: Done, **_STOPPED})
     def pause(self, request: Request, sandbox_id: str) -> Response:
         """Stop the agents of all conversations in it."""
         in_loop(steering.pause, _top_of(request, sandbox_id))
         return Response({"success": True})
 
+    @requires(RUNS)
     @extend_schema(request=None, responses={200: Done, **_OF_ONE})
     def resume(self, request: Request, sandbox_id: str) -> Response:
         """Start the agents of the conversations in it."""
@@ -111,6 +118,8 @@ class SandboxViewSet(AppViewSet):
 
 class SpecViewSet(AppViewSet):
     """The specs of sandboxes."""
+
+    needs = WRITES
 
     @extend_schema(parameters=described(PageQuery), responses={200: SandboxSpecPage, **of_list})
     def search(self, request: Request) -> Response:

@@ -15,6 +15,7 @@ from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
 from convserver.api.openhands.git_tokens import NewProviders, store_tokens
 from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import body_of, query_of
+from convserver.api.scopes import OF_THE_USER
 from convserver.api.v1.agent.settings.secrets import KEPT_BACK, NewUserSecret, UserSecret, put_secret
 from convserver.api.v1.app.lists import NameQuery, page_of
 from convserver.api.v1.app.view import AppViewSet, described, of_list
@@ -24,7 +25,7 @@ from sessions_app.openhands_v1 import sandboxes
 from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import SecretExists, SecretNotFound, TooManySecrets
 
-OTHERS_SANDBOX = "Session API key does not match sandbox"
+UNKNOWN_SANDBOX = "Sandbox not found"
 
 
 class SecretQuery(NameQuery):
@@ -61,6 +62,8 @@ class SecretNames(BaseModel):
 
 class AppSecretViewSet(AppViewSet):
     """The secrets of the user."""
+
+    needs = OF_THE_USER
 
     @extend_schema(parameters=described(SecretQuery), responses={200: UserSecretPage, **of_list})
     def search(self, request: Request) -> Response:
@@ -125,11 +128,13 @@ class AppSecretViewSet(AppViewSet):
         return Response({"message": "Unset Git provider tokens"})
 
 
-_OF_SANDBOX: dict[int, Any] = {401: Detail, 403: Detail}
+_OF_SANDBOX: dict[int, Any] = {401: Detail, 404: Detail}
 
 
 class SandboxSecretViewSet(AppViewSet):
     """The secrets that a sandbox may use: asked with the key of its conversation."""
+
+    needs = OF_THE_USER
 
     authentication_classes = AUTHENTICATION
     is_named_by_method = False
@@ -140,7 +145,7 @@ class SandboxSecretViewSet(AppViewSet):
         _require_own(request, sandbox_id)
         return Response(SecretNames(secrets=_secrets(access.pk_of(request.user))).model_dump())
 
-    @extend_schema(responses={404: Detail, **_OF_SANDBOX})
+    @extend_schema(responses={403: Detail, **_OF_SANDBOX})
     def retrieve(self, request: Request, sandbox_id: str, name: str) -> Response:
         """Refuse to show a value: agents get them in their turns."""
         _require_own(request, sandbox_id)
@@ -154,7 +159,7 @@ def _require_own(request: Request, sandbox_id: str) -> None:
     if not isinstance(request.auth, ConversationRef):
         raise Refused(401, {"detail": "Session API key required"})
     if sandboxes.ids_of([request.auth.pk])[request.auth.pk] != sandbox_id:
-        raise Refused(403, {"detail": OTHERS_SANDBOX})
+        raise Refused(404, {"detail": UNKNOWN_SANDBOX})
 
 
 def _secrets(user_id: int) -> list[UserSecret]:

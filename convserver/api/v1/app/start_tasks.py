@@ -27,6 +27,7 @@ from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_again, answer_onc
 from convserver.api.openhands.errors import Detail, ValidationProblems
 from convserver.api.openhands.instants import Instant
 from convserver.api.openhands.view import body_in, json_of, query_of
+from convserver.api.scopes import RUNS, WRITES, requires
 from convserver.api.v1 import batches
 from convserver.api.v1.app.shapes import (
     AgentType,
@@ -96,6 +97,9 @@ def start(request: Request) -> Response:
 class StartTaskViewSet(AppViewSet):
     """The starts that the user has requested."""
 
+    needs = WRITES
+
+    @requires(RUNS)
     @in_lane(Lane.ABROAD)
     @extend_schema(
         parameters=[IDEMPOTENCY_KEY],

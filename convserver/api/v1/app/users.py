@@ -8,6 +8,7 @@ from rest_framework.response import Response
 
 from conversations import access
 from convserver.api.openhands.settings import KnownSettings, known
+from convserver.api.scopes import WRITES
 from convserver.api.v1.app.shapes import shown_user
 from convserver.api.v1.app.view import AppViewSet
 from sessions_app.models import UserSettings
@@ -23,6 +24,8 @@ class UserInfo(KnownSettings):
 
 class UserViewSet(AppViewSet):
     """The authenticated user."""
+
+    needs = WRITES
 
     @extend_schema(responses={200: UserInfo})
     def retrieve(self, request: Request) -> Response:

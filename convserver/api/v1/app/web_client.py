@@ -10,6 +10,7 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from convserver.api.scopes import OPEN
 from convserver.api.v1.app.view import AppViewSet
 from sessions_app.git_providers.client import PROVIDERS
 
@@ -64,6 +65,8 @@ class WebClientInfo(BaseModel):
 
 class WebClientViewSet(AppViewSet):
     """The configuration of web clients."""
+
+    needs = OPEN
 
     permission_classes = (AllowAny,)
 

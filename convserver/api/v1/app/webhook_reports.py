@@ -30,6 +30,7 @@ from convserver.api.bodies import TextParser, read_in_turn
 from convserver.api.openhands.errors import Detail, InvalidRequest, Refused
 from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import body_of
+from convserver.api.scopes import WRITES
 from convserver.api.v1.app.shapes import Done
 from convserver.api.v1.app.view import AppView, AppViewSet, of_one
 from sessions_app.identity import conversation_keys
@@ -105,6 +106,8 @@ class ReportViewSet(AppViewSet):
 class ConversationReportViewSet(ReportViewSet):
     """Conversations that run elsewhere."""
 
+    needs = WRITES
+
     @extend_schema(request=ConversationReport, responses={200: Done, 400: Detail})
     def create(self, request: Request, sandbox_id: str | None = None) -> Response:
         """Create an unknown conversation as a sub-conversation of the sender; set a missing title."""
@@ -118,6 +121,8 @@ class ConversationReportViewSet(ReportViewSet):
 
 class EventReportViewSet(ReportViewSet):
     """Events of conversations that run elsewhere."""
+
+    needs = WRITES
 
     @extend_schema(request=list[ReportedEvent], responses={200: Done, 400: Detail, 503: Detail, **of_one})
     def create(self, request: Request, conversation_id: str, sandbox_id: str | None = None) -> Response:
@@ -135,14 +140,20 @@ class EventReportViewSet(ReportViewSet):
 class SandboxConversationReportViewSet(ConversationReportViewSet):
     """Conversations that run elsewhere, by the name of their sandbox."""
 
+    needs = WRITES
+
 
 @extend_schema_view(create=extend_schema(operation_id="v1_webhooks_sandbox_events_post"))
 class SandboxEventReportViewSet(EventReportViewSet):
     """Events of conversations that run elsewhere, by the name of their sandbox."""
 
+    needs = WRITES
+
 
 class WebhookSecretView(AppView):
     """Tokens of git providers, for reporters to whom one was issued."""
+
+    needs = WRITES
 
     authentication_classes: tuple[type[BaseAuthentication], ...] = ()
     permission_classes = (AllowAny,)

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import body_in, body_of
+from convserver.api.scopes import OF_THE_USER
 from convserver.api.v1.agent.requests import KeptObject
 from convserver.api.v1.agent.settings import document, tool_servers
 from convserver.api.v1.agent.settings.profiles import REFUSED, NewName, ProfileChanged
@@ -87,6 +88,8 @@ class NewAgentProfile(RootModel[KeptObject]):
 
 class AgentProfileViewSet(OfUserViewSet):
     """The configurations of agents that the user has given names."""
+
+    needs = OF_THE_USER
 
     @extend_schema(responses={200: AgentProfileList})
     def list(self, request: Request) -> Response:

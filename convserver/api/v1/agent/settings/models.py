@@ -11,6 +11,7 @@ from rest_framework.response import Response
 
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.model_names import MODEL_NAMES
+from convserver.api.scopes import WRITES
 from convserver.api.v1.agent.settings.view import OfUserViewSet
 
 NO_CONNECTIONS = "Keys are stored with each model profile here. Enter the key in the profile."
@@ -51,6 +52,8 @@ PROVIDER = OpenApiParameter("provider", str, description="Only its models.")
 
 class ModelViewSet(OfUserViewSet):
     """The models that this server knows by name."""
+
+    needs = WRITES
 
     @extend_schema(parameters=[PROVIDER], responses={200: Models})
     def list(self, request: Request) -> Response:

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from conversations.dialects import columns
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
 from convserver.api.openhands.view import body_of
+from convserver.api.scopes import OF_THE_USER
 from convserver.api.v1.agent.requests import ModelObject
 from convserver.api.v1.agent.settings import document
 from convserver.api.v1.agent.settings.document import AGENT
@@ -97,6 +98,8 @@ class ProfileTrial(BaseModel):
 
 class ProfileViewSet(OfUserViewSet):
     """The models that the user has given names."""
+
+    needs = OF_THE_USER
 
     @extend_schema(responses={200: ProfileList})
     def list(self, request: Request) -> Response:

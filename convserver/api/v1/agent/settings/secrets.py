@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
 from convserver.api.openhands.text import storable
 from convserver.api.openhands.view import body_of
+from convserver.api.scopes import OF_THE_USER
 from convserver.api.v1.agent.settings.view import OfUserViewSet
 from sessions_app.settings import user_settings
 from sessions_app.settings.setup_keys import MASK
@@ -57,6 +58,8 @@ class Deleted(BaseModel):
 
 class UserSecretViewSet(OfUserViewSet):
     """The secrets of the user."""
+
+    needs = OF_THE_USER
 
     @extend_schema(responses={200: UserSecretList})
     def list(self, request: Request) -> Response:

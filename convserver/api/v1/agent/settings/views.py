@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
 from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import body_of
+from convserver.api.scopes import OF_THE_USER, WRITES, requires
 from convserver.api.v1.agent.requests import KeptObject
 from convserver.api.v1.agent.settings import document, forms, profiles, tool_servers
 from convserver.api.v1.agent.settings.document import AGENT, CONVERSATION, OTHERS, TOOL_SERVERS
@@ -87,11 +88,15 @@ ToolServerTrial = ToolServerFound | ToolServerFault
 class SettingsViewSet(OfUserViewSet):
     """The settings of the user."""
 
+    needs = WRITES
+
+    @requires(OF_THE_USER)
     @extend_schema(responses={200: AgentSettings})
     def retrieve(self, request: Request) -> Response:
         """Return all settings; those that were never set have their defaults."""
         return Response(document.shown(self.user_id))
 
+    @requires(OF_THE_USER)
     @extend_schema(request=SettingsChange, responses={200: AgentSettings, **CHANGED})
     def change(self, request: Request) -> Response:
         """Change the settings that the body names; a masked key stays what it is."""
@@ -125,6 +130,8 @@ class SettingsViewSet(OfUserViewSet):
 
 class ToolServerViewSet(OfUserViewSet):
     """One tool server of the settings."""
+
+    needs = OF_THE_USER
 
     @extend_schema(request=KeptBody, responses={201: AgentSettings, 409: Detail, **CHANGED})
     def create(self, request: Request, settings_key: str) -> Response:
