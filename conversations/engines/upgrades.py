@@ -6,12 +6,13 @@ killed in the middle, the database stays as it was; a process that comes meanwhi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from django.db import OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.migrations.loader import MigrationLoader
 
 from conversations.engines.failures import is_locked
 
@@ -23,6 +24,13 @@ BUSY = (
     "Wait until it has finished, or end it, and then try again."
 )
 
+LAST_WITH_ALL = "0f00f580"
+"""The last commit whose migrations go on from each state that a database had before the first release."""
+STOPPED = (
+    "The database stopped at the migration {migration}, from which this version cannot go on: "
+    f"run `convserver manage migrate` with commit {LAST_WITH_ALL} first."
+)
+
 LOCK = 7_266_328_811
 """The key of PostgreSQL's advisory lock: a number that nothing else uses."""
 TURN_LOCK = LOCK + 1
@@ -31,6 +39,23 @@ TURN_LOCK = LOCK + 1
 
 class UpgradeBusy(Exception):
     """Another process did not finish with the database in time."""
+
+
+class UpgradeImpossible(Exception):
+    """The database is in a state from which no migration goes on; the text says what to do."""
+
+
+def check_goes_on(applied: Collection[tuple[str, str]]) -> None:
+    """Raise UpgradeImpossible if only a part of the migrations that one migration replaces is applied.
+
+    Django would skip that migration, and apply those that need it.
+    """
+    present = MigrationLoader(None).disk_migrations
+    for migration in present.values():
+        gone = [each for each in migration.replaces if each not in present]
+        found = [each for each in gone if each in applied]
+        if 0 < len(found) < len(gone):
+            raise UpgradeImpossible(STOPPED.format(migration=".".join(found[-1])))
 
 
 @contextmanager

@@ -16,6 +16,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 
+from conversations.engines import upgrades
+from conversations.engines.upgrades import UpgradeImpossible
 from convserver.backups import (
     contents,
     directories,
@@ -92,16 +94,27 @@ def readable(directory: Path) -> Manifest:
             f"The backup is of {found.engine}, but DATABASE_URL names {connection.vendor}: restore it into a "
             "database of the same kind. To change the kind, use `convserver export` and `convserver import`."
         )
-    known = {f"{app}.{name}" for app, name in MigrationLoader(None).disk_migrations}
-    ours = {each.partition(".")[0] for each in known}
-    if newer := [each for each in found.migrations if each.partition(".")[0] in ours and each not in known]:
-        raise BackupError(
-            f"The backup is of version {found.version}, which is newer than this one (it has {newer[-1]}): "
-            "restore it with that version."
-        )
+    _check_goes_on(found)
     if DATABASE[found.engine] not in found.files:
         raise BackupError(f"{directory} has no {DATABASE[found.engine]}: choose another backup.")
     return found
+
+
+def _check_goes_on(found: Manifest) -> None:
+    """Raise BackupError if a server of this version could not upgrade what the backup holds."""
+    present = MigrationLoader(None).disk_migrations
+    known = {*present, *(replaced for each in present.values() for replaced in each.replaces)}
+    ours = {app for app, _ in known}
+    applied = [(app, name) for app, _, name in (each.partition(".") for each in found.migrations)]
+    if newer := [each for each in applied if each[0] in ours and each not in known]:
+        raise BackupError(
+            f"The backup is of version {found.version}, which is newer than this one "
+            f"(it has {'.'.join(newer[-1])}): restore it with that version."
+        )
+    try:
+        upgrades.check_goes_on(applied)
+    except UpgradeImpossible as error:
+        raise BackupError(f"The backup cannot be restored by this version. {error}") from error
 
 
 def target() -> Target:

@@ -33,10 +33,9 @@ def void_leases(store: BaseDatabaseWrapper) -> None:
         cursor.execute("UPDATE sessions_app_agentloop SET lease_expires_at = NULL")
         cursor.execute("UPDATE sessions_app_delivery SET claim = '', held_until = NULL")
         cursor.execute("DELETE FROM sessions_app_connection")
-        tables = store.introspection.table_names(cursor)  # an older backup may lack some
-        if DeletedLimit._meta.db_table in tables:
-            DeletedLimit.objects.using(store.alias).update(since=timezone.now())
-        if ProcessRecord._meta.db_table in tables:  # they would be missed here
+        DeletedLimit.objects.using(store.alias).update(since=timezone.now())
+        # They would be missed here. A backup from before the first release may lack the table.
+        if ProcessRecord._meta.db_table in store.introspection.table_names(cursor):
             ProcessRecord.objects.using(store.alias).all().delete()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import random
 import secrets
@@ -71,6 +72,11 @@ class Own:
         with closing(self.connect()) as outside:
             return list(outside.execute(statement))
 
+    def load(self, statements: str) -> None:
+        """Execute the statements of a dump (PostgreSQL)."""
+        with closing(self.connect()) as outside:
+            outside.execute(statements)
+
     def connect(self) -> Any:
         """Return a connection of the engine's driver, in autocommit mode."""
         if self.url.startswith("sqlite"):
@@ -79,9 +85,9 @@ class Own:
 
     @property
     def is_complete(self) -> bool:
-        """Say whether every migration is recorded."""
+        """Return whether every migration is recorded."""
         recorded = {tuple(row) for row in self.ask("SELECT app, name FROM django_migrations")}
-        return recorded == set(MigrationLoader(None).graph.nodes)
+        return recorded >= set(MigrationLoader(None).graph.nodes)
 
     @property
     def _environment(self) -> dict[str, str]:
@@ -103,6 +109,22 @@ def complete(django_db_setup: None, tmp_path: Path) -> Iterator[Own]:
     with _own(tmp_path) as own:
         migrated.make(own.name)
         yield own
+
+
+@pytest.fixture
+def earlier(fresh: Own) -> Own:
+    """A database that commit 1bb41d5 has made.
+
+    It has a conversation, with a mark and indexed words, an endpoint that owes it, and staff.
+    """
+    kept = Path(__file__).parents[1] / "data/stores/made-by-1bb41d5"
+    if connection.vendor == "sqlite":
+        file = Path(fresh.name)
+        file.write_bytes(lzma.decompress(kept.with_suffix(".sqlite3.xz").read_bytes()))
+        file.chmod(0o600)
+    else:
+        fresh.load(lzma.decompress(kept.with_suffix(".sql.xz").read_bytes()).decode())
+    return fresh
 
 
 @contextmanager
@@ -182,51 +204,41 @@ def test_tables_of_another_program_are_told_apart_from_what_cannot_be_used(fresh
     assert "use an empty database" in ended.stderr
 
 
-# With rows
+# From earlier states
 
 
-LOOP = """
-from django.contrib.auth.models import User
-from conversations.store import creation
-from sessions_app.models import AgentLoop
-talk = creation.create(User.objects.create(username="alice"), conversation_id="talk")
-AgentLoop.objects.create(conversation_id=talk.pk, status="error", error="no agent", refused_writes=3)
-"""
+def test_a_database_from_before_the_first_release_goes_on_with_its_rows(earlier: Own) -> None:
+    before = earlier.ask("SELECT conversation_id, seq, payload, digest FROM conversations_event ORDER BY id")
+    assert len(before) == 3
+    assert earlier.migrate().stderr == ""
+    assert earlier.is_complete
+    assert before == earlier.ask(
+        "SELECT conversation_id, seq, payload, digest FROM conversations_event ORDER BY id"
+    )
+    assert earlier.ask("SELECT through, pinned_at IS NULL FROM sessions_app_mark") == [(1, False)]
+    assert earlier.ask("SELECT through, words_through FROM conversations_searchprogress") == [(3, 0)]
 
 
-@pytest.mark.slow
-def test_a_loop_loses_the_column_that_nothing_reads_and_keeps_all_else(complete: Own) -> None:
-    complete.run(LOOP)
-    assert complete.migrate("sessions_app", "0017").stderr == ""
-    assert complete.ask("SELECT status, desired FROM sessions_app_agentloop") == [("error", "stopped")]
+def test_a_database_that_has_all_replaced_migrations_needs_none(complete: Own) -> None:
+    complete.ask("DELETE FROM django_migrations WHERE name LIKE '%squashed%' RETURNING id")
+    assert complete.migrate("--check").returncode == 0
     assert complete.migrate().stderr == ""
-    columns = "status, error, refused_writes"
-    assert complete.ask(f"SELECT {columns} FROM sessions_app_agentloop") == [("error", "no agent", 3)]
     assert complete.is_complete
 
 
-STAFF = """
-from django.contrib.auth.models import Permission, User
-staff = User.objects.create(username="staff", is_staff=True)
-staff.user_permissions.add(Permission.objects.get(codename="view_receiver"))
-"""
-MAY_VIEW = """
-from django.contrib.auth.models import User
-assert User.objects.get().get_all_permissions() == {"sessions_app.view_receiver"}
-"""
-SHOWN = "SELECT name FROM auth_permission WHERE codename LIKE '%_receiver' ORDER BY codename"
-
-
-@once
-@pytest.mark.slow
-def test_permissions_for_endpoints_are_shown_with_that_word_and_stay_granted(complete: Own) -> None:
-    complete.run(STAFF)
-    for arguments, noun in ((("sessions_app", "0018"), "receiver"), ((), "endpoint")):
-        assert complete.migrate(*arguments).stderr == ""
-        shown = [f"Can {verb} {noun}" for verb in ("add", "change", "delete", "view")]
-        assert [name for (name,) in complete.ask(SHOWN)] == shown
-        complete.run(MAY_VIEW)
-    assert complete.is_complete
+@pytest.mark.parametrize("last", [("conversations", "0012_stored_bytes"), ("sessions_app", "0036_operation")])
+def test_a_database_between_two_states_is_refused_and_stays_as_it_is(
+    complete: Own, last: tuple[str, str]
+) -> None:
+    app, name = last
+    later = f"app = '{app}' AND (name > '{name}' OR name LIKE '%squashed%')"
+    complete.ask(f"DELETE FROM django_migrations WHERE {later} RETURNING id")
+    before = complete.ask("SELECT app, name FROM django_migrations ORDER BY id")
+    for arguments in ((), ("--plan",), (app,)):
+        ended = complete.migrate(*arguments)
+        assert (ended.returncode, ended.stdout) == (1, "")
+        assert ended.stderr == f"CommandError: {upgrades.STOPPED.format(migration=f'{app}.{name}')}\n"
+    assert complete.ask("SELECT app, name FROM django_migrations ORDER BY id") == before
 
 
 # At the same time

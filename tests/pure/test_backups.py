@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from errno import ENOSPC
 from pathlib import Path
 
 import pytest
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
 from hypothesis import given
 from hypothesis import strategies as st
 
 from convserver import configuration
-from convserver.backups import directories, manifest, sealed_key, secret_keys
+from convserver.backups import directories, manifest, restoring, sealed_key, secret_keys
 from convserver.backups.failures import BackupError
 from convserver.backups.manifest import Manifest
 from convserver.backups.sealed_key import Keys
+from convserver.backups.taking import DATABASE
 
 PASSPHRASE = "a long passphrase"
-FILES = {"database.sqlite3": b"all that was said", sealed_key.NAME: b"{}"}
+FILES = {DATABASE[connection.vendor]: b"all that was said", sealed_key.NAME: b"{}"}
 
 
-def written(directory: Path) -> Manifest:
-    """Write a small backup."""
+def written(directory: Path, *, migrations: Sequence[str] = ("app.0001",)) -> Manifest:
+    """Write a small backup, of the engine that the tests run on."""
     directory.mkdir(exist_ok=True)
     for name, content in FILES.items():
         (directory / name).write_bytes(content)
     made = Manifest(
         version="1",
-        engine="sqlite",
+        engine=connection.vendor,
         made_at="2026-11-25T12:00:00+00:00",
         installation="0",
-        migrations=["app.0001"],
+        migrations=list(migrations),
         counts={"table": 1},
         heads="0",
         files={name: manifest.described(directory / name) for name in FILES},
@@ -41,6 +44,35 @@ def written(directory: Path) -> Manifest:
 
 def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert written(tmp_path) == manifest.read(tmp_path)
+
+
+def replaced() -> list[str]:
+    """Return the migrations of the first application that another one replaces, in order."""
+    first = MigrationLoader(None).disk_migrations["conversations", "0001_squashed_0016_purges"]
+    return [".".join(each) for each in first.replaces]
+
+
+def test_a_backup_from_before_its_migrations_were_replaced_can_be_restored(tmp_path: Path) -> None:
+    made = written(tmp_path, migrations=replaced())
+    assert restoring.readable(tmp_path) == made
+
+
+@pytest.mark.parametrize(
+    ("migrations", "reason"),
+    [
+        (replaced()[:3], "stopped at the migration conversations.0003_top_level_index"),
+        (
+            [*replaced(), "conversations.9999_later"],
+            "it has conversations.9999_later",
+        ),
+    ],
+)
+def test_a_backup_from_which_no_migration_goes_on_is_refused(
+    tmp_path: Path, migrations: list[str], reason: str
+) -> None:
+    written(tmp_path, migrations=migrations)
+    with pytest.raises(BackupError, match=reason):
+        restoring.readable(tmp_path)
 
 
 @given(data=st.data())

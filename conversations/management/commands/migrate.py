@@ -9,10 +9,11 @@ from django.core.management.base import CommandError
 from django.core.management.commands import migrate
 from django.db import Error, connections
 from django.db.migrations import Migration
+from django.db.migrations.recorder import MigrationRecorder
 
 from conversations.engines import failures, unrecorded, upgrades
 from conversations.engines.unrecorded import HalfMigrated
-from conversations.engines.upgrades import UpgradeBusy
+from conversations.engines.upgrades import UpgradeBusy, UpgradeImpossible
 
 JOBS = "procrastinate.contrib.django"
 """Where it is installed, its tables are upgraded first; what was lost of one upgrade is done by the next."""
@@ -32,11 +33,12 @@ class Command(migrate.Command):
         """Migrate while no other process does. Raise CommandError with one sentence for a failure."""
         self._connection = connections[options["database"]]
         try:
+            upgrades.check_goes_on(MigrationRecorder(self._connection).applied_migrations())
             if options["plan"] or options["check_unapplied"]:
                 self._handle(*args, **options)
             else:
                 self._migrate_alone(*args, **options)
-        except (UpgradeBusy, HalfMigrated) as error:
+        except (UpgradeBusy, UpgradeImpossible, HalfMigrated) as error:
             raise CommandError(str(error)) from error
         except Error as error:
             raise CommandError(self._explained(error)) from error

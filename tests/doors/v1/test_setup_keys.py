@@ -5,12 +5,10 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-from django.apps import apps
 from django.contrib.auth.models import User
 
 from conversations.log import writes
@@ -18,10 +16,8 @@ from conversations.models import ConversationRef
 from conversations.redaction.masking import MASK, Masks
 from conversations.store import creation
 from sessions_app.models import AgentSetup, SecretKind
-from sessions_app.models.v1 import sealed_nothing
 from sessions_app.settings import agent_setups, owner_secrets, setup_keys
 from sessions_app.settings.agent_setups import NewSetup, TooManySecrets
-from sessions_app.settings.tool_servers import sealed_parameter
 from sessions_app.settings.user_settings import SettingSecret
 from tests.events import event
 from tests.store.test_masking import keep, last
@@ -125,24 +121,6 @@ def test_keys_stay_masked_when_secrets_are_set_and_in_a_fork(alice: User) -> Non
     for each in (talk, agent_setups.fork(alice, talk)):
         writes.append(each, [event(f"it is {KEY}.")])
         assert last(each)["args"]["content"] == f"it is {MASK}."
-
-
-def test_the_migration_finds_the_keys_of_agents_that_are_stored(alice: User) -> None:
-    talk = agent_setups.create(alice, NewSetup(agent=SETUPS["the model's key"]))
-    AgentSetup.objects.update(sealed_keys=sealed_nothing(), has_secrets=False)
-    import_module("sessions_app.migrations.0016_setup_keys").fill(apps, None)
-    writes.append(talk, [event(f"it is {KEY}.")])
-    assert last(talk)["args"]["content"] == f"it is {MASK}."
-
-
-def test_the_migration_finds_the_keys_of_tool_servers_that_are_stored(alice: User) -> None:
-    config = json.dumps({"shttp_servers": [{"url": "https://a.example", "api_key": KEY}]})
-    plain, talk = (creation.create(alice, parameters=sealed_parameter(each)) for each in ("{}", config))
-    creation.create(alice, parameters={"mcp_config": "not sealed by any key"})
-    import_module("sessions_app.migrations.0017_tool_server_keys").fill(apps, None)
-    for each, shown in ((plain, KEY), (talk, MASK)):
-        writes.append(each, [event(f"it is {KEY}.")])
-        assert last(each)["args"]["content"] == f"it is {shown}."
 
 
 @pytest.mark.parametrize("limit", [{"secrets_max": 2}, {"secrets_max_kb": 1}])
