@@ -11,12 +11,15 @@ from django.db import Error, connections
 from django.db.migrations import Migration
 from django.db.migrations.recorder import MigrationRecorder
 
-from conversations.engines import failures, unrecorded, upgrades
-from conversations.engines.unrecorded import HalfMigrated
+from conversations.engines import failures, upgrades
 from conversations.engines.upgrades import UpgradeBusy, UpgradeImpossible
 
 JOBS = "procrastinate.contrib.django"
 """Where it is installed, its tables are upgraded first; what was lost of one upgrade is done by the next."""
+FOREIGN = (
+    " It may belong to another program, or its table django_migrations was changed by hand: "
+    "restore a backup, or use an empty database."
+)
 
 
 class Command(migrate.Command):
@@ -38,7 +41,7 @@ class Command(migrate.Command):
                 self._handle(*args, **options)
             else:
                 self._migrate_alone(*args, **options)
-        except (UpgradeBusy, UpgradeImpossible, HalfMigrated) as error:
+        except (UpgradeBusy, UpgradeImpossible) as error:
             raise CommandError(str(error)) from error
         except Error as error:
             raise CommandError(self._explained(error)) from error
@@ -49,8 +52,6 @@ class Command(migrate.Command):
             with upgrades.in_turn(self._connection, self._say):
                 super().handle(*args, **{**options, "app_label": "procrastinate"})
         with upgrades.alone(self._connection, self._say):
-            if recorded := unrecorded.record(self._connection):
-                self._say(f"The migration {recorded} was applied without a record. It is recorded now.")
             self._handle(*args, **options)
 
     def _handle(self, *args: Any, **options: Any) -> None:
@@ -81,7 +82,9 @@ class Command(migrate.Command):
             return known
         what = f"the migration {self._applying} failed: " if self._applying else ""
         reason = str(error).strip().partition("\n")[0].rstrip(".")
-        return f"The database cannot be upgraded: {what}{reason}."
+        # An upgrade is one transaction, so no earlier one has left a part of itself.
+        advice = FOREIGN if "already exists" in reason else ""
+        return f"The database cannot be upgraded: {what}{reason}.{advice}"
 
     def _say(self, sentence: str) -> None:
         self.stderr.write(sentence)
