@@ -22,7 +22,7 @@ from sessions_app.agents.remote import attachments
 from sessions_app.live import presence
 from sessions_app.loops import leases
 from sessions_app.loops.leases import LoopHeld
-from sessions_app.models import Connection, Receiver
+from sessions_app.models import Connection, Endpoint
 from sessions_app.processes import Process
 from sessions_app.webhooks import deliveries, gathering
 
@@ -54,7 +54,7 @@ def _loop(row: Conversation) -> str:
 
 
 def _delivery() -> str:
-    for endpoint in Receiver.objects.all():
+    for endpoint in Endpoint.objects.all():
         watermark = gathering.Watermark()
         watermark.look()
         gathering.gather(endpoint, watermark)

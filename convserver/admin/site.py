@@ -25,10 +25,10 @@ from sessions_app.models import (
     BackupRecord,
     Connection,
     Delivery,
+    Endpoint,
     ImportRun,
     ModelUse,
     ProcessRecord,
-    Receiver,
     RemoteProgram,
     Repair,
     RetentionPolicy,
@@ -131,7 +131,7 @@ GROUPS: dict[str, list[Item]] = {
         Item("Repairs", Repair, "healing"),
     ],
     "Webhooks": [
-        Item("Endpoints", Receiver, "webhook"),
+        Item("Endpoints", Endpoint, "webhook"),
         Item("Deliveries", Delivery, "outbox"),
     ],
     "Access": [

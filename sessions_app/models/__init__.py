@@ -135,9 +135,9 @@ from sessions_app.models.v1 import (
 )
 from sessions_app.models.webhooks import (
     Delivery,
+    Endpoint,
     EndpointKind,
-    NotedFact,
-    Receiver,
+    RecordedChange,
 )
 
 __all__ = [
@@ -185,6 +185,7 @@ __all__ = [
     "DocumentKind",
     "Draft",
     "DraftQuerySet",
+    "Endpoint",
     "EndpointKind",
     "ExecutionStatus",
     "Feedback",
@@ -207,14 +208,13 @@ __all__ = [
     "MarkQuerySet",
     "ModelUse",
     "ModelUseQuerySet",
-    "NotedFact",
     "Permissions",
     "Polarity",
     "ProcessRecord",
     "ProcessRecordQuerySet",
     "ProcessRole",
-    "Receiver",
     "RecordedAnswer",
+    "RecordedChange",
     "RemoteProgram",
     "RemoteProgramQuerySet",
     "Repair",

@@ -104,7 +104,7 @@ class Mark(models.Model):
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["user", "conversation"], name="read_mark_once"),
+            models.UniqueConstraint(fields=["user", "conversation"], name="mark_once"),
         ]
         indexes: ClassVar = [
             models.Index(

@@ -31,7 +31,7 @@ class EndpointKind(models.TextChoices):
     HOOK = "hook", "hook in this server"
 
 
-class EndpointQuerySet(models.QuerySet["Receiver"]):
+class EndpointQuerySet(models.QuerySet["Endpoint"]):
     """Queries for many endpoints."""
 
     def timed(self) -> Self:
@@ -44,13 +44,10 @@ class EndpointQuerySet(models.QuerySet["Receiver"]):
         return self.filter(is_served, enabled=True).order_by("pk")
 
 
-class Receiver(models.Model):
-    """An endpoint, which is notified of one owner's conversations, or of all: a webhook, or a hook of this
-    server.
+class Endpoint(models.Model):
+    """Where the notifications of one owner's conversations, or of all, go.
 
-    The class keeps the name Receiver: it is part of the table's name, of addresses in the admin
-    (`/admin/sessions_app/receiver/`) and of permissions that are granted (`sessions_app.view_receiver`).
-    The columns that refer to it keep theirs too.
+    It is a webhook, or a hook of this server.
     """
 
     kind = models.CharField(max_length=10, choices=EndpointKind, default=EndpointKind.WEBHOOK)
@@ -71,7 +68,7 @@ class Receiver(models.Model):
     timeout_s = models.FloatField(default=30.0, validators=[MinValueValidator(0.1), MaxValueValidator(300.0)])
     enabled = models.BooleanField(default=True)
     owner = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.CASCADE, null=True, blank=True, related_name="receivers"
+        settings.AUTH_USER_MODEL, models.CASCADE, null=True, blank=True, related_name="endpoints"
     )
     """The owner of the conversations; null for all users."""
     created_at = models.DateTimeField(default=timezone.now)
@@ -80,7 +77,7 @@ class Receiver(models.Model):
     """The key of the newest event at its creation: it is notified of later ones."""
     event_position = models.BigIntegerField(default=0)
     """Its deliveries include all events with a key up to this."""
-    fact_position = models.BigIntegerField(default=0)
+    change_position = models.BigIntegerField(default=0)
     """Its deliveries include all changes with a key up to this."""
     skipped_until = models.DateTimeField(null=True, blank=True, editable=False)
     """Changes up to this time were removed while it was disabled, before it got them."""
@@ -93,7 +90,7 @@ class Receiver(models.Model):
         verbose_name = "endpoint"
         constraints: ClassVar = [
             models.UniqueConstraint(
-                fields=["name"], name="receiver_hook_once", condition=Q(kind=EndpointKind.HOOK)
+                fields=["name"], name="endpoint_hook_once", condition=Q(kind=EndpointKind.HOOK)
             ),
         ]
 
@@ -113,7 +110,7 @@ class Receiver(models.Model):
         if self.sealed.is_newest:
             return False
         newest = self.sealed.resealed()
-        return bool(Receiver.objects.filter(pk=self.pk, sealed=self.sealed).update(sealed=newest))
+        return bool(Endpoint.objects.filter(pk=self.pk, sealed=self.sealed).update(sealed=newest))
 
 
 class DeliveryQuerySet(models.QuerySet["Delivery"]):
@@ -149,15 +146,15 @@ class DeliveryQuerySet(models.QuerySet["Delivery"]):
 class Delivery(models.Model):
     """How far one endpoint has got with one conversation: a cursor, and the claim to move it."""
 
-    receiver = models.ForeignKey(Receiver, models.CASCADE, related_name="deliveries", db_index=False)
+    endpoint = models.ForeignKey(Endpoint, models.CASCADE, related_name="deliveries", db_index=False)
     conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="deliveries")
     through = models.BigIntegerField(default=-1)
     """The seq of the newest event that the endpoint has got."""
     known = models.BigIntegerField(default=-1)
     """The seq of the newest event that is known to be for it."""
-    told = models.BigIntegerField(default=0)
+    through_change = models.BigIntegerField(default=0)
     """The key of the newest change that it has got."""
-    known_fact = models.BigIntegerField(default=0)
+    known_change = models.BigIntegerField(default=0)
     owes_status = models.BooleanField(default=False)
     """The last event that it got ended a run, and it has not got the status since."""
     since = models.DateTimeField(default=timezone.now)
@@ -185,11 +182,11 @@ class Delivery(models.Model):
     class Meta:
         verbose_name_plural = "deliveries"
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["receiver", "conversation"], name="delivery_once"),
+            models.UniqueConstraint(fields=["endpoint", "conversation"], name="delivery_once"),
         ]
         indexes: ClassVar = [
             models.Index(
-                fields=["receiver", "due_at"], name="delivery_due", condition=Q(due_at__isnull=False)
+                fields=["endpoint", "due_at"], name="delivery_due", condition=Q(due_at__isnull=False)
             ),
             models.Index(fields=["held_until"], name="delivery_held", condition=Q(held_until__isnull=False)),
             models.Index(fields=["since"], name="delivery_waiting", condition=Q(due_at__isnull=False)),
@@ -204,29 +201,29 @@ class Delivery(models.Model):
         return f"Delivery {self.pk} through {self.through}"
 
 
-class NotedFactQuerySet(models.QuerySet["NotedFact"]):
+class RecordedChangeQuerySet(models.QuerySet["RecordedChange"]):
     """Queries for many changes."""
 
     def after(self, pk: int) -> Self:
         """Return those that follow this one, in order."""
         return self.filter(pk__gt=pk).order_by("pk")
 
-    def of(self, conversation: Conversation, endpoint: Receiver) -> Self:
+    def of(self, conversation: Conversation, endpoint: Endpoint) -> Self:
         """Return those of one conversation that are for this endpoint."""
         rows = self.filter(conversation_id=conversation.pk)
-        return rows.exclude(fact__in=endpoint.unheard_domain_events)
+        return rows.exclude(kind__in=endpoint.unheard_domain_events)
 
 
-class NotedFact(models.Model):
+class RecordedChange(models.Model):
     """A change of a conversation beside its log, recorded in the transaction that makes it."""
 
-    conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="noted_facts")
-    fact = models.CharField(max_length=10)
+    conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="recorded_changes")
+    kind = models.CharField(max_length=10)
     seq = models.BigIntegerField()
     """It happened after all events with a lower one."""
-    noted_at = models.DateTimeField(default=timezone.now)
+    recorded_at = models.DateTimeField(default=timezone.now)
 
-    objects = models.Manager.from_queryset(NotedFactQuerySet)()
+    objects = models.Manager.from_queryset(RecordedChangeQuerySet)()
 
     def __str__(self) -> str:
-        return f"{self.fact} before event {self.seq}"
+        return f"{self.kind} before event {self.seq}"

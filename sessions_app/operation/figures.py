@@ -23,7 +23,7 @@ from sessions_app.models import (
     AgentLoop,
     BackupRecord,
     Delivery,
-    Receiver,
+    Endpoint,
 )
 from sessions_app.operation import heartbeats, waits
 from sessions_app.operation.heartbeats import Presence
@@ -137,7 +137,7 @@ def _unanswered() -> Backlog:
 def _undelivered() -> Backlog:
     """Find since when something waits to be delivered, or to be noted for delivery."""
     oldest = Delivery.objects.pending().order_by("since").values_list("since", flat=True).first()
-    position = Receiver.objects.filter(enabled=True).aggregate(least=Min("event_position"))["least"]
+    position = Endpoint.objects.filter(enabled=True).aggregate(least=Min("event_position"))["least"]
     unnoted = None
     if position is not None:
         later = Event.objects.filter(pk__gt=position).order_by("pk")

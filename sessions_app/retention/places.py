@@ -68,8 +68,8 @@ OTHERWISE = {
     "conversations.StoredBytes": "the sum of a user's bytes gets smaller by what was removed",
     "sessions_app.Usage": "the sums of a user's uploads and drafts are counted anew",
     "sessions_app.Delivery": "removed once nothing is pending; the text of the last error at once",
-    "sessions_app.NotedFact": "the kind of a change and its time, so that endpoints hear of the deletion; "
-    "removed after seven days",
+    "sessions_app.RecordedChange": "the kind of a change and its time, for endpoints that are to hear of the "
+    "deletion; removed after seven days",
     "sessions_app.ModelUse": "stays for the user's sums, without the conversation",
     "sessions_app.RecordedAnswer": "removed if the answer or its address is about the conversation",
     "admin.LogEntry": "the entry stays; the title in it is replaced by the id",
@@ -95,7 +95,7 @@ UNTOUCHED = {
     "sessions_app.ImportRun": "about a file of a user's; the name of the file stays with its report",
     "sessions_app.ImportPiece": "a part of a file that is being uploaded, removed after the import",
     "sessions_app.Secret": "about a user",
-    "sessions_app.Receiver": "about an endpoint",
+    "sessions_app.Endpoint": "about an endpoint",
     "sessions_app.RetentionPolicy": "a rule",
     "auth.User": "about a user",
     "auth.User_groups": "about a user",
@@ -120,8 +120,8 @@ OF_USER = {
     "sessions_app.Connection": "user",
     "sessions_app.RemoteProgram": "user",
     "sessions_app.FollowedProgram": "user",
-    "sessions_app.Delivery": "receiver__owner",
-    "sessions_app.Receiver": "owner",
+    "sessions_app.Delivery": "endpoint__owner",
+    "sessions_app.Endpoint": "owner",
     "sessions_app.RetentionPolicy": "owner",
     "sessions_app.Usage": "user",
 }

@@ -26,12 +26,12 @@ from conversations.events import EventEnvelope, Kind
 from conversations.exceptions import ConversationError
 from conversations.log import reads
 from conversations.models import ConversationRef
-from sessions_app.models import Delivery, NotedFact, Receiver
+from sessions_app.models import Delivery, Endpoint, RecordedChange
 from sessions_app.models.webhooks import (
     DELIVERY_LEASE_S,
     DeliveryQuerySet,
     EndpointQuerySet,
-    NotedFactQuerySet,
+    RecordedChangeQuerySet,
 )
 from sessions_app.openhands_v1.information import information_of
 from sessions_app.processes import Process, is_gone
@@ -43,7 +43,7 @@ LEASE_S = DELIVERY_LEASE_S
 RETRY_FIRST_S = 2.0
 RETRY_MAX_S = 600.0
 ERROR_MAX_CHARACTERS = 200
-PRUNE_MAX_FACTS = 1_000
+PRUNE_MAX_CHANGES = 1_000
 HELD_DAYS = 7
 """Recorded changes are kept this long for disabled endpoints."""
 CHANGED = "outbox"
@@ -55,10 +55,10 @@ _RESTING = frozenset(
 )
 """The states that end a run."""
 
-_NOTE = """
-    INSERT INTO sessions_app_notedfact (conversation_id, fact, seq, noted_at)
+_RECORD = """
+    INSERT INTO sessions_app_recordedchange (conversation_id, kind, seq, recorded_at)
     SELECT id, %s, next_seq, %s FROM conversations_conversation WHERE id = %s AND EXISTS (
-        SELECT 1 FROM sessions_app_receiver AS endpoint
+        SELECT 1 FROM sessions_app_endpoint AS endpoint
         WHERE endpoint.owner_id IS NULL OR endpoint.owner_id = conversations_conversation.owner_id)
 """
 
@@ -90,17 +90,17 @@ def record(conversation_pk: int, event: DomainEvent) -> None:
     """Record a change if there is an endpoint for it, with one statement: `domain_events.record`."""
     now = connection.ops.adapt_datetimefield_value(timezone.now())
     with connection.cursor() as cursor:
-        cursor.execute(_NOTE, [event.value, now, conversation_pk])
+        cursor.execute(_RECORD, [event.value, now, conversation_pk])
 
 
-def begin(endpoint: Receiver) -> Receiver:
+def begin(endpoint: Endpoint) -> Endpoint:
     """Store a new endpoint, which is notified of everything from now on.
 
     Raise ConversationBusy if the beginning cannot be determined for too long.
     """
     newest = gathering.settled_now()
     endpoint.begins_after = endpoint.event_position = newest.event
-    endpoint.fact_position = newest.fact
+    endpoint.change_position = newest.change
     endpoint.save(force_insert=True)
     announce()
     return endpoint
@@ -108,7 +108,7 @@ def begin(endpoint: Receiver) -> Receiver:
 
 def claim(endpoint: int, process: Process, *, limit: int, lease_s: float = LEASE_S) -> list[Claim]:
     """Claim the due, unclaimed deliveries of one endpoint, at most `limit`."""
-    due = Delivery.objects.filter(receiver_id=endpoint).due()
+    due = Delivery.objects.filter(endpoint_id=endpoint).due()
     if limit <= 0 or not due.exists():  # without a transaction: on SQLite that would hold up who writes
         return []
     token = uuid4().hex
@@ -149,7 +149,7 @@ def release_abandoned() -> None:
 
 def next_due(endpoints: Collection[int]) -> timedelta | None:
     """Return how long it is until the next unclaimed delivery of one of these endpoints is due."""
-    rows = Delivery.objects.pending().free().filter(receiver_id__in=endpoints)
+    rows = Delivery.objects.pending().free().filter(endpoint_id__in=endpoints)
     due_in = ExpressionWrapper(F("due_at") - Now(), DurationField())
     found: timedelta | None = rows.aggregate(next=Min(due_in))["next"]
     return found
@@ -157,35 +157,35 @@ def next_due(endpoints: Collection[int]) -> timedelta | None:
 
 def next_step(held: Claim) -> Step | None:
     """Return the next notification; None if there is none for now, or the claim was lost."""
-    row = _held(held).select_related("receiver", "conversation").timed().first()
+    row = _held(held).select_related("endpoint", "conversation").timed().first()
     if row is None:
         return None
-    if not row.receiver.enabled:
+    if not row.endpoint.enabled:
         release([held])
         return None
     if row.owes_status:
         return Step(_informing(row, NotificationKind.STATUS), {"owes_status": False})
-    # Events first: a fact that was noted before one of these is there by now, so none is passed over.
+    # Events first: a change that was recorded before one of these is there by now, so none is passed over.
     events = _events_after(row)
-    fact = NotedFact.objects.after(row.told).of(row.conversation, row.receiver).first()
-    if not events and fact is not None and fact.seq > row.through + 1:
+    change = RecordedChange.objects.after(row.through_change).of(row.conversation, row.endpoint).first()
+    if not events and change is not None and change.seq > row.through + 1:
         events = _events_after(row)  # they came between the two reads, or were purged
-    events = _batch(events, fact)
-    if fact is not None and (fact.seq <= row.through + 1 or not events):
-        return _step_of_fact(row, fact)
+    events = _batch(events, change)
+    if change is not None and (change.seq <= row.through + 1 or not events):
+        return _step_of_change(row, change)
     if not events:
         _rest(row, due_at=None, through=max(row.through, row.known))  # or they were purged
         return None
-    flush_at = row.since + timedelta(seconds=row.receiver.flush_delay_s)
-    is_cut = fact is not None or ends_a_run(events[-1]) or events[-1]["seq"] < row.known
-    if not is_cut and len(events) < row.receiver.event_buffer_size and row.read_at < flush_at:
+    flush_at = row.since + timedelta(seconds=row.endpoint.flush_delay_s)
+    is_cut = change is not None or ends_a_run(events[-1]) or events[-1]["seq"] < row.known
+    if not is_cut and len(events) < row.endpoint.event_buffer_size and row.read_at < flush_at:
         _rest(row, due_at=flush_at, known=max(row.known, events[-1]["seq"]))
         return None
     return _step_of_events(row, events)
 
 
 def _events_after(row: Delivery) -> list[EventEnvelope]:
-    return reads.read_after(row.conversation.ref, row.through, limit=row.receiver.event_buffer_size)
+    return reads.read_after(row.conversation.ref, row.through, limit=row.endpoint.event_buffer_size)
 
 
 def delivered(held: Claim, step: Step) -> bool:
@@ -193,8 +193,8 @@ def delivered(held: Claim, step: Step) -> bool:
     moved = dict(step.moved)
     if "through" in moved:
         moved["known"] = Greatest("known", Value(moved["through"]))
-    if "told" in moved:
-        moved["known_fact"] = Greatest("known_fact", Value(moved["told"]))
+    if "through_change" in moved:
+        moved["known_change"] = Greatest("known_change", Value(moved["through_change"]))
     return bool(
         _held(held).update(**moved, tries=0, last_error="", failed_at=None, since=Now(), delivered_at=Now())
     )
@@ -231,7 +231,7 @@ def try_again(deliveries: DeliveryQuerySet) -> int:
     return deliveries.pending().update(due_at=Now())
 
 
-def replay(endpoint: Receiver, conversation: ConversationRef, *, first: int) -> Delivery:
+def replay(endpoint: Endpoint, conversation: ConversationRef, *, first: int) -> Delivery:
     """Resend all events from seq `first` on to the endpoint, in order. Raise InvalidReplay.
 
     A process that is delivering just now does not continue from there.
@@ -246,9 +246,9 @@ def replay(endpoint: Receiver, conversation: ConversationRef, *, first: int) -> 
         "claim": "",
         "held_until": None,
     }
-    position = {"told": endpoint.fact_position, "known_fact": endpoint.fact_position}
+    position = {"through_change": endpoint.change_position, "known_change": endpoint.change_position}
     row, _ = Delivery.objects.update_or_create(
-        receiver=endpoint,
+        endpoint=endpoint,
         conversation_id=conversation.pk,
         defaults=values,
         create_defaults={**values, **position},
@@ -257,7 +257,7 @@ def replay(endpoint: Receiver, conversation: ConversationRef, *, first: int) -> 
     return row
 
 
-def last_replayable(endpoint: Receiver, conversation: ConversationRef, *, first: int) -> int:
+def last_replayable(endpoint: Endpoint, conversation: ConversationRef, *, first: int) -> int:
     """Return the seq of the newest event. Raise InvalidReplay if it may not be told all from `first` on."""
     if endpoint.owner_id not in (None, conversation.owner_id):
         raise InvalidReplay("The endpoint is notified of another user's conversations only.")
@@ -272,43 +272,46 @@ def prune(*, now: datetime | None = None) -> int:
 
     For a disabled endpoint they are kept HELD_DAYS; it keeps its place in all logs, and is marked.
     """
-    pks = _first_keys(_delivered_to(Receiver.objects.all()))
+    pks = _first_keys(_delivered_to(Endpoint.objects.all()))
     if not pks:
         held_since = (now or timezone.now()) - timedelta(days=HELD_DAYS)
-        held = _delivered_to(Receiver.objects.filter(enabled=True)).filter(noted_at__lte=held_since)
+        held = _delivered_to(Endpoint.objects.filter(enabled=True)).filter(recorded_at__lte=held_since)
         pks = _first_keys(held)
         _mark_skipped(pks)
-    return NotedFact.objects.filter(pk__in=pks).delete()[0] if pks else 0
+    return RecordedChange.objects.filter(pk__in=pks).delete()[0] if pks else 0
 
 
-def _delivered_to(endpoints: EndpointQuerySet) -> NotedFactQuerySet:
+def _delivered_to(endpoints: EndpointQuerySet) -> RecordedChangeQuerySet:
     """Return the changes that all of these endpoints have got."""
     # Read before the endpoints: changes for an endpoint that begins meanwhile come later.
-    newest = NotedFact.objects.aggregate(newest=Max("pk"))["newest"] or 0
-    gathered = endpoints.aggregate(least=Min("fact_position"))["least"]
-    rows = NotedFact.objects.filter(pk__lte=newest if gathered is None else gathered)
+    newest = RecordedChange.objects.aggregate(newest=Max("pk"))["newest"] or 0
+    gathered = endpoints.aggregate(least=Min("change_position"))["least"]
+    rows = RecordedChange.objects.filter(pk__lte=newest if gathered is None else gathered)
     left = Delivery.objects.filter(
-        receiver__in=endpoints,
+        endpoint__in=endpoints,
         conversation_id=OuterRef("conversation_id"),
-        told__lt=OuterRef("pk"),
-        known_fact__gte=OuterRef("pk"),
+        through_change__lt=OuterRef("pk"),
+        known_change__gte=OuterRef("pk"),
     )
     return rows.filter(~Exists(left))
 
 
-def _first_keys(facts: NotedFactQuerySet) -> list[int]:
-    return list(facts.order_by("pk").values_list("pk", flat=True)[:PRUNE_MAX_FACTS])
+def _first_keys(changes: RecordedChangeQuerySet) -> list[int]:
+    return list(changes.order_by("pk").values_list("pk", flat=True)[:PRUNE_MAX_CHANGES])
 
 
 def _mark_skipped(pks: Sequence[int]) -> None:
     """Record until when disabled endpoints, for which these changes were kept, may lack some."""
-    until = NotedFact.objects.filter(pk__in=pks).aggregate(newest=Max("noted_at"))["newest"]
+    until = RecordedChange.objects.filter(pk__in=pks).aggregate(newest=Max("recorded_at"))["newest"]
     if until is not None:
         left = Delivery.objects.filter(
-            receiver_id=OuterRef("pk"), told__lt=pks[-1], known_fact__gte=pks[0], known_fact__gt=F("told")
+            endpoint_id=OuterRef("pk"),
+            through_change__lt=pks[-1],
+            known_change__gte=pks[0],
+            known_change__gt=F("through_change"),
         )
-        lacking = Q(fact_position__lt=pks[-1]) | Exists(left)
-        Receiver.objects.filter(lacking, enabled=False).update(skipped_until=until)
+        lacking = Q(change_position__lt=pks[-1]) | Exists(left)
+        Endpoint.objects.filter(lacking, enabled=False).update(skipped_until=until)
 
 
 def _held(held: Claim) -> DeliveryQuerySet:
@@ -318,7 +321,7 @@ def _held(held: Claim) -> DeliveryQuerySet:
 def _rest(row: Delivery, *, due_at: datetime | None, **moved: Any) -> None:
     """Release the claim until `due_at`, unless more has become known since the row was read."""
     mine = Delivery.objects.filter(pk=row.pk, claim=row.claim)
-    as_read = mine.filter(known=row.known, known_fact=row.known_fact)
+    as_read = mine.filter(known=row.known, known_change=row.known_change)
     free: dict[str, Any] = {"claim": "", "held_until": None}
     if due_at is None:  # nothing is left that could fail; a row that fails waits for its next try alone
         moved |= {"tries": 0, "last_error": "", "failed_at": None}
@@ -326,9 +329,9 @@ def _rest(row: Delivery, *, due_at: datetime | None, **moved: Any) -> None:
         mine.update(due_at=Now(), **free)
 
 
-def _batch(events: Sequence[EventEnvelope], fact: NotedFact | None) -> list[EventEnvelope]:
+def _batch(events: Sequence[EventEnvelope], change: RecordedChange | None) -> list[EventEnvelope]:
     """Return the events that go together: up to the next change, and up to the end of a run."""
-    before = [event for event in events if fact is None or event["seq"] < fact.seq]
+    before = [event for event in events if change is None or event["seq"] < change.seq]
     ends = (place for place, event in enumerate(before, 1) if ends_a_run(event))
     return before[: next(ends, len(before))]
 
@@ -348,8 +351,8 @@ def _step_of_events(row: Delivery, events: list[EventEnvelope]) -> Step:
     return Step(notification, {"through": events[-1]["seq"], "owes_status": ends_a_run(events[-1])})
 
 
-def _step_of_fact(row: Delivery, noted: NotedFact) -> Step:
-    event = DomainEvent(noted.fact)
+def _step_of_change(row: Delivery, change: RecordedChange) -> Step:
+    event = DomainEvent(change.kind)
     match event:
         case DomainEvent.CREATED:
             kind = NotificationKind.CREATED
@@ -359,7 +362,7 @@ def _step_of_fact(row: Delivery, noted: NotedFact) -> Step:
             kind = NotificationKind.STATUS
         case _:
             assert_never(event)
-    return Step(_informing(row, kind), {"told": noted.pk})
+    return Step(_informing(row, kind), {"through_change": change.pk})
 
 
 def _informing(row: Delivery, kind: NotificationKind) -> Notification:

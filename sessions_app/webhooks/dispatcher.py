@@ -10,7 +10,7 @@ from conversations import live
 from conversations.hints import Hint
 from conversations.outages import Outage
 from sessions_app import astore
-from sessions_app.models import EndpointKind, Receiver
+from sessions_app.models import Endpoint, EndpointKind
 from sessions_app.processes import Process
 from sessions_app.webhooks import deliveries, gathering
 from sessions_app.webhooks import hooks as outbox_hooks
@@ -41,7 +41,7 @@ _FOR_NOBODY = frozenset({deliveries.CHANGED})
 class _Lane:
     """One endpoint, and its deliveries under way."""
 
-    def __init__(self, endpoint: Receiver, transport: Transport) -> None:
+    def __init__(self, endpoint: Endpoint, transport: Transport) -> None:
         self.endpoint = endpoint
         self.transport = transport
         self.tasks: dict[Claim, asyncio.Task[None]] = {}
@@ -147,7 +147,7 @@ class Dispatcher:
         due_in = await astore.call(deliveries.next_due, free)
         return POLL_S if due_in is None else min(POLL_S, due_in.total_seconds())
 
-    async def _set_lanes(self, endpoints: Collection[Receiver]) -> None:
+    async def _set_lanes(self, endpoints: Collection[Endpoint]) -> None:
         """Keep a lane for each endpoint, with a transport that has the present settings."""
         wanted = {endpoint.pk: endpoint for endpoint in endpoints}
         for pk, lane in list(self._lanes.items()):
@@ -157,7 +157,7 @@ class Dispatcher:
             if pk not in self._lanes:
                 self._lanes[pk] = _Lane(endpoint, self._transport(endpoint))
 
-    def _transport(self, endpoint: Receiver) -> Transport:
+    def _transport(self, endpoint: Endpoint) -> Transport:
         if endpoint.kind == EndpointKind.HOOK:
             return outbox_hooks.HookTransport(endpoint, self._hooks[endpoint.name])
         return Webhook(endpoint)
@@ -205,17 +205,17 @@ async def _deliver(transport: Transport, claim: Claim) -> None:
     await astore.change(deliveries.release, [claim])
 
 
-def _served(hooks: Mapping[str, Any]) -> list[Receiver]:
-    return list(Receiver.objects.served_with(hooks))
+def _served(hooks: Mapping[str, Any]) -> list[Endpoint]:
+    return list(Endpoint.objects.served_with(hooks))
 
 
-def _gathered(endpoints: Collection[Receiver], watermark: Watermark) -> bool:
+def _gathered(endpoints: Collection[Endpoint], watermark: Watermark) -> bool:
     """Gather for all endpoints; say whether one has more to read."""
     watermark.look()
     has_more = [gathering.gather(endpoint, watermark) for endpoint in endpoints]
     return any(has_more)
 
 
-def _settings_of(endpoint: Receiver) -> tuple[object, ...]:
+def _settings_of(endpoint: Endpoint) -> tuple[object, ...]:
     """Return what a transport is made from."""
     return (endpoint.base_url, endpoint.sealed.token, endpoint.timeout_s, endpoint.name)

@@ -17,7 +17,7 @@ from conversations.engines.watermark import KeyHorizon
 from conversations.events import Kind
 from conversations.exceptions import ConversationBusy
 from conversations.models import Event
-from sessions_app.models import NotedFact, Receiver
+from sessions_app.models import Endpoint, RecordedChange
 
 SETTLES_S = 10.0
 SETTLES_POLL_S = 0.01
@@ -28,11 +28,11 @@ _WRITERS = """
     SELECT virtualtransaction FROM pg_locks
     WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND granted AND pid <> pg_backend_pid()
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND relation IN ('conversations_event'::regclass, 'sessions_app_notedfact'::regclass)
+    AND relation IN ('conversations_event'::regclass, 'sessions_app_recordedchange'::regclass)
 """
 
 _COLUMNS = """
-    (receiver_id, conversation_id, through, known, told, known_fact, owes_status, since, due_at,
+    (endpoint_id, conversation_id, through, known, through_change, known_change, owes_status, since, due_at,
      tries, last_error, claim, owner_host, owner_pid, owner_started)
 """
 _UNTRIED = "0, '', '', '', 0, 0"
@@ -41,7 +41,7 @@ _UNTRIED = "0, '', '', '', 0, 0"
 _EVENTS = f"""
     INSERT INTO sessions_app_delivery AS known_row {_COLUMNS}
     SELECT %(endpoint)s, event.conversation_id, MIN(event.seq) - 1, MAX(event.seq),
-           %(fact_position)s, %(fact_position)s, %(no)s, %(now)s,
+           %(change_position)s, %(change_position)s, %(no)s, %(now)s,
            CASE WHEN MAX(CASE WHEN event.kind IN ('{Kind.TURN}', '{Kind.STATE}') THEN 1 ELSE 0 END) = 1
                      OR MAX(event.seq) - MIN(event.seq) + 1 >= %(buffer)s
                 THEN %(now)s ELSE %(flush_at)s END,
@@ -50,7 +50,7 @@ _EVENTS = f"""
     WHERE event.id > %(after)s AND event.id <= %(through)s
     GROUP BY event.conversation_id
     ORDER BY event.conversation_id
-    ON CONFLICT (receiver_id, conversation_id) DO UPDATE SET
+    ON CONFLICT (endpoint_id, conversation_id) DO UPDATE SET
         known = excluded.known,
         since = CASE WHEN known_row.due_at IS NULL THEN excluded.since ELSE known_row.since END,
         due_at = CASE WHEN known_row.tries > 0 THEN known_row.due_at
@@ -59,33 +59,33 @@ _EVENTS = f"""
                       ELSE excluded.due_at END
     WHERE excluded.known > known_row.known
 """
-_FACTS = f"""
+_CHANGES = f"""
     INSERT INTO sessions_app_delivery AS known_row {_COLUMNS}
-    SELECT %(endpoint)s, noted.conversation_id, noted.before_it, noted.before_it,
-           %(fact_position)s, noted.newest, %(no)s, %(now)s, %(now)s, {_UNTRIED}
+    SELECT %(endpoint)s, recorded.conversation_id, recorded.before_it, recorded.before_it,
+           %(change_position)s, recorded.newest, %(no)s, %(now)s, %(now)s, {_UNTRIED}
     FROM (
-        SELECT fact.conversation_id, MAX(fact.id) AS newest,
+        SELECT change.conversation_id, MAX(change.id) AS newest,
                CASE WHEN EXISTS (
                         SELECT 1 FROM sessions_app_delivery AS there
-                        WHERE there.receiver_id = %(endpoint)s
-                        AND there.conversation_id = fact.conversation_id)
+                        WHERE there.endpoint_id = %(endpoint)s
+                        AND there.conversation_id = change.conversation_id)
                     THEN -1
                     ELSE COALESCE((
                         SELECT event.seq FROM conversations_event AS event
-                        WHERE event.conversation_id = fact.conversation_id AND event.id <= %(begins_after)s
+                        WHERE event.conversation_id = change.conversation_id AND event.id <= %(begins_after)s
                         ORDER BY event.seq DESC LIMIT 1), -1)
                END AS before_it
-        FROM sessions_app_notedfact AS fact {{join}}
-        WHERE fact.id > %(fact_position)s AND fact.fact <> %(unheard)s
-        GROUP BY fact.conversation_id
-    ) AS noted
-    WHERE noted.newest > 0
-    ORDER BY noted.conversation_id
-    ON CONFLICT (receiver_id, conversation_id) DO UPDATE SET
-        known_fact = excluded.known_fact,
+        FROM sessions_app_recordedchange AS change {{join}}
+        WHERE change.id > %(change_position)s AND change.kind <> %(unheard)s
+        GROUP BY change.conversation_id
+    ) AS recorded
+    WHERE recorded.newest > 0
+    ORDER BY recorded.conversation_id
+    ON CONFLICT (endpoint_id, conversation_id) DO UPDATE SET
+        known_change = excluded.known_change,
         since = CASE WHEN known_row.due_at IS NULL THEN excluded.since ELSE known_row.since END,
         due_at = CASE WHEN known_row.tries > 0 THEN known_row.due_at ELSE excluded.due_at END
-    WHERE excluded.known_fact > known_row.known_fact
+    WHERE excluded.known_change > known_row.known_change
 """
 _OF_OWNER = """
     JOIN conversations_conversation AS conversation
@@ -97,14 +97,14 @@ class Keys(NamedTuple):
     """The ends of the events and the recorded changes."""
 
     event: int
-    fact: int
+    change: int
 
 
 class Watermark(KeyHorizon[Keys]):
     """The watermark: a row with a key up to it that does not exist now never will."""
 
     def __init__(self) -> None:
-        super().__init__(Keys, guards.EVENT, NotedFact._meta.db_table)
+        super().__init__(Keys, guards.EVENT, RecordedChange._meta.db_table)
 
 
 def settled_now() -> Keys:
@@ -135,30 +135,31 @@ def _writers() -> set[str]:
         return {transaction for (transaction,) in cursor.fetchall()}
 
 
-def gather(endpoint: Receiver, watermark: Watermark) -> bool:
+def gather(endpoint: Endpoint, watermark: Watermark) -> bool:
     """Record what is new in the endpoint's deliveries; say whether there is more to read."""
-    if watermark.newest.event <= endpoint.event_position and watermark.newest.fact <= endpoint.fact_position:
+    newest = watermark.newest
+    if newest.event <= endpoint.event_position and newest.change <= endpoint.change_position:
         return False
     with transaction.atomic():
-        rows = Receiver.objects.select_for_update(no_key=True).filter(pk=endpoint.pk)
+        rows = Endpoint.objects.select_for_update(no_key=True).filter(pk=endpoint.pk)
         row = rows.timed().first()
         if row is None:
             return False
-        through = _end_of_window(row.event_position, watermark.newest.event)
-        is_all = through >= watermark.newest.event
+        through = _end_of_window(row.event_position, newest.event)
+        is_all = through >= newest.event
         values = _values(row, row.read_at, through=through)
         with connection.cursor() as cursor:
             cursor.execute(_EVENTS.format(join=_join(row, "event")), values)
-            if is_all:  # a fact waits for the events before it to be known
-                cursor.execute(_FACTS.format(join=_join(row, "fact")), values)
+            if is_all:  # a change waits for the events before it to be known
+                cursor.execute(_CHANGES.format(join=_join(row, "change")), values)
         event_position = max(row.event_position, min(through, watermark.settled.event))
-        fact_position = max(row.fact_position, watermark.settled.fact if is_all else 0)
-        moved = (event_position, fact_position) != (row.event_position, row.fact_position)
+        change_position = max(row.change_position, watermark.settled.change if is_all else 0)
+        moved = (event_position, change_position) != (row.event_position, row.change_position)
         if moved:
-            Receiver.objects.filter(pk=row.pk).update(
-                event_position=event_position, fact_position=fact_position
+            Endpoint.objects.filter(pk=row.pk).update(
+                event_position=event_position, change_position=change_position
             )
-    endpoint.event_position, endpoint.fact_position = event_position, fact_position
+    endpoint.event_position, endpoint.change_position = event_position, change_position
     return not is_all and moved
 
 
@@ -170,11 +171,11 @@ def _end_of_window(after: int, newest: int) -> int:
     return next(iter(keys[WINDOW - 1 : WINDOW]), newest)
 
 
-def _join(endpoint: Receiver, table: str) -> str:
+def _join(endpoint: Endpoint, table: str) -> str:
     return "" if endpoint.owner_id is None else _OF_OWNER.format(table=table)
 
 
-def _values(endpoint: Receiver, now: datetime, *, through: int) -> dict[str, Any]:
+def _values(endpoint: Endpoint, now: datetime, *, through: int) -> dict[str, Any]:
     moment = connection.ops.adapt_datetimefield_value
     return {
         "endpoint": endpoint.pk,
@@ -185,7 +186,7 @@ def _values(endpoint: Receiver, now: datetime, *, through: int) -> dict[str, Any
         "flush_at": moment(now + timedelta(seconds=endpoint.flush_delay_s)),
         "buffer": endpoint.event_buffer_size,
         "begins_after": endpoint.begins_after,
-        "fact_position": endpoint.fact_position,
+        "change_position": endpoint.change_position,
         "after": endpoint.event_position,
         "through": through,
     }

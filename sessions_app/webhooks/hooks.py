@@ -21,7 +21,7 @@ from django.db import connections
 from django.utils.module_loading import import_string
 
 from sessions_app.encryption import seal
-from sessions_app.models import EndpointKind, Receiver
+from sessions_app.models import Endpoint, EndpointKind
 from sessions_app.models.webhooks import NAME_MAX_LENGTH
 from sessions_app.webhooks.deliveries import begin
 from sessions_app.webhooks.notifications import DeliveryFailed, Notification, NotificationKind
@@ -60,10 +60,10 @@ def _made(name: str, load: Callable[[], Any]) -> Any:
 
 def install(hooks: Mapping[str, Any]) -> None:
     """Create an endpoint for every hook that has none; a known hook continues where it stopped."""
-    known = set(Receiver.objects.filter(kind=EndpointKind.HOOK).values_list("name", flat=True))
+    known = set(Endpoint.objects.filter(kind=EndpointKind.HOOK).values_list("name", flat=True))
     for name in sorted(hooks.keys() - known):
         begin(
-            Receiver(
+            Endpoint(
                 kind=EndpointKind.HOOK,
                 name=name,
                 sealed=seal("{}"),
@@ -76,7 +76,7 @@ def install(hooks: Mapping[str, Any]) -> None:
 class HookTransport:
     """The transport of one hook."""
 
-    def __init__(self, endpoint: Receiver, hook: Any) -> None:
+    def __init__(self, endpoint: Endpoint, hook: Any) -> None:
         self._endpoint = endpoint
         self._hook = hook
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hook")

@@ -16,7 +16,7 @@ from django.conf import settings
 from conversations.dialects import v1
 from conversations.exceptions import ConversationError
 from sessions_app.encryption import Sealed, SecretUnreadable, seal
-from sessions_app.models import EndpointKind, Receiver
+from sessions_app.models import Endpoint, EndpointKind
 from sessions_app.outbound.hosts import HostRefused, is_listed, require_allowed, server_url
 from sessions_app.outbound.proxies import UnusableProxy, way_to
 from sessions_app.webhooks.deliveries import begin
@@ -45,21 +45,21 @@ class Credentials:
         return seal(json.dumps({"headers": dict(self.headers), "session_key": self.session_key}))
 
 
-def opened(endpoint: Receiver) -> Credentials:
+def opened(endpoint: Endpoint) -> Credentials:
     """Return what a webhook's requests carry. Raise SecretUnreadable."""
     found = json.loads(endpoint.sealed.open())
     return Credentials(found["headers"], found["session_key"])
 
 
-def create(base_url: str, credentials: Credentials | None = None, **columns: Any) -> Receiver:
+def create(base_url: str, credentials: Credentials | None = None, **columns: Any) -> Endpoint:
     """Store a webhook, which is notified of everything from now on. Raise InvalidWebhook."""
-    endpoint = Receiver(kind=EndpointKind.WEBHOOK, base_url=checked_url(base_url), **columns)
+    endpoint = Endpoint(kind=EndpointKind.WEBHOOK, base_url=checked_url(base_url), **columns)
     endpoint.name = endpoint.name or endpoint.base_url
     seal_into(endpoint, credentials or Credentials())
     return begin(endpoint)
 
 
-def seal_into(endpoint: Receiver, credentials: Credentials) -> None:
+def seal_into(endpoint: Endpoint, credentials: Credentials) -> None:
     """Set what the requests carry; the row is not saved."""
     endpoint.sealed = credentials.sealed()
     endpoint.header_names = sorted(credentials.headers)
@@ -106,7 +106,7 @@ def _is_printable(text: str) -> bool:
 class Webhook:
     """The transport of one webhook: each notification is one POST."""
 
-    def __init__(self, endpoint: Receiver) -> None:
+    def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._client: httpx.AsyncClient | None = None
 

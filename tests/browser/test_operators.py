@@ -35,10 +35,10 @@ WIDER_THAN_THE_SCREEN = """() => [...document.querySelectorAll("main *, #main *"
     .map((each) => `${each.tagName} ${each.textContent.trim().slice(0, 40)}`)"""
 
 ENDPOINT = """
-from sessions_app.models import Receiver
+from sessions_app.models import Endpoint
 from sessions_app.webhooks import deliveries, transport
 from sessions_app.webhooks.transport import Credentials
-endpoint = Receiver(name="refusing", base_url="{url}", event_buffer_size=1, flush_delay_s=0)
+endpoint = Endpoint(name="refusing", base_url="{url}", event_buffer_size=1, flush_delay_s=0)
 transport.seal_into(endpoint, Credentials({{}}, ""))
 deliveries.begin(endpoint)
 """

@@ -21,7 +21,7 @@ from sessions_app.agents.llm.tools.servers import ToolServer, Way
 from sessions_app.agents.llm.transport import client_of
 from sessions_app.git_providers.base import InvalidName, ProviderToken, ProviderType
 from sessions_app.git_providers.client import GitProviders
-from sessions_app.models import AgentSetup, ApiToken, Receiver, Secret, SecretKind, UserSettings
+from sessions_app.models import AgentSetup, ApiToken, Endpoint, Secret, SecretKind, UserSettings
 from sessions_app.outbound.internal import parse_all
 from sessions_app.outbound.model_trial import ModelSetup, ask_model
 from sessions_app.settings.user_settings import SettingSecret
@@ -118,7 +118,7 @@ async def doors(accounts: None, bob: User, rest: httpx.AsyncClient, visitor: Bro
             host=lambda url: url.rstrip("/."),
         ),
         "admin, webhook": in_admin(
-            "receiver",
+            "endpoint",
             name=of("watcher"),
             base_url=lambda url: url.replace("http:", "https:"),
             event_buffer_size=of(5),
@@ -130,7 +130,7 @@ async def doors(accounts: None, bob: User, rest: httpx.AsyncClient, visitor: Bro
 
 def nothing_is_stored() -> bool:
     settings = UserSettings.objects.exclude(llm_base_url=None)
-    rows = (settings, Secret.objects.all(), Receiver.objects.all(), AgentSetup.objects.all())
+    rows = (settings, Secret.objects.all(), Endpoint.objects.all(), AgentSetup.objects.all())
     return not any(each.exists() for each in rows)
 
 

@@ -18,7 +18,7 @@ from faults.clock import Clock
 from sessions_app.agents.remote import attachments
 from sessions_app.loops import leases
 from sessions_app.loops.leases import LoopHeld
-from sessions_app.models import AgentLoop, Connection, Delivery, Receiver
+from sessions_app.models import AgentLoop, Connection, Delivery, Endpoint
 from sessions_app.models.live import PRESENCE_S
 from sessions_app.processes import this_process
 from sessions_app.shared_clock import STEP_S
@@ -62,14 +62,14 @@ def claim_elsewhere(conversation: ConversationRef, tmp_path: Path) -> Iterator[C
 
 
 @pytest.fixture
-def due(conversation: ConversationRef) -> Receiver:
+def due(conversation: ConversationRef) -> Endpoint:
     """An endpoint that is to be notified of an event."""
     endpoint = transport.create("http://localhost:1", flush_delay_s=0.0)
     writes.append(conversation, [event("one")])
     return endpoint
 
 
-def gather(endpoint: Receiver) -> None:
+def gather(endpoint: Endpoint) -> None:
     watermark = gathering.Watermark()
     watermark.look()
     gathering.gather(endpoint, watermark)
@@ -86,7 +86,7 @@ def pass_time(seconds: float) -> None:
 def test_what_a_dead_host_held_whose_clock_was_off_is_free_when_its_lease_is_over(
     claim_elsewhere: ClaimElsewhere,
     conversation: ConversationRef,
-    due: Receiver,
+    due: Endpoint,
     subtests: pytest.Subtests,
 ) -> None:
     for offset_s in (HOUR_S, 0.0, -HOUR_S):
@@ -104,7 +104,7 @@ def test_what_a_dead_host_held_whose_clock_was_off_is_free_when_its_lease_is_ove
 def test_what_a_living_host_holds_whose_clock_is_off_is_not_taken_from_it(
     claim_elsewhere: ClaimElsewhere,
     conversation: ConversationRef,
-    due: Receiver,
+    due: Endpoint,
     alice: User,
     subtests: pytest.Subtests,
 ) -> None:
@@ -123,7 +123,7 @@ def test_what_a_living_host_holds_whose_clock_is_off_is_not_taken_from_it(
 def test_a_host_whose_clock_is_off_takes_nothing_that_another_holds(
     claim_elsewhere: ClaimElsewhere,
     conversation: ConversationRef,
-    due: Receiver,
+    due: Endpoint,
     subtests: pytest.Subtests,
 ) -> None:
     leases.claim(conversation, this_process(), agent="")
@@ -134,7 +134,7 @@ def test_a_host_whose_clock_is_off_takes_nothing_that_another_holds(
             assert claim_elsewhere(offset_s) == "held held"
 
 
-def test_a_lease_that_ends_later_than_any_can_is_over(conversation: ConversationRef, due: Receiver) -> None:
+def test_a_lease_that_ends_later_than_any_can_is_over(conversation: ConversationRef, due: Endpoint) -> None:
     """The common clock was put back since."""
     leases.claim(conversation, this_process()._replace(host="elsewhere"), agent="")
     gather(due)

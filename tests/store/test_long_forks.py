@@ -20,7 +20,7 @@ from conversations.models import Conversation, ConversationRef, Event, Purge, Un
 from conversations.store import ConversationExists, copying, creation, forks, purging
 from conversations.store.copying import Progress
 from sessions_app import astore, background
-from sessions_app.models import NotedFact
+from sessions_app.models import RecordedChange
 from sessions_app.retention import user_deletions
 from sessions_app.retention.failures import Failures
 from sessions_app.webhooks import transport
@@ -106,10 +106,10 @@ def test_an_unfinished_fork_is_hidden_and_its_owner_is_told_how_far_it_is(
 def test_endpoints_hear_of_a_fork_when_it_is_whole(alice: User, source: ConversationRef) -> None:
     transport.create("http://localhost:1", flush_delay_s=0.0)
     begun = forks.fork(alice, source)
-    facts = NotedFact.objects.filter(conversation_id=begun.pk, fact=DomainEvent.CREATED)
+    changes = RecordedChange.objects.filter(conversation_id=begun.pk, kind=DomainEvent.CREATED)
     while copying.step(begun.pk):
-        assert not facts.exists()
-    assert facts.count() == 1
+        assert not changes.exists()
+    assert changes.count() == 1
 
 
 def test_a_step_ends_with_the_event_that_makes_it_long(

@@ -27,7 +27,7 @@ from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import changes, creation, deletion
 from sessions_app import astore, background
 from sessions_app.loops.conversation_manager import ConversationManager
-from sessions_app.models import Delivery, NotedFact, Receiver
+from sessions_app.models import Delivery, Endpoint, RecordedChange
 from sessions_app.processes import Process, this_process
 from sessions_app.webhooks import deliveries, dispatcher, gathering, hooks, transport
 from sessions_app.webhooks.gathering import Watermark, gather
@@ -71,7 +71,7 @@ def listener(monkeypatch: pytest.MonkeyPatch, settings: object) -> Listener:
 async def dispatching(live: None, listener: Listener, manager: ConversationManager) -> None:
     """Start the dispatcher, and wait until the hook is an endpoint."""
     background.start()
-    await until(lambda: Receiver.objects.exists())
+    await until(lambda: Endpoint.objects.exists())
 
 
 # Hooks
@@ -141,7 +141,7 @@ async def test_the_hook_of_the_documentation_works(
     monkeypatch.setitem(sys.modules, "my_hooks", module)
     monkeypatch.setattr("django.conf.settings.CONVERSATION_HOOKS", ("my_hooks.Diary",))
     background.start()
-    await until(lambda: Receiver.objects.exists())
+    await until(lambda: Endpoint.objects.exists())
     talk = await astore.call(creation.create, alice, title="Lunch")
     await astore.append(talk, [event("soup")])
     await until(lambda: Delivery.objects.filter(through=0, due_at=None).exists())
@@ -167,7 +167,7 @@ def test_an_append_costs_the_same_with_endpoints_and_without(conversation: Conve
 
 def test_nothing_is_noted_when_nobody_is_told(alice: User) -> None:
     changes.retitle(creation.create(alice), "A title")
-    assert not NotedFact.objects.exists()
+    assert not RecordedChange.objects.exists()
 
 
 @pytest.mark.parametrize("events", [1, 50])
@@ -189,7 +189,7 @@ def test_what_is_new_is_found_by_the_same_statements_however_much_it_is(
 # What is found
 
 
-def found(endpoint: Receiver) -> list[tuple[int, int]]:
+def found(endpoint: Endpoint) -> list[tuple[int, int]]:
     watermark = Watermark()
     watermark.look()
     gather(endpoint, watermark)
@@ -222,7 +222,7 @@ def test_what_is_looked_at_again_changes_nothing(conversation: ConversationRef) 
     writes.append(conversation, [event(), event()])
     assert found(endpoint) == [(-1, 1)]
     Delivery.objects.update(through=1, due_at=None)
-    Receiver.objects.update(event_position=0)
+    Endpoint.objects.update(event_position=0)
     endpoint.refresh_from_db()
     assert found(endpoint) == [(1, 1)]
     assert not Delivery.objects.pending().exists()
@@ -266,7 +266,7 @@ def test_an_event_that_is_committed_after_one_with_a_higher_key_is_found(alice: 
 def test_an_endpoint_begins_when_what_was_being_written_is_there(alice: User) -> None:
     early, late = creation.create(alice), creation.create(alice)
 
-    def begun() -> Receiver:
+    def begun() -> Endpoint:
         try:
             writes.append(late, [event()])
             return transport.create("http://localhost:1")
@@ -296,14 +296,14 @@ def test_an_endpoint_that_cannot_begin_for_too_long_is_refused(
                 transport.create("http://localhost:1")
 
         in_threads(1, begins)
-    assert not Receiver.objects.exists()
+    assert not Endpoint.objects.exists()
 
 
-def test_a_disabled_endpoint_holds_noted_facts_for_a_time_only_and_is_marked(alice: User) -> None:
+def test_a_disabled_endpoint_holds_recorded_changes_for_a_time_only_and_is_marked(alice: User) -> None:
     ungathered, gathered = (transport.create(f"http://localhost:{port}") for port in (1, 2))
     creation.create(alice)
     gather(gathered, settled())
-    Receiver.objects.update(enabled=False)
+    Endpoint.objects.update(enabled=False)
     assert deliveries.prune() == 0
     later = timezone.now() + timedelta(days=deliveries.HELD_DAYS)
     assert deliveries.prune(now=later) == 1
@@ -313,9 +313,9 @@ def test_a_disabled_endpoint_holds_noted_facts_for_a_time_only_and_is_marked(ali
         assert endpoint.skipped_until > endpoint.created_at
 
 
-def test_an_endpoint_that_is_not_disabled_holds_noted_facts_however_old_they_are(alice: User) -> None:
+def test_an_endpoint_that_is_not_disabled_holds_recorded_changes_however_old_they_are(alice: User) -> None:
     off, on = (transport.create(f"http://localhost:{port}") for port in (1, 2))
-    Receiver.objects.filter(pk=off.pk).update(enabled=False)
+    Endpoint.objects.filter(pk=off.pk).update(enabled=False)
     creation.create(alice)
     gather(on, settled())
     assert deliveries.prune(now=timezone.now() + timedelta(days=1000)) == 0
@@ -330,9 +330,9 @@ def test_an_endpoint_that_is_enabled_again_is_told_all_events_though_facts_are_g
     writes.append(conversation, [event("one")])
     changes.retitle(conversation, "A title")
     gather(endpoint, settled())
-    Receiver.objects.update(enabled=False)
+    Endpoint.objects.update(enabled=False)
     assert deliveries.prune(now=timezone.now() + timedelta(days=deliveries.HELD_DAYS)) == 1
-    Receiver.objects.update(enabled=True)
+    Endpoint.objects.update(enabled=True)
     writes.append(conversation, [event("two")])
     gather(endpoint, settled())
     (claim,) = deliveries.claim(endpoint.pk, this_process(), limit=1)
@@ -342,17 +342,17 @@ def test_an_endpoint_that_is_enabled_again_is_told_all_events_though_facts_are_g
 def test_what_is_noted_for_an_endpoint_that_begins_meanwhile_stays(alice: User) -> None:
     def begin(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
         answer = execute(sql, *rest)
-        if "MIN(" in sql and not Receiver.objects.exists():  # the endpoints have been looked at
+        if "MIN(" in sql and not Endpoint.objects.exists():  # the endpoints have been looked at
             transport.create("http://localhost:1")
             creation.create(alice)
         return answer
 
     with connection.execute_wrapper(begin):
         assert deliveries.prune() == 0
-    assert NotedFact.objects.exists()
+    assert RecordedChange.objects.exists()
 
 
-def test_noted_facts_go_once_everybody_has_taken_them(alice: User) -> None:
+def test_recorded_changes_go_once_everybody_has_taken_them(alice: User) -> None:
     endpoint = transport.create("http://localhost:1")
     talk = creation.create(alice)
     gather(endpoint, settled())
@@ -381,7 +381,7 @@ def test_a_fact_that_nobody_has_found_yet_is_told_before_the_events_behind_it(
 
 
 @pytest.fixture
-def due(conversation: ConversationRef) -> Receiver:
+def due(conversation: ConversationRef) -> Endpoint:
     """An endpoint that is to be told of two events."""
     endpoint = transport.create("http://localhost:1", flush_delay_s=0.0)
     writes.append(conversation, [event("one"), event("two")])
@@ -389,25 +389,25 @@ def due(conversation: ConversationRef) -> Receiver:
     return endpoint
 
 
-def test_what_one_process_has_taken_no_other_takes(due: Receiver) -> None:
+def test_what_one_process_has_taken_no_other_takes(due: Endpoint) -> None:
     assert len(deliveries.claim(due.pk, this_process(), limit=5)) == 1
     assert deliveries.claim(due.pk, this_process(), limit=5) == []
 
 
-def test_what_a_process_has_left_behind_is_free_at_once(due: Receiver) -> None:
+def test_what_a_process_has_left_behind_is_free_at_once(due: Endpoint) -> None:
     gone = this_process()._replace(started=this_process().started - 100)
     deliveries.claim(due.pk, gone, limit=5)
     deliveries.release_abandoned()
     assert len(deliveries.claim(due.pk, this_process(), limit=5)) == 1
 
 
-def test_what_a_living_process_has_taken_stays_its_own(due: Receiver) -> None:
+def test_what_a_living_process_has_taken_stays_its_own(due: Endpoint) -> None:
     deliveries.claim(due.pk, this_process(), limit=5)
     deliveries.release_abandoned()
     assert deliveries.claim(due.pk, this_process(), limit=5) == []
 
 
-def test_whoever_has_lost_a_claim_moves_nothing(due: Receiver) -> None:
+def test_whoever_has_lost_a_claim_moves_nothing(due: Endpoint) -> None:
     elsewhere = Process("another host", 1, 0.0)
     (lost,) = deliveries.claim(due.pk, elsewhere, limit=1, lease_s=-1.0)
     step = deliveries.next_step(lost)
@@ -421,13 +421,13 @@ def test_whoever_has_lost_a_claim_moves_nothing(due: Receiver) -> None:
 
 
 def test_what_became_known_while_the_last_of_it_was_told_is_not_forgotten(
-    due: Receiver, conversation: ConversationRef
+    due: Endpoint, conversation: ConversationRef
 ) -> None:
     (claim,) = deliveries.claim(due.pk, this_process(), limit=1)
     step = deliveries.next_step(claim)
     assert step is not None
     deliveries.delivered(claim, step)
-    row = Delivery.objects.select_related("receiver", "conversation").get()
+    row = Delivery.objects.select_related("endpoint", "conversation").get()
     writes.append(conversation, [event("three")])
     found(due)
     deliveries._rest(row, due_at=None)
@@ -442,7 +442,7 @@ def test_tries_get_rarer_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 300.0 <= deliveries.retry_delay_s(10_000) <= 600.0
 
 
-def test_news_do_not_bring_the_next_try_forward(due: Receiver, conversation: ConversationRef) -> None:
+def test_news_do_not_bring_the_next_try_forward(due: Endpoint, conversation: ConversationRef) -> None:
     later = timezone.now() + timedelta(hours=1)
     Delivery.objects.update(tries=3, due_at=later)
     writes.append(conversation, [event() for _ in range(20)])
@@ -453,7 +453,7 @@ def test_news_do_not_bring_the_next_try_forward(due: Receiver, conversation: Con
 # Again
 
 
-def test_events_are_told_again_from_one_on(due: Receiver, conversation: ConversationRef) -> None:
+def test_events_are_told_again_from_one_on(due: Endpoint, conversation: ConversationRef) -> None:
     Delivery.objects.update(through=1, due_at=None)
     deliveries.replay(due, conversation, first=1)
     (claim,) = deliveries.claim(due.pk, this_process(), limit=1)
@@ -473,14 +473,14 @@ def test_events_from_before_the_endpoint_was_made_are_told_when_they_are_asked_f
 
 @pytest.mark.parametrize("first", [-1, 2, 10**18])
 def test_what_there_is_not_is_not_told_again(
-    due: Receiver, conversation: ConversationRef, first: int
+    due: Endpoint, conversation: ConversationRef, first: int
 ) -> None:
     with pytest.raises(deliveries.InvalidReplay):
         deliveries.replay(due, conversation, first=first)
 
 
 def test_nobody_is_told_again_of_another_users_conversation(
-    due: Receiver, conversation: ConversationRef, bob: User
+    due: Endpoint, conversation: ConversationRef, bob: User
 ) -> None:
     due.owner = bob
     with pytest.raises(deliveries.InvalidReplay):
@@ -488,7 +488,7 @@ def test_nobody_is_told_again_of_another_users_conversation(
 
 
 def test_the_events_of_a_purged_conversation_hold_nothing_up(
-    due: Receiver, conversation: ConversationRef
+    due: Endpoint, conversation: ConversationRef
 ) -> None:
     from conversations.models import Purge
 
@@ -500,13 +500,13 @@ def test_the_events_of_a_purged_conversation_hold_nothing_up(
 
 
 def test_whoever_has_nothing_left_to_fail_with_is_told_what_comes_next(
-    due: Receiver, conversation: ConversationRef
+    due: Endpoint, conversation: ConversationRef
 ) -> None:
     (claim,) = deliveries.claim(due.pk, this_process(), limit=1)
     deliveries.failed(claim, "It is not there.")
     changes.retitle(conversation, "A title")
     Delivery.objects.update(through=F("known"), due_at=timezone.now())  # as after a replay, or a purge
-    NotedFact.objects.all().delete()
+    RecordedChange.objects.all().delete()
     (claim,) = deliveries.claim(due.pk, this_process(), limit=1)
     assert deliveries.next_step(claim) is None
     assert Delivery.objects.get().tries == 0
@@ -515,7 +515,7 @@ def test_whoever_has_nothing_left_to_fail_with_is_told_what_comes_next(
     assert Delivery.objects.pending().exists()
 
 
-def test_the_end_of_a_run_is_told_behind_its_events(due: Receiver, conversation: ConversationRef) -> None:
+def test_the_end_of_a_run_is_told_behind_its_events(due: Endpoint, conversation: ConversationRef) -> None:
     writes.append(conversation, [event("the end", kind=Kind.TURN), event("more")])
     (claim,) = deliveries.claim(due.pk, this_process(), limit=1)
     assert told(claim) == [("appended", 3), ("status", 0), ("appended", 1)]
@@ -531,4 +531,4 @@ def test_secret_keys_of_webhooks_are_rotated(
     monkeypatch.setattr(the_settings, "SECRET_KEY", "another secret key of enough characters")
     call_command("rotate_secrets")
     monkeypatch.setattr(the_settings, "SECRET_KEY_FALLBACKS", [])
-    assert transport.opened(Receiver.objects.get()).session_key == "key"
+    assert transport.opened(Endpoint.objects.get()).session_key == "key"

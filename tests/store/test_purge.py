@@ -50,12 +50,12 @@ from sessions_app.models import (
     Attachment,
     Delivery,
     Draft,
+    Endpoint,
     Feedback,
     Grant,
     ImportedConversation,
     LoopEnd,
     ModelUse,
-    Receiver,
     RecordedAnswer,
     StartTask,
     UnfinishedAnswer,
@@ -123,11 +123,11 @@ def full(conversation: ConversationRef, alice: User) -> ConversationRef:
     StartTask.objects.create(conversation_id=pk, user=alice, task_id="task", request={"message": WORD})
     Feedback.objects.create(conversation_id=pk, polarity="positive", email=f"{WORD}@example.org")
     ApiToken.issue(alice.pk, f"for {WORD}", Grant(conversation=conversation))
-    endpoint = Receiver.objects.create(
+    endpoint = Endpoint.objects.create(
         kind="webhook", name="mine", base_url="http://localhost:1", sealed=seal("{}"), owner=alice
     )
     Delivery.objects.create(
-        receiver=endpoint, conversation_id=pk, last_error=f"no {WORD}", due_at=timezone.now()
+        endpoint=endpoint, conversation_id=pk, last_error=f"no {WORD}", due_at=timezone.now()
     )
     ModelUse.objects.create(user=alice, conversation_id=pk, model="small", day=date(2026, 1, 2), calls=1)
     idempotency.answered_once(

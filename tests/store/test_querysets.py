@@ -19,7 +19,7 @@ from conversations.events import Dialect, EventFilter
 from conversations.models import Conversation, ConversationRef, ListOrder
 from conversations.search.fulltext import questions
 from conversations.search.fulltext.search import by_title
-from sessions_app.models import Receiver, SecretKind
+from sessions_app.models import Endpoint, SecretKind
 from sessions_app.processes import this_process
 
 SELF = "Self"
@@ -56,7 +56,7 @@ def value_of(annotation: str, conversation: ConversationRef, alice: User) -> Any
         "User": alice,
         "AnonymousUser": AnonymousUser(),
         "Process": this_process(),
-        "Receiver": Receiver(pk=1),
+        "Endpoint": Endpoint(pk=1),
         "SecretKind": SecretKind.PROVIDER_TOKEN,
         "timedelta": timedelta(days=1),
         "QuerySet[Any]": Conversation.objects.all(),

@@ -26,12 +26,12 @@ from sessions_app.models import (
     AccessRemoval,
     ApiToken,
     Attachment,
+    Endpoint,
     FollowedProgram,
     Grant,
     ImportRun,
     ImportState,
     ModelUse,
-    Receiver,
     RetentionPolicy,
     Secret,
     SecretKind,
@@ -64,7 +64,7 @@ def person(database: None) -> User:
     UserSettings.objects.create(user=user, email=NAME, llm_model=NAME)
     FollowedProgram.objects.create(user=user, format="codex", problem=NAME)
     StartTask.objects.create(user=user, status="READY", request={"title": NAME})
-    endpoint = Receiver.objects.create(
+    endpoint = Endpoint.objects.create(
         name=NAME, base_url=f"https://{NAME}.org", owner=user, sealed=seal("{}")
     )
     RetentionPolicy.objects.create(name=f"old ones of {NAME}", older_than_days=9, owner=user)

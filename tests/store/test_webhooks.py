@@ -24,7 +24,7 @@ from sessions_app.identity.authentication import local_user
 from sessions_app.loops.conversation_manager import ConversationManager
 from sessions_app.loops.manager import get_manager
 from sessions_app.loops.turn_events import new_event
-from sessions_app.models import Delivery, Receiver
+from sessions_app.models import Delivery, Endpoint
 from sessions_app.openhands_v1.information import information_of
 from sessions_app.processes import this_process
 from sessions_app.webhooks import deliveries, dispatcher
@@ -64,7 +64,7 @@ async def dispatching(live: None, manager: ConversationManager) -> None:
     background.start()
 
 
-def webhook(server: WebhookServer, *, flush_delay_s: float = 0.0, **columns: Any) -> Receiver:
+def webhook(server: WebhookServer, *, flush_delay_s: float = 0.0, **columns: Any) -> Endpoint:
     return webhooks.create(server.url, flush_delay_s=flush_delay_s, **columns)
 
 
@@ -266,7 +266,7 @@ async def test_what_happens_while_an_endpoint_is_down_comes_when_it_is_back(
     await append(conversation, "one", "two")
     await until(lambda: Delivery.objects.failing().exists())
     with WebhookServer() as back:
-        await astore.call(lambda: Receiver.objects.update(base_url=back.url))
+        await astore.call(lambda: Endpoint.objects.update(base_url=back.url))
         await until_here(lambda: len(texts(back.batches)) == 2)
         assert texts(back.batches) == ["one", "two"]
 
@@ -351,7 +351,7 @@ async def test_what_happens_while_a_webhook_is_switched_off_comes_when_it_is_on_
 ) -> None:
     row = await astore.call(webhook, endpoint, enabled=False)
     await append(conversation, "one")
-    await astore.call(lambda: Receiver.objects.filter(pk=row.pk).update(enabled=True))
+    await astore.call(lambda: Endpoint.objects.filter(pk=row.pk).update(enabled=True))
     await until_here(lambda: endpoint.batches)
     assert texts(endpoint.batches) == ["one"]
 
@@ -402,7 +402,7 @@ async def test_with_accounts_a_private_address_is_refused_when_it_is_asked_too(
     dispatching: None, endpoint: WebhookServer, accounts: None, conversation: ConversationRef
 ) -> None:
     row = await astore.call(webhooks.create, "https://example.org", flush_delay_s=0.0)
-    await astore.call(lambda: Receiver.objects.filter(pk=row.pk).update(base_url=endpoint.url))
+    await astore.call(lambda: Endpoint.objects.filter(pk=row.pk).update(base_url=endpoint.url))
     await append(conversation, "one")
     await until(lambda: Delivery.objects.failing().exists())
     assert endpoint.calls == []
@@ -458,7 +458,7 @@ def test_headers_that_cannot_be_sent_are_refused(text: str) -> None:
 def test_what_a_webhook_carries_is_sealed(database: None) -> None:
     row = webhooks.create("http://localhost:1", Credentials({"X-Team": CLEAR}, CLEAR))
     stored = json.dumps(
-        list(Receiver.objects.values()), default=lambda value: getattr(value, "token", str(value))
+        list(Endpoint.objects.values()), default=lambda value: getattr(value, "token", str(value))
     )
     assert CLEAR not in stored + repr(row) + repr(webhooks.opened(row))
     assert webhooks.opened(row) == Credentials({"X-Team": CLEAR}, CLEAR)

@@ -19,14 +19,14 @@ from convserver.admin.base import ListAdmin, edited_columns, may_change, one_lin
 from convserver.admin.filters import YES_OR_NO, FormFilter, choice_field, text_field
 from convserver.admin.resources import audit
 from convserver.admin.widgets import PasswordInput, Textarea, TextInput
-from sessions_app.models import Delivery, EndpointKind, Receiver
+from sessions_app.models import Delivery, Endpoint, EndpointKind
 from sessions_app.models.webhooks import DeliveryQuerySet
 from sessions_app.webhooks import deliveries as outbox
 from sessions_app.webhooks import transport
 from sessions_app.webhooks.transport import Credentials
 
 if TYPE_CHECKING:
-    FormOfEndpoint = forms.ModelForm[Receiver]
+    FormOfEndpoint = forms.ModelForm[Endpoint]
     FormOfDelivery = forms.ModelForm[Delivery]
 else:
     FormOfEndpoint = FormOfDelivery = forms.ModelForm
@@ -64,7 +64,7 @@ class EndpointForm(FormOfEndpoint):
     forget = forms.BooleanField(label="Remove stored headers and key", required=False)
 
     class Meta:
-        model = Receiver
+        model = Endpoint
         labels: ClassVar = {
             "base_url": "Base URL",
             "event_buffer_size": "Events per request",
@@ -151,12 +151,12 @@ def _origin(url: str) -> tuple[str, str]:
 
 def _of_endpoint(measure: Any, deliveries: DeliveryQuerySet) -> Subquery:
     """Return one number of an endpoint's deliveries, of those that wait: an index has these."""
-    rows = deliveries.filter(receiver_id=OuterRef("pk")).order_by().values("receiver_id")
+    rows = deliveries.filter(endpoint_id=OuterRef("pk")).order_by().values("endpoint_id")
     return Subquery(rows.annotate(measured=measure).values("measured"))
 
 
-@admin.register(Receiver)
-class EndpointAdmin(ListAdmin[Receiver]):
+@admin.register(Endpoint)
+class EndpointAdmin(ListAdmin[Endpoint]):
     """Webhooks and hooks, the newest first; what their requests carry is not known here."""
 
     form = EndpointForm
@@ -190,18 +190,18 @@ class EndpointAdmin(ListAdmin[Receiver]):
         """Let nobody hand out what they may not read."""
         return may_read_events(request) and super().has_add_permission(request)
 
-    def has_change_permission(self, request: HttpRequest, obj: Receiver | None = None) -> bool:
+    def has_change_permission(self, request: HttpRequest, obj: Endpoint | None = None) -> bool:
         """Let nobody hand out what they may not read."""
         return may_read_events(request) and super().has_change_permission(request, obj)
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
         """Say whether the visitor may have it tried again."""
-        return may_change(request, Receiver)
+        return may_change(request, Endpoint)
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Receiver]:
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Endpoint]:
         """Return the rows with how far behind each is."""
         pending, failing = Delivery.objects.pending(), Delivery.objects.failing()
-        newest = failing.filter(receiver_id=OuterRef("pk")).order_by("-failed_at").values("last_error")
+        newest = failing.filter(endpoint_id=OuterRef("pk")).order_by("-failed_at").values("last_error")
         return (
             super()
             .get_queryset(request)
@@ -214,7 +214,7 @@ class EndpointAdmin(ListAdmin[Receiver]):
             )
         )
 
-    def get_fields(self, request: HttpRequest, obj: Receiver | None = None) -> Any:
+    def get_fields(self, request: HttpRequest, obj: Endpoint | None = None) -> Any:
         """Ask a hook for nothing: its code says what it is."""
         own = EndpointForm.Meta.fields
         if obj is None:
@@ -224,7 +224,7 @@ class EndpointAdmin(ListAdmin[Receiver]):
         secret = ("headers", "session_key", "forget") if self.has_change_permission(request, obj) else ()
         return (*own, *secret, *self.shown)
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Receiver | None = None) -> Any:
+    def get_readonly_fields(self, request: HttpRequest, obj: Endpoint | None = None) -> Any:
         """Let an endpoint be told of the same user's conversations always."""
         if obj is None:
             return ()
@@ -235,7 +235,7 @@ class EndpointAdmin(ListAdmin[Receiver]):
         return one_line(db_field, super().formfield_for_dbfield(db_field, request, **kwargs))
 
     def save_model(
-        self, request: HttpRequest, obj: Receiver, form: forms.ModelForm[Receiver], change: bool
+        self, request: HttpRequest, obj: Endpoint, form: forms.ModelForm[Endpoint], change: bool
     ) -> None:
         """Store the endpoint; what its requests carry is sealed, or stays as it is."""
         credentials: Credentials | None = getattr(form, "new_credentials", None)
@@ -249,22 +249,22 @@ class EndpointAdmin(ListAdmin[Receiver]):
         outbox.announce()
 
     def get_deleted_objects(
-        self, objs: Sequence[Receiver] | QuerySet[Receiver], request: HttpRequest
+        self, objs: Sequence[Endpoint] | QuerySet[Endpoint], request: HttpRequest
     ) -> tuple[list[Any], dict[Any, Any], set[Any], list[Any]]:
         """Name the endpoints alone: their cursors go with them, and there may be very many."""
         return [str(each) for each in objs], {"endpoints": len(objs)}, set(), []
 
     @admin.action(description="Retry now", permissions=["steer"])
-    def try_again(self, request: HttpRequest, queryset: QuerySet[Receiver]) -> None:
+    def try_again(self, request: HttpRequest, queryset: QuerySet[Endpoint]) -> None:
         """Let all that waits for the chosen endpoints be tried at once."""
         endpoints = list(queryset)
-        count = outbox.try_again(Delivery.objects.filter(receiver__in=[each.pk for each in endpoints]))
+        count = outbox.try_again(Delivery.objects.filter(endpoint__in=[each.pk for each in endpoints]))
         for endpoint in endpoints:
             audit.record_change(request, endpoint, "Retried")
         messages.success(request, f"Retrying now: {_conversations(count)}.")
 
     @admin.display(description="Scope")
-    def whose(self, endpoint: Receiver) -> str:
+    def whose(self, endpoint: Endpoint) -> str:
         """Whose conversations it is told of."""
         return endpoint.owner.get_username() if endpoint.owner else "All conversations"
 
@@ -294,22 +294,22 @@ class EndpointAdmin(ListAdmin[Receiver]):
         return cells.narrow(endpoint.newest_error)
 
     @admin.display(description="Changes skipped until (UTC)")
-    def skipped(self, endpoint: Receiver) -> SafeString | None:
+    def skipped(self, endpoint: Endpoint) -> SafeString | None:
         """Until when titles, deletions and the like were not kept for it, since it was disabled for long."""
         return cells.moment(endpoint.skipped_until)
 
     @admin.display(description="Headers stored")
-    def header_names_shown(self, endpoint: Receiver) -> str:
+    def header_names_shown(self, endpoint: Endpoint) -> str:
         """The names of the headers that are sent."""
         return ", ".join(endpoint.header_names) or "None"
 
     @admin.display(description="Session key stored")
-    def key_shown(self, endpoint: Receiver) -> str:
+    def key_shown(self, endpoint: Endpoint) -> str:
         """Whether a key is sent."""
         return cells.yes_or_no(endpoint.has_session_key)
 
     @admin.display(description="Active since (UTC)")
-    def created(self, endpoint: Receiver) -> SafeString | None:
+    def created(self, endpoint: Endpoint) -> SafeString | None:
         """When it was made."""
         return cells.moment(endpoint.created_at)
 
@@ -317,7 +317,7 @@ class EndpointAdmin(ListAdmin[Receiver]):
 class DeliveryFilterForm(forms.Form):
     """What deliveries can be looked for by."""
 
-    receiver = text_field("Endpoint")
+    endpoint = text_field("Endpoint")
     conversation = text_field("Conversation ID")
     pending = choice_field("Pending", YES_OR_NO)
     failing = choice_field("Failing", YES_OR_NO)
@@ -330,8 +330,8 @@ class DeliveryFilter(FormFilter[DeliveryQuerySet]):
 
     def narrowed(self, rows: DeliveryQuerySet, wanted: dict[str, Any]) -> DeliveryQuerySet:
         """Return the deliveries with the wanted facts."""
-        if "receiver" in wanted:
-            rows = rows.filter(receiver__name=wanted["receiver"])
+        if "endpoint" in wanted:
+            rows = rows.filter(endpoint__name=wanted["endpoint"])
         if "conversation" in wanted:
             rows = rows.filter(conversation__public_id=wanted["conversation"])
         if "pending" in wanted:
@@ -355,8 +355,8 @@ class DeliveryForm(FormOfDelivery):
 
     class Meta:
         model = Delivery
-        labels: ClassVar = {"receiver": "Endpoint"}
-        fields = ("receiver",)
+        labels: ClassVar = {"endpoint": "Endpoint"}
+        fields = ("endpoint",)
 
     def clean(self) -> dict[str, Any]:
         """Refuse what there is not, and what the endpoint may not be told."""
@@ -370,8 +370,8 @@ class DeliveryForm(FormOfDelivery):
             raise forms.ValidationError(str(error)) from None
         return self.cleaned_data
 
-    def _endpoint(self) -> Receiver:
-        return self.instance.receiver if self.instance.pk else self.cleaned_data["receiver"]
+    def _endpoint(self) -> Endpoint:
+        return self.instance.endpoint if self.instance.pk else self.cleaned_data["endpoint"]
 
     def _conversation(self) -> Conversation:
         if self.instance.pk:
@@ -402,7 +402,7 @@ class DeliveryAdmin(ListAdmin[Delivery]):
         "delivered",
     )
     list_filter = (DeliveryFilter,)
-    list_select_related = ("receiver", "conversation")
+    list_select_related = ("endpoint", "conversation")
     actions = ("try_again",)
     shown = ("to", "of_conversation", *list_display[2:], "tries", "failed")
 
@@ -430,7 +430,7 @@ class DeliveryAdmin(ListAdmin[Delivery]):
     def get_fields(self, request: HttpRequest, obj: Delivery | None = None) -> Any:
         """Ask what is to be told again, and from where."""
         if obj is None:
-            return ("receiver", "conversation_id", "first")
+            return ("endpoint", "conversation_id", "first")
         return (*self.shown, "first") if self.has_change_permission(request, obj) else self.shown
 
     def get_readonly_fields(self, request: HttpRequest, obj: Delivery | None = None) -> Any:
@@ -451,7 +451,7 @@ class DeliveryAdmin(ListAdmin[Delivery]):
     ) -> None:
         """Tell the conversation again."""
         conversation: Conversation = form.chosen  # type: ignore[attr-defined]
-        stored = outbox.replay(obj.receiver, conversation.ref, first=form.cleaned_data["first"])
+        stored = outbox.replay(obj.endpoint, conversation.ref, first=form.cleaned_data["first"])
         obj.pk, obj.conversation = stored.pk, conversation
 
     @admin.action(description="Retry now", permissions=["steer"])
@@ -463,7 +463,7 @@ class DeliveryAdmin(ListAdmin[Delivery]):
     @admin.display(description="Endpoint")
     def to(self, delivery: Delivery) -> SafeString | None:
         """Who is told."""
-        return cells.narrow(delivery.receiver.name)
+        return cells.narrow(delivery.endpoint.name)
 
     @admin.display(description="Conversation")
     def of(self, delivery: Delivery) -> SafeString | None:

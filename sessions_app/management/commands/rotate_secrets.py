@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from conversations.models import Conversation
 from sessions_app.encryption import SecretUnreadable
-from sessions_app.models import Receiver, RecordedAnswer, Secret, UserDocument
+from sessions_app.models import Endpoint, RecordedAnswer, Secret, UserDocument
 from sessions_app.settings import agent_setups, tool_servers
 
 BATCH = 500
@@ -30,7 +30,7 @@ class Command(BaseCommand):
         for what, owner in (("tool servers", tool_servers), ("agent and secrets", agent_setups)):
             done, failed = self._rotate_of_conversations(what, owner)
             rotated, unreadable = rotated + done, unreadable + failed
-        for endpoint in Receiver.objects.order_by("pk"):
+        for endpoint in Endpoint.objects.order_by("pk"):
             try:
                 rotated += endpoint.rotate()
             except SecretUnreadable:

@@ -121,7 +121,7 @@ def around(alice: User, all_derived: list[ConversationRef]) -> None:
         Connection.objects.create(conversation_id=pk, user=alice, door="native")
         RemoteProgram.objects.create(conversation_id=pk, user=alice, name=f"helper {number}")
         Repair.objects.create(conversation_id=pk, turn_id="t", host="h", pid=1)
-        Delivery.objects.create(receiver=endpoint, conversation_id=pk, last_error="Status 500")
+        Delivery.objects.create(endpoint=endpoint, conversation_id=pk, last_error="Status 500")
         ModelUse.objects.create(user=alice, conversation_id=pk, model="m", day=date(2026, 11, 1), calls=1)
         VerificationFinding.objects.create(
             run=run, conversation_id=pk, problem=DamageKind.COLUMN, detail="Another kind."

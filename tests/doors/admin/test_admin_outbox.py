@@ -13,7 +13,7 @@ from django.utils import timezone
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef
 from sessions_app.encryption import seal
-from sessions_app.models import Delivery, EndpointKind, Receiver
+from sessions_app.models import Delivery, Endpoint, EndpointKind
 from sessions_app.processes import this_process
 from sessions_app.webhooks import deliveries, transport
 from sessions_app.webhooks.gathering import Watermark, gather
@@ -32,7 +32,7 @@ from tests.events import event
 
 __all__ = ["boss", "staff"]
 
-ENDPOINTS = "/admin/sessions_app/receiver/"
+ENDPOINTS = "/admin/sessions_app/endpoint/"
 DELIVERIES = "/admin/sessions_app/delivery/"
 
 
@@ -66,7 +66,7 @@ def failing(conversation: ConversationRef) -> Delivery:
 
 def test_a_webhook_is_set_up_and_what_it_carries_is_never_shown(boss: Browser) -> None:
     assert boss.post(ENDPOINTS + "add/", form()).status_code == 302
-    endpoint = Receiver.objects.get()
+    endpoint = Endpoint.objects.get()
     assert transport.opened(endpoint) == transport.Credentials({"X-Team": CLEAR}, CLEAR)
     one = f"{ENDPOINTS}{endpoint.pk}/"
     paths = [ENDPOINTS, f"{one}change/", f"{one}history/", f"{one}delete/", LOG, "/admin/"]
@@ -77,7 +77,7 @@ def test_a_webhook_is_set_up_and_what_it_carries_is_never_shown(boss: Browser) -
 
 def test_what_a_webhook_carries_goes_to_no_other_host(boss: Browser) -> None:
     boss.post(ENDPOINTS + "add/", form())
-    endpoint = Receiver.objects.get()
+    endpoint = Endpoint.objects.get()
     moved = {"base_url": "https://elsewhere.example/hooks", "headers": "", "session_key": ""}
     answer = boss.post(f"{ENDPOINTS}{endpoint.pk}/change/", form(**moved))
     assert (answer.status_code, b"are for another host" in answer.content) == (200, True)
@@ -99,7 +99,7 @@ def test_what_a_webhook_carries_stays_unless_it_is_replaced(
     boss: Browser, changes: dict[str, str], kept: tuple[dict[str, str], str]
 ) -> None:
     boss.post(ENDPOINTS + "add/", form())
-    endpoint = Receiver.objects.get()
+    endpoint = Endpoint.objects.get()
     assert boss.post(f"{ENDPOINTS}{endpoint.pk}/change/", form(**changes)).status_code == 302
     endpoint.refresh_from_db()
     assert transport.opened(endpoint) == transport.Credentials(*kept)
@@ -123,11 +123,11 @@ def test_a_webhook_that_cannot_be_is_refused(boss: Browser, changes: dict[str, A
     assert answer.status_code == 200
     assert problem in text_of(answer)
     assert CLEAR not in answer.content.decode()
-    assert not Receiver.objects.exists()
+    assert not Endpoint.objects.exists()
 
 
 def test_a_hook_can_only_be_switched_off(boss: Browser) -> None:
-    hook = deliveries.begin(Receiver(kind=EndpointKind.HOOK, name="my.Hook", sealed=seal("{}")))
+    hook = deliveries.begin(Endpoint(kind=EndpointKind.HOOK, name="my.Hook", sealed=seal("{}")))
     path = f"{ENDPOINTS}{hook.pk}/change/"
     assert boss.get(path).status_code == 200
     assert boss.post(path, {"name": "other", "base_url": "https://example.org"}).status_code == 302
@@ -144,7 +144,7 @@ def test_how_far_an_endpoint_is_behind_and_why_is_shown(boss: Browser, failing: 
 
 @pytest.mark.parametrize("path", [ENDPOINTS, DELIVERIES])
 def test_what_waits_is_tried_again_at_once(boss: Browser, failing: Delivery, path: str) -> None:
-    row = failing.receiver_id if path == ENDPOINTS else failing.pk
+    row = failing.endpoint_id if path == ENDPOINTS else failing.pk
     boss.post(path, {"action": "try_again", "_selected_action": [row]})
     failing.refresh_from_db()
     assert failing.due_at is not None
@@ -163,7 +163,7 @@ def test_a_conversation_that_was_never_told_is_told_again(
 ) -> None:
     writes.append(conversation, [event()])
     endpoint = transport.create("https://example.org")
-    chosen = {"receiver": endpoint.pk, "conversation_id": conversation.public_id, "first": 0}
+    chosen = {"endpoint": endpoint.pk, "conversation_id": conversation.public_id, "first": 0}
     assert boss.post(DELIVERIES + "add/", chosen).status_code == 302
     assert boss.post(DELIVERIES + "add/", chosen).status_code == 302
     assert Delivery.objects.get().known == 0
@@ -178,27 +178,27 @@ def test_a_conversation_that_was_never_told_is_told_again(
         ({"first": "x"}, "Enter a whole number."),
         ({"conversation_id": "nowhere"}, "Conversation not found."),
         ({"conversation_id": "../x"}, "invalid path characters"),
-        ({"receiver": 10**9}, "Select a valid choice."),
+        ({"endpoint": 10**9}, "Select a valid choice."),
     ],
 )
 def test_what_there_is_not_is_not_told_again(
     boss: Browser, failing: Delivery, changes: dict[str, Any], problem: str
 ) -> None:
-    chosen = {"receiver": failing.receiver_id, "conversation_id": "talk", "first": 0, **changes}
+    chosen = {"endpoint": failing.endpoint_id, "conversation_id": "talk", "first": 0, **changes}
     assert problem in text_of(boss.post(DELIVERIES + "add/", chosen))
 
 
 def make_endpoints(count: int, owner: User) -> None:
     for number in range(count):
         deliveries.begin(
-            Receiver(name=f"r{number}", owner=owner, base_url="https://e.org", sealed=seal("{}"))
+            Endpoint(name=f"r{number}", owner=owner, base_url="https://e.org", sealed=seal("{}"))
         )
 
 
 def make_deliveries(count: int, owner: User) -> None:
     endpoint = transport.create("https://example.org")
     Delivery.objects.bulk_create(
-        Delivery(receiver=endpoint, conversation=each, due_at=timezone.now(), known=3)
+        Delivery(endpoint=endpoint, conversation=each, due_at=timezone.now(), known=3)
         for each in make_conversations(count, owner)
     )
 
@@ -215,7 +215,7 @@ def test_a_list_asks_as_much_of_the_database_with_5_rows_as_with_45(
 
 
 @pytest.mark.parametrize(
-    "query", ["receiver=https://example.org", "conversation=talk", "failing=yes", "failing=no"]
+    "query", ["endpoint=https://example.org", "conversation=talk", "failing=yes", "failing=no"]
 )
 def test_deliveries_are_found_by(boss: Browser, failing: Delivery, query: str) -> None:
     found = f"{DELIVERIES}{failing.pk}/change/" in boss.get(f"{DELIVERIES}?{query}").content.decode()
@@ -223,8 +223,8 @@ def test_deliveries_are_found_by(boss: Browser, failing: Delivery, query: str) -
 
 
 @pytest.mark.one_engine
-def test_pages_say_endpoint_though_addresses_say_receiver(boss: Browser, failing: Delivery) -> None:
-    one, delivery = f"{ENDPOINTS}{failing.receiver_id}/", f"{DELIVERIES}{failing.pk}/"
+def test_pages_and_addresses_say_endpoint(boss: Browser, failing: Delivery) -> None:
+    one, delivery = f"{ENDPOINTS}{failing.endpoint_id}/", f"{DELIVERIES}{failing.pk}/"
     staff_of = f"{USERS}{User.objects.get(username='boss').pk}/change/"
     paths = [ENDPOINTS, ENDPOINTS + "add/", one + "change/", one + "delete/", DELIVERIES + "add/"]
     for path in [*paths, DELIVERIES, delivery + "change/", staff_of, "/admin/"]:
@@ -246,14 +246,14 @@ def test_who_may_not_read_events_sends_them_nowhere(staff: Staff, failing: Deliv
     model = path.split("/")[3]
     may = [f"sessions_app.{verb}_{model}" for verb in ("view", "add", "change")]
     browser = staff(*may)
-    row = failing.receiver_id if path == ENDPOINTS else failing.pk
+    row = failing.endpoint_id if path == ENDPOINTS else failing.pk
     assert browser.get(f"{path}{row}/change/").status_code == 200
     assert browser.get(path + "add/").status_code == 403
     assert browser.post(f"{path}{row}/change/", {**form(), "first": 0}).status_code == 403
 
 
 def test_an_endpoint_is_removed_with_all_its_deliveries(boss: Browser, failing: Delivery) -> None:
-    path = f"{ENDPOINTS}{failing.receiver_id}/delete/"
+    path = f"{ENDPOINTS}{failing.endpoint_id}/delete/"
     assert boss.post(path, {"post": "yes"}).status_code == 302
-    assert not Receiver.objects.exists()
+    assert not Endpoint.objects.exists()
     assert Conversation.objects.exists()

@@ -22,7 +22,7 @@ from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, GuardRepair
 from conversations.store import creation
 from convserver.admin import measures, overview
-from sessions_app.models import AgentLoop, Connection, Delivery, Receiver, UnfinishedAnswer
+from sessions_app.models import AgentLoop, Connection, Delivery, Endpoint, UnfinishedAnswer
 from sessions_app.webhooks import deliveries, transport
 from sessions_app.webhooks.transport import Credentials
 from tests.conftest import once
@@ -73,9 +73,9 @@ def make_loop(conversation: ConversationRef, *, since: timedelta = timedelta(), 
 
 
 def make_delivery(conversation: ConversationRef, **columns: Any) -> None:
-    endpoint = Receiver(name="all", base_url="https://example.org")
+    endpoint = Endpoint(name="all", base_url="https://example.org")
     transport.seal_into(endpoint, Credentials({}, ""))
-    Delivery.objects.create(receiver=deliveries.begin(endpoint), conversation_id=conversation.pk, **columns)
+    Delivery.objects.create(endpoint=deliveries.begin(endpoint), conversation_id=conversation.pk, **columns)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from conversations.log import writes
 from conversations.models import ConversationRef
-from sessions_app.models import AgentLoop, BackupOutcome, BackupRecord, Delivery, ProcessRecord, Receiver
+from sessions_app.models import AgentLoop, BackupOutcome, BackupRecord, Delivery, Endpoint, ProcessRecord
 from sessions_app.webhooks import deliveries, transport
 from sessions_app.webhooks.transport import Credentials
 from tests.doors.admin.test_admin_overview import PAGE, boss, listed, make_loop
@@ -81,10 +81,10 @@ def test_each_problem_has_a_card_that_leads_to_where_one_acts(
 
 
 def _fail_delivery(conversation: ConversationRef) -> None:
-    endpoint = Receiver(name="all", base_url="https://example.org")
+    endpoint = Endpoint(name="all", base_url="https://example.org")
     transport.seal_into(endpoint, Credentials({}, ""))
     Delivery.objects.create(
-        receiver=deliveries.begin(endpoint),
+        endpoint=deliveries.begin(endpoint),
         conversation_id=conversation.pk,
         due_at=timezone.now(),
         since=timezone.now() - LONG_AGO,
