@@ -34,7 +34,7 @@ def install_guards(*, using: str, apps: Apps, plan: Sequence[tuple[Migration, bo
     if not {guards.EVENT, guards.CONVERSATION, guards.PURGE} <= set(tables):
         return
     lost = guards.install(connection)
-    # Migrations remove guards themselves, and earlier releases did not have all of them.
+    # Migrations remove guards themselves.
     if lost and not plan and guards.REPAIR in tables:
         names = ", ".join(sorted(lost))
         logger.warning("The database had lost its guards (%s); they were put back.", names)

@@ -9,7 +9,7 @@ class SearchProgress(models.Model):
     """How far the search index has come: one row, shared by all processes."""
 
     through = models.BigIntegerField(default=0)
-    """How far an earlier release has come, which may run beside this one: its words have other forms."""
+    """Up to this key, entries from before the first release may have their words in another form."""
     words_through = models.BigIntegerField(default=0, db_default=0)
     """Every event with a key up to this is in the index; search reads later ones directly."""
 
@@ -24,7 +24,7 @@ class SearchProgress(models.Model):
 
     @classmethod
     def known_through(cls) -> int:
-        """Return how far the index has entries with words in the form of an earlier release."""
+        """Return up to which key entries may have their words in the form from before the first release."""
         through: int = cls.objects.values_list("through", flat=True).get()
         return through
 

@@ -155,7 +155,7 @@ def _decide_waiting(
             raise NotUnknown("The call waits for approval: its outcome is not unknown.")
         waiting = ToolRun.objects.of(conversation).waiting()
         if call_seq is not None:
-            _require_waiting(conversation, waiting, call_seq)
+            _require_waiting(waiting, call_seq)
         waiting.enter(RunState.APPROVED if accepted else RunState.REJECTED, reason=columns.clean(reason))
 
     writes.append(conversation, [_decision(conversation, accepted, event_id)], also=record)
@@ -206,13 +206,8 @@ def _continue(conversation: ConversationRef, accepted: bool, reason: str, *, run
         _ask_for_what_was_said(conversation)
 
 
-def _require_waiting(conversation: ConversationRef, waiting: ToolRunQuerySet, call_seq: int) -> None:
-    last = waiting.values_list("call_seq", flat=True).last()
-    if last is None:  # asked for by an earlier release
-        turn_id = AgentLoop.objects.of(conversation).values_list("turn_id", flat=True).get()
-        calls = reads.open_calls(conversation, turn_id) if turn_id is not None else []
-        last = calls[-1]["seq"] if calls else None
-    if last != call_seq:
+def _require_waiting(waiting: ToolRunQuerySet, call_seq: int) -> None:
+    if waiting.values_list("call_seq", flat=True).last() != call_seq:
         raise _other_waits(call_seq)
 
 

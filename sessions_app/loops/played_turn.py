@@ -171,12 +171,8 @@ class PlayedTurn:
     def _read_decisions(self) -> list[Decision]:
         """Return what was decided about the open calls of a turn that continues."""
         runs = {run.call_id: run for run in ToolRun.objects.of(self.conversation)}
-        calls = reads.open_calls(self.conversation, self.turn_id)
-        if not runs and calls and self.start.decision is not None:  # asked for by an earlier release
-            reason = self.start.decision_reason
-            return [Decision(call=_tool_call(calls[-1]), accepted=self.start.decision, reason=reason)]
         found = []
-        for call in calls:
+        for call in reads.open_calls(self.conversation, self.turn_id):
             run = runs.get(call["id"])
             if run is not None and run.state in (RunState.APPROVED, RunState.REJECTED):
                 accepted = run.state == RunState.APPROVED

@@ -39,7 +39,6 @@ class TurnStart:
     """Whether it has begun before."""
     decision: bool | None
     """The user's decision about the waiting call; None if no call waits."""
-    decision_reason: str
     counted: Metrics
     """The conversation's totals."""
     agent: str = ""
@@ -118,7 +117,6 @@ def begin_turn(
         answered_through=row.answered_through,
         is_continued=loop.turn_id is not None,
         decision=loop.decision,
-        decision_reason=loop.decision_reason,
         counted=totals_of(row),
         agent=agent,
     )
@@ -174,7 +172,6 @@ def finish_turn(
             execution_status=status,
             decision=None,
             decision_reason="",
-            recoveries=None,  # an earlier release, which notes no starts, may begin the next one
             goes_on=False,
             updated_at=now,
         ):

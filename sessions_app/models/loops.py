@@ -229,8 +229,7 @@ class AgentLoop(models.Model):
     """The decision about the call that waits for approval; None until there is one."""
     decision_reason = models.TextField(default="", blank=True)
     recoveries = models.PositiveSmallIntegerField(null=True, blank=True)
-    """How often the turn went on after its process had gone. None if nobody notes which of its calls were
-    started: the turn began in an earlier release."""
+    """How often the turn, or the last one, went on after its process had gone; None before the first turn."""
     goes_on = models.BooleanField(default=False, db_default=False)
     """Whether the turn goes on after that and no loop has taken it up yet."""
     error = models.TextField(default="", blank=True)

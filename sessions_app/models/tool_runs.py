@@ -40,10 +40,7 @@ class ToolRunQuerySet(models.QuerySet["ToolRun"]):
     """Queries for runs."""
 
     def of(self, conversation: ConversationRef) -> Self:
-        """Return those of a conversation's present turn, in the order of their calls.
-
-        An earlier release that ends a turn leaves its rows.
-        """
+        """Return those of a conversation's present turn, in the order of their calls."""
         present = F("conversation__loop__turn_id")
         return self.filter(conversation_id=conversation.pk, turn_id=present).order_by("call_seq")
 

@@ -591,38 +591,6 @@ async def test_a_turn_of_an_agent_that_cannot_go_on_ends_as_interrupted(
     assert len(await ends(talk)) == 1
 
 
-async def test_a_turn_that_an_earlier_release_began_ends_as_interrupted(talk: ConversationRef) -> None:
-    await begun(talk)
-    await astore.call(lambda: AgentLoop.objects.of(talk).update(recoveries=None))
-    await taken_over(talk)
-    assert (await loop_of(talk)).turn_id is None
-
-
-async def test_so_does_one_that_an_earlier_release_began_after_a_turn_of_this_one(
-    talk: ConversationRef,
-) -> None:
-    turn = await begun(talk)
-    await astore.call(runs.finish, talk, 1, turn.start, turn.start.counted)
-    begin = {"turn_id": "4f0c1d1e6a5b4b3c9d2e8f7a6b5c4d3e", "execution_status": ExecutionStatus.RUNNING}
-    await astore.call(lambda: AgentLoop.objects.of(talk).update(**begin))
-    await taken_over(talk)
-    loop = await loop_of(talk)
-    assert (loop.turn_id, loop.goes_on) == (None, False)
-
-
-async def test_a_call_that_an_earlier_release_asked_about_is_decided_as_before(
-    talk: ConversationRef, manager: ConversationManager
-) -> None:
-    turn = await begun(talk)
-    with pytest.raises(TurnSuspended):
-        await turn.ask_approval("paint", {"c": "red"})
-    seq = (await astore.call(ToolRun.objects.get)).call_seq
-    await astore.call(lambda: ToolRun.objects.of(talk).order_by().delete())
-    await taken_over(talk)
-    await manager.confirm(talk, accept=True, call_seq=seq)
-    assert await until_ended(talk, manager) == ["painted"]
-
-
 async def test_a_turn_that_goes_on_can_be_paused_before_a_loop_takes_it_up(
     talk: ConversationRef, manager: ConversationManager
 ) -> None:
@@ -644,7 +612,7 @@ async def test_a_turn_that_goes_on_can_be_stopped_before_a_loop_takes_it_up(talk
     assert PaintingAgent.painted == []
 
 
-async def test_what_an_earlier_release_has_left_of_another_turn_is_not_asked_about(
+async def test_what_is_left_of_another_turn_is_not_asked_about(
     talk: ConversationRef,
 ) -> None:
     call, _ = await started_and_left(talk)

@@ -44,7 +44,7 @@ _ADDING = {
     "postgresql": f"INSERT INTO {TABLE} (event_id, words) "
     "SELECT event_id, array_to_tsvector(string_to_array(words, ' ')) "
     f"FROM unnest(%s::bigint[], %s::text[]) AS added (event_id, words) WHERE {_IS_THERE} "
-    # An entry is there already if its words were made by an earlier release, in another form.
+    # An entry is there already if its words were made in a former form.
     f"ON CONFLICT (event_id) DO UPDATE SET words = EXCLUDED.words WHERE {TABLE}.words <> EXCLUDED.words",
 }
 _FINDING = {

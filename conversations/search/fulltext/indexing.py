@@ -75,7 +75,7 @@ def _next(through: int, settled: int) -> tuple[int, list[int]]:
 def entries_of(pks: list[int], *, known_through: int = 0) -> Iterator[Entry]:
     """Yield the index entries of these; events that their authors hid or that have no words get none.
 
-    Events up to `known_through` have an entry by an earlier release, which is right where the text is ASCII.
+    Events up to `known_through` have an entry in a former form, which is right where the text is ASCII.
     """
     rows = Event.objects.with_pks(pks).filter(hidden=False).order_by("pk")
     for pk, owner, conversation, kind, source, text in rows.values_list(

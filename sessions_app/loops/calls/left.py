@@ -36,7 +36,7 @@ RECOVERIES_MAX = 3
 
 def may_go_on(conversation: ConversationRef, loop: AgentLoop) -> bool:
     """Say whether the turn that a dead loop has left can be played on."""
-    if loop.recoveries is None or loop.recoveries >= RECOVERIES_MAX:
+    if (loop.recoveries or 0) >= RECOVERIES_MAX:
         return False
     return chosen.continues(conversation, loop.turn_agent)
 
