@@ -55,7 +55,7 @@ from convserver.configuration import (
 from convserver.serving import log_format
 from convserver.serving.connections import Connections, room
 from convserver.serving.http_protocol import SILENT_S, BoundedHttp, BoundedWebSocket, State
-from convserver.serving.neighbours import FirstPlace
+from convserver.serving.server_lock import ServerLock
 from sessions_app.capacity import heap
 from sessions_app.identity.addresses import Networks
 from sessions_app.live import open_streams
@@ -87,7 +87,6 @@ PONG_WAIT_S = 60.0
 
 WORKER = "convserver.asgi:worker"
 WORKER_MANAGER = "sessions_app.loops.cluster.managers.WorkerConversationManager"
-SECOND_MANAGER = "sessions_app.loops.cluster.second.SecondConversationManager"
 TOKEN = "CONVSERVER_TOKEN"  # noqa: S105 - a name
 """The variable with the token of whoever asks over stdio: arguments can be seen by other users."""
 CONCURRENCY = 50
@@ -415,22 +414,23 @@ def serve() -> int:
     with ExitStack() as until_the_end:
         sockets = _bound_sockets(configuration, until_the_end)
         _require_classes(configuration)
+        if (database := _sqlite_file()) is not None:
+            _make_data_dir()  # the lock's file is in it
+            _require_sole(until_the_end.enter_context(closing(ServerLock(database))), database)
         prepare_database()
-        if (database := _sqlite_file()) is not None and configuration.is_standalone:
-            _share_file(until_the_end.enter_context(closing(FirstPlace(database))), database)
         return _serve_on(sockets, configuration)
 
 
-def _share_file(place: FirstPlace, database: Path) -> None:
-    """Run no agents beside another server of the same SQLite file, for as long as there is one."""
-    if not place.take():
-        settings.CONVERSATION_MANAGER = SECOND_MANAGER
-        logger.warning(
-            "Another server runs the agents on %s. This one serves the same conversations without running "
-            "agents until the other ends. If that is not intended, stop one of them.",
-            database,
+def _require_sole(lock: ServerLock, database: Path) -> None:
+    """Raise ConfigurationError if another server, or a restore, uses the file.
+
+    It is asked before `migrate`, which must not change tables below a server that runs.
+    """
+    if not lock.take():
+        raise ConfigurationError(
+            f"The server cannot start: another one, or a restore, uses {database}. Stop it, or set "
+            "CONVSERVER_DATA_DIR or DATABASE_URL to a database of this server's own."
         )
-    import_string(SECOND_MANAGER).may_run_loops = staticmethod(place.take)
 
 
 def work_for_cluster(concurrency: int, probe_port: int | None) -> int:

@@ -180,11 +180,6 @@ class Configuration:
         return self.manager == BUILT_IN_MANAGERS[CLUSTERED]
 
     @property
-    def is_standalone(self) -> bool:
-        """Whether each server runs loops by itself."""
-        return self.manager == BUILT_IN_MANAGERS[STANDALONE]
-
-    @property
     def installation(self) -> str:
         """An id shared by the processes with the same secret key, and by no others; not secret itself."""
         return installation_of(self.secret_key)

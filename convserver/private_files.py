@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from convserver.serving.neighbours import lock_of
+from convserver.serving.server_lock import lock_of
 
 logger = logging.getLogger(__name__)
 

@@ -98,7 +98,7 @@ ROWS = (
         broken="two servers on one store, both about to run turns of one conversation",
         holds="one has the lease; no acknowledged turn is lost",
         tests=(
-            "tests/processes/test_second_server.py::test_the_first_answers_what_the_second_was_told_and_the_second_once_the_first_is_gone",
+            "tests/processes/test_second_server.py::test_a_second_server_is_refused_with_what_to_do_and_starts_once_the_first_is_killed",
             "tests/store/test_leases.py::test_of_ten_claims_at_once_one_wins",
         ),
         commands=(SUITE, CLUSTER),

@@ -16,7 +16,7 @@ from conversations.engines.sqlite3 import marks
 from convserver.backups import directories, sqlite_file, stores
 from convserver.backups.failures import BackupError, reason
 from convserver.backups.manifest import Manifest
-from convserver.serving.neighbours import FirstPlace
+from convserver.serving.server_lock import ServerLock
 
 COMPANIONS = ("-wal", "-shm", "-journal", marks.ENDING)
 RESTORING = ".restoring-"
@@ -47,8 +47,8 @@ class SqliteTarget:
             self._live.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise BackupError(f"{self._live.parent} cannot be made: {error.strerror}.") from error
-        with closing(FirstPlace(self._live)) as first:
-            if not first.take():
+        with closing(ServerLock(self._live)) as lock:
+            if not lock.take():
                 raise self._in_use()
             self._require_unused()
             self._remove_left()

@@ -92,24 +92,10 @@ async def lock_file(installation: OnSQLite, rng: random.Random) -> None:
         other.execute("ROLLBACK")
 
 
-async def serve_twice(installation: OnSQLite, rng: random.Random) -> None:
-    """Let a second server serve the same file, and clients use both; then it is killed."""
-    second, (proxy,) = installation.new_server(), installation.client_proxies
-    await second.start()
-    try:
-        proxy.targets.append(second.port)
-        proxy.cut()
-        await hold(rng, 1.0, 2.0)
-    finally:
-        del proxy.targets[1:]
-        second.kill()
-
-
 FAULTS: list[Fault[OnSQLite]] = [
     Fault(name="disk full", rows=("FI-06",), inject=fill_disk),
     Fault(name="files made read-only", rows=("FI-06", "FI-32"), inject=make_read_only),
     Fault(name="files removed, and put back", rows=("FI-32",), inject=take_away(_remove)),
     Fault(name="file replaced by a copy, and put back", rows=("FI-32",), inject=take_away(_replace)),
     Fault(name="file locked by another program", rows=("FI-32",), inject=lock_file),
-    Fault(name="two servers on one file", rows=("FI-07", "FI-08"), inject=serve_twice),
 ]

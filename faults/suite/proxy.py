@@ -25,12 +25,11 @@ class Way(Enum):
 
 
 class Proxy:
-    """Listens on a port of its own and passes connections on, in turn, to each of its targets."""
+    """Listens on a port of its own and passes connections on to its target."""
 
     def __init__(self, port: int, target: int) -> None:
         self.port = port
-        self.targets = [target]
-        self._turn = 0
+        self._target = target
         self._way = Way.OPEN
         self._opened = asyncio.Event()
         self._opened.set()
@@ -96,9 +95,7 @@ class Proxy:
             writer.transport.abort()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._turn += 1
-        target = self.targets[self._turn % len(self.targets)]
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", target, limit=CHUNK)
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target, limit=CHUNK)
         both = {writer, far_writer}
         self._writers |= both
         self._to_target.add(far_writer)

@@ -34,6 +34,8 @@ from tests.events import event
 from tests.network import NetworkClient, wait_until
 from tests.socketio_clients import PythonClient
 
+pytestmark = on_postgresql  # a second server on one SQLite file is refused
+
 AGENT = "tests.agents.DirectedAgent"
 NATIVE = "/api/native/conversations"
 STOPPED = "stopped: The agent was stopped."
@@ -66,9 +68,7 @@ def servers(
             return server
 
         holder, asked = started("holder"), started("asked")
-        # SQLite has no Redis here: its servers hear nothing of each other anyway.
-        deaf = started("deaf", "another") if connection.vendor == "postgresql" else asked
-        yield Servers(holder, asked, deaf)
+        yield Servers(holder, asked, started("deaf", "another"))
 
 
 @pytest.fixture
@@ -182,7 +182,6 @@ def test_a_stop_has_ended_the_turn_in_the_other_process_when_it_is_answered(
     assert loop_of(talk).ended_by == "stopped"
 
 
-@on_postgresql
 def test_a_pause_of_a_sandbox_has_ended_the_turn_in_the_other_process_when_it_is_answered(
     servers: Servers, talk_of_v1: ConversationRef
 ) -> None:
@@ -192,7 +191,6 @@ def test_a_pause_of_a_sandbox_has_ended_the_turn_in_the_other_process_when_it_is
     assert loop_of(talk_of_v1).ended_by == "stopped"
 
 
-@on_postgresql
 def test_a_stop_by_the_socket_of_v0_ends_the_turn_in_the_other_process(
     servers: Servers, talk: ConversationRef
 ) -> None:
@@ -209,7 +207,6 @@ async def stop_by_v0_socket(server: Server, conversation: ConversationRef) -> No
     await client.leave()
 
 
-@on_postgresql
 def test_a_stop_without_a_hint_is_obeyed_within_seconds(servers: Servers, talk: ConversationRef) -> None:
     hang(servers.holder, talk)
     began = time.monotonic()
@@ -218,7 +215,6 @@ def test_a_stop_without_a_hint_is_obeyed_within_seconds(servers: Servers, talk: 
     assert time.monotonic() - began < WITHIN_S
 
 
-@on_postgresql
 def test_a_stop_stops_what_the_conversation_has_started_in_the_other_process(
     servers: Servers, talk: ConversationRef, alice: User
 ) -> None:
@@ -257,7 +253,6 @@ def test_a_pause_and_a_run_reach_the_loop_in_the_other_process(
     assert (loop_of(talk).epoch, len(texts(talk, Kind.TURN))) == (1, 1)
 
 
-@on_postgresql
 def test_a_pause_by_the_native_socket_reaches_the_loop_in_the_other_process(
     servers: Servers, talk: ConversationRef
 ) -> None:
@@ -272,7 +267,6 @@ def test_a_pause_by_the_native_socket_reaches_the_loop_in_the_other_process(
     until_status(talk, "finished")
 
 
-@on_postgresql
 def test_a_run_of_v1_that_is_on_in_the_other_process_is_refused(
     servers: Servers, talk_of_v1: ConversationRef
 ) -> None:
@@ -280,7 +274,6 @@ def test_a_run_of_v1_that_is_on_in_the_other_process_is_refused(
     assert post(servers.asked, f"{agent_face(talk_of_v1)}/run").status_code == 409
 
 
-@on_postgresql
 def test_an_interruption_reaches_the_loop_in_the_other_process(
     servers: Servers, talk_of_v1: ConversationRef
 ) -> None:
@@ -290,7 +283,6 @@ def test_an_interruption_reaches_the_loop_in_the_other_process(
     assert (answer.status_code, loop_of(talk_of_v1).status) == (200, "running")
 
 
-@on_postgresql
 def test_an_approval_reaches_the_loop_in_the_other_process(servers: Servers, talk: ConversationRef) -> None:
     say(servers.holder, talk, "approve")
     until_status(talk, "waiting_for_confirmation")
@@ -300,7 +292,6 @@ def test_an_approval_reaches_the_loop_in_the_other_process(servers: Servers, tal
     assert (loop_of(talk).epoch, len(texts(talk, Kind.TOOL_RESULT))) == (1, 1)
 
 
-@on_postgresql
 def test_a_message_reaches_the_loop_in_the_other_process(servers: Servers, talk: ConversationRef) -> None:
     say(servers.holder, talk, "hello")
     until_status(talk, "finished")
@@ -312,7 +303,7 @@ def test_a_message_reaches_the_loop_in_the_other_process(servers: Servers, talk:
 # Room
 
 
-@pytest.mark.parametrize("asked", ["deaf", pytest.param("asked", marks=on_postgresql)])
+@pytest.mark.parametrize("asked", ["deaf", "asked"])
 def test_a_message_interrupts_the_turn_in_the_other_process_also_without_a_hint(
     servers: Servers, talk: ConversationRef, asked: str
 ) -> None:
@@ -337,7 +328,6 @@ def test_a_new_loop_closes_the_one_of_the_other_process_that_is_wanted_least(
 # Not yet
 
 
-@on_postgresql
 def test_an_agent_that_does_not_let_go_is_told_of_and_stops_when_it_does(
     servers: Servers, talk_of_v1: ConversationRef
 ) -> None:
@@ -403,7 +393,6 @@ def freeze(server: Server) -> None:
 
 
 @pytest.mark.no_second_try
-@on_postgresql
 def test_a_stop_that_a_frozen_process_did_not_hear_is_done_by_the_recovery_of_its_loop(
     database: None, alice: User, tmp_path: Path
 ) -> None:

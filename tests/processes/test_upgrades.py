@@ -27,7 +27,7 @@ from psycopg import sql
 from conversations.engines import upgrades
 from tests import forks, migrated
 from tests.clients import WAIT_S, Server, database_url, program_environment
-from tests.conftest import on_postgresql, once
+from tests.conftest import on_postgresql, on_sqlite, once
 from tests.network import wait_until
 
 pytestmark = pytest.mark.needs_engine
@@ -290,13 +290,35 @@ def test_a_database_between_two_states_is_refused_and_stays_as_it_is(
 # At the same time
 
 
+@on_postgresql
 @pytest.mark.no_second_try
-@pytest.mark.slow(on="sqlite")
 def test_servers_that_start_at_once_on_an_empty_database_all_start(fresh: Own, tmp_path: Path) -> None:
     servers = [Server(_made(tmp_path / name)) for name in ("first", "second")]
     try:
         with ThreadPoolExecutor(len(servers)) as together:
             list(together.map(lambda server: server.start(DATABASE_URL=fresh.url), servers))
+    finally:
+        for server in servers:
+            server.kill()
+    assert fresh.is_complete
+
+
+@on_sqlite
+@pytest.mark.no_second_try
+@pytest.mark.slow(on="sqlite")
+def test_of_servers_that_start_at_once_on_an_empty_file_one_starts(fresh: Own, tmp_path: Path) -> None:
+    servers = [Server(_made(tmp_path / name)) for name in ("first", "second")]
+
+    def starts(server: Server) -> bool:
+        try:
+            server.start(DATABASE_URL=fresh.url)
+        except RuntimeError:
+            return False
+        return True
+
+    try:
+        with ThreadPoolExecutor(len(servers)) as together:
+            assert sorted(together.map(starts, servers)) == [False, True]
     finally:
         for server in servers:
             server.kill()

@@ -32,9 +32,12 @@ def test_the_servers_of_one_configuration_have_ports_directories_and_ages_of_the
     begun_at = 0.0
     for each in servers:
         begun_at = time.monotonic()
-        each.start(CONVSERVER_AGENT="demo")
+        each.start(CONVSERVER_AGENT="demo", DATABASE_URL=f"sqlite:///{each.file}")
     try:
-        start = prepared_servers.start_of(server.command, {**server.environment, "CONVSERVER_AGENT": "demo"})
+        start = prepared_servers.start_of(
+            server.command,
+            {**server.environment, "CONVSERVER_AGENT": "demo", "DATABASE_URL": f"sqlite:///{server.file}"},
+        )
         assert start in prepared_servers.prepared_servers.waiting_for
         assert [str(each.port) in each.log.read_text() for each in servers] == [True, True]
         info = HTTP.get(f"{servers[1].url}/server_info").json()

@@ -1,1 +1,1 @@
-"""Several processes: servers that run no loops, and workers, or the first server, that do."""
+"""Several processes: servers that run no loops, and workers that do."""

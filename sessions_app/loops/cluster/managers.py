@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Sequence
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+from conversations.events import NewEvent
 from conversations.exceptions import LoopUnavailable
 from conversations.log import wakeups as asking
 from conversations.models import Conversation, ConversationRef
 from conversations.outages import Outage
+from conversations.server_log import ids_of
 from sessions_app import astore
-from sessions_app.loops import pending_work
+from sessions_app.agents.remote import names
+from sessions_app.loops import commands, pending_work, recovery, titles
 from sessions_app.loops.cluster import wakeups
-from sessions_app.loops.cluster.loopless import LooplessConversationManager
+from sessions_app.loops.conversation_manager import AgentLoopInfo
 from sessions_app.loops.loop import Loop
 from sessions_app.loops.manager import SWEEP_S, StandaloneConversationManager
+from sessions_app.models import THERE
 
+CLAIM_WAIT_S = 3.0
+"""A request to start a loop waits at most this long for a worker to take it."""
+CLAIM_LOOK_S = 0.1
 ROOM_LOOK_S = 0.2
 FIRST_WAIT_S = 2.0
 AGAIN_S = 1.0
 WORKER_SWEEP_S = 4.0
 """So what a worker leaves that dies is taken over within 5 s on the same host."""
 
+_untold = Outage(__name__, "An agent could not be told of a message", "Agents are told of messages again")
 _unready = Outage(
     __name__, "The check of the database failed and is tried again", "The database is checked again"
 )
@@ -33,8 +42,14 @@ _unannounced = Outage(__name__, "Other workers could not be told of what is left
 _untrimmed = Outage(__name__, "Old wake-up jobs could not be deleted", "Old wake-up jobs are deleted again")
 
 
-class ClusteredConversationManager(LooplessConversationManager):
-    """Has workers run the loops, and wakes them by jobs."""
+class ClusteredConversationManager(StandaloneConversationManager):
+    """Has workers run the loops, woken by jobs; runs only those of remote agents that are attached here."""
+
+    keeps_house = False
+
+    def _works(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
+        """Return those that a process without loops needs: others sweep, and stop deactivated users."""
+        return (self._check, self._renew, self._keep_house, self._look_for_commands, self._commands.listen)
 
     async def _check(self) -> None:
         """Check the database and its guards, and keep the wake-up jobs few even if there is no worker."""
@@ -44,11 +59,57 @@ class ClusteredConversationManager(LooplessConversationManager):
                 await astore.change(wakeups.trim)
             await asyncio.sleep(SWEEP_S)
 
-    def _request_start(self, conversation: ConversationRef) -> None:
-        wakeups.request_start(conversation)
+    async def maybe_start_agent_loop(
+        self,
+        conversation: ConversationRef,
+        settings: Mapping[str, Any] | None = None,
+        initial_user_msg: NewEvent | None = None,
+    ) -> AgentLoopInfo:
+        """Request a worker to start the loop, and wait for it a little; see the seam."""
+        info = await super().maybe_start_agent_loop(conversation, settings, initial_user_msg)
+        until = time.monotonic() + CLAIM_WAIT_S
+        while info.status not in THERE and time.monotonic() < until:
+            await asyncio.sleep(CLAIM_LOOK_S)
+            info = (await self._infos(Conversation.objects.filter(pk=conversation.pk)))[0]
+        return info
 
-    def _forget_starts(self, conversation: ConversationRef) -> None:
-        wakeups.forget_starts(conversation)
+    async def _start(
+        self, conversation: ConversationRef, *, patiently: bool = False, stops: int | None = None
+    ) -> None:
+        """Request a worker to start the loop; that of a remote agent starts where its program is attached."""
+        stops = self._stops.now if stops is None else stops
+        if await self._is_ours(conversation):
+            await super()._start(conversation, patiently=patiently, stops=stops)
+            return
+        await self.ensure_started()
+        await self._require_unheld(conversation)
+        self._require_wanted(conversation, stops)
+        await astore.change(wakeups.request_start, conversation)
+
+    async def _start_if_asked(self, conversation: ConversationRef, stops: int) -> None:
+        """Notify the holder; where there is none, a worker finds what was stored."""
+        with _untold.counted(**ids_of(conversation)):  # the message is stored, and found by a look
+            if await self._is_ours(conversation):
+                await super()._start_if_asked(conversation, stops)
+                return
+            await astore.change(titles.set_provisional_title, conversation)
+            await astore.call(commands.wake_holder, conversation, self._process)
+
+    async def _is_ours(self, conversation: ConversationRef) -> bool:
+        """Return whether the loop runs here, if it runs."""
+        if conversation.pk in self._loops:
+            return True
+        return await astore.call(names.name_of, conversation) is not None
+
+    async def _close_here(self, conversation: ConversationRef, through: int, until: float) -> None:
+        """Stop the loop here, or a turn that waits for the user without a loop."""
+        if conversation.pk in self._loops:
+            await super()._close_here(conversation, through, until)
+        elif await astore.call(pending_work.is_suspended, conversation):
+            await astore.change(recovery.stop_unheld, conversation, self._process, through)
+        else:
+            await astore.change(wakeups.forget_starts, conversation)
+            await astore.change(recovery.give_up_unheld, conversation, through)
 
 
 class WorkerConversationManager(StandaloneConversationManager):
