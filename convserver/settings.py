@@ -161,13 +161,7 @@ CHANNEL_LAYERS = {"default": _hint_channel()}
 
 
 def _cache(name: str, *, entries: int) -> dict[str, Any]:
-    if CONFIGURATION.redis_url:
-        return {
-            "BACKEND": "convserver.shared_cache.SharedCache",
-            "LOCATION": CONFIGURATION.redis_url,
-            "KEY_PREFIX": HINTS_PREFIX,
-            "OPTIONS": {"MAX_ENTRIES": entries, "NAME": name},
-        }
+    """Return a cache of each process; what processes count together is in `storage.shared_counts`."""
     return {
         "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
         "LOCATION": name,
@@ -177,9 +171,8 @@ def _cache(name: str, *, entries: int) -> dict[str, Any]:
 
 CACHES = {
     "default": _cache("default", entries=300),
-    # A full cache in memory drops what it likes: whoever could fill this one would begin to guess anew.
+    # A full cache drops what it likes: a client that could fill this one would begin to guess anew.
     "guesses": _cache("guesses", entries=100_000),
-    "rates": _cache("rates", entries=100_000),
 }
 
 PASSWORD_HASHERS = [

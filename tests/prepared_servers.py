@@ -33,7 +33,7 @@ OF_A_COPY = {
     *("PGAPPNAME", "PORT", "REDIS_URL", "SESSION_API_KEY"),
 }
 """Variables in which copies of one process may differ; their databases are of one engine."""
-TAKEN_OVER = {"ALLOWED_HOSTS", "CACHES", "CHANNEL_LAYERS", "CONFIGURATION", "DATABASES", "HINTS_PREFIX"}
+TAKEN_OVER = {"ALLOWED_HOSTS", "CHANNEL_LAYERS", "CONFIGURATION", "DATABASES", "HINTS_PREFIX"}
 """Settings that are read when they are needed; others may have been read by the modules that are loaded."""
 OBJECTS = {"LOGGING"}
 """Settings that hold objects and so are never equal; what they are made from is the same for all copies."""

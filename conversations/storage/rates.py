@@ -1,8 +1,8 @@
-"""How often something happened lately: sliding windows, counted in memory and shared between processes.
+"""How often something happened lately: sliding windows, counted in memory and in Redis.
 
-Each process counts by itself. If there is a Redis, processes exchange their counts through the cache `rates`
-about once a second, in a thread of their own, so that nobody waits for it. Until then another process does
-not know of what happened here, so a limit may be exceeded by about a second's worth in each process.
+Each process counts by itself. Where there is a Redis, it adds what it has counted of a key to a number that
+all processes share, about once a second, and so learns what the others have added. A limit may be exceeded by
+about a second's worth in each process.
 """
 
 from __future__ import annotations
@@ -11,21 +11,14 @@ import math
 import threading
 import time
 from collections.abc import Callable, Hashable
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from django.conf import settings
-from django.core.cache import caches
+from conversations.storage import shared_counts
 
-from conversations.outages import Outage
-
-CACHE = "rates"
-EXCHANGE_S = 1.0
-"""The counts of a key are exchanged at most this often."""
+SHARE_S = 1.0
+"""The count of a key is shared at most this often: an event loop waits for the answer."""
 KEYS_KEPT = 10_000
 """Above this number, keys whose windows are over are forgotten."""
-
-_failing = Outage(__name__, "Rates could not be shared between processes", "Rates are shared again")
 
 
 class Taken(NamedTuple):
@@ -38,23 +31,22 @@ class Taken(NamedTuple):
 class _Window:
     """The counts of one key in the present window, and in the one before."""
 
-    __slots__ = ("before", "exchanged_at", "number", "others", "own", "shared")
+    __slots__ = ("before", "known", "news", "number", "share_at")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.before = 0
-        self.own = 0
-        self.others = 0
-        """What other processes have counted."""
-        self.shared = 0
-        """The part of `own` that the others know of."""
-        self.exchanged_at = -math.inf
+        self.known = 0
+        """What was counted here and shared, and what others have shared."""
+        self.news = 0
+        """What was counted here since."""
+        self.share_at = -math.inf
 
     def roll(self, number: int) -> None:
         """Begin the window of this number, if it is another one."""
         if number != self.number:
-            self.before = self.own + self.others if number == self.number + 1 else 0
-            self.number, self.own, self.others, self.shared = number, 0, 0, 0
+            self.before = self.known + self.news if number == self.number + 1 else 0
+            self.number, self.known, self.news = number, 0, 0
 
 
 class Rates:
@@ -68,7 +60,6 @@ class Rates:
         self._now = now
         self._lock = threading.Lock()
         self._windows: dict[tuple[Hashable, int], _Window] = {}
-        self._exchanges = ThreadPoolExecutor(1, thread_name_prefix="rates")
 
     def take(self, key: Hashable, amount: int, *, limit: int, window_s: int) -> Taken:
         """Count `amount` more if the limit allows it.
@@ -79,21 +70,17 @@ class Rates:
         number, elapsed = divmod(now, window_s)
         with self._lock:
             window = self._window((key, window_s), int(number))
-            present = window.own + window.others
+            present = window.known + window.news
             used = present + math.ceil(window.before * (1 - elapsed / window_s))
             if used and used + amount > limit:
                 wait_s = _wait_s(window.before, present, max(0, limit - amount), elapsed, window_s)
                 taken = Taken(used, max(1, math.ceil(wait_s)))
             else:
-                window.own += amount
+                window.news += amount
                 taken = Taken(used, 0)
-            is_due = settings.CONFIGURATION.redis_url is not None and (
-                time.monotonic() > window.exchanged_at + EXCHANGE_S
-            )
-            if is_due:
-                window.exchanged_at = time.monotonic()
+            is_due = time.monotonic() > window.share_at
         if is_due:
-            self._exchanges.submit(self.exchange, key, window_s)
+            self.share(key, window_s)
         return taken
 
     def used(self, key: Hashable, *, window_s: int) -> int:
@@ -101,26 +88,21 @@ class Rates:
         number, elapsed = divmod(self._now(), window_s)
         with self._lock:
             window = self._window((key, window_s), int(number))
-            return window.own + window.others + math.ceil(window.before * (1 - elapsed / window_s))
+            return window.known + window.news + math.ceil(window.before * (1 - elapsed / window_s))
 
-    def exchange(self, key: Hashable, window_s: int) -> None:
-        """Tell other processes what was counted here, and learn what they have counted."""
+    def share(self, key: Hashable, window_s: int) -> None:
+        """Add what was counted here to the number of all processes, and learn what the others have added."""
         with self._lock:
-            window = self._windows.get((key, window_s))
-            if window is None:
+            if (window := self._windows.get((key, window_s))) is None:
                 return
-            number, news = window.number, window.own - window.shared
-            window.shared += news
-        try:
-            total = _added(f"{key}:{window_s}:{number}", news, lasts_s=2 * window_s)
-        except Exception as error:  # the count of this process goes on
-            _failing.failed(error)
-            return
-        _failing.worked()
+            number, news = window.number, window.news
+            window.known, window.news = window.known + news, 0
+            window.share_at = time.monotonic() + SHARE_S
+        total = shared_counts.added(f"{key}:{window_s}:{number}", news, lasts_s=2 * window_s)
         with self._lock:
-            if window.number == number:
-                # Of two exchanges at once, the one that asked first may be the last to be done.
-                window.others = max(window.others, total - window.shared)
+            if total is not None and window.number == number:
+                # Of two at once, the one that asked first may be the last to be answered.
+                window.known = max(window.known, total)
 
     def __len__(self) -> int:
         """Return the number of keys that are remembered."""
@@ -148,10 +130,3 @@ def _wait_s(before: int, present: int, room: int, elapsed: float, window_s: int)
         return window_s * (1 - (room - present) / before) - elapsed
     rest = 1 - room / present if present else 0.0
     return window_s - elapsed + window_s * rest
-
-
-def _added(name: str, amount: int, *, lasts_s: int) -> int:
-    """Add to a number that all processes share, and return it."""
-    cache = caches[CACHE]
-    cache.add(name, 0, lasts_s)
-    return int(cache.incr(name, amount))

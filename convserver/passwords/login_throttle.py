@@ -8,6 +8,7 @@ from django.core.cache import caches
 from django.http import HttpRequest
 from django.utils.crypto import salted_hmac
 
+from conversations.storage import shared_counts
 from sessions_app.identity.addresses import subscriber
 
 GUESSES_MAX = 10
@@ -39,7 +40,7 @@ CACHE = "guesses"
 class Guesses:
     """The attempts at one thing from one address; counted before they are judged, so that none slips through.
 
-    While the cache that all processes share is out of reach, each process counts by itself.
+    While Redis is away, or where there is none, each process counts by itself.
     """
 
     def __init__(self, request: HttpRequest, what: str) -> None:
@@ -93,7 +94,7 @@ class AccountAttempts:
 
 
 class _Count:
-    """A number in the cache, that ends with its window."""
+    """A number that ends with its window: in Redis; without it, or while it is away, in this process."""
 
     def __init__(self, what: str, *, window_s: int = WINDOW_S) -> None:
         self._window_s = window_s
@@ -101,22 +102,26 @@ class _Count:
 
     def one_more(self) -> int:
         """Count one more and return how many there are."""
-        caches[CACHE].add(self._name, 0, self._window_s)
         return self._changed(by=1)
 
     def value(self) -> int:
         """Return how many there are."""
-        return int(caches[CACHE].get(self._name, 0))
+        return self._changed(by=0)
 
     def one_less(self) -> None:
         """Take one back."""
         self._changed(by=-1)
 
     def forget(self) -> None:
-        """Have counted nothing."""
+        """Reset the counter."""
+        shared_counts.forget(self._name)
         caches[CACHE].delete(self._name)
 
     def _changed(self, *, by: int) -> int:
+        shared = shared_counts.added(self._name, by, lasts_s=self._window_s)
+        if shared is not None:
+            return shared
+        caches[CACHE].add(self._name, 0, self._window_s)
         try:
             return int(caches[CACHE].incr(self._name, by))
         except ValueError:  # the window has ended in between

@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
-from django.conf import settings
-from django.core.cache.backends.locmem import LocMemCache
-from django.test.utils import override_settings
 
+from conversations.storage import shared_counts
 from conversations.storage.rates import KEYS_KEPT, Rates
-from convserver import shared_cache
 from tests.clients import WAIT_S
 from tests.network import wait_until
 from tests.redis_server import RedisServer
 
 MINUTE = 60
-
-
-class LateAnswers(LocMemCache):
-    """A cache of which the first answer comes once the second has been dealt with."""
-
-    added = 0
-    is_dealt_with = threading.Event()
-
-    def incr(self, key: Any, delta: int = 1, version: int | None = None) -> int:
-        """Add, and wait after that if it is the first time."""
-        answer = super().incr(key, delta, version)
-        type(self).added += 1
-        if self.added == 1:
-            assert self.is_dealt_with.wait(WAIT_S)
-        return int(answer)
 
 
 class Clock:
@@ -101,30 +81,26 @@ def test_memory_is_bounded_by_the_keys_of_the_last_windows(clock: Clock) -> None
 def redis(
     tmp_path: Path, configured: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[RedisServer]:
-    """A Redis that the caches use, and for which they wait as long as a busy machine needs."""
-    monkeypatch.setattr(shared_cache, "WAIT_S", WAIT_S)
-    # An earlier test of this process may have left word of a Redis that is away.
-    monkeypatch.setattr(shared_cache, "_redis", shared_cache._Redis())
-    monkeypatch.setattr(shared_cache, "_clients", {})
+    """A Redis in which rates are counted, and for which a caller waits as long as a busy machine needs."""
+    monkeypatch.setattr(shared_counts, "WAIT_S", WAIT_S)
     server = RedisServer(tmp_path)
     server.start()
     configured(redis_url=server.url)
-    cache: dict[str, Any] = {
-        "BACKEND": "convserver.shared_cache.SharedCache",
-        "LOCATION": server.url,
-        "OPTIONS": {"MAX_ENTRIES": 100, "NAME": str(tmp_path)},
-    }
-    with override_settings(CACHES={**settings.CACHES, "rates": cache}):
-        yield server
-    for client in shared_cache._clients.values():
-        client.get_client().connection_pool.disconnect()
+    yield server
     server.stop()
+    disconnect(server)
 
 
-def exchanged(*processes: Rates) -> None:
-    """Let each tell and learn, twice, so that all know of all: in its thread, behind what it has begun."""
+def disconnect(server: RedisServer) -> None:
+    """End the connections of this process."""
+    shared_counts._server(server.url)._client.close()
+    shared_counts._server.cache_clear()
+
+
+def shared(*processes: Rates) -> None:
+    """Let each tell and learn, twice, so that all know of all."""
     for rates in 2 * processes:
-        rates._exchanges.submit(rates.exchange, "alice", MINUTE).result(WAIT_S)
+        rates.share("alice", MINUTE)
 
 
 @pytest.mark.usefixtures("redis")
@@ -132,47 +108,57 @@ def test_processes_count_together(clock: Clock) -> None:
     one, other = Rates(now=clock), Rates(now=clock)
     assert taken(one, 6) == 6
     taken(other, 1)
-    exchanged(one, other)
+    shared(one, other)
     assert taken(other, 10) == 3
-    exchanged(one, other)
+    shared(one, other)
     assert taken(one, 10) == 0
     clock.now += MINUTE + 30
     assert taken(one, 10) == 5
 
 
-def test_an_answer_that_comes_late_takes_back_nothing_of_what_is_known_since(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(LateAnswers, "added", 0)
-    monkeypatch.setattr(LateAnswers, "is_dealt_with", threading.Event())
-    cache = {"BACKEND": f"{__name__}.LateAnswers", "LOCATION": "late"}
-    with override_settings(CACHES={**settings.CACHES, "rates": cache}):
-        one, other = Rates(now=clock), Rates(now=clock)
-        taken(one, 1)
-        with ThreadPoolExecutor(1) as pool:
-            late = pool.submit(one.exchange, "alice", MINUTE)
-            wait_until(lambda: LateAnswers.added == 1)
-            taken(other, 6)
-            other.exchange("alice", MINUTE)
-            one.exchange("alice", MINUTE)
-            LateAnswers.is_dealt_with.set()
-            late.result(WAIT_S)
-    assert taken(one, 10) == 3
+@pytest.mark.usefixtures("redis")
+def test_a_process_that_comes_later_knows_of_the_others_from_its_first_try_on(clock: Clock) -> None:
+    one, other = Rates(now=clock), Rates(now=clock)
+    taken(one, 6)
+    shared(one)
+    assert taken(other, 10) == 4
 
 
 def test_without_redis_each_goes_on_counting_and_afterwards_together_again(
     redis: RedisServer, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_cache, "RETRY_S", 0.0)
+    monkeypatch.setattr(shared_counts, "RETRY_S", 0.0)
     one, other = Rates(now=clock), Rates(now=clock)
     assert taken(one, 4) == 4
     redis.stop()
-    exchanged(one, other)
+    shared(one, other)
     assert taken(one, 10) == 6
     redis.start()
     assert taken(other, 1) == 1
     clock.now += 2 * MINUTE
     assert taken(one, 6) == 6
     taken(other, 1)
-    exchanged(one, other)
+    shared(one, other)
     assert taken(other, 10) == 3
+
+
+def test_one_caller_waits_a_moment_for_a_frozen_redis_and_the_next_ones_not_at_all(
+    redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_counts, "RETRY_S", MINUTE)
+    assert shared_counts.added("talks", 2, lasts_s=MINUTE) == 2
+    with redis.frozen():
+        monkeypatch.setattr(shared_counts, "WAIT_S", 0.1)
+        disconnect(redis)  # the next connection waits only so long
+        began = time.monotonic()
+        assert [shared_counts.added("talks", 1, lasts_s=MINUTE) for _ in range(1_000)] == [None] * 1_000
+        assert time.monotonic() - began < WAIT_S
+
+
+@pytest.mark.usefixtures("redis")
+def test_a_number_ends_with_its_time_and_when_it_is_forgotten() -> None:
+    assert [shared_counts.added("talks", 2, lasts_s=1) for _ in range(2)] == [2, 4]
+    wait_until(lambda: shared_counts.added("talks", 0, lasts_s=1) == 0)
+    assert shared_counts.added("talks", 3, lasts_s=MINUTE) == 3
+    shared_counts.forget("talks")
+    assert shared_counts.added("talks", 1, lasts_s=MINUTE) == 1

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 import httpx
 import pytest
-from django.test.utils import override_settings
 
 from convserver.event_loop import in_loop
 from sessions_app.git_providers import client, http, microagents
@@ -306,15 +305,6 @@ async def test_a_failure_is_not_kept(git: GitServer) -> None:
         await of(git).verify_access(name, None)
     git.recover()
     assert (await of(git).verify_access(name, None))["full_name"] == name
-
-
-async def test_a_cache_that_is_out_of_reach_costs_only_a_question_more(github: GitServer) -> None:
-    nowhere = {
-        "BACKEND": "django.core.cache.backends.redis.RedisCache",
-        "LOCATION": f"redis://127.0.0.1:{await a_closed_port()}/0",
-    }
-    with override_settings(CACHES={"default": nowhere}):
-        assert (await of(github).user())["login"] == "alice"
 
 
 # What goes wrong
