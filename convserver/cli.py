@@ -144,9 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "backup", help="write the whole store into a directory, while the server runs", add_help=False
     )
     save.add_argument("rest", nargs=argparse.REMAINDER)
-    back = commands.add_parser(
-        "restore", help="load a backup into an empty or a stopped store, which is kept", add_help=False
-    )
+    back = commands.add_parser("restore", help="load a backup into an empty store", add_help=False)
     back.add_argument("rest", nargs=argparse.REMAINDER)
     bring = commands.add_parser(
         "import",
@@ -328,15 +326,13 @@ def back_up(arguments: Sequence[str]) -> int:
 def restore(arguments: Sequence[str]) -> int:
     """Run the command that restores; if it fails, it ends the process itself.
 
-    It does not look at the present database first, which may be damaged or missing.
+    It connects to no database first: on SQLite that would make the file.
     """
     _clean_up_on_sigterm()
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--into")
-    parsed, others = parser.parse_known_args(arguments)
-    if parsed.into and parsed.into == os.environ.get("DATABASE_URL"):
-        arguments = others  # it is the configured database
-    elif parsed.into:
+    parsed, _ = parser.parse_known_args(arguments)
+    if parsed.into:
         os.environ["DATABASE_URL"] = parsed.into
     _let_statements_take_their_time()
     django.setup()

@@ -1,9 +1,8 @@
-"""Restoring into a PostgreSQL database: one transaction, from the move of the present tables to the end."""
+"""Restoring into an empty PostgreSQL database, in one transaction."""
 
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,39 +18,25 @@ from convserver.backups.failures import BackupError, reason
 from convserver.backups.manifest import Manifest
 from convserver.backups.postgresql_schemas import quoted
 
-KEPT = "convserver_before_"
-"""Begins the name of a schema with what a restore has replaced."""
 SCRATCH = "_verify_"
 """In the name of a database in which a backup is verified, after the name of the store's own."""
 NAME_MAX = 40
 """Of the latter: PostgreSQL cuts names of more than 63 bytes."""
-LEAVING_S = 2.0
-"""A session that was closed is still shown for a moment."""
-LOOK_S = 0.1
 
 
 class PostgresqlTarget:
-    """The schema of the settings' database, as something that a backup may replace."""
+    """The schema of the settings' database, which is empty. Raise BackupError otherwise."""
 
-    kept: str | None = None
-
-    def __init__(self, stamp: str) -> None:
-        self._aside = f"{KEPT}{stamp.lower()}"
+    def __init__(self) -> None:
         with stores.session() as session:
             postgresql_programs.require(session, "pg_restore")
             self._schema = postgresql_schemas.current(session)
-            tables = postgresql_schemas.tables_in(session, self._schema)
             self.name = beginnings.name_of(session)
-        self.is_new = not tables
-        if tables and "conversations_conversation" not in tables:
-            raise BackupError(
-                f"{self.name} has tables, such as {tables[0]}, but not those of convserver: name an empty "
-                "database. Nothing was changed."
-            )
+            self._require_empty(session)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep starting servers away. Raise BackupError if the database is in use, or is being restored."""
+        """Keep starting servers away. Raise BackupError if one starts, or another restore runs."""
         with stores.session() as self._session:
             with self._session.cursor() as cursor:
                 # A server that starts takes the first lock, and in a cluster the second one before: it waits.
@@ -61,12 +46,12 @@ class PostgresqlTarget:
                         raise BackupError(
                             f"Another process upgrades or restores {self.name}: wait until it has finished."
                         )
-            self._require_unused()
+            self._require_empty(self._session)
             yield
 
     @contextmanager
     def loading(self, manifest: Manifest, dumped: Path) -> Iterator[BaseDatabaseWrapper]:
-        """Move the present tables aside, load the dump in their place, and commit at the end of the block.
+        """Load the dump, and commit at the end of the block.
 
         If the block fails or the process is killed, PostgreSQL rolls all of that back.
         """
@@ -77,29 +62,15 @@ class PostgresqlTarget:
                 f"options=-c%20search_path%3D{manifest.schema} to DATABASE_URL."
             )
         with transaction.atomic(using=self._session.alias):
-            if postgresql_schemas.move_all(self._session, self._schema, self._aside):
-                self.kept = f"the schema {self._aside} of {self.name}"
             _load(self._session, manifest, dumped)
             yield self._session
 
-    def _require_unused(self) -> None:
-        """Raise BackupError if others of this role are connected, as servers and workers always are."""
-        until = time.monotonic() + LEAVING_S
-        while count := self._sessions():
-            if time.monotonic() > until:
-                raise BackupError(
-                    f"{count} other sessions of this role are connected to {self.name}: stop every server, "
-                    "worker and command that uses it, and try again. Nothing was changed."
-                )
-            time.sleep(LOOK_S)
-
-    def _sessions(self) -> int:
-        with self._session.cursor() as cursor:
-            cursor.execute(
-                "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() "
-                "AND usename = current_user AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    def _require_empty(self, session: BaseDatabaseWrapper) -> None:
+        if tables := postgresql_schemas.tables_in(session, self._schema):
+            raise BackupError(
+                f"{self.name} has tables, such as {tables[0]}: stop the servers, create an empty database, "
+                "and name it with --into. Nothing was changed."
             )
-            return int(cursor.fetchone()[0])
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`restore`: a backup is loaded, compared with its manifest, and takes the place of a stopped store.
+"""`restore`: a backup is loaded into an empty place, and compared with its manifest.
 
 The same is done to verify a backup, in a scratch database.
 """
@@ -10,22 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from django.conf import settings
 from django.db import Error, connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.loader import MigrationLoader
-from django.utils import timezone
 
 from conversations.engines import upgrades
 from conversations.engines.upgrades import UpgradeImpossible
-from convserver.backups import (
-    contents,
-    directories,
-    manifest,
-    postgresql_target,
-    shared_hints,
-    sqlite_target,
-)
+from convserver.backups import contents, manifest, postgresql_target, sqlite_target
 from convserver.backups.failures import BackupError, reason
 from convserver.backups.manifest import Manifest
 from convserver.backups.postgresql_target import PostgresqlTarget
@@ -37,30 +28,16 @@ SHOWN = 3
 
 
 class Target(Protocol):
-    """A store that a backup may replace."""
+    """An empty place for the store of a backup."""
 
     name: str
     """What people call it."""
-    is_new: bool
-    """Whether there is nothing to replace."""
-    kept: str | None
-    """Where the replaced store is, after a restore; None if there was none."""
 
     def alone(self) -> AbstractContextManager[None]:
-        """Keep other programs away. Raise BackupError if it is in use."""
+        """Keep other programs away. Raise BackupError if it is in use, or not empty."""
 
     def loading(self, manifest: Manifest, dumped: Path) -> AbstractContextManager[BaseDatabaseWrapper]:
-        """Load the backup, and put it in the store's place at the end of the block, unless that fails."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Restored:
-    """A restore that has succeeded."""
-
-    kept: str | None
-    """Where the replaced store is; None if there was none."""
-    hints: str | None
-    """What is left to do about Redis; None if nothing is."""
+        """Load the backup, and keep it at the end of the block, unless that fails."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,32 +95,22 @@ def _check_goes_on(found: Manifest) -> None:
 
 
 def target() -> Target:
-    """Return the store of the settings. Raise BackupError if it cannot be replaced."""
-    stamp = directories.stamp(timezone.now())
+    """Return the place of the settings. Raise BackupError if it is not empty."""
     if connection.vendor == "sqlite":
-        return SqliteTarget(Path(connection.settings_dict["NAME"]), stamp)
-    return PostgresqlTarget(stamp)
+        return SqliteTarget(Path(connection.settings_dict["NAME"]))
+    return PostgresqlTarget()
 
 
-def restore(
-    directory: Path, found: Manifest, into: Target, *, is_own: bool, accept_damage: bool = False
-) -> Restored:
-    """Put a readable backup in the place of a stopped store, which is kept, or into an empty one.
-
-    `is_own` says that it is the store of this installation, whose servers share what is in Redis.
-    Raise BackupError; then the store is as it was.
-    """
+def restore(directory: Path, found: Manifest, into: Target, *, accept_damage: bool = False) -> None:
+    """Load a readable backup into an empty place. Raise BackupError; then the place is still empty."""
     try:
         with into.alone(), into.loading(found, directory / DATABASE[found.engine]) as store:
             _compared(store, found).require_whole(accept_damage=accept_damage)
             void_leases(store)
     except (Error, OSError) as error:
         raise BackupError(
-            f"The backup could not be loaded, and {into.name} was left as it was: {reason(error)}."
+            f"The backup could not be loaded, and {into.name} was left empty: {reason(error)}."
         ) from error
-    return Restored(
-        kept=into.kept, hints=shared_hints.forget(settings.CONFIGURATION.redis_url) if is_own else None
-    )
 
 
 def verify(directory: Path, found: Manifest) -> Verification:

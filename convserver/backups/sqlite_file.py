@@ -50,9 +50,7 @@ def put(dumped: Path, target: Path, manifest: Manifest) -> None:
             out.flush()
             os.fsync(out.fileno())
     except OSError as error:
-        raise BackupError(
-            f"{target} cannot be written: {error.strerror}. The present database was left as it was."
-        ) from error
+        raise BackupError(f"{target} cannot be written: {error.strerror}.") from error
     if digest.hexdigest() != manifest.files[dumped.name].sha256:
         raise BackupError(f"{dumped} changed while it was read: try again, or choose another backup.")
 

@@ -22,8 +22,6 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
-import redis
-from django.conf import settings
 from django.db import connection
 from psycopg import sql
 
@@ -92,19 +90,19 @@ class Store(ABC):
 
     @abstractmethod
     def is_being_restored(self) -> bool:
-        """Say whether something is there that will take its place."""
+        """Return whether a restore has begun to write and has not ended."""
 
     @abstractmethod
-    def kept(self) -> int:
-        """Return how many replaced stores there are."""
+    def is_empty(self) -> bool:
+        """Return whether nothing is there, nor is left of a restore."""
+
+    @abstractmethod
+    def empty(self) -> None:
+        """Make room for a restore, as docs/operation.md says."""
 
     @abstractmethod
     def scratches(self, backups: Path) -> list[Any]:
         """Return the databases in which backups of a directory are being verified."""
-
-    @abstractmethod
-    def undo(self) -> None:
-        """Put the replaced store back, as docs/operation.md says."""
 
     @abstractmethod
     def restored_by_hand(self, backup: Path) -> dict[str, str]:
@@ -126,22 +124,20 @@ class File(Store):
             return asked.execute(statement).fetchall()
 
     def is_being_restored(self) -> bool:
-        return bool(list(self.path.parent.glob("*.restoring-*")))
+        return bool(list(self.path.parent.glob("*.restoring")))
 
-    def kept(self) -> int:
-        return len(list(self.path.parent.glob("*.before-*Z")))
+    def is_empty(self) -> bool:
+        found = self.path.parent.glob(f"{self.path.name}*")
+        return all(path.name.endswith(".serving-lock") for path in found)
 
-    def scratches(self, backups: Path) -> list[Any]:
-        return list(backups.glob(".convserver-*"))
-
-    def undo(self) -> None:
+    def empty(self) -> None:
         away = self.path.with_name("away")
         away.mkdir()
         for path in self.path.parent.glob(f"{self.path.name}*"):
-            if ".before-" not in path.name:
-                path.rename(away / path.name)
-        (kept,) = self.path.parent.glob("*.before-*Z")
-        kept.rename(self.path)
+            path.rename(away / path.name)
+
+    def scratches(self, backups: Path) -> list[Any]:
+        return list(backups.glob(".convserver-*"))
 
     def restored_by_hand(self, backup: Path) -> dict[str, str]:
         execute(documented("cp ").replace("convserver.sqlite3", self.path.name), backup, self.path.parent)
@@ -169,7 +165,7 @@ class Named(Store):
             return asked.execute(statement.encode()).fetchall()
 
     def is_being_restored(self) -> bool:
-        """Return whether the present tables are moving, in a transaction, or were moved."""
+        """Return whether tables are made in a transaction."""
         return bool(
             self.ask(
                 "SELECT 1 FROM pg_locks JOIN pg_database ON pg_database.oid = database "
@@ -177,8 +173,13 @@ class Named(Store):
             )
         )
 
-    def kept(self) -> int:
-        return len(self._schemas("convserver_before_%"))
+    def is_empty(self) -> bool:
+        tables = "SELECT 1 FROM pg_tables WHERE schemaname = 'public' LIMIT 1"
+        return not self.is_being_restored() and self.ask(tables) == []
+
+    def empty(self) -> None:
+        self.remove()
+        self.make_empty()
 
     def own(self, role: str) -> None:
         """Make an empty database that belongs to an ordinary role, and use it as that."""
@@ -188,11 +189,6 @@ class Named(Store):
 
     def scratches(self, backups: Path) -> list[Any]:
         return self.ask(f"SELECT datname FROM pg_database WHERE datname LIKE '{self._name}_verify_%'")
-
-    def undo(self) -> None:
-        ((kept,),) = self._schemas("convserver_before_%")
-        for statement in re.findall(r"`(ALTER SCHEMA public .*?)`", DOCUMENTED, re.DOTALL):
-            self.ask_nothing(statement.replace("convserver_before_…", kept))
 
     def restored_by_hand(self, backup: Path) -> dict[str, str]:
         name = f"{self._name}_by_hand"
@@ -212,9 +208,6 @@ class Named(Store):
         for name in self._others:
             with psycopg.connect(database_url(), autocommit=True) as outside:
                 outside.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
-
-    def _schemas(self, pattern: str) -> list[tuple[Any, ...]]:
-        return self.ask(f"SELECT nspname FROM pg_namespace WHERE nspname LIKE '{pattern}'")
 
     def _administer(self, statement: Any) -> None:
         with psycopg.connect(database_url(), autocommit=True) as outside:
@@ -379,10 +372,9 @@ def test_what_was_acknowledged_before_a_backup_under_load_is_served_elsewhere_af
     assert (tmp_path / "other/data/secret_key").read_text() == SECRET
     ((content,),) = elsewhere.ask("SELECT content FROM sessions_app_attachment")
     assert bytes(content) == CONTENT
-    assert elsewhere.kept() == 0
 
 
-def test_a_restore_in_place_keeps_what_it_replaces_and_readers_are_told(
+def test_a_restore_needs_an_empty_place_and_serves_the_backup_there(
     server: Server, store: Store, tmp_path: Path
 ) -> None:
     begin(server, store)
@@ -390,32 +382,20 @@ def test_a_restore_in_place_keeps_what_it_replaces_and_readers_are_told(
     backup = back_up(server, store, tmp_path / "backups")
     append(server, "first", "later")
     refused = run(server, store, "restore", str(backup), "--yes")
-    assert (refused.returncode, "stop" in refused.stderr) == (1, True)
+    assert (refused.returncode, "stop the server" in refused.stderr) == (1, True)
     assert "later" in log(server, "first")
     server.stop()
+    assert run(server, store, "restore", str(backup), "--yes").returncode == 1
     trial = run(server, store, "restore", str(backup), "--dry-run")
-    assert (trial.returncode, "whole" in trial.stdout, store.kept()) == (0, True, 0)
-    done = run(server, store, "restore", str(backup), "--yes")
-    assert done.returncode == 0, done.stderr
-    assert (store.kept(), store.is_being_restored()) == (1, False)
+    assert (trial.returncode, "whole" in trial.stdout) == (0, True)
     server.start(constants=None, **store.variables)
-    assert [each for each in log(server, "first") if each in ("kept", "later")] == ["kept"]
-
-
-@pytest.mark.slow(on="postgresql")
-def test_what_a_restore_has_replaced_can_be_put_back_as_documented(
-    server: Server, store: Store, tmp_path: Path
-) -> None:
-    begin(server, store)
-    backup = back_up(server, store, tmp_path / "backups")
-    append(server, "first", "later")
+    assert "later" in log(server, "first")
     server.stop()
+    store.empty()
     done = run(server, store, "restore", str(backup), "--yes")
-    assert done.returncode == 0, done.stderr
-    store.undo()
+    assert (done.returncode, store.is_being_restored()) == (0, False), done.stderr
     server.start(constants=None, **store.variables)
-    assert log(server, "first") == ["later"]
-    say(server, "first", "one more")
+    assert log(server, "first") == ["kept"]
 
 
 def test_a_backup_restored_by_hand_as_documented_is_served(
@@ -457,7 +437,7 @@ def test_a_backup_is_verified_in_a_scratch_database_while_the_server_runs(
         refused = run(server, store, "restore", str(backup), "--dry-run")
         assert (refused.returncode, said in refused.stderr) == (1, True), refused.stderr
         vouch_for(backup, **{name: getattr(made, name) for name in differences})
-    assert (store.scratches(backups), store.kept()) == ([], 0)
+    assert store.scratches(backups) == []
     assert log(server, "first") == ["kept", "later"]
 
 
@@ -507,35 +487,37 @@ def test_a_verification_that_is_ended_leaves_no_scratch_database(
 
 @on_postgresql
 @pytest.mark.slow(on="postgresql")
-def test_an_ordinary_owner_of_a_database_can_restore_and_extensions_stay_where_they_are(
+def test_an_ordinary_owner_of_a_database_can_restore(
     server: Server, is_clustered: bool, tmp_path: Path
 ) -> None:
-    store, role = Named(is_clustered=is_clustered), f"owner_{secrets.token_hex(6)}"
+    store, target = Named(is_clustered=is_clustered), Named(is_clustered=is_clustered)
+    role = f"owner_{secrets.token_hex(6)}"
     with psycopg.connect(database_url(), autocommit=True) as outside:
         outside.execute(f"CREATE ROLE {role} LOGIN".encode())
         try:
             store.own(role)
+            target.own(role)
             begin(server, store)
             append(server, "first", "kept")
             refused = run(server, store, "backup", str(tmp_path / "backups"), "--verify")
             assert (refused.returncode, f'ALTER ROLE "{role}" CREATEDB' in refused.stderr) == (1, True)
             (backup,) = (tmp_path / "backups").glob("convserver-*")
-            append(server, "first", "later")
             server.stop()
-            done = run(server, store, "restore", str(backup), "--yes")
+            done = run(server, store, "restore", str(backup), "--yes", "--into", target.url)
             assert done.returncode == 0, done.stderr
             indexed = (
                 "SELECT count(*) FROM pg_indexes WHERE indexname = 'conversations_titletext_pieces' "
                 "AND indexdef LIKE '%gin_trgm_ops%'"
             )
             where = "SELECT nspname FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace"
-            assert store.ask(indexed) == [(2,)]
-            assert store.ask(f"{where} WHERE extname = 'pg_trgm'") == [("public",)]
-            server.start(constants=None, **store.variables)
+            assert target.ask(indexed) == [(1,)]
+            assert target.ask(f"{where} WHERE extname = 'pg_trgm'") == [("public",)]
+            server.start(constants=None, **target.variables)
             assert log(server, "first") == ["kept"]
         finally:
             server.kill()
             store.remove()
+            target.remove()
             outside.execute(f"DROP ROLE {role}".encode())
 
 
@@ -543,14 +525,14 @@ def test_an_ordinary_owner_of_a_database_can_restore_and_extensions_stay_where_t
 @pytest.mark.parametrize("is_clustered", [False], ids=["standalone"])
 @pytest.mark.parametrize("lock", [upgrades.LOCK, upgrades.TURN_LOCK])
 def test_a_restore_is_refused_while_a_server_or_a_cluster_upgrades_the_database(
-    server: Server, store: Named, tmp_path: Path, lock: int
+    server: Server, store: Named, elsewhere: Named, tmp_path: Path, lock: int
 ) -> None:
     backup = back_up(server, store, tmp_path / "backups")
-    with psycopg.connect(store.url, autocommit=True) as upgrading:
+    with psycopg.connect(elsewhere.url, autocommit=True) as upgrading:
         upgrading.execute("SELECT pg_advisory_lock(%s)", [lock])
-        refused = run(server, store, "restore", str(backup), "--yes")
+        refused = run(server, elsewhere, "restore", str(backup), "--yes")
     assert (refused.returncode, "upgrades or restores" in refused.stderr) == (1, True)
-    assert store.kept() == 0
+    assert elsewhere.is_empty()
 
 
 @on_postgresql
@@ -562,7 +544,7 @@ def test_a_restore_into_a_database_of_another_program_is_refused(
     elsewhere.ask_nothing("CREATE TABLE theirs (a text)")
     refused = run(server, elsewhere, "restore", str(backup), "--yes")
     assert (refused.returncode, "such as theirs" in refused.stderr) == (1, True)
-    assert (elsewhere.kept(), elsewhere.ask("SELECT * FROM theirs")) == (0, [])
+    assert elsewhere.ask("SELECT * FROM theirs") == []
 
 
 @on_postgresql
@@ -575,20 +557,19 @@ def test_a_cluster_goes_on_with_the_jobs_of_its_backup(
     assert jobs(store) == 1
     backup = back_up(server, store, tmp_path / "backups")
     server.stop()
-    for target in (store, elsewhere):
-        done = run(server, target, "restore", str(backup), "--yes")
-        assert done.returncode == 0, done.stderr
-        assert jobs(target) == 1
-        server.start(constants=None, **target.variables)
-        worker = Worker(tmp_path)
-        worker.start(constants=None, **target.variables)
-        try:
-            wait_until(partial(has_no_jobs, target))
-            say(server, "second", "and this")
-            wait_until(lambda: all("turn" in kinds(server, talk) for talk in TALKS))
-        finally:
-            worker.kill()
-            server.stop()
+    done = run(server, elsewhere, "restore", str(backup), "--yes")
+    assert done.returncode == 0, done.stderr
+    assert jobs(elsewhere) == 1
+    server.start(constants=None, **elsewhere.variables)
+    worker = Worker(tmp_path)
+    worker.start(constants=None, **elsewhere.variables)
+    try:
+        wait_until(partial(has_no_jobs, elsewhere))
+        say(server, "second", "and this")
+        wait_until(lambda: all("turn" in kinds(server, talk) for talk in TALKS))
+    finally:
+        worker.kill()
+        server.stop()
 
 
 def jobs(store: Store) -> int:
@@ -602,21 +583,17 @@ def has_no_jobs(store: Store) -> bool:
 
 @pytest.mark.slow(on="postgresql")
 def test_a_backup_that_is_damaged_is_refused_and_nothing_is_touched(
-    server: Server, store: Store, tmp_path: Path
+    server: Server, store: Store, elsewhere: Store, tmp_path: Path
 ) -> None:
     begin(server, store)
     append(server, "first", "backed up")
     backup = back_up(server, store, tmp_path / "backups")
-    append(server, "first", "later")
     server.stop()
-    before = store.ask("SELECT event_id FROM conversations_event ORDER BY id")
     (name,) = manifest.read(backup).files
 
     def refused() -> str:
-        done = run(server, store, "restore", str(backup), "--yes")
-        assert done.returncode == 1
-        assert store.ask("SELECT event_id FROM conversations_event ORDER BY id") == before
-        assert (store.kept(), store.is_being_restored()) == (0, False)
+        done = run(server, elsewhere, "restore", str(backup), "--yes")
+        assert (done.returncode, elsewhere.is_empty()) == (1, True)
         return done.stderr
 
     whole = (backup / name).read_bytes()
@@ -634,7 +611,7 @@ def test_a_backup_that_is_damaged_is_refused_and_nothing_is_touched(
 
 @on_sqlite
 def test_a_damaged_store_is_backed_up_and_its_backup_is_refused_by_the_place_of_the_damage(
-    server: Server, store: File, tmp_path: Path
+    server: Server, store: File, elsewhere: File, tmp_path: Path
 ) -> None:
     begin(server, store)
     append(server, "second", "changed", PRIVATE)
@@ -647,12 +624,12 @@ def test_a_damaged_store_is_backed_up_and_its_backup_is_refused_by_the_place_of_
     made = run(server, store, "backup", str(tmp_path / "backups"))
     (backup,) = (tmp_path / "backups").glob("convserver-*")
     assert (made.returncode, "Conversation second: event 0 was changed" in made.stderr) == (1, True)
-    done = run(server, store, "restore", str(backup), "--yes")
+    done = run(server, elsewhere, "restore", str(backup), "--yes")
     assert (done.returncode, "Conversation second: event 0 was changed" in done.stderr) == (1, True)
     assert PRIVATE not in made.stderr + done.stderr
     ((outcome, *_, detail),) = store.ask(RECORDS)
     assert (outcome, detail.startswith("Conversation second: event 0 was changed")) == ("damaged", True)
-    assert run(server, store, "restore", str(backup), "--yes", "--accept-damage").returncode == 0
+    assert run(server, elsewhere, "restore", str(backup), "--yes", "--accept-damage").returncode == 0
 
 
 def vouch_for(backup: Path, **differences: Any) -> None:
@@ -663,44 +640,26 @@ def vouch_for(backup: Path, **differences: Any) -> None:
 
 
 @pytest.mark.slow(on="postgresql")
-def test_a_restore_that_is_killed_leaves_the_store_and_the_next_one_succeeds(
-    server: Server, store: Store, tmp_path: Path
+def test_a_restore_that_is_killed_leaves_nothing_and_the_next_one_succeeds(
+    server: Server, store: Store, elsewhere: Store, tmp_path: Path
 ) -> None:
     begin(server, store)
     fill(server)
+    append(server, "second", "kept")
     backup = back_up(server, store, tmp_path / "backups")
-    append(server, "second", "later")
     server.stop()
     command = ["convserver", "restore", str(backup), "--yes"]
+    variables = {**server.environment, **elsewhere.variables}
     with (tmp_path / "said").open("wb") as said:
-        restoring = forks.start(command, {**server.environment, **store.variables}, stdout=said, stderr=said)
-    wait_until(store.is_being_restored)
+        restoring = forks.start(command, variables, stdout=said, stderr=said)
+    wait_until(elsewhere.is_being_restored)
     restoring.send_signal(SIGKILL)
     assert restoring.wait(timeout=10) == -SIGKILL
-    assert (store.kept(), store.ask("SELECT COUNT(*) FROM conversations_event WHERE event_id = 'later'")) == (
-        0,
-        [(1,)],
-    )
-    done = run(server, store, "restore", str(backup), "--yes")
-    assert (done.returncode, store.is_being_restored(), store.kept()) == (0, False, 1)
-    assert store.ask("SELECT COUNT(*) FROM conversations_event WHERE event_id = 'later'") == [(0,)]
-
-
-@on_postgresql
-def test_after_a_restore_the_shared_caches_hold_nothing_of_the_time_before_but_a_drill_leaves_them(
-    server: Server, store: Store, elsewhere: Store, tmp_path: Path
-) -> None:
-    with closing(redis.Redis.from_url(settings.CONFIGURATION.redis_url or "")) as shared:
-        own, others = f"{settings.HINTS_PREFIX}:1:of-before", f"not-{settings.HINTS_PREFIX}:1:of-before"
-        for key in (own, others):
-            shared.set(key, "1", ex=60)
-        backup = back_up(server, store, tmp_path / "backups")
-        drill = run(server, store, "restore", str(backup), "--yes", "--into", elsewhere.url)
-        assert (drill.returncode, shared.exists(own)) == (0, 1), drill.stderr
-        done = run(server, store, "restore", str(backup), "--yes", "--into", store.url)
-        assert done.returncode == 0, done.stderr
-        assert (shared.exists(own), shared.exists(others)) == (0, 1)
-        shared.delete(others)
+    if connection.vendor == "postgresql":  # whose session ends a little later
+        wait_until(elsewhere.is_empty)
+    done = run(server, elsewhere, "restore", str(backup), "--yes")
+    assert (done.returncode, elsewhere.is_being_restored()) == (0, False), done.stderr
+    assert elsewhere.ask("SELECT COUNT(*) FROM conversations_event WHERE event_id = 'kept'") == [(1,)]
 
 
 @on_postgresql

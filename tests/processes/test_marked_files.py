@@ -83,28 +83,6 @@ def test_the_log_of_a_newer_file_is_not_applied_to_an_older_one_in_its_place(own
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
-def test_a_restore_does_not_apply_the_log_of_a_newer_file_to_the_one_that_it_keeps(own: Server) -> None:
-    assert post(own, "of both") == 200
-    older = copied(own)
-    with closing(sqlite3.connect(older)) as database:
-        (before,) = database.execute("PRAGMA user_version").fetchone()
-    backups = own.file.parent.parent / "backups"
-    assert own.run(["convserver", "backup", str(backups)], DATABASE_URL="").returncode == 0
-    wait_until(lambda: is_marked(own) and int(str(mark_of(own).get("base"))) > before)
-    own.kill()
-    older.replace(own.file)
-    (backup,) = backups.iterdir()
-    restored = own.run(["convserver", "restore", str(backup), "--yes"], DATABASE_URL="")
-    assert restored.returncode == 0, restored.stderr
-    (kept,) = own.file.parent.glob(f"{own.file.name}.before-*Z")
-    with closing(sqlite3.connect(kept)) as database:
-        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        assert database.execute("SELECT count(*) FROM conversations_event").fetchone() == (1,)
-    own.start(DATABASE_URL="")
-    assert events_of(own) == ["of both"]
-    assert "X-Warning" not in HTTP.get(f"{own.url}/health").headers
-
-
 def test_the_log_of_a_killed_server_is_applied_to_its_own_file(own: Server) -> None:
     wait_until(lambda: is_marked(own))
     stored = events_of(own)

@@ -1,4 +1,4 @@
-"""A SQLite file that is restored: at every moment there is one whole store, the old one or the new one."""
+"""A SQLite file that is restored into an empty place: it is there whole, or not at all."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from convserver.backups import manifest
 from convserver.backups.failures import BackupError
 from convserver.backups.manifest import Manifest
 from convserver.backups.sqlite_target import COMPANIONS, SqliteTarget
+from convserver.serving.server_lock import ServerLock
 from tests.clients import WAIT_S
 from tests.network import wait_until
 
@@ -47,11 +48,10 @@ def _files_may_be_opened(django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
         yield
 
 
-def make(path: Path, said: str, *, journal: str = "wal", page: int = 4096) -> Path:
+def make(path: Path, said: str, *, journal: str = "wal") -> Path:
     """Write a database with one row."""
     path.parent.mkdir(exist_ok=True)
     with closing(sqlite3.connect(path, isolation_level=None)) as made:
-        made.execute(f"PRAGMA page_size = {page}")
         made.execute(f"PRAGMA journal_mode = {journal}")
         made.execute("CREATE TABLE said (text)")
         made.execute("INSERT INTO said VALUES (?)", (said,))
@@ -97,12 +97,10 @@ def described(backup: Path) -> Manifest:
     )
 
 
-def restore(backup: Path, live: Path) -> Path | None:
-    """Return where the replaced store is."""
-    target = SqliteTarget(live, "1")
+def restore(backup: Path, live: Path) -> None:
+    target = SqliteTarget(live)
     with target.alone(), target.loading(described(backup), backup):
         pass
-    return Path(target.kept) if target.kept else None
 
 
 def around(live: Path) -> set[str]:
@@ -121,115 +119,85 @@ def backup(tmp_path: Path) -> Path:
     return make(tmp_path / "backup" / "database.sqlite3", "restored")
 
 
-@pytest.mark.parametrize("page", [4096, 8192])
-@pytest.mark.parametrize("journal", ["wal", "delete"])
-def test_the_restored_store_takes_the_place_of_the_old_one_which_is_kept_alone(
-    live: Path, backup: Path, journal: str, page: int
-) -> None:
-    make(live, "old", journal=journal, page=page).chmod(0o640)
-    kept = restore(backup, live)
-    assert kept is not None
-    assert (said(live), said(kept), around(live)) == (["restored"], ["old"], {"live", "live.before-1"})
-    assert live.stat().st_mode & 0o777 == 0o640
-
-
-@pytest.mark.parametrize("journal", ["wal", "delete"])
-def test_what_a_killed_server_has_committed_is_in_the_store_that_is_kept(
-    live: Path, backup: Path, journal: str
-) -> None:
-    make_killed(live, "old", journal=journal)
-    assert len(around(live)) > 1
-    kept = restore(backup, live)
-    assert kept is not None
-    assert (said(live), said(kept), around(live)) == (["restored"], ["old"], {"live", "live.before-1"})
-
-
-@pytest.mark.parametrize("journal", ["wal", "delete"])
-def test_files_beside_a_missing_store_are_kept_and_not_read_as_those_of_the_restored_one(
-    live: Path, backup: Path, journal: str
-) -> None:
-    make_killed(live, "old", journal=journal).unlink()
-    beside = {path.name.removeprefix("live"): path.read_bytes() for path in live.parent.glob("live-*")}
-    assert any(beside.values())
-    assert restore(backup, live) is None
-    assert said(live) == ["restored"]
-    assert {ending: live.with_name(f"live.before-1{ending}").read_bytes() for ending in beside} == beside
-
-
-@pytest.mark.parametrize("journal", ["wal", "delete"])
-def test_a_damaged_store_is_replaced_and_kept_and_no_file_beside_it_is_read(
-    live: Path, backup: Path, journal: str
-) -> None:
-    make_killed(live, "old", journal=journal).write_bytes(b"damage" * 1000)
-    kept = restore(backup, live)
-    assert kept is not None
-    assert (said(live), kept.stat().st_size > 0) == (["restored"], True)
-    assert all(name == "live" or name.startswith("live.before-1") for name in around(live))
-
-
-def test_where_there_was_no_store_the_restored_one_is_put(live: Path, backup: Path) -> None:
-    assert restore(backup, live) is None
+def test_the_restored_store_is_put_into_an_empty_place(live: Path, backup: Path) -> None:
+    restore(backup, live)
     assert (said(live), around(live)) == (["restored"], {"live"})
 
 
-def test_a_store_in_use_is_not_replaced(live: Path, backup: Path) -> None:
-    make(live, "old")
-    with closing(sqlite3.connect(live)) as user:
-        user.execute("SELECT * FROM said").fetchall()
-        with pytest.raises(BackupError, match="in use"):
-            restore(backup, live)
-    assert (said(live), around(live)) == (["old"], {"live"})
-
-
-def test_a_store_that_gets_into_use_during_the_restore_is_not_replaced(live: Path, backup: Path) -> None:
-    make(live, "old")
-    target = SqliteTarget(live, "1")
-    with closing(sqlite3.connect(live)) as user:
-        with (
-            pytest.raises(BackupError, match="in use"),
-            target.alone(),
-            target.loading(described(backup), backup),
-        ):
-            user.execute("SELECT * FROM said").fetchall()
-        user.execute("INSERT INTO said VALUES ('acknowledged')")
-        user.commit()
-    assert (said(live), around(live)) == (["old", "acknowledged"], {"live"})
-
-
-@pytest.mark.parametrize("moment", ["hardlink_to", "replace"])
-def test_a_restore_that_is_killed_leaves_the_old_store_and_the_next_one_keeps_it_once(
-    tmp_path: Path, live: Path, backup: Path, moment: str
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_into_the_place_of_a_store_nothing_is_restored_and_every_file_stays_as_it_is(
+    live: Path, backup: Path, journal: str
 ) -> None:
-    make(live, "old")
-    command = [sys.executable, "-c", RESTORE, *map(str, (backup, live, tmp_path / "held")), moment]
+    make_killed(live, "old", journal=journal)
+    assert len(before := {path.name: path.read_bytes() for path in live.parent.iterdir()}) > 1
+    with pytest.raises(BackupError, match="stop the server, and move live and live-"):
+        restore(backup, live)
+    assert {path.name: path.read_bytes() for path in live.parent.iterdir()} == before
+    assert said(live) == ["old"]
+
+
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_files_beside_a_missing_store_are_not_read_as_those_of_the_restored_one(
+    live: Path, backup: Path, journal: str
+) -> None:
+    make_killed(live, "old", journal=journal).unlink()
+    beside = {path.name: path.read_bytes() for path in live.parent.iterdir()}
+    assert any(beside.values())
+    with pytest.raises(BackupError, match="away together"):
+        restore(backup, live)
+    assert {path.name: path.read_bytes() for path in live.parent.iterdir()} == beside
+
+
+@pytest.mark.parametrize("content", [b"", b"damage" * 1000], ids=["empty", "damaged"])
+def test_a_file_that_is_no_store_is_not_replaced(live: Path, backup: Path, content: bytes) -> None:
+    live.write_bytes(content)
+    with pytest.raises(BackupError, match="move live away"):
+        restore(backup, live)
+    assert live.read_bytes() == content
+
+
+def test_a_server_that_starts_is_not_restored_below(live: Path, backup: Path) -> None:
+    target = SqliteTarget(live)
+    with closing(ServerLock(live)) as server:
+        assert server.take()
+        with pytest.raises(BackupError, match="stop it"), target.alone():
+            pass
+    assert around(live) == set()
+
+
+def test_a_store_that_appears_during_the_restore_is_not_replaced(live: Path, backup: Path) -> None:
+    target = SqliteTarget(live)
+    with (
+        pytest.raises(BackupError, match="move live away"),
+        target.alone(),
+        target.loading(described(backup), backup),
+    ):
+        make(live, "acknowledged", journal="delete")
+    assert (said(live), around(live)) == (["acknowledged"], {"live"})
+
+
+def test_a_restore_that_is_killed_leaves_the_place_empty_and_the_next_one_succeeds(
+    tmp_path: Path, live: Path, backup: Path
+) -> None:
+    command = [sys.executable, "-c", RESTORE, *map(str, (backup, live, tmp_path / "held")), "replace"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as restoring:
         wait_until((tmp_path / "held").exists)
         restoring.send_signal(SIGKILL)
     assert restoring.returncode == -SIGKILL
-    assert "live.restoring-1" in around(live)
-    assert said(live) == ["old"]
-    kept = restore(backup, live)
-    assert kept is not None
-    assert (said(live), said(kept), around(live)) == (["restored"], ["old"], {"live", "live.before-1"})
-
-
-def test_an_older_kept_store_stays(live: Path, backup: Path) -> None:
-    make(live, "old")
-    older = make(live.with_name("live.before-0"), "older")
+    assert around(live) == {"live.restoring"}
     restore(backup, live)
-    assert said(older) == ["older"]
+    assert (said(live), around(live)) == (["restored"], {"live"})
 
 
 def test_a_backup_that_changes_while_it_is_read_is_refused(live: Path, backup: Path) -> None:
-    make(live, "old")
     found = described(backup)
     with closing(sqlite3.connect(backup)) as changed:
         changed.execute("UPDATE said SET text = 'another'")
         changed.commit()
-    target = SqliteTarget(live, "1")
+    target = SqliteTarget(live)
     with pytest.raises(BackupError, match="changed while"), target.alone(), target.loading(found, backup):
         pass
-    assert (said(live), around(live)) == (["old"], {"live"})
+    assert around(live) == set()
 
 
 def test_a_server_that_waits_while_its_file_is_replaced_does_not_pair_it_with_the_new_log(
@@ -256,9 +224,3 @@ def times_open(path: Path) -> int:
     """Return how often this process has opened a file."""
     names = (os.path.realpath(each) for each in Path("/proc/self/fd").iterdir())
     return sum(name == str(path) for name in names)
-
-
-def test_what_is_no_file_is_refused_in_a_sentence(live: Path, backup: Path) -> None:
-    live.mkdir()
-    with pytest.raises(BackupError, match="cannot be opened"):
-        restore(backup, live)

@@ -1,4 +1,4 @@
-"""`restore`: load a backup into an empty store, or in the place of a stopped one, which is kept."""
+"""`restore`: load a backup into an empty store."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ class Command(BaseCommand):
 
     requires_system_checks = ()
     help = (
-        "Load a backup into an empty database, or in the place of a stopped one, which is kept under another "
-        "name: no server may run on it. The backup is validated before and after it is loaded; if anything "
-        "is wrong, the database stays as it is."
+        "Load a backup into an empty database. The backup is validated before and after it is loaded; if "
+        "anything is wrong, the database stays empty."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -58,17 +57,13 @@ class Command(BaseCommand):
         self,
         *args: Any,
         directory: Path,
-        into: str | None,
         yes: bool,
         dry_run: bool,
         with_secret_key: bool,
         accept_damage: bool,
         **others: Any,
     ) -> None:
-        """Validate, ask, restore, and say what is left to do.
-
-        `into` is only given if it is another database than the configured one; it is that of the settings.
-        """
+        """Validate, ask, restore, and say what is left to do. `--into` is in the settings by then."""
         try:
             found = restoring.readable(directory)
             keys = sealed_key.unseal(directory, passphrases.known()) if with_secret_key else None
@@ -82,16 +77,10 @@ class Command(BaseCommand):
             target = restoring.target()
             if not yes:
                 _ask(target)
-            done = restoring.restore(
-                directory, found, target, is_own=into is None, accept_damage=accept_damage
-            )
+            restoring.restore(directory, found, target, accept_damage=accept_damage)
         except BackupError as error:
             raise CommandError(str(error)) from error
         self.stdout.write(f"{target.name} is restored.")
-        if done.kept:
-            self.stdout.write(f"What it replaces is kept as {done.kept}: remove it when you are sure.")
-        if done.hints:
-            self.stderr.write(done.hints)
         self._finish_keys(found, keys)
 
     def _show(self, found: Manifest) -> None:
@@ -121,6 +110,5 @@ def _ask(into: Target) -> None:
     """Return if the user agrees. Raise CommandError otherwise."""
     if not sys.stdin.isatty():
         raise CommandError("Nothing was changed: add --yes where nobody can be asked.")
-    what = "fill" if into.is_new else "replace"
-    if input(f"Do you want to {what} {into.name}? [y/N] ").strip().lower() not in ("y", "yes"):
+    if input(f"Do you want to fill {into.name}? [y/N] ").strip().lower() not in ("y", "yes"):
         raise CommandError("Nothing was changed.")
