@@ -141,17 +141,13 @@ class Configuration:
     """The directory of a built single-page frontend, served at `/`; None for none."""
     log_format: LogFormat = LogFormat.TEXT
     log_level: LogLevel = LogLevel.INFO
-    keepalive_s: int = 30
-    """PostgreSQL connections are checked after this many idle seconds, and given up after four failed checks.
-    """
-    tcp_user_timeout_s: int = 30
-    """A connection whose sent data is not confirmed for this long is closed."""
     statement_timeout_s: int = 60
-    """The longest time of one statement; commands have no limit. 0 for no limit."""
+    """The longest time of one statement, and of an idle transaction; statements of commands have no limit.
+
+    0 for no limit.
+    """
     lock_timeout_s: int = 5
     """The longest wait for a conversation, or a SQLite file, that another program or request has locked."""
-    idle_in_transaction_timeout_s: int = 60
-    """The longest time that a transaction may be idle. 0 for no limit."""
     backup_max_age_days: int = 2
     """A newest backup that is older is a problem for the operator; 0 where others make the backups."""
     remote_grace_s: int = 15
@@ -242,17 +238,12 @@ def read(environment: Mapping[str, str]) -> Configuration:
         frontend_dir=_frontend_dir(environment),
         log_format=_choice(environment, "CONVSERVER_LOG_FORMAT", LogFormat, LogFormat.TEXT),
         log_level=_choice(environment, "CONVSERVER_LOG_LEVEL", LogLevel, LogLevel.INFO),
-        keepalive_s=_integer(environment, "DATABASE_KEEPALIVE_S", 30, least=1, most=3600),
-        tcp_user_timeout_s=_integer(environment, "DATABASE_TCP_USER_TIMEOUT_S", 30, least=1, most=3600),
         statement_timeout_s=_integer(environment, "DATABASE_STATEMENT_TIMEOUT_S", 60, least=0, most=86_400),
         lock_timeout_s=_integer(environment, "DATABASE_LOCK_TIMEOUT_S", 5, least=1, most=300),
         backup_max_age_days=_integer(environment, "CONVSERVER_BACKUP_MAX_AGE_DAYS", 2, least=0, most=3_650),
         remote_grace_s=_integer(environment, "CONVSERVER_REMOTE_GRACE_S", 15, least=0, most=3600),
         secrets_max=_integer(environment, "CONVSERVER_SECRETS_MAX", 1_000, least=1, most=10_000),
         secrets_max_kb=_integer(environment, "CONVSERVER_SECRETS_MAX_KB", 300, least=1, most=1_000),
-        idle_in_transaction_timeout_s=_integer(
-            environment, "DATABASE_IDLE_IN_TRANSACTION_TIMEOUT_S", 60, least=0, most=86_400
-        ),
         hooks=_hooks(environment),
         quotas=_quotas(environment, auth),
         agents=_agents(environment),

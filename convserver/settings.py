@@ -87,6 +87,8 @@ TEMPLATES = [
 
 CONNECT_TIMEOUT_S = 5
 """A PostgreSQL that takes a connection and says nothing is given up after this long."""
+UNCONFIRMED_S = 30
+"""A connection idle for this long is checked, and one whose sent data is unconfirmed as long is closed."""
 LOCK_TIMEOUT_S = CONFIGURATION.lock_timeout_s
 """What is locked by somebody else is waited for so long, at the most."""
 
@@ -94,16 +96,15 @@ LOCK_TIMEOUT_S = CONFIGURATION.lock_timeout_s
 def _bounds(options: str) -> dict[str, Any]:
     """Return what ends a connection to PostgreSQL that hangs; no server waits for it for ever."""
     statement_ms = CONFIGURATION.statement_timeout_s * 1000
-    idle_ms = CONFIGURATION.idle_in_transaction_timeout_s * 1000
     return {
         "keepalives": 1,
-        "keepalives_idle": CONFIGURATION.keepalive_s,
-        "keepalives_interval": max(1, CONFIGURATION.keepalive_s // 3),
+        "keepalives_idle": UNCONFIRMED_S,
+        "keepalives_interval": UNCONFIRMED_S // 3,
         "keepalives_count": 4,
-        "tcp_user_timeout": CONFIGURATION.tcp_user_timeout_s * 1000,
+        "tcp_user_timeout": UNCONFIRMED_S * 1000,
         # A plan that is kept was made while the table was small, and would read all of it when it is large.
         "options": f"{options} -c statement_timeout={statement_ms} -c lock_timeout={LOCK_TIMEOUT_S}s "
-        f"-c idle_in_transaction_session_timeout={idle_ms} -c plan_cache_mode=force_custom_plan".strip(),
+        f"-c idle_in_transaction_session_timeout={statement_ms} -c plan_cache_mode=force_custom_plan".strip(),
     }
 
 
