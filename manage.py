@@ -7,7 +7,7 @@ import sys
 from django.core.management import execute_from_command_line
 
 from convserver import private_files
-from convserver.configuration import ConfigurationError
+from convserver.variables import ConfigurationError
 
 
 def main() -> None:

@@ -49,13 +49,13 @@ from convserver.configuration import (
     STANDALONE,
     AuthMode,
     Configuration,
-    ConfigurationError,
     LogFormat,
 )
 from convserver.serving import log_format
 from convserver.serving.connections import Connections, room
 from convserver.serving.http_protocol import SILENT_S, BoundedHttp, BoundedWebSocket, State
 from convserver.serving.server_lock import ServerLock
+from convserver.variables import ConfigurationError
 from sessions_app.capacity import heap
 from sessions_app.identity.addresses import Networks
 from sessions_app.live import open_streams

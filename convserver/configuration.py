@@ -6,13 +6,12 @@ import ipaddress
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeVar
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import quote, urlsplit
 
 from conversations import synced_files
 from convserver.quotas import (
@@ -25,11 +24,23 @@ from convserver.quotas import (
     variable_of,
     variable_of_limit,
 )
+from convserver.variables import (
+    ConfigurationError,
+    Given,
+    Parser,
+    choice,
+    documentation_of,
+    flag,
+    url_parts,
+    values_of,
+    variable,
+    whole,
+    whole_or_none,
+    words,
+)
 from sessions_app.agents import sources
 from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.outbound.internal import InternalAddress, parse_all
-
-E = TypeVar("E", bound=StrEnum)
 
 HOST_NAME = re.compile(r"\*|\.?[\w-]+(\.[\w-]+)*\.?|\[[0-9A-Fa-f:.]+\]", re.ASCII)
 """A name, an address, all names below one (.example.org), or every name (*)."""
@@ -45,10 +56,6 @@ SESSION_API_KEY_MIN_LENGTH = 16
 MESSAGE_MAX_BYTES = 16 * 1024 * 1024
 UNKNOWN_BODY_MAX_BYTES = 64 * 1024
 """Larger bodies are read from known clients only."""
-
-
-class ConfigurationError(Exception):
-    """An environment variable has a value with which the server cannot start; the text names the variable."""
 
 
 def installation_of(secret_key: str) -> str:
@@ -89,214 +96,26 @@ BUILT_IN_MANAGERS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Configuration:
-    """The checked values; the names are those of the variables."""
-
-    host: str
-    """Name or address, an IPv6 address without brackets."""
-    port: int
-    data_dir: Path
-    database_url: str
-    redis_url: str | None
-    store: str
-    """Dotted path of the class that stores conversations."""
-    validator: str
-    """Dotted path of the class that decides who may join."""
-    manager: str
-    """Dotted path of the class that runs agent loops."""
-    auth: AuthMode
-    agent: str
-    """Dotted path of the class of the agent that answers unless a conversation chooses another."""
-    session_api_key: str | None
-    secret_key: str
-    secret_key_fallbacks: tuple[str, ...] = field(repr=False)
-    """Earlier secret keys: they still decrypt what was stored under them, but encrypt nothing new."""
-    allowed_hosts: tuple[str, ...]
-    permitted_origins: tuple[str, ...]
-    trusted_proxies: tuple[str, ...]
-    """Addresses and networks of proxies that are trusted to name the client; none if there is no proxy."""
-    internal_addresses: tuple[InternalAddress, ...]
-    """What users of an accounts server may have asked inside the server's network; empty for nothing."""
-    max_connections: int
-    """How many connections there may be at a time, if there are as many descriptors."""
-    max_connections_per_address: int
-    """How many of them one address may have, other than trusted proxies and loopback. 0 for no limit."""
-    max_concurrent: int
-    max_age_days: int | None
-    """Lists of the OpenHands wires omit conversations unchanged for this many days; None for no limit."""
-    deleted_days: int | None
-    """Deleted conversations can be restored for this many days, and are then purged; None for ever."""
-    conversation_key_days: int | None
-    """A conversation's key expires this many days after its last use; None for never."""
-    allow_set_conversation_id: bool
-    """Whether the body that creates a V0 conversation may choose its id."""
-    mcp_notes: bool = False
-    """Whether clients of the MCP door may append notes to conversations."""
-    import_max_mb: int = 8_590
-    """How large an uploaded file may be, in units of 1,000,000 bytes: 8 GiB."""
-    imports_open_max_mb: int = 100_000
-    """How large all files together may be whose imports have not ended, in the same units; 0 for no limit."""
-    frontend_dir: Path | None = None
-    """The directory of a built single-page frontend, served at `/`; None for none."""
-    log_format: LogFormat = LogFormat.TEXT
-    log_level: LogLevel = LogLevel.INFO
-    statement_timeout_s: int = 60
-    """The longest time of one statement, and of an idle transaction; statements of commands have no limit.
-
-    0 for no limit.
-    """
-    lock_timeout_s: int = 5
-    """The longest wait for a conversation, or a SQLite file, that another program or request has locked."""
-    backup_max_age_days: int = 2
-    """A newest backup that is older is a problem for the operator; 0 where others make the backups."""
-    remote_grace_s: int = 15
-    """How long a turn waits for the program of its agent to connect again."""
-    secrets_max: int = 1_000
-    """The most secrets of one conversation, with the keys of its agent."""
-    secrets_max_kb: int = 300
-    """The total length of the secrets of a conversation, and of those of a user, in units of 1,000 bytes."""
-    hooks: tuple[str, ...] = ()
-    """Dotted paths of hooks that are notified of conversations."""
-    quotas: Quotas = field(default_factory=Quotas)
-    agents: tuple[str, ...] = ()
-    """The names of the agents that users may choose beside the default one; empty for all."""
-    repeatable_tools: tuple[str, ...] = ()
-    """Names of tools that may be run again after a crash, whatever became of the first time."""
-    run_limits: RunLimits = field(default_factory=RunLimits)
-    """The most that a user may allow an agent."""
-    llm_model: str | None = None
-    """The model of users who have set none, as OpenHands writes it: `openai/gpt-5`. None for none."""
-    llm_api_key: str | None = field(default=None, repr=False)
-    llm_base_url: str | None = None
-
-    @property
-    def is_clustered(self) -> bool:
-        """Whether workers run the loops, and processes that serve run none."""
-        return self.manager == BUILT_IN_MANAGERS[CLUSTERED]
-
-    @property
-    def installation(self) -> str:
-        """An id shared by the processes with the same secret key, and by no others; not secret itself."""
-        return installation_of(self.secret_key)
-
-    @property
-    def hint_keys(self) -> tuple[str, ...]:
-        """Keys that encrypt hints between processes; none where nobody on the way to Redis can read them.
-
-        Without Redis they go through PostgreSQL, where all roles may listen.
-        """
-        parts = urlsplit(self.redis_url or "postgresql:")
-        is_near = parts.scheme == "redis" and _is_loopback(parts.hostname or "localhost")
-        is_private = is_near or parts.scheme in ("rediss", "unix")
-        return () if is_private else (f"hints {self.secret_key}",)
-
-
-def read(environment: Mapping[str, str]) -> Configuration:
-    """Return the checked configuration.
-
-    Raise ConfigurationError with one sentence that names the first wrong variable.
-    """
-    auth = _choice(environment, "CONVSERVER_AUTH", AuthMode, AuthMode.LOCAL)
-    host = _host(environment, auth)
-    data_dir = Path(environment.get("CONVSERVER_DATA_DIR") or "var").expanduser().absolute()
-    found = Configuration(
-        host=host,
-        port=_integer(environment, "PORT", 8000, least=0, most=65535),
-        data_dir=data_dir,
-        database_url=_database_url(environment, data_dir),
-        redis_url=_redis_url(environment),
-        store=_class_path(environment, "CONVSERVER_STORE", BUILT_IN_STORES, "a store"),
-        validator=_class_path(environment, "CONVSERVER_VALIDATOR", BUILT_IN_VALIDATORS, "a validator"),
-        manager=_class_path(environment, "CONVSERVER_MANAGER", BUILT_IN_MANAGERS, "a manager"),
-        auth=auth,
-        agent=_agent(environment),
-        session_api_key=_session_api_key(environment, auth),
-        secret_key=_secret_key(environment, auth, data_dir),
-        secret_key_fallbacks=_secret_key_fallbacks(environment),
-        allowed_hosts=_allowed_hosts(environment, auth, host),
-        permitted_origins=_origins(environment),
-        trusted_proxies=_trusted_proxies(environment),
-        internal_addresses=_internal_addresses(environment),
-        max_connections=_integer(environment, "CONVSERVER_MAX_CONNECTIONS", 10_000, least=32, most=1_000_000),
-        max_connections_per_address=_integer(
-            environment, "CONVSERVER_MAX_CONNECTIONS_PER_ADDRESS", 500, least=0, most=1_000_000
-        ),
-        max_concurrent=_integer(environment, "CONVSERVER_MAX_CONCURRENT", 3, least=1, most=100_000),
-        max_age_days=_integer(environment, "CONVSERVER_MAX_AGE_DAYS", 0, least=0, most=36_500) or None,
-        deleted_days=_integer(environment, "CONVSERVER_DELETED_DAYS", 30, least=0, most=36_500) or None,
-        conversation_key_days=_integer(
-            environment, "CONVSERVER_CONVERSATION_KEY_DAYS", 30, least=0, most=36_500
-        )
-        or None,
-        allow_set_conversation_id=_integer(environment, "ALLOW_SET_CONVERSATION_ID", 0, least=0, most=1) == 1,
-        mcp_notes=_integer(environment, "CONVSERVER_MCP_NOTES", 0, least=0, most=1) == 1,
-        import_max_mb=_integer(environment, "CONVSERVER_IMPORT_MAX_MB", 8_590, least=1, most=1_000_000),
-        imports_open_max_mb=_integer(
-            environment, "CONVSERVER_IMPORTS_OPEN_MAX_MB", 100_000, least=0, most=100_000_000
-        ),
-        frontend_dir=_frontend_dir(environment),
-        log_format=_choice(environment, "CONVSERVER_LOG_FORMAT", LogFormat, LogFormat.TEXT),
-        log_level=_choice(environment, "CONVSERVER_LOG_LEVEL", LogLevel, LogLevel.INFO),
-        statement_timeout_s=_integer(environment, "DATABASE_STATEMENT_TIMEOUT_S", 60, least=0, most=86_400),
-        lock_timeout_s=_integer(environment, "DATABASE_LOCK_TIMEOUT_S", 5, least=1, most=300),
-        backup_max_age_days=_integer(environment, "CONVSERVER_BACKUP_MAX_AGE_DAYS", 2, least=0, most=3_650),
-        remote_grace_s=_integer(environment, "CONVSERVER_REMOTE_GRACE_S", 15, least=0, most=3600),
-        secrets_max=_integer(environment, "CONVSERVER_SECRETS_MAX", 1_000, least=1, most=10_000),
-        secrets_max_kb=_integer(environment, "CONVSERVER_SECRETS_MAX_KB", 300, least=1, most=1_000),
-        hooks=_hooks(environment),
-        quotas=_quotas(environment, auth),
-        agents=_agents(environment),
-        repeatable_tools=tuple(_words(environment, "CONVSERVER_REPEATABLE_TOOLS")),
-        run_limits=_run_limits(environment),
-        llm_model=(environment.get("LLM_MODEL") or "").strip() or None,
-        llm_api_key=_llm_api_key(environment),
-        llm_base_url=_llm_base_url(environment),
-    )
-    if found.is_clustered and found.database_url.startswith("sqlite"):
-        raise ConfigurationError(
-            "CONVSERVER_MANAGER is 'clustered', which needs PostgreSQL: "
-            "set DATABASE_URL=postgresql://user:password@host:port/name."
-        )
-    return found
-
-
-def _choice(environment: Mapping[str, str], name: str, choices: type[E], default: E) -> E:
-    text = environment.get(name) or default
-    if text not in list(choices):
-        allowed = ", ".join(choices) if len(choices) == 1 else f"one of: {', '.join(choices)}"
-        raise ConfigurationError(f"{name} is {text!r}, but it must be {allowed}.")
-    return choices(text)
-
-
-def _integer(environment: Mapping[str, str], name: str, default: int, *, least: int, most: int) -> int:
-    text = environment.get(name) or str(default)
-    is_number = text.isascii() and text.isdigit() and len(text) < 20
-    if not (is_number and least <= int(text) <= most):
-        allowed = "0 or 1" if (least, most) == (0, 1) else f"a whole number from {least} to {most}"
-        raise ConfigurationError(f"{name} is {text!r}, but it must be {allowed}.")
-    return int(text)
-
-
-def _quotas(environment: Mapping[str, str], auth: AuthMode) -> Quotas:
-    defaults = Quotas.of_accounts_mode() if auth is AuthMode.ACCOUNTS else Quotas()
-    wanted = {
-        name: _integer(environment, variable_of(name), getattr(defaults, name), least=0, most=MOST)
-        for name in NAMES
-    }
+def _quotas(_: str, __: str, given: Given) -> Quotas:
+    defaults = Quotas.of_accounts_mode() if given.known["auth"] is AuthMode.ACCOUNTS else Quotas()
+    wanted = {each: _quota(given, variable_of(each), default=getattr(defaults, each)) for each in NAMES}
     return Quotas(**wanted)
 
 
-def _run_limits(environment: Mapping[str, str]) -> RunLimits:
-    whole = {
-        name: _integer(environment, variable_of_limit(name), 0, least=0, most=MOST)
-        for name in LIMIT_NAMES
-        if name not in COSTS
+def _quota(given: Given, name: str, *, default: int) -> int:
+    text = given.environment.get(name) or str(default)
+    found: int = whole(0, MOST)(name, text, given)
+    return found
+
+
+def _run_limits(_: str, __: str, given: Given) -> RunLimits:
+    counted = {
+        each: _quota(given, variable_of_limit(each), default=0) for each in LIMIT_NAMES if each not in COSTS
     }
     return RunLimits(
-        turn_cost=_amount(environment, variable_of_limit("turn_cost")),
-        cost=_amount(environment, variable_of_limit("cost")),
-        **whole,
+        turn_cost=_amount(given.environment, variable_of_limit("turn_cost")),
+        cost=_amount(given.environment, variable_of_limit("cost")),
+        **counted,
     )
 
 
@@ -310,11 +129,11 @@ def _amount(environment: Mapping[str, str], name: str) -> float:
     return float(text)
 
 
-def _host(environment: Mapping[str, str], auth: AuthMode) -> str:
-    host = (environment.get("HOST") or "127.0.0.1").removeprefix("[").removesuffix("]")
-    if auth is AuthMode.LOCAL and not _is_loopback(host):
+def _host(name: str, text: str, given: Given) -> str:
+    host = text.removeprefix("[").removesuffix("]")
+    if given.known["auth"] is AuthMode.LOCAL and not _is_loopback(host):
         raise ConfigurationError(
-            f"HOST is {host!r}, but local mode has no logins, so the server listens on loopback "
+            f"{name} is {host!r}, but local mode has no logins, so the server listens on loopback "
             "only: use 127.0.0.1, or set CONVSERVER_AUTH=accounts."
         )
     return host
@@ -329,9 +148,13 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _database_url(environment: Mapping[str, str], data_dir: Path) -> str:
-    url = environment.get("DATABASE_URL") or f"sqlite:///{quote(str(data_dir / 'convserver.sqlite3'))}"
-    parts = _url_parts("DATABASE_URL", url)
+def _data_dir(_: str, text: str, __: Given) -> Path:
+    return Path(text).expanduser().absolute()
+
+
+def _database_url(name: str, text: str, given: Given) -> str:
+    url = text or f"sqlite:///{quote(str(given.known['data_dir'] / 'convserver.sqlite3'))}"
+    parts = url_parts(name, url)
     match parts.scheme:
         case "sqlite":
             is_complete = not (parts.netloc or parts.query or parts.fragment) and (
@@ -343,68 +166,58 @@ def _database_url(environment: Mapping[str, str], data_dir: Path) -> str:
             form = "postgresql://user:password@host:port/name"
         case scheme:
             raise ConfigurationError(
-                f"DATABASE_URL has the scheme {scheme!r}, but it must begin with sqlite:/// or postgresql://."
+                f"{name} has the scheme {scheme!r}, but it must begin with sqlite:/// or postgresql://."
             )
     if not is_complete:
-        raise ConfigurationError(f"DATABASE_URL must have the form {form}; special characters as %20.")
+        raise ConfigurationError(f"{name} must have the form {form}; special characters as %20.")
     return url
 
 
-def _redis_url(environment: Mapping[str, str]) -> str | None:
-    url = environment.get("REDIS_URL") or None
-    if url and _url_parts("REDIS_URL", url).scheme not in ("redis", "rediss", "unix"):
-        raise ConfigurationError("REDIS_URL must begin with redis://, rediss:// or unix://.")
-    return url
+def _redis_url(name: str, text: str, _: Given) -> str | None:
+    if text and url_parts(name, text).scheme not in ("redis", "rediss", "unix"):
+        raise ConfigurationError(f"{name} must begin with redis://, rediss:// or unix://.")
+    return text or None
 
 
-def _url_parts(name: str, url: str) -> SplitResult:
-    """Split a URL; error messages do not show it, because it may contain a password."""
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # raises for an invalid port
-    except ValueError as error:
-        raise ConfigurationError(f"{name} is not a valid URL: {error}.") from error
-    return parts
+def _class_path(built_in: Mapping[str, str], what: str) -> Parser:
+    """Read the dotted path of a class, whose module exists, or the name of a built-in one."""
+
+    def parse(name: str, text: str, _: Given) -> str:
+        if text in built_in:
+            return built_in[text]
+        if not _may_be_imported(text):
+            known = ", ".join(built_in)
+            raise ConfigurationError(
+                f"{name} is {text!r}, but it must be {known} or the dotted path of {what} class."
+            )
+        return text
+
+    return parse
 
 
-def _class_path(environment: Mapping[str, str], name: str, built_in: Mapping[str, str], what: str) -> str:
-    """Return the dotted path of a class, whose module exists; the default is the first built-in one."""
-    text = environment.get(name) or next(iter(built_in))
-    if text in built_in:
-        return built_in[text]
-    if not _may_be_imported(text):
-        known = ", ".join(built_in)
-        raise ConfigurationError(
-            f"{name} is {text!r}, but it must be {known} or the dotted path of {what} class."
-        )
-    return text
-
-
-def _agent(environment: Mapping[str, str]) -> str:
+def _agent(name: str, text: str, given: Given) -> str:
     """Return the dotted path of the agent's class; only an unknown name looks through the packages."""
-    text = environment.get("CONVSERVER_AGENT") or next(iter(BUILT_IN_AGENTS))
     if text not in BUILT_IN_AGENTS and not _may_be_imported(text) and text in sources.packaged():
         return sources.packaged()[text]
-    return _class_path(environment, "CONVSERVER_AGENT", BUILT_IN_AGENTS, "an agent")
+    path: str = _class_path(BUILT_IN_AGENTS, "an agent")(name, text, given)
+    return path
 
 
-def _agents(environment: Mapping[str, str]) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(_words(environment, "CONVSERVER_AGENTS")))
-    for name in names:
-        if name not in (*BUILT_IN_AGENTS, sources.REMOTE) and name not in sources.packaged():
+def _agents(name: str, text: str, given: Given) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(words(name, text, given)))
+    for each in names:
+        if each not in (*BUILT_IN_AGENTS, sources.REMOTE) and each not in sources.packaged():
             known = ", ".join((*sources.paths(), sources.REMOTE))
-            raise ConfigurationError(
-                f"CONVSERVER_AGENTS names {name!r}, but the agents of this server are {known}."
-            )
+            raise ConfigurationError(f"{name} names {each!r}, but the agents of this server are {known}.")
     return names
 
 
-def _hooks(environment: Mapping[str, str]) -> tuple[str, ...]:
-    paths = _words(environment, "CONVSERVER_HOOKS")
+def _hooks(name: str, text: str, given: Given) -> tuple[str, ...]:
+    paths = words(name, text, given)
     for path in paths:
         if not _may_be_imported(path):
             raise ConfigurationError(
-                f"CONVSERVER_HOOKS names {path!r}, but a hook is the dotted path of a class or object."
+                f"{name} names {path!r}, but a hook is the dotted path of a class or object."
             )
     return tuple(dict.fromkeys(paths))
 
@@ -417,60 +230,62 @@ def _may_be_imported(path: str) -> bool:
         return False
 
 
-def _session_api_key(environment: Mapping[str, str], auth: AuthMode) -> str | None:
-    key = environment.get("SESSION_API_KEY") or None
+def _session_api_key(name: str, key: str, given: Given) -> str | None:
     if key and not (key.isascii() and key.isprintable() and " " not in key):
         raise ConfigurationError(
-            "SESSION_API_KEY must be printable ASCII without spaces, because it is sent in a header."
+            f"{name} must be printable ASCII without spaces, because it is sent in a header."
         )
-    if key and auth is AuthMode.ACCOUNTS and len(key) < SESSION_API_KEY_MIN_LENGTH:
+    if key and given.known["auth"] is AuthMode.ACCOUNTS and len(key) < SESSION_API_KEY_MIN_LENGTH:
         raise ConfigurationError(
-            f"SESSION_API_KEY is too short: it needs at least {SESSION_API_KEY_MIN_LENGTH} random characters."
+            f"{name} is too short: it needs at least {SESSION_API_KEY_MIN_LENGTH} random characters."
         )
-    return key
+    return key or None
 
 
-def _llm_api_key(environment: Mapping[str, str]) -> str | None:
-    key = (environment.get("LLM_API_KEY") or "").strip() or None
+def _llm_model(_: str, text: str, __: Given) -> str | None:
+    return text.strip() or None
+
+
+def _llm_api_key(name: str, text: str, _: Given) -> str | None:
+    key = text.strip() or None
     if key and not (key.isascii() and key.isprintable()):
-        raise ConfigurationError("LLM_API_KEY must be printable ASCII, because it is sent in a header.")
+        raise ConfigurationError(f"{name} must be printable ASCII, because it is sent in a header.")
     return key
 
 
-def _llm_base_url(environment: Mapping[str, str]) -> str | None:
-    url = (environment.get("LLM_BASE_URL") or "").strip().rstrip("/")
+def _llm_base_url(name: str, text: str, _: Given) -> str | None:
+    url = text.strip().rstrip("/")
     if not url:
         return None
-    parts = _url_parts("LLM_BASE_URL", url)
+    parts = url_parts(name, url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationError("LLM_BASE_URL must begin with http:// or https://.")
+        raise ConfigurationError(f"{name} must begin with http:// or https://.")
     if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ConfigurationError("LLM_BASE_URL must have no password, ? or #; the key is LLM_API_KEY.")
+        raise ConfigurationError(f"{name} must have no password, ? or #; the key is LLM_API_KEY.")
     return url
 
 
-def _secret_key(environment: Mapping[str, str], auth: AuthMode, data_dir: Path) -> str:
-    key = environment.get("SECRET_KEY")
-    if auth is AuthMode.ACCOUNTS and not key:
+def _secret_key(name: str, key: str, given: Given) -> str:
+    if given.known["auth"] is AuthMode.ACCOUNTS and not key:
         raise ConfigurationError(
-            "SECRET_KEY is not set, but accounts mode needs one: "
+            f"{name} is not set, but accounts mode needs one: "
             f"set it to at least {SECRET_KEY_MIN_LENGTH} random characters and keep it."
         )
     if key and len(key) < SECRET_KEY_MIN_LENGTH:
         raise ConfigurationError(
-            f"SECRET_KEY is too short: it needs at least {SECRET_KEY_MIN_LENGTH} characters."
+            f"{name} is too short: it needs at least {SECRET_KEY_MIN_LENGTH} characters."
         )
-    return key or _kept_secret_key(data_dir)
+    return key or _kept_secret_key(given.known["data_dir"])
 
 
-def _secret_key_fallbacks(environment: Mapping[str, str]) -> tuple[str, ...]:
-    keys = _words(environment, "SECRET_KEY_FALLBACKS")
+def _secret_key_fallbacks(name: str, text: str, given: Given) -> tuple[str, ...]:
+    keys = words(name, text, given)
     if any(len(key) < SECRET_KEY_MIN_LENGTH for key in keys):
         raise ConfigurationError(
-            "SECRET_KEY_FALLBACKS has a key that is too short: separated by commas, each needs at least "
+            f"{name} has a key that is too short: separated by commas, each needs at least "
             f"{SECRET_KEY_MIN_LENGTH} characters."
         )
-    return tuple(keys)
+    return keys
 
 
 def _kept_secret_key(data_dir: Path) -> str:
@@ -513,52 +328,52 @@ def _write_once(path: Path, text: str) -> None:
     synced_files.sync(path.parent)
 
 
-def _allowed_hosts(environment: Mapping[str, str], auth: AuthMode, host: str) -> tuple[str, ...]:
-    names = _words(environment, "CONVSERVER_ALLOWED_HOSTS")
-    if auth is AuthMode.ACCOUNTS and not names:
+def _allowed_hosts(name: str, text: str, given: Given) -> tuple[str, ...]:
+    names, host = words(name, text, given), given.known["host"]
+    if given.known["auth"] is AuthMode.ACCOUNTS and not names:
         raise ConfigurationError(
-            "CONVSERVER_ALLOWED_HOSTS is not set, but accounts mode needs the names under which the "
+            f"{name} is not set, but accounts mode needs the names under which the "
             "server is reached, separated by commas."
         )
-    for name in names:
-        if not HOST_NAME.fullmatch(name):
+    for each in names:
+        if not HOST_NAME.fullmatch(each):
             raise ConfigurationError(
-                f"CONVSERVER_ALLOWED_HOSTS names {name!r}, but a name looks like chat.example.org, without "
+                f"{name} names {each!r}, but a name looks like chat.example.org, without "
                 "a scheme, a port or a path."
             )
     own = [f"[{host}]" if ":" in host else host] if _is_loopback(host) else []
     return tuple(dict.fromkeys([*LOOPBACK_NAMES, *own, *names]))
 
 
-def _origins(environment: Mapping[str, str]) -> tuple[str, ...]:
-    origins = _words(environment, "PERMITTED_CORS_ORIGINS")
+def _origins(name: str, text: str, given: Given) -> tuple[str, ...]:
+    origins = words(name, text, given)
     for origin in origins:
-        parts = _url_parts("PERMITTED_CORS_ORIGINS", origin)
+        parts = url_parts(name, origin)
         is_origin = parts.scheme in ("http", "https") and parts.netloc and "@" not in parts.netloc
         if not is_origin or parts.path not in ("", "/") or parts.query or parts.fragment:
             raise ConfigurationError(
-                f"PERMITTED_CORS_ORIGINS names {origin!r}, but an origin looks like https://example.org."
+                f"{name} names {origin!r}, but an origin looks like https://example.org."
             )
     return tuple(origin.rstrip("/") for origin in origins)
 
 
-def _trusted_proxies(environment: Mapping[str, str]) -> tuple[str, ...]:
-    proxies = _words(environment, "CONVSERVER_TRUSTED_PROXIES")
+def _trusted_proxies(name: str, text: str, given: Given) -> tuple[str, ...]:
+    proxies = words(name, text, given)
     for proxy in proxies:
         if not _may_be_trusted(proxy):
             raise ConfigurationError(
-                f"CONVSERVER_TRUSTED_PROXIES names {proxy!r}, but a proxy is an address such as 10.0.0.2, or "
+                f"{name} names {proxy!r}, but a proxy is an address such as 10.0.0.2, or "
                 "one of a network such as 10.0.0.0/24."
             )
     return tuple(dict.fromkeys(proxies))
 
 
-def _internal_addresses(environment: Mapping[str, str]) -> tuple[InternalAddress, ...]:
+def _internal_addresses(name: str, text: str, given: Given) -> tuple[InternalAddress, ...]:
     try:
-        return parse_all(_words(environment, "CONVSERVER_INTERNAL_ADDRESSES"))
+        return parse_all(words(name, text, given))
     except ValueError as error:
         raise ConfigurationError(
-            f"CONVSERVER_INTERNAL_ADDRESSES cannot be used: {error}. Separated by commas, each entry is a "
+            f"{name} cannot be used: {error}. Separated by commas, each entry is a "
             "host name, an address or a network, with a port or without: ollama:11434, 10.0.0.7, "
             "10.1.0.0/16, [fd00::7]:443."
         ) from error
@@ -572,8 +387,7 @@ def _may_be_trusted(proxy: str) -> bool:
         return False
 
 
-def _frontend_dir(environment: Mapping[str, str]) -> Path | None:
-    text = environment.get("CONVSERVER_FRONTEND_DIR")
+def _frontend_dir(name: str, text: str, _: Given) -> Path | None:
     if not text:
         return None
     try:
@@ -585,11 +399,370 @@ def _frontend_dir(environment: Mapping[str, str]) -> Path | None:
         is_complete = False
     if not is_complete:
         raise ConfigurationError(
-            f"CONVSERVER_FRONTEND_DIR is {text!r}, but it must be a directory with an index.html that can be "
+            f"{name} is {text!r}, but it must be a directory with an index.html that can be "
             "read: the output of a frontend's build."
         )
     return path
 
 
-def _words(environment: Mapping[str, str], name: str) -> list[str]:
-    return [word.strip() for word in environment.get(name, "").split(",") if word.strip()]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Configuration:
+    """The checked values: each field declares its variable. Parsers may use the fields above."""
+
+    auth: AuthMode = variable(
+        "CONVSERVER_AUTH",
+        choice(AuthMode),
+        default="local",
+        meaning="`local`: one user, loopback only; `accounts`: logins and tokens ([below](#accounts-mode))",
+    )
+    host: str = variable(
+        "HOST",
+        _host,
+        default="127.0.0.1",
+        meaning="the address to listen on; local mode accepts loopback addresses only",
+    )
+    """Name or address, an IPv6 address without brackets."""
+    port: int = variable(
+        "PORT",
+        whole(0, 65_535),
+        default="8000",
+        meaning="the port to listen on; `0` for any that is free",
+    )
+    data_dir: Path = variable(
+        "CONVSERVER_DATA_DIR",
+        _data_dir,
+        default="var",
+        shown="`./var`",
+        meaning="the directory of the SQLite file, the generated secret key, `last_database` (the name of "
+        "the database that was used last) and a file that ends in `.serving-lock` (locked by the "
+        "server that uses the SQLite file)",
+    )
+    database_url: str = variable(
+        "DATABASE_URL",
+        _database_url,
+        shown="SQLite under `CONVSERVER_DATA_DIR`",
+        meaning="`sqlite:///…` or `postgresql://…`",
+    )
+    redis_url: str | None = variable(
+        "REDIS_URL",
+        _redis_url,
+        shown="none",
+        meaning="carries hints between processes; without it, hints stay in the process, or go through "
+        "PostgreSQL [in a cluster](#many-processes). Hints bring the text of events; they are "
+        "encrypted with `SECRET_KEY`, unless Redis is on this machine or reached by `rediss://` "
+        "(so let all processes name Redis in the same way). While Redis is away nothing fails: "
+        "events of other processes arrive by a slow poll, each process counts wrong passwords by "
+        "itself, and the log has one line when Redis goes and one when it is back",
+    )
+    agent: str = variable(
+        "CONVSERVER_AGENT",
+        _agent,
+        default="auto",
+        meaning="`auto`: a model answers wherever one is set, otherwise the demo agent; `demo`; `llm`: "
+        "without a model, a turn ends with an error that says so; the name of an installed "
+        "package's agent, or the dotted path of an agent class ([agents.md](agents.md)). It "
+        "answers in conversations that choose no other",
+    )
+    """Dotted path of the class of the agent that answers unless a conversation chooses another."""
+    agents: tuple[str, ...] = variable(
+        "CONVSERVER_AGENTS",
+        _agents,
+        shown="all",
+        meaning="the names of the agents that users may choose for a conversation, separated by commas, "
+        "`remote` for [programs outside the server](agents.md#an-agent-outside-the-server); the "
+        "default one can always be chosen",
+    )
+    remote_grace_s: int = variable(
+        "CONVSERVER_REMOTE_GRACE_S",
+        whole(0, 3600),
+        default="15",
+        meaning="how many seconds a turn waits when the program of its agent has lost its connection",
+    )
+    llm_model: str | None = variable(
+        "LLM_MODEL",
+        _llm_model,
+        shown="none",
+        meaning="the model of users who have set none ([below](#models)), for example "
+        "`anthropic/claude-sonnet-4-5`",
+    )
+    llm_api_key: str | None = variable(
+        "LLM_API_KEY",
+        _llm_api_key,
+        shown="none",
+        repr=False,
+        meaning="its key. It is used with this model and this base URL only",
+    )
+    llm_base_url: str | None = variable(
+        "LLM_BASE_URL",
+        _llm_base_url,
+        shown="the provider's",
+        meaning="the address of its server, for example `http://ollama:11434/v1`; with accounts, too, it "
+        "may be a private one",
+    )
+    repeatable_tools: tuple[str, ...] = variable(
+        "CONVSERVER_REPEATABLE_TOOLS",
+        words,
+        shown="none",
+        meaning="names of tools, separated by commas, that may run twice: a call of theirs that a crash "
+        "has cut off is run again. Of any other call, the outcome is then unknown "
+        "([below](#tools))",
+    )
+    store: str = variable(
+        "CONVSERVER_STORE",
+        _class_path(BUILT_IN_STORES, "a store"),
+        default="standalone",
+        meaning="where the metadata of conversations is kept: `standalone`, the database, or the dotted "
+        "path of a class of your own ([below](#a-store-a-validator-a-manager-of-your-own))",
+    )
+    """Dotted path of the class that stores conversations."""
+    validator: str = variable(
+        "CONVSERVER_VALIDATOR",
+        _class_path(BUILT_IN_VALIDATORS, "a validator"),
+        default="standalone",
+        meaning="who may join a conversation: `standalone`, its owner, or the dotted path of a class",
+    )
+    """Dotted path of the class that decides who may join."""
+    manager: str = variable(
+        "CONVSERVER_MANAGER",
+        _class_path(BUILT_IN_MANAGERS, "a manager"),
+        default="standalone",
+        meaning="what runs agent loops: `standalone`, the server's process; `clustered`, "
+        "[workers](#many-processes); or the dotted path of a class",
+    )
+    """Dotted path of the class that runs agent loops."""
+    max_concurrent: int = variable(
+        "CONVSERVER_MAX_CONCURRENT",
+        whole(1, 100_000),
+        default="3",
+        meaning="how many agent loops a user may have at a time; starting one more closes an idle one, "
+        "the least recently used first",
+    )
+    conversation_key_days: int | None = variable(
+        "CONVSERVER_CONVERSATION_KEY_DAYS",
+        whole_or_none(36_500),
+        default="30",
+        meaning="the key of a conversation, which V1 clients get with it, expires this many days after "
+        "its last use; 0 for never",
+    )
+    """A conversation's key expires this many days after its last use; None for never."""
+    deleted_days: int | None = variable(
+        "CONVSERVER_DELETED_DAYS",
+        whole_or_none(36_500),
+        default="30",
+        meaning="deleted conversations can be restored for this many days, and are then "
+        "[purged](#retention-and-purge); 0 for ever",
+    )
+    """Deleted conversations can be restored for this many days, and are then purged; None for ever."""
+    backup_max_age_days: int = variable(
+        "CONVSERVER_BACKUP_MAX_AGE_DAYS",
+        whole(0, 3_650),
+        default="2",
+        meaning="the admin's first page warns if the newest backup is older than this many days; 0 if "
+        "others make the backups",
+    )
+    max_age_days: int | None = variable(
+        "CONVSERVER_MAX_AGE_DAYS",
+        whole_or_none(36_500),
+        default="0",
+        shown="none",
+        meaning="V0 lists leave out conversations to which nothing was added for this many days",
+    )
+    """Lists of the OpenHands wires omit conversations unchanged for this many days; None for no limit."""
+    mcp_notes: bool = variable(
+        "CONVSERVER_MCP_NOTES",
+        flag,
+        default="0",
+        meaning="`1`: clients of the [MCP door](mcp.md) may append notes to conversations",
+    )
+    import_max_mb: int = variable(
+        "CONVSERVER_IMPORT_MAX_MB",
+        whole(1, 1_000_000),
+        default="8590",
+        meaning="how large a file may be that is uploaded to be imported, and all of one user's that wait "
+        "together; 8590 MB are 8 GiB ([below](#by-upload))",
+    )
+    imports_open_max_mb: int = variable(
+        "CONVSERVER_IMPORTS_OPEN_MAX_MB",
+        whole(0, 100_000_000),
+        default="100000",
+        meaning="how large the files of all users' imports that have not ended may be together; `0` for "
+        "no limit",
+    )
+    allow_set_conversation_id: bool = variable(
+        "ALLOW_SET_CONVERSATION_ID",
+        flag,
+        default="0",
+        meaning="`1`: a client that creates a V0 conversation may choose its id",
+    )
+    allowed_hosts: tuple[str, ...] = variable(
+        "CONVSERVER_ALLOWED_HOSTS",
+        _allowed_hosts,
+        shown="loopback names",
+        meaning="further host names under which clients reach the server, separated by commas; required "
+        "in accounts mode",
+    )
+    trusted_proxies: tuple[str, ...] = variable(
+        "CONVSERVER_TRUSTED_PROXIES",
+        _trusted_proxies,
+        shown="none",
+        meaning="accounts mode: addresses and networks of the proxies that are trusted to name the "
+        "client, separated by commas ([below](#behind-a-proxy))",
+    )
+    internal_addresses: tuple[InternalAddress, ...] = variable(
+        "CONVSERVER_INTERNAL_ADDRESSES",
+        _internal_addresses,
+        shown="none",
+        meaning="accounts mode: hosts inside your network that users may let the server ask, separated by "
+        "commas: names, addresses or networks, with a port or without "
+        "([below](#addresses-inside-your-network))",
+    )
+    max_connections: int = variable(
+        "CONVSERVER_MAX_CONNECTIONS",
+        whole(32, 1_000_000),
+        default="10000",
+        meaning="how many connections may be open at a time; fewer if the process may have fewer "
+        "descriptors ([below](#limits-for-unknown-clients))",
+    )
+    max_connections_per_address: int = variable(
+        "CONVSERVER_MAX_CONNECTIONS_PER_ADDRESS",
+        whole(0, 1_000_000),
+        default="500",
+        meaning="how many of them one address (an IPv6 network of 64 bits) may have; `0` for no limit. "
+        "Trusted proxies, `127.0.0.1` and `::1` have none",
+    )
+    permitted_origins: tuple[str, ...] = variable(
+        "PERMITTED_CORS_ORIGINS",
+        _origins,
+        shown="none",
+        meaning="origins whose pages may use the server, separated by commas",
+    )
+    session_api_key: str | None = variable(
+        "SESSION_API_KEY",
+        _session_api_key,
+        shown="none",
+        meaning="a key that every request must send (`X-Session-API-Key`); a browser asks for it once, "
+        "and again when it changes. At least 16 random characters: accounts mode refuses shorter "
+        "keys, local mode warns. After ten different wrong keys an address is refused for five "
+        "minutes, wherever it sends them; after 200 of all addresses, each has one attempt. "
+        "Tokens still work there. Each process counts by itself",
+    )
+    secret_key: str = variable(
+        "SECRET_KEY",
+        _secret_key,
+        shown="kept in the data directory",
+        meaning="encrypts secrets; required in accounts mode, at least 32 characters; processes share "
+        "hints only if they share this key",
+    )
+    secret_key_fallbacks: tuple[str, ...] = variable(
+        "SECRET_KEY_FALLBACKS",
+        _secret_key_fallbacks,
+        shown="none",
+        repr=False,
+        meaning="earlier secret keys, separated by commas: they still decrypt secrets and accept logins, "
+        "but encrypt nothing new",
+    )
+    frontend_dir: Path | None = variable(
+        "CONVSERVER_FRONTEND_DIR",
+        _frontend_dir,
+        shown="none",
+        meaning="a built single-page frontend with an `index.html`, served at `/` ([below](#a-frontend))",
+    )
+    hooks: tuple[str, ...] = variable(
+        "CONVSERVER_HOOKS",
+        _hooks,
+        shown="none",
+        meaning="dotted paths of hooks, separated by commas ([below](#webhooks-and-hooks))",
+    )
+    log_format: LogFormat = variable(
+        "CONVSERVER_LOG_FORMAT",
+        choice(LogFormat),
+        default="text",
+        meaning="`text`, or `json`: one object on each line ([below](#the-log))",
+    )
+    log_level: LogLevel = variable(
+        "CONVSERVER_LOG_LEVEL",
+        choice(LogLevel),
+        default="info",
+        meaning="the lowest level that is written: `debug`, `info`, `warning` or `error`",
+    )
+    secrets_max: int = variable(
+        "CONVSERVER_SECRETS_MAX",
+        whole(1, 10_000),
+        default="1000",
+        meaning="the most secrets of one conversation, with the keys of its agent; a user has at most "
+        "200, and 200 of tool servers",
+    )
+    secrets_max_kb: int = variable(
+        "CONVSERVER_SECRETS_MAX_KB",
+        whole(1, 1_000),
+        default="300",
+        meaning="their total length, and that of a user's secrets, in kB; each is searched for in every "
+        "event",
+    )
+    quotas: Quotas = variable(
+        "CONVSERVER_QUOTA_…",
+        _quotas,
+        shown="none in local mode",
+        meaning="how much one user may use ([below](#quotas))",
+    )
+    run_limits: RunLimits = variable(
+        "CONVSERVER_LIMIT_…",
+        _run_limits,
+        shown="none",
+        meaning="the most that an agent may use in a turn or a conversation ([below](#limits-of-agents))",
+    )
+    statement_timeout_s: int = variable(
+        "DATABASE_STATEMENT_TIMEOUT_S",
+        whole(0, 86_400),
+        default="60",
+        meaning="PostgreSQL: the longest time that one statement of the server may take, and that a "
+        "transaction may be idle; statements of commands (`convserver manage`, `import`) have no "
+        "limit; `0` for no limit",
+    )
+    lock_timeout_s: int = variable(
+        "DATABASE_LOCK_TIMEOUT_S",
+        whole(1, 300),
+        default="5",
+        meaning="the longest time that a change waits for a lock that somebody else holds: on a "
+        "conversation (PostgreSQL) or on the file (SQLite); then the answer is 503 with "
+        "`Retry-After`. On PostgreSQL commands (`convserver manage`, `import`) have no limit",
+    )
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether workers run the loops, and processes that serve run none."""
+        return self.manager == BUILT_IN_MANAGERS[CLUSTERED]
+
+    @property
+    def installation(self) -> str:
+        """An id shared by the processes with the same secret key, and by no others; not secret itself."""
+        return installation_of(self.secret_key)
+
+    @property
+    def hint_keys(self) -> tuple[str, ...]:
+        """Keys that encrypt hints between processes; none where nobody on the way to Redis can read them.
+
+        Without Redis they go through PostgreSQL, where all roles may listen.
+        """
+        parts = urlsplit(self.redis_url or "postgresql:")
+        is_near = parts.scheme == "redis" and _is_loopback(parts.hostname or "localhost")
+        is_private = is_near or parts.scheme in ("rediss", "unix")
+        return () if is_private else (f"hints {self.secret_key}",)
+
+
+def read(environment: Mapping[str, str]) -> Configuration:
+    """Return the checked configuration.
+
+    Raise ConfigurationError with one sentence that names the first wrong variable.
+    """
+    found = Configuration(**values_of(Configuration, environment))
+    if found.is_clustered and found.database_url.startswith("sqlite"):
+        raise ConfigurationError(
+            "CONVSERVER_MANAGER is 'clustered', which needs PostgreSQL: "
+            "set DATABASE_URL=postgresql://user:password@host:port/name."
+        )
+    return found
+
+
+if __name__ == "__main__":
+    print(documentation_of(Configuration), end="")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from conversations.outages import Outage
-from convserver.configuration import ConfigurationError
+from convserver.variables import ConfigurationError
 from sessions_app.identity.addresses import Networks, subscriber
 
 RESERVED_DESCRIPTORS = 256

@@ -21,12 +21,12 @@ from convserver import cli, configuration, program
 from convserver.configuration import (
     AuthMode,
     Configuration,
-    ConfigurationError,
     LogFormat,
     LogLevel,
 )
 from convserver.passwords.login_throttle import GUESSES_MAX
 from convserver.quotas import RunLimits
+from convserver.variables import ConfigurationError, documentation_of
 from tests import forks
 from tests.clients import WAIT_S, Server
 from tests.hashers import QUICK_PASSWORDS
@@ -82,6 +82,12 @@ def read(data_dir: Path, variables: Mapping[str, str] | None = None) -> Configur
 )
 def test_every_variable_has_a_default(data_dir: Path, attribute: str, value: object) -> None:
     assert getattr(read(data_dir), attribute) == value
+
+
+def test_the_documentation_has_the_table_of_the_variables() -> None:
+    page = (forks.ROOT / "docs/operation.md").read_text()
+    (table,) = re.findall(r"^\| variable \| default \| meaning \|\n(?:\|.*\n)+", page, re.MULTILINE)
+    assert table == documentation_of(Configuration), "paste what `python -m convserver.configuration` prints"
 
 
 def test_data_is_kept_under_the_working_directory_unless_said_otherwise(

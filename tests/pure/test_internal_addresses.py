@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from convserver import configuration
-from convserver.configuration import ConfigurationError
+from convserver.variables import ConfigurationError
 from sessions_app.outbound import hosts
 from sessions_app.outbound.hosts import HostRefused
 from sessions_app.outbound.internal import InternalAddress, parse_all

@@ -17,7 +17,8 @@ from django.test import override_settings
 
 from conversations.models import ConversationRef
 from convserver import configuration
-from convserver.configuration import AuthMode, ConfigurationError
+from convserver.configuration import AuthMode
+from convserver.variables import ConfigurationError
 from tests.clients import HTTP, WAIT_S, Server
 from tests.conftest import Dial
 
