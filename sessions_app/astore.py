@@ -7,7 +7,6 @@ Everything else runs a whole store function in a thread.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
@@ -17,37 +16,27 @@ from typing import ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 from django.contrib.auth.models import User
-from django.db import (
-    InterfaceError,
-    InternalError,
-    NotSupportedError,
-    OperationalError,
-    connection,
-    connections,
-)
-from psycopg.errors import FeatureNotSupported, ReadOnlySqlTransaction
+from django.db import connection
 
 from conversations import live
-from conversations.engines import failures
-from conversations.engines.lost_commits import LostCommit
 from conversations.events import Appended, EventEnvelope, NewEvent
 from conversations.exceptions import (
     ConversationBusy,
     ConversationError,
     MaskingDeferred,
-    OutcomeUnknown,
     QuotaExceeded,
 )
 from conversations.log import append as log
-from conversations.log import commits, reads, writes
-from conversations.log.append import AppendOutcome, AppendRequest
-from conversations.log.commits import drop_broken_connections
+from conversations.log import commits, reads
+from conversations.log.append import AppendRequest
 from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.storage import quotas
-from sessions_app.capacity import parsing
-from sessions_app.capacity.append_queue import AppendQueue, FrameOrder, WaitingAppend, is_for_now
+from sessions_app import append_batches
+from sessions_app.append_batches import Outcome
+from sessions_app.capacity.append_queue import AppendQueue, FrameOrder, WaitingAppend
 from sessions_app.capacity.shares import Shares
+from sessions_app.connected_threads import ConnectedThreads, changed, connected, repeated, settled
 from sessions_app.event_loops import PerEventLoop
 
 P = ParamSpec("P")
@@ -57,57 +46,18 @@ READERS = 4
 POLLERS = 4
 """Short reads that clients wait for have threads of their own, so that no page of a long log delays them."""
 CHANGERS = 12
-"""Functions that may wait for a lock have threads of their own, so that nobody who reads waits with them."""
+"""Functions that may wait for a lock have threads of their own, so that no reader waits with them."""
 CHANGERS_OF_ONE = 3
-"""At most this many of them are at the same conversation."""
+"""At most this many of them change the same conversation."""
 WRITERS = 2
-"""At most this many batches of different users are written at a time (PostgreSQL): nobody waits for the long
-batch of another."""
+"""At most this many batches of different users are written at a time (PostgreSQL), so that no user waits
+for another's long batch."""
 CONTENDED = 4
 """At most this many appends wait for locked conversations at a time, in threads of their own."""
 PREPARERS = 2
 """At most this many appends are prepared at a time, of different users, before their transaction."""
-TRIES = 3
-"""A commit of unknown outcome is repeated: the event ids were fixed before the first try."""
 
-_reconnecting = Outage(
-    __name__, "The database connection failed and is reopened", "The database connection works again"
-)
-_unshared = Outage(
-    __name__, "Appends that failed together are tried one by one", "Appends are made together again"
-)
 _failing = Outage(__name__, "Appends failed", "Appends work again")
-
-Outcome = AppendOutcome | ConversationError
-
-
-class ConnectedThreads(ThreadPoolExecutor):
-    """Threads of one kind, begun as they are needed; each has a connection of its own."""
-
-    def __init__(self, most: int, name: str) -> None:
-        super().__init__(most, thread_name_prefix=name)
-
-    async def close(self) -> None:
-        """Close the connection of each thread that has begun, and end the threads."""
-        closed = 0
-        while closed < (begun := len(self._threads)):  # to ask may begin one more
-            await self._close_connections(begun)
-            closed = begun
-        self.shutdown(wait=True)  # each has just closed its connection, so none is at a statement
-
-    async def _close_connections(self, begun: int) -> None:
-        """Close those of `begun` threads; a barrier ensures that none runs twice.
-
-        It waits for statements that are under way.
-        """
-        meeting = threading.Barrier(begun)
-
-        def close() -> None:
-            meeting.wait()
-            connections.close_all()
-
-        loop = asyncio.get_running_loop()
-        await asyncio.gather(*(loop.run_in_executor(self, close) for _ in range(begun)))
 
 
 class Database:
@@ -134,70 +84,71 @@ class Database:
         )
         self._reading, self._changing, self._catching_up = map(Shares, (READERS, CHANGERS, CONTENDED))
         self._polling = Shares(POLLERS)
-        self._lines: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
+        self._permits: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
         self.queue = AppendQueue()
         self._preparing, self._writing_alone = Shares(PREPARERS), Shares(1)
         self._lagging: dict[int, deque[WaitingAppend]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._writing = 0
-        """How many writers are at work."""
+        """The number of running writers."""
         self._being_served: set[int] = set()
-        """The users in their batches: no two have the same."""
+        """The users in their batches; no user is in two."""
         self.has_written_long = asyncio.Event()
-        """Set after an append that was longer than a commit with others holds."""
+        """Set after an append that was too long for a commit with others."""
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a synchronous function of the store in a thread and return what it returns.
+        """Run a synchronous function of the store in a thread and return its result.
 
-        It takes a place of the user that it is given, or of the owner of the conversation that it is given.
+        It counts in the share of the first user, or of the first conversation's owner, among its arguments.
         """
         return await self.read(_user_of(args), lambda: function(*args, **kwargs))
 
     async def read(self, user: int | None, function: Callable[[], T]) -> T:
         """Run a function of the store in a thread of this user's share; None is the server itself."""
-        return await _in_share(self._readers, self._reading, user, lambda: _connected(function))
+        return await _in_share(self._readers, self._reading, user, lambda: connected(function))
 
     async def poll(self, user: int | None, function: Callable[[], T]) -> T:
         """Run a short function of the store that only reads, like `read`, but beside all longer ones."""
-        return await _in_share(self._pollers, self._polling, user, lambda: _connected(function))
+        return await _in_share(self._pollers, self._polling, user, lambda: connected(function))
 
     async def change(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function of the store that may wait for a lock, so that no reader waits with it.
 
-        Those that are given the same conversation have CHANGERS_OF_ONE threads. Raise ConversationBusy if
-        those before it take longer than a lock is waited for.
+        Changes of one conversation share CHANGERS_OF_ONE threads. Raise ConversationBusy if earlier ones
+        take longer than LOCK_TIMEOUT_S.
         """
         conversation = next((each for each in args if isinstance(each, ConversationRef)), None)
-        line = await self._turn_of(conversation)
+        permits = await self._permits_of(conversation)
 
-        def changed() -> T:
-            return _changed(lambda: function(*args, **kwargs))
+        def change() -> T:
+            return changed(lambda: function(*args, **kwargs))
 
-        return await _in_share(self._changers, self._changing, _user_of(args), changed, then=line.release)
+        return await _in_share(self._changers, self._changing, _user_of(args), change, then=permits.release)
 
-    async def _turn_of(self, conversation: ConversationRef | None) -> asyncio.Semaphore:
+    async def _permits_of(self, conversation: ConversationRef | None) -> asyncio.Semaphore:
+        """Return the permits of this conversation's changes, one of them taken."""
         if conversation is None:
-            line = asyncio.Semaphore()
+            permits = asyncio.Semaphore()
         else:
-            line = self._lines.setdefault(conversation.pk, asyncio.Semaphore(CHANGERS_OF_ONE))
+            permits = self._permits.setdefault(conversation.pk, asyncio.Semaphore(CHANGERS_OF_ONE))
         try:
             async with asyncio.timeout(log.LOCK_TIMEOUT_S):
-                await line.acquire()
+                await permits.acquire()
         except TimeoutError:
             raise ConversationBusy("The conversation is busy with other changes. Try again.") from None
-        return line
+        return permits
 
     async def note(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function of the store that may wait long for a lock, without delaying readers."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._notes, _connected, lambda: function(*args, **kwargs))
+        return await loop.run_in_executor(self._notes, connected, lambda: function(*args, **kwargs))
 
     def append(
         self, request: AppendRequest, order: FrameOrder | None = None
     ) -> asyncio.Future[list[Appended]]:
         """Queue one append at once, so that a caller's appends keep their order; await the future."""
         future: asyncio.Future[list[Appended]] = asyncio.get_running_loop().create_future()
-        # Whichever queue it is in: a shortcut would overtake queued appends of the same conversation.
+        # Always through the queue: a shortcut would overtake queued appends of the same conversation.
         waiting = WaitingAppend(request, future, order)
         self.queue.put(waiting)
         if self._writing < self._writers and waiting.user not in self._being_served:
@@ -223,13 +174,13 @@ class Database:
             while self.queue:
                 batch = self.queue.next_batch(self._is_lagging, self._being_served)
                 if batch and batch[0].is_long and connection.vendor == "sqlite":
-                    # All others wait for a transaction there, so as much as possible is done before it.
+                    # Every other write waits for a transaction of SQLite, so prepare before it.
                     batch[0].is_prepared_first = True
                     self._lag(batch[0])
                 elif batch:
                     await self._write_batch(batch)
                 elif self.queue and self._being_served:
-                    return  # that writer goes on with it
+                    return  # the other writer continues with these users
         finally:
             self._writing -= 1
 
@@ -240,7 +191,7 @@ class Database:
         self._being_served |= users
         try:
             orders = [waiting.order for waiting in batch]
-            outcomes = await loop.run_in_executor(self._writer, _append_many, requests, orders)
+            outcomes = await loop.run_in_executor(self._writer, append_batches.append_many, requests, orders)
         finally:
             self._being_served -= users
         for waiting, outcome in zip(batch, outcomes, strict=True):
@@ -251,7 +202,7 @@ class Database:
                 self._answer(waiting, outcome)
 
     def _is_lagging(self, waiting: WaitingAppend) -> bool:
-        """Move an append to those of its conversation that lag behind, or refuse it with its order."""
+        """Move an append behind the lagging ones of its conversation, or refuse it with its order."""
         if (refusal := waiting.refusal) is not None:
             self._answer(waiting, refusal)
             return True
@@ -262,7 +213,7 @@ class Database:
         return True
 
     def _lag(self, waiting: WaitingAppend) -> None:
-        """Queue an append apart from all others: its log is locked, or its preparation takes long."""
+        """Queue an append apart from the others: its log is locked, or its preparation takes long."""
         pk = waiting.request.conversation.pk
         lagging = self._lagging.get(pk)
         if lagging is not None:
@@ -272,10 +223,7 @@ class Database:
             self._own(self._catch_up(pk))
 
     async def _catch_up(self, pk: int) -> None:
-        """Write what lags behind, in its order.
-
-        Whoever came before a try that waited in vain has waited for as long, and does not wait once more.
-        """
+        """Write the lagging appends of a conversation in their order."""
         lagging = self._lagging[pk]
         try:
             while lagging:
@@ -284,12 +232,13 @@ class Database:
                 if (refusal := waiting.refusal) is not None:
                     self._answer(waiting, refusal)
                     continue
-                # Those of other conversations may have kept all threads for so long that it is enough.
+                # Appends of other conversations may have held all threads: it has waited long enough.
                 is_late = time.monotonic() - waiting.since > log.LOCK_TIMEOUT_S
                 outcome = await self._write_alone(waiting, is_late=is_late)
                 self._answer(waiting, outcome)
                 if waiting.is_long:
                     self.has_written_long.set()
+                # Appends queued before a failed attempt have already waited; fail them too.
                 if isinstance(outcome, ConversationBusy) and not is_late:
                     for _ in range(tried_with - 1):
                         self._answer(lagging.popleft(), ConversationBusy(str(outcome)))
@@ -298,7 +247,7 @@ class Database:
 
     async def _write_alone(self, waiting: WaitingAppend, *, is_late: bool) -> Outcome | Exception:
         """Write one append in a transaction of its own, prepared before if that takes long."""
-        write = _append_unless_locked if is_late else _append_alone
+        write = append_batches.append_unless_locked if is_late else append_batches.append_alone
         for _ in range(commits.MASK_TRIES):
             if waiting.is_prepared_first:
                 try:
@@ -316,13 +265,15 @@ class Database:
             return await _in_share(self._contended, self._catching_up, user, write)
         # SQLite has one lock for all: a thread that waits for it beside the writer may wait in vain.
         # One of these waits for the writer at a time, so that a batch of others waits for no more than one.
-        return await _in_share(self._writer, self._writing_alone, user, lambda: _held_back(write))
+        return await _in_share(
+            self._writer, self._writing_alone, user, lambda: append_batches.held_back(write)
+        )
 
     async def _prepared(self, request: AppendRequest) -> AppendRequest:
         """Return the request, made ready for its transaction in a thread of its user's share."""
         user = request.conversation.owner_id
         return await _in_share(
-            self._preparers, self._preparing, user, lambda: _repeated(lambda: _prepared(request))
+            self._preparers, self._preparing, user, lambda: repeated(lambda: append_batches.prepared(request))
         )
 
     def _answer(self, waiting: WaitingAppend, outcome: Outcome | Exception) -> None:
@@ -342,7 +293,7 @@ async def _in_share(
 ) -> T:
     """Run a function in a thread of the user's share; call `then` on the event loop once it has ended.
 
-    The caller may be cancelled; a thread that is at it goes on all the same, and its place is taken.
+    A cancelled caller does not stop a running thread, which keeps its part of the share until it ends.
     """
     loop = asyncio.get_running_loop()
 
@@ -361,7 +312,7 @@ async def _in_share(
 
 
 def _user_of(args: Sequence[object]) -> int | None:
-    """Return the key of the user whom a call is about, as far as its arguments say so."""
+    """Return the key of the first user or conversation's owner among the arguments."""
     for each in args:
         if isinstance(each, ConversationRef):
             return each.owner_id
@@ -380,171 +331,11 @@ def _answer(waiting: WaitingAppend, outcome: Outcome | Exception) -> None:
             future.set_exception(outcome)
         return
     _failing.worked()
-    _unshared.worked()
+    append_batches.unshared.worked()
     if not future.done():
         future.set_result(outcome.appended)
     if outcome.envelopes:
         live.announce_appended(waiting.request.conversation, outcome.envelopes)
-
-
-def _append_many(
-    requests: list[AppendRequest], orders: Sequence[FrameOrder | None] = (None,)
-) -> list[Outcome | Exception]:
-    """Write a batch in one transaction; if it fails as a whole, write each append by itself."""
-    try:
-        return list(_repeated(lambda: writes.append_many(requests)))
-    except OutcomeUnknown as error:  # of the commit that they shared
-        return [error] * len(requests)
-    except Exception as error:  # any failure of one must not be the failure of all
-        if len(requests) == 1 or failures.is_locked(error) or failures.is_unconnected(error):
-            return [error] * len(requests)
-        _unshared.failed(error)
-    return _append_one_by_one(requests, orders)
-
-
-def _prepared(request: AppendRequest) -> AppendRequest:
-    """Return the request with its events masked and, where all others wait for its transaction, numbered."""
-    masked = log.masked(request)
-    return log.numbered(masked) if connection.vendor == "sqlite" else masked
-
-
-def _held_back(write: Callable[[], T]) -> T:
-    """Call `write` while nothing long is read."""
-    with parsing.held_back():
-        return write()
-
-
-def _append_one_by_one(
-    requests: list[AppendRequest], orders: Sequence[FrameOrder | None]
-) -> list[Outcome | Exception]:
-    """Write each by itself; later appends to a locked conversation wait behind the first, in order.
-
-    Those behind a frame that is refused for now are refused with it.
-    """
-    outcomes: list[Outcome | Exception] = []
-    locked: dict[int, ConversationBusy] = {}
-    refused: dict[FrameOrder | None, Exception] = {}
-    for request, order in zip(requests, orders, strict=True):
-        pk = request.conversation.pk
-        outcome = locked.get(pk) or refused.get(order) or _append_many([request])[0]
-        if isinstance(outcome, ConversationBusy):
-            locked[pk] = outcome
-        elif order is not None and isinstance(outcome, Exception) and is_for_now(outcome):
-            refused[order] = outcome
-        outcomes.append(outcome)
-    return outcomes
-
-
-def _append_alone(requests: list[AppendRequest], *, wait: bool = True) -> list[Outcome | Exception]:
-    """Write one request, waiting for its conversation's lock."""
-    try:
-        return list(_repeated(lambda: writes.append_many(requests, wait=wait)))
-    except Exception as error:  # passed to the caller
-        return [error]
-
-
-def _append_unless_locked(requests: list[AppendRequest]) -> list[Outcome | Exception]:
-    """Write one request if its conversation's lock can be had at once."""
-    return _append_alone(requests, wait=False)
-
-
-def _repeated(write: Callable[[], T]) -> T:
-    """Call `write`, and repeat it if the connection broke: its ids are fixed, so it stores once."""
-    for left in reversed(range(TRIES)):
-        try:
-            done = _connected(write)
-        except (OperationalError, InterfaceError) as error:
-            if failures.is_locked(error):  # nothing broke, and it has waited for as long as it may
-                raise
-            _reconnecting.failed(error)
-            if not left:
-                raise
-        else:
-            _reconnecting.worked()
-            return done
-    raise AssertionError("unreachable")
-
-
-def _settled(write: Callable[[], T]) -> T:
-    """Call `write`, which stores once however often it is called, until its outcome is known.
-
-    Raise OutcomeUnknown if the connection breaks each time for LOOK_UP_S.
-    """
-    try:
-        done = commits.until_answered(lambda: _connected(write), is_passing=_leaves_it_open)
-    except (OperationalError, InterfaceError) as error:
-        if connection.vendor != "postgresql" and not isinstance(error, LostCommit):
-            raise
-        raise OutcomeUnknown(commits.UNKNOWN) from error
-    _reconnecting.worked()
-    return done
-
-
-def _leaves_it_open(error: Exception) -> bool:
-    """Say whether the write may be stored all the same; what SQLite calls failed is not."""
-    is_open = connection.vendor == "postgresql" and isinstance(error, OperationalError | InterfaceError)
-    if is_open:
-        _reconnecting.failed(error)
-    return is_open
-
-
-def _connected(function: Callable[[], T]) -> T:
-    """Call `function` on this thread's connection; close a connection that broke or cannot write."""
-    for each in connections.all(initialized_only=True):
-        if getattr(each, "is_read_only", False) and not each.in_atomic_block:
-            each.close()
-    try:
-        return function()
-    except (OperationalError, InterfaceError):
-        drop_broken_connections()
-        raise
-    except InternalError as error:
-        if not isinstance(error.__cause__, ReadOnlySqlTransaction):
-            raise
-        _close_refusing_connections()
-        raise OperationalError("The database doesn't accept writes right now.") from error.__cause__
-    except NotSupportedError as error:
-        # A column got another type, and the statements that this connection has prepared return the old one.
-        if not isinstance(error.__cause__, FeatureNotSupported):
-            raise
-        _close_refusing_connections()
-        _replace_pooled_connections()
-        raise OperationalError("The tables have changed.") from error.__cause__
-    finally:
-        _give_back_scarce_connections()
-
-
-def _give_back_scarce_connections() -> None:
-    """Give back this thread's connection if PostgreSQL refuses more: it would keep others from one."""
-    for each in connections.all(initialized_only=True):
-        if each.vendor == "postgresql" and not each.in_atomic_block:
-            pool = each.pool  # type: ignore[attr-defined]
-            if pool is not None and pool.refusal is not None:
-                each.close()
-
-
-def _changed(function: Callable[[], T]) -> T:
-    """Call `function`, and give the connection back to the pool: these threads are many, and seldom busy."""
-    try:
-        return _connected(function)
-    finally:
-        if connection.vendor == "postgresql":
-            connection.close()
-
-
-def _close_refusing_connections() -> None:
-    """Close this thread's connection: its session is read-only, or its statements are out of date."""
-    for each in connections.all(initialized_only=True):
-        if each.connection is not None:
-            each.connection.close()
-            each.close()
-
-
-def _replace_pooled_connections() -> None:
-    """Close what the pool has: a try more would only be given another session with such statements."""
-    for each in connections.all(initialized_only=True):
-        if each.vendor == "postgresql" and (pool := each.pool) is not None:  # type: ignore[attr-defined]
-            pool.drain()
 
 
 def _opened() -> Database:
@@ -561,12 +352,10 @@ def database() -> Database:
 
 
 async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a synchronous function of the store in a thread."""
     return await database().call(function, *args, **kwargs)
 
 
 async def change(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a synchronous function of the store that may wait for a lock: Database.change."""
     return await database().change(function, *args, **kwargs)
 
 
@@ -576,27 +365,26 @@ async def call_settled(function: Callable[P, T], *args: P.args, **kwargs: P.kwar
     Raise OutcomeUnknown if the connection breaks each time, ConversationBusy as `change` does.
     """
 
-    def settled(*args: P.args, **kwargs: P.kwargs) -> T:
-        return _settled(lambda: function(*args, **kwargs))
+    def write(*args: P.args, **kwargs: P.kwargs) -> T:
+        return settled(lambda: function(*args, **kwargs))
 
-    return await change(settled, *args, **kwargs)
+    return await change(write, *args, **kwargs)
 
 
 async def note(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a synchronous function of the store in the thread for work that no client waits for."""
     return await database().note(function, *args, **kwargs)
 
 
 async def room(conversation: ConversationRef) -> None:
-    """Return once more can be appended for the conversation's owner: a socket reads no further until then.
+    """Return once the owner may append more; a socket reads no further until then.
 
-    Nothing may be awaited between this and the append.
+    The caller must not await anything between this and the append.
     """
     await database().queue.room(conversation.owner_id)
 
 
 async def room_soon(conversation: ConversationRef) -> None:
-    """Like `room`, for a request, which is answered in time: raise TooManyWaiting."""
+    """Do what `room` does for a request, which cannot wait long: raise TooManyWaiting."""
     await database().queue.room_soon(conversation.owner_id)
 
 
@@ -609,7 +397,7 @@ def append_soon(
     refusal: Callable[[], ConversationError | None] | None = None,
     order: FrameOrder | None = None,
 ) -> asyncio.Future[list[Appended]]:
-    """Queue an append now and return its future: `writes.append`, in the order of the calls.
+    """Queue an append now and return its future; appends keep the order of the calls.
 
     `order` is that of the connection whose frame it is.
     """
@@ -624,28 +412,24 @@ def append_soon(
     stored: asyncio.Future[list[Appended]]
     try:
         quotas.admit_events(conversation.owner_id, events)
-    except QuotaExceeded as error:  # told in the order of the calls, like any other outcome
+    except QuotaExceeded as error:  # raised in the order of the calls, like any other outcome
         stored = asyncio.ensure_future(_repeated_only(request, error, order))
     else:
         stored = database().append(request, order)
-    stored.add_done_callback(_look_at)
+    # Retrieve the failure even if the caller has left: asyncio would log it as never retrieved.
+    stored.add_done_callback(lambda done: done.cancelled() or done.exception())
     return stored
 
 
 async def _repeated_only(
     request: AppendRequest, refusal: QuotaExceeded, order: FrameOrder | None
 ) -> list[Appended]:
-    """Append what is stored already, for a client that did not hear of it. Raise the refusal otherwise."""
+    """Append a repeat of stored events despite the quota; raise the refusal for new ones."""
+    # The client's first append may be stored although its answer was lost.
     conversation, events = request.conversation, request.events
     if refusal.is_about_room and await call(reads.has_events, conversation, events):
         return await database().append(request, order)
     raise refusal
-
-
-def _look_at(stored: asyncio.Future[list[Appended]]) -> None:
-    """Retrieve a failure that no caller receives any more."""
-    if not stored.cancelled():
-        stored.exception()
 
 
 async def append(
@@ -672,7 +456,7 @@ async def read_after(
     """Return the next page of the log: `reads.read_after`, repeated if the connection broke."""
     return await database().read(
         conversation.owner_id,
-        lambda: _repeated(lambda: reads.read_after(conversation, seq, limit=limit, max_bytes=max_bytes)),
+        lambda: repeated(lambda: reads.read_after(conversation, seq, limit=limit, max_bytes=max_bytes)),
     )
 
 

@@ -9,6 +9,7 @@ from django.db import DatabaseError, connection
 
 from conversations.engines.sqlite3 import checkpoints
 from sessions_app import astore
+from sessions_app.connected_threads import ConnectedThreads
 
 EVERY_S = 0.25
 """While anybody writes, there is a checkpoint this often, and one after each long write."""
@@ -18,7 +19,7 @@ async def run() -> None:
     """Make checkpoints until cancelled (SQLite)."""
     if connection.vendor != "sqlite":
         return
-    threads = astore.ConnectedThreads(1, "checkpoints")
+    threads = ConnectedThreads(1, "checkpoints")
     has_written_long = astore.database().has_written_long
     copied = -1
     try:

@@ -23,7 +23,7 @@ from conversations.log import writes
 from conversations.log.append import AppendOutcome, AppendRequest
 from conversations.models import ConversationRef, Event
 from conversations.store import creation
-from sessions_app import astore
+from sessions_app import astore, connected_threads
 from sessions_app.capacity import append_queue
 from tests.clients import WAIT_S, database_url
 from tests.conftest import Join, on_postgresql
@@ -315,7 +315,7 @@ async def test_an_append_that_was_committed_although_the_connection_broke_is_sto
 async def test_an_append_that_cannot_be_stored_fails_and_the_next_is_tried_anew(
     conversation: ConversationRef, scripted: Scripted
 ) -> None:
-    scripted.before += [break_connection] * astore.TRIES
+    scripted.before += [break_connection] * connected_threads.TRIES
     with pytest.raises(OperationalError):
         await astore.append(conversation, [event()])
     assert await seqs_of(astore.append_soon(conversation, [event()])) == [0]
