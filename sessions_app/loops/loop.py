@@ -28,7 +28,8 @@ from sessions_app.event_loops import uncancelled
 from sessions_app.loops import leases, pauses, pending_work, recovery, runs, titles, turns
 from sessions_app.loops.calls import left
 from sessions_app.loops.inputs import while_working
-from sessions_app.loops.played_turn import PlayedTurn, retry
+from sessions_app.loops.played_turn import PlayedTurn
+from sessions_app.loops.retries import retry
 from sessions_app.loops.runs import Asked, Said
 from sessions_app.loops.steering import ForbiddenTransition, Interruption, Pause, Stay, Steering
 from sessions_app.loops.turns import AgentNotHere, PendingTurn, TurnStart
@@ -42,7 +43,7 @@ _unyielding = Outage(__name__, "A turn could not be looked at for messages that 
 _untitled = Outage(__name__, "A conversation gets no title")
 
 LATE_S = 5.0
-"""An agent that works on for longer than this after its time is ended."""
+"""An agent that works this long after its time is over is ended."""
 INTERNAL = "The server failed. See its log for the cause."
 
 P = ParamSpec("P")
@@ -50,8 +51,6 @@ T = TypeVar("T")
 
 
 class Loop:
-    """The agent loop of one conversation in this process."""
-
     def __init__(
         self,
         conversation: ConversationRef,
@@ -69,44 +68,38 @@ class Loop:
         self._asked = asyncio.Event()
         self._turn: PlayedTurn | None = None
         self._playing: asyncio.Future[None] | None = None
-        """The agent's task, while it plays."""
         self._steering = Steering()
+        # Pause and run take effect in the order in which they were requested.
         self._in_order = asyncio.Lock()
-        """Pause and run take effect in the order in which they were requested."""
         self._titling: asyncio.Task[None] | None = None
+        # The totals that V1 readers have seen last.
         self._counted: Metrics | None = None
-        """The totals that V1 readers have seen last."""
         self._hands_over = False
+        # Whether its turn goes on in another process.
         self._goes_on = False
-        """Whether its turn goes on in another process."""
 
     @property
     def is_wanted(self) -> bool:
-        """Say whether the user has not stopped it."""
         return self._steering.given_up_through is None
 
     @property
     def is_working(self) -> bool:
-        """Say whether a turn is being played."""
         return self._steering.is_in_turn
 
     @property
     def is_leaving(self) -> bool:
-        """Say whether it ends, at once or as soon as there is nothing to do."""
+        # At once, or as soon as there is nothing to do.
         return self._steering.stay is not Stay.STAYS
 
     @property
     def is_ending(self) -> bool:
-        """Say whether its task was cancelled."""
         return self._steering.stay is Stay.ENDS
 
     @property
     def ended_by(self) -> LoopEnd:
-        """Why it ends, once it does; a turn under way ends for the same reason."""
         return LoopEnd.EVICTED if self._steering.is_evicted else LoopEnd.INTERRUPTED
 
     def wake(self) -> None:
-        """Look for something to do; does not wait."""
         self._asked.set()
 
     def leave(self) -> None:
@@ -119,11 +112,10 @@ class Loop:
         self._steer(self._steering.stop(through=through))
 
     def mark_evicted(self) -> None:
-        """Note that it makes room for another loop."""
         self._steer(self._steering.evict())
 
     def mark_handed_over(self) -> None:
-        """Note that its turn is to go on in another process when it ends, if the agent can."""
+        """Note that its turn goes on in another process when it ends, if the agent can."""
         self._hands_over = True
 
     def mark_ending(self) -> None:
@@ -189,16 +181,16 @@ class Loop:
                 turn_ended(self.agent)
 
     async def _yield_to_messages(self, turn: PlayedTurn) -> None:
-        """Interrupt the turn once there is a message that is to do so; the next turn answers that.
+        """Interrupt the turn once a message supersedes it; the next turn answers that message.
 
-        It is in the rows that a message wants this, so no command is needed: its holder has only to look.
+        No command is needed: the message's row has its effect, and the holder only has to look.
         """
         while True:
             await self._asked.wait()
             self._asked.clear()
             try:
                 await self._yield(turn)
-            except Exception as error:  # it is looked again with the next message, or by the sweep
+            except Exception as error:  # the next message or sweep looks again
                 _unyielding.failed(error, **ids_of(self.conversation))
             else:
                 _unyielding.worked()
@@ -211,13 +203,13 @@ class Loop:
                 self._playing.cancel()
 
     def _take_pause_back(self) -> bool:
-        """Say whether a pause has been requested and not taken effect, and cancel it."""
+        """Cancel a pause that has not taken effect; return whether there was one."""
         was_pausing = self._steering.is_pause_wanted
         self._steer(self._steering.take_pause_back())
         return was_pausing
 
     def _steer(self, steering: Steering) -> None:
-        """Change what steers the loop, and tell the turn under way whether it is to pause."""
+        """Change the loop's steering, and set whether the turn under way is to pause."""
         self._steering = steering
         if self._turn is not None:
             self._turn.pause_wanted = steering.is_pause_wanted
@@ -276,12 +268,12 @@ class Loop:
                 self._set_generated_title_soon()
                 await self._play(turn)
                 if self.is_ending:
-                    raise asyncio.CancelledError  # the agent has kept it to itself
+                    raise asyncio.CancelledError  # the agent has swallowed the cancellation
                 await self._pause_if_wanted()
             elif self.is_leaving:
                 return
             else:
-                # What is said to a paused agent is the conversation's first message all the same.
+                # A message to a paused agent is the conversation's first message, too.
                 await self._titled(astore.change(titles.set_provisional_title, self.conversation))
                 await self._asked.wait()
 
@@ -290,19 +282,19 @@ class Loop:
         async with self._in_order:
             try:
                 start = await self._persist(partial(turns.begin_turn, is_here=self._is_here()))
-            except AgentNotHere:  # the loop is started again where it is
+            except AgentNotHere:  # the loop is started again where the agent is
                 self.leave()
                 return None
             if start is None:
                 return None
             if start.is_behind:
-                self._asked.set()  # the turn itself looks what came since
+                self._asked.set()  # the turn itself looks for later inputs
             turn = self._turn = PlayedTurn(self.conversation, self.epoch, start)
             self._steer(self._steering.begin_turn())
             return turn
 
     def _is_here(self) -> Callable[[str], bool]:
-        """Return what says, in any thread, whether an agent can play here: a program must be attached."""
+        """Return a thread-safe test whether an agent can play here: a program must be attached."""
         attached = programs()
 
         def is_here(agent: str) -> bool:
@@ -312,21 +304,20 @@ class Loop:
         return is_here
 
     def _set_generated_title_soon(self) -> None:
-        """Generate a title beside the turns, at most once for each loop."""
         if self._titling is None:
             self._titling = asyncio.get_running_loop().create_task(
                 self._titled(titles.set_generated_title(self.conversation, self.agent))
             )
 
     async def _titled(self, giving: Awaitable[None]) -> None:
-        """Await the generation of the title; its failure affects nothing else."""
+        # Its failure affects nothing else.
         try:
             await giving
         except Exception as error:
             _untitled.failed(error, **ids_of(self.conversation))
 
     async def _pause_if_wanted(self) -> None:
-        """Apply a pause that was requested during a turn's last step, or before a repair, to what follows."""
+        """Apply a pause that was requested during a turn's last step, or before a repair."""
         async with self._in_order:
             wanted = self._steering.is_pause_wanted
             self._steer(self._steering.drop_pause())
@@ -348,7 +339,7 @@ class Loop:
                 turn_ended(self.agent)
 
     async def _played(self, turn: PlayedTurn) -> Callable[[], Awaitable[bool | None]]:
-        """Let the agent play; return what is left to do, which says whether the turn waits for the user."""
+        """Play the agent; return the remaining step, which returns whether the turn waits for the user."""
         try:
             await turn.prepare()
             await self._play_to_its_end(turn)
@@ -370,12 +361,10 @@ class Loop:
         return partial(self._end, turn.start)
 
     async def _suspend(self, suspended: TurnSuspended) -> bool:
-        """Leave a turn to the user; end one that was interrupted, go on where a pause was taken back.
+        """Leave a turn to the user; end one that was interrupted, continue where a pause was taken back.
 
-        Return whether the turn is left to the user, or goes on.
-
-        One that has asked for an approval just before a message was to interrupt it keeps waiting, as after
-        any message.
+        Return whether the turn is left to the user, or goes on. A turn that has asked for an approval
+        just before a message was to interrupt it keeps waiting, as after any message.
         """
         if self._steering.is_interrupted and not self._steering.is_superseded:
             await self._end_interrupted()
@@ -386,7 +375,7 @@ class Loop:
         return True
 
     async def _play_to_its_end(self, turn: PlayedTurn) -> None:
-        """Let the agent play in a task of its own, which an interruption ends alone."""
+        """Play the agent in a task of its own, so that an interruption ends only that task."""
         if self._steering.is_interrupted:
             raise asyncio.CancelledError  # while the turn was being prepared
         self._steer(self._steering.begin_play())
@@ -402,7 +391,7 @@ class Loop:
                 else:
                     is_late = not playing.done() and playing.cancel()
             if is_late and playing.cancelled() and not self._steering.is_interrupted:
-                # After everything that the turn is still writing, so that nothing of it follows its end.
+                # After all running writes of the turn, so that none follows its end.
                 await retry(lambda: astore.append(self.conversation, [], epoch=self.epoch))
                 raise turn.out_of_time()
             playing.result()
@@ -413,7 +402,7 @@ class Loop:
             await asyncio.shield(turn.settle())
 
     async def _end_interrupted(self) -> None:
-        # After everything that the turn is still writing, so that nothing of it follows its end.
+        # After all running writes of the turn, so that none follows its end.
         await retry(lambda: astore.append(self.conversation, [], epoch=self.epoch))
         through = self._steering.interrupted_through
         through = -1 if through is None else through
@@ -433,7 +422,7 @@ class Loop:
 
     async def _end_in_error(self, start: TurnStart, error: Exception) -> None:
         if self._steering.is_interrupted:
-            await self._end_interrupted()  # it failed because it was
+            await self._end_interrupted()  # it failed because it was interrupted
             return
         turn = PendingTurn(start.turn_id, start.through, is_suspended=False)
         state, status = AgentState.ERROR, ExecutionStatus.ERROR
@@ -445,13 +434,13 @@ class Loop:
         await retry(lambda: _to_its_end(self._cut_off, turn, *ending, code=code))
 
     async def _persist(self, act: Callable[[ConversationRef, int], T]) -> T:
-        """The work of the loop under its lease that can be repeated."""
+        """Run repeatable work of the loop under its lease."""
         return await retry(lambda: _to_its_end(act, self.conversation, self.epoch))
 
     async def _give_up(self) -> None:
         """End the turn that a stop interrupted, keep its text, and release the lease."""
         try:
-            # After everything that the turn is still writing, so that nothing of it follows its end.
+            # After all running writes of the turn, so that none follows its end.
             await retry(lambda: astore.append(self.conversation, [], epoch=self.epoch))
             await retry(lambda: astore.change(self._store_stop))
         except ConversationNotFound:
@@ -468,7 +457,7 @@ class Loop:
     def _store_stop(self) -> None:
         turn = turns.pending_turn(self.conversation, self.epoch)
         if turn is not None and turn.is_suspended and self.is_wanted:
-            pass  # it waits for the user, and continues wherever the loop runs next
+            pass  # it waits for the user, and continues in the next loop
         elif turn is not None and self._hands_over and self.is_wanted and self._hand_over(turn):
             self._goes_on = True
         elif turn is not None:
@@ -486,7 +475,7 @@ class Loop:
             recovery.give_up(self.conversation, self.epoch, through)
 
     def _hand_over(self, turn: PendingTurn) -> bool:
-        """Let the turn go on in another process; say whether its agent can."""
+        """Leave the turn to another process; return whether its agent can continue."""
         if not left.may_go_on(self.conversation, AgentLoop.objects.of(self.conversation).get()):
             return False
         left.go_on(self.conversation, self.epoch, turn.turn_id, is_crash=False)
@@ -504,12 +493,11 @@ class Loop:
 
 
 async def _to_its_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a function of the store; a cancellation takes effect after it, never meanwhile."""
+    """Run a function of the store; a cancellation takes effect after it."""
     return await uncancelled(astore.change(function, *args, **kwargs))
 
 
 def _late_in_s(turn: PlayedTurn) -> float | None:
-    """Return when an agent is to be ended that does not look at its time; None without a limit."""
     left_s = turn.seconds_left
     return None if left_s is None else left_s + LATE_S
 

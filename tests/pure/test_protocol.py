@@ -27,7 +27,7 @@ from sessions_app.identity import principals
 from sessions_app.imports.uploads import pieces
 from sessions_app.live import drafts, hub
 from sessions_app.live.drafts import Edit
-from sessions_app.loops import command_channel, leases, played_turn
+from sessions_app.loops import command_channel, leases, streamed_answer
 from sessions_app.loops.inputs.while_working import AgentWorking
 from sessions_app.loops.leases import LoopHeld
 from sessions_app.processes import this_process
@@ -168,7 +168,7 @@ async def test_every_frame_that_a_conversations_socket_sends_stands_here_with_it
     alice: User, conversation: ConversationRef, join: Join, dictate: Dictate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native_reader, "HEARTBEAT_S", 0.05)
-    monkeypatch.setattr(played_turn, "SNAPSHOT_S", 0.0)
+    monkeypatch.setattr(streamed_answer, "SNAPSHOT_S", 0.0)
     await astore.append(conversation, [event()])
     client = await join(conversation)
     for frames in examples("### From the client").values():

@@ -26,6 +26,7 @@ from sessions_app.loops import (
     played_turn,
     recovery,
     registry,
+    streamed_answer,
 )
 from sessions_app.loops import manager as manager_module
 from sessions_app.loops import (
@@ -350,7 +351,7 @@ async def test_an_answer_goes_on_when_a_snapshot_of_it_fails(
     hooked: Hooked,
     trouble: Callable[[], None],
 ) -> None:
-    hooked(played_turn, "_store_snapshot").before(trouble)
+    hooked(streamed_answer, "_store_snapshot").before(trouble)
     stage.go.set()
     await ask(conversation, "speak")
     await until_said(conversation, "half of an answer")

@@ -37,7 +37,7 @@ from convserver.asgi import application
 from sessions_app import astore
 from sessions_app.agents.base import Turn
 from sessions_app.git_providers.base import ProviderType
-from sessions_app.loops import played_turn
+from sessions_app.loops import streamed_answer
 from sessions_app.loops.manager import get_manager
 from sessions_app.loops.titles import set_generated_title
 from sessions_app.models import Secret, SecretKind, UnfinishedAnswer
@@ -952,7 +952,7 @@ async def test_a_secret_stored_during_an_answer_is_hidden_from_the_next_snapshot
     dictate: Dictate,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(played_turn, "SNAPSHOT_S", 0.0)
+    monkeypatch.setattr(streamed_answer, "SNAPSHOT_S", 0.0)
     client = await join(conversation)
     await client.send({"type": "message", "text": "tell"})
     await dictate(f"It was {TOKEN}")

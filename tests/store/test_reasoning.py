@@ -12,7 +12,7 @@ from conversations.redaction.masking import MASK
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.agents.base import Turn
-from sessions_app.loops import played_turn
+from sessions_app.loops import streamed_answer
 from sessions_app.models import SecretKind, UnfinishedAnswer
 from sessions_app.settings import user_settings
 from tests.clients import Client
@@ -66,7 +66,7 @@ async def begun(client: Client, dictate: Dictate, *pieces: str) -> None:
 async def test_a_reader_ends_with_exactly_what_is_stored_whenever_it_has_come(
     talk: ConversationRef, join: Join, dictate: Dictate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(played_turn, "SNAPSHOT_S", 0.0)
+    monkeypatch.setattr(streamed_answer, "SNAPSHOT_S", 0.0)
     readers = [await join(talk)]
     await begun(readers[0], dictate, Thought("The capital "))
     for piece in (Thought("of "), Thought("France."), "Par", "is."):

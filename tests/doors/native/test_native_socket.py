@@ -20,7 +20,7 @@ from conversations.store import changes, deletion
 from sessions_app import astore
 from sessions_app.agents.demo import INTRODUCTION
 from sessions_app.live import hub, marks, status
-from sessions_app.loops import manager, played_turn
+from sessions_app.loops import manager, streamed_answer
 from sessions_app.sockets.native import conversation as native_socket
 from sessions_app.sockets.native import reader as native_reader
 from tests.clients import WAIT_S, Client
@@ -787,7 +787,7 @@ async def test_a_reader_from_the_start_gets_every_piece_of_an_answer(
 async def test_a_reader_who_comes_late_gets_a_snapshot_and_only_what_follows_it(
     conversation: ConversationRef, join: Join, dictate: Dictate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(played_turn, "SNAPSHOT_S", 0.0)
+    monkeypatch.setattr(streamed_answer, "SNAPSHOT_S", 0.0)
     await (await join(conversation)).send(message())
     await dictate("a", "b", "c")
     late = await join(conversation)
@@ -805,7 +805,7 @@ async def test_a_reader_who_comes_late_gets_a_snapshot_and_only_what_follows_it(
 async def test_a_reader_whose_snapshot_is_old_still_ends_with_the_stored_text(
     conversation: ConversationRef, join: Join, dictate: Dictate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(played_turn, "SNAPSHOT_S", 1_000.0)
+    monkeypatch.setattr(streamed_answer, "SNAPSHOT_S", 1_000.0)
     await (await join(conversation)).send(message())
     await dictate("a", "b", "c")
     late = await join(conversation)

@@ -25,7 +25,7 @@ from convserver import cli
 from sessions_app import astore
 from sessions_app.identity import conversation_keys, principals
 from sessions_app.live import hub
-from sessions_app.loops import played_turn
+from sessions_app.loops import streamed_answer
 from sessions_app.loops.manager import get_manager
 from sessions_app.models import AgentLoop, ApiToken, Connection
 from sessions_app.openhands_v1 import states
@@ -797,7 +797,7 @@ async def test_a_script_without_a_key_gets_pieces_in_a_conversation_of_a_release
 async def test_reasoning_is_sent_in_pieces_to_clients_that_know_them(
     talk: ConversationRef, dial: Dial, dictate: Dictate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(played_turn, "SNAPSHOT_S", 0.0)
+    monkeypatch.setattr(streamed_answer, "SNAPSHOT_S", 0.0)
     first = await dial(events_path(), query={"resend_mode": "all"})
     await greeted(first)
     await first.send(message())

@@ -1,0 +1,38 @@
+"""Facts about a conversation's repository in the results of its tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from conversations.dialects.author import COMMAND_TOOL, command_of
+from conversations.events import Appended
+from conversations.models import ConversationRef
+from conversations.redaction import secrets
+from conversations.store import changes
+from conversations.tool_facts import PULL_REQUEST_TOOLS, branch_after, pull_request_in
+from sessions_app.agents.base import ToolCall
+from sessions_app.agents.turn_usage import AppendHook
+
+PLAIN_COMMAND_TOOL = "bash"
+"""The name of a COMMAND_TOOL that is shown as an ordinary tool."""
+
+
+def learning(conversation: ConversationRef, call: ToolCall, content: str) -> AppendHook | None:
+    """Return a hook that stores the branch and pull request of a successful result; None without them."""
+    is_command = call.name in (COMMAND_TOOL, PLAIN_COMMAND_TOOL)
+    branch = branch_after(command_of(call.arguments), content) if is_command else None
+    number = pull_request_in(content) if call.name in PULL_REQUEST_TOOLS else None
+    if branch is None and number is None:
+        return None
+
+    def learn(appended: Sequence[Appended]) -> None:
+        if branch is not None and not _has_secret(conversation, branch):
+            changes.note_branch(conversation, branch)
+        if number is not None:
+            changes.note_pull_request(conversation, number)
+
+    return learn
+
+
+def _has_secret(conversation: ConversationRef, text: str) -> bool:
+    return secrets.masks_of(conversation.owner_id, conversation.pk).hide(text) != text

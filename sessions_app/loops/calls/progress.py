@@ -1,0 +1,42 @@
+"""How far a running tool call is, shown to readers."""
+
+from __future__ import annotations
+
+import time
+from math import inf
+
+from django.db import InterfaceError, OperationalError
+
+from conversations import live
+from conversations.exceptions import ConversationBusy
+from conversations.models import ConversationRef
+from conversations.payloads.halves import whole
+from conversations.redaction import secrets
+from sessions_app import astore
+from sessions_app.agents.base import ToolCall
+
+PROGRESS_S = 0.5
+"""The least time between two reports that readers see."""
+
+
+class ToolProgress:
+    """The reports of one turn's calls; readers see some of them."""
+
+    def __init__(self, conversation: ConversationRef, turn_id: str) -> None:
+        self._conversation = conversation
+        self._turn_id = turn_id
+        self._shown_at = -inf
+
+    async def show(self, call: ToolCall, text: str, *, done: float | None, total: float | None) -> None:
+        """Show a report without the secrets of the conversation's owner, at most one every PROGRESS_S."""
+        now = time.monotonic()
+        if now - self._shown_at < PROGRESS_S:
+            return
+        self._shown_at = now
+        pk = self._conversation.pk
+        try:
+            masks = await astore.call(secrets.masks_of, self._conversation.owner_id, pk)
+        except (ConversationBusy, OperationalError, InterfaceError):
+            return  # the next report says more
+        progress = {"call": call.event_id, "text": masks.hide(whole(text)), "done": done, "total": total}
+        live.announce(live.conversation_group(pk), {"kind": "progress", "turn": self._turn_id, **progress})
