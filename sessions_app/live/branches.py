@@ -9,21 +9,19 @@ from conversations.access import Visitor
 from conversations.models import Conversation, ConversationRef
 
 BRANCHES_MAX = 100
-"""At most this many branches are told of."""
 
 
 class Branch(NamedTuple):
-    """A conversation with which another one has its beginning in common."""
+    """A conversation that shares its beginning with another one."""
 
     public_id: str
     title: str
+    # How it goes on: branches often have the same title.
     last_message: str
-    """How it goes on: branches often share their title."""
     at: int
     """The seq of the last event that both have; -1 if they have none."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as the native door tells it."""
         return {
             "id": self.public_id,
             "title": self.title,
@@ -38,13 +36,13 @@ def place(forked_at: int | None) -> int:
 
 
 def forks_of(user: Visitor, conversation: ConversationRef, *, most: int) -> Sequence[Branch]:
-    """Return the forks of a conversation that the user may see, in the order of where they begin."""
+    """Return the forks of a conversation that the user may see, ordered by the seq at which they begin."""
     rows = Conversation.objects.visible_to(user).filter(forked_from_id=conversation.pk)
     return [_branch(row, row.forked_at) for row in rows.order_by("forked_at", "pk")[:most]]
 
 
 def described(user: Visitor, conversation: ConversationRef) -> dict[str, Any]:
-    """Return what a conversation is a fork of, and its forks, as the native door tells it."""
+    """Return the visible source of a fork and its visible forks, as JSON of the native wire."""
     row = Conversation.objects.only("forked_from_id", "forked_at").get(pk=conversation.pk)
     visible = Conversation.objects.visible_to(user)
     source = visible.filter(pk=row.forked_from_id).first() if row.forked_from_id else None

@@ -37,7 +37,6 @@ class Edit:
 
     text: str
     images: Sequence[str]
-    """Data URLs."""
     version: int
     """The version of the edited draft, 0 for none."""
 
@@ -107,7 +106,7 @@ def written_from(user_pk: int, place: int | datetime, pk: int, *, end: int, limi
 def _replace(
     user_pk: int, conversation: ConversationRef | None, version: int, columns: dict[str, object]
 ) -> bool:
-    """Compare and set in one statement, so that one of two devices fails; say whether it was set."""
+    """Compare and set in one statement, so that one of two devices fails; return whether it was set."""
     if version:
         rows = Draft.objects.of(user_pk, conversation).filter(version=version)
         return bool(rows.update(**columns))

@@ -21,13 +21,12 @@ K = TypeVar("K", bound=tuple[Any, ...])
 V = TypeVar("V")
 
 RECENT_MAX_BYTES = 16 * 1024 * 1024
-"""The cache keeps this much of the events, of their translations, and of their frames."""
+"""The most memory of the events; the same for their translations, and for their frames."""
 JOINED_MAX_BYTES = 2 * 1024 * 1024
-"""And this much of frames that are joined: of the hints that readers of a crowd wait for at the same time."""
+"""The most memory of joined frames, which readers of large groups wait for at the same time."""
 RUN_MAX_EVENTS = 100
 """At most this many are returned at once, and no more after PAGE_MAX_BYTES."""
 _BESIDE_TEXT_BYTES = 500
-"""The size of an entry beside its text."""
 
 
 class RecentEvents:
@@ -44,7 +43,6 @@ class RecentEvents:
         self._reading: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
     def keep(self, pk: int, events: Sequence[EventEnvelope]) -> None:
-        """Add events of the conversation with this key."""
         for event in events:
             _keep(self._events, (pk, event["seq"]), event)
 
@@ -116,7 +114,6 @@ class RecentEvents:
         return frames
 
     def keep_only(self, pks: Collection[int]) -> None:
-        """Remove the events of all conversations but these."""
         _keep_only(self._events, pks)
         _keep_only(self._texts, pks)
         _keep_only(self._frames, pks)

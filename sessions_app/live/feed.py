@@ -28,7 +28,7 @@ from sessions_app.refusals import log_other_history
 
 STORED_ANSWERS_REMEMBERED = 8
 STEP_EVENTS = 100
-"""At most this many events of a replay are sent before other readers get their turn."""
+"""At most this many events of a replay are sent before other readers continue."""
 
 
 class Reader(Protocol):
@@ -44,7 +44,7 @@ class Reader(Protocol):
         """Send events, in order."""
 
     def show_at_once(self, events: Sequence[EventEnvelope]) -> bool:
-        """Send live events of about CHUNK_BYTES if the client takes them now; say whether they were sent."""
+        """Send about CHUNK_BYTES of live events if the client has room; return whether they were sent."""
 
     async def show_replay_complete(self, through: int) -> None:
         """Send that all following events are live."""
@@ -58,7 +58,7 @@ class Reader(Protocol):
     async def show_progress(
         self, *, turn: str, call: str, text: str, done: float | None, total: float | None
     ) -> None:
-        """Send how far the tool says that the call with this event id is; `total` is None if unknown."""
+        """Send the progress of the call with this event id; `total` is None if unknown."""
 
     async def show_receipt(self, *, seqs: Sequence[int], seen_seq: int, turn: str) -> None:
         """Send that a turn has shown these messages to the agent when `seen_seq` was the newest event."""
@@ -70,7 +70,7 @@ class Reader(Protocol):
         """Send that a run was accepted, even if there was nothing to do."""
 
     async def show_other_history(self, error: OtherHistory) -> None:
-        """Send that the reader has another history; what follows begins at the end of the log."""
+        """Send that the reader has another history; later frames begin at the end of the log."""
 
 
 class Feed:
@@ -119,7 +119,7 @@ class Feed:
             await astore.call(histories.require_same, self.conversation, self._after)
 
     def _take_at_once(self, hint: Hint, characters: int) -> bool:
-        """Show the next events if the client takes them now; say whether they were shown."""
+        """Show the next events if the client takes them now; return whether they were shown."""
         if hint["kind"] != "appended" or characters > CHUNK_BYTES:
             return False
         events: list[EventEnvelope] = hint["events"]
@@ -128,7 +128,7 @@ class Feed:
         try:
             if not self._reader.show_at_once(events):
                 return False
-        except Exception:  # the reader's own task meets it again
+        except Exception:  # the reader's own task will raise it, too
             return False
         self._note_shown(events)
         return True
@@ -236,7 +236,7 @@ class _AnswerCursor:
         self._stored: deque[str] = deque(maxlen=STORED_ANSWERS_REMEMBERED)
 
     def takes(self, answer: str, index: int) -> bool:
-        """Say whether this piece is the next one, and count it."""
+        """Return whether this piece is the next one, and count it."""
         if answer in self._stored:
             return False
         if answer != self._answer:
@@ -247,18 +247,18 @@ class _AnswerCursor:
         return True
 
     def fell_behind(self, answer: str, index: int) -> bool:
-        """Say whether a piece before this one was just missed; says so once until caught up."""
+        """Return whether a piece before this one was just missed; True once until caught up."""
         if self.is_behind or answer != self._answer or index < self._next:
             return False
         self.is_behind = True
         return True
 
     def lacks(self, answer: str, through: int) -> bool:
-        """Say whether a snapshot up to this piece has something new."""
+        """Return whether a snapshot up to this piece has something new."""
         return answer not in self._stored and (answer != self._answer or through >= self._next)
 
     def takes_all(self, answer: str, through: int) -> bool:
-        """Say whether this snapshot has something new, and count its pieces."""
+        """Return whether this snapshot has something new, and count its pieces."""
         if not self.lacks(answer, through):
             return False
         self._answer, self._next, self.is_behind = answer, through + 1, False

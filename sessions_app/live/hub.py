@@ -29,15 +29,13 @@ REJOIN_S = 3600.0
 JOIN_WAIT_S = 0.5
 """A joining reader waits at most this long for the hint channel; a failed join is retried."""
 RETRY_S = 1.0
-"""The pause between retries."""
 PASSED_AT_ONCE = 50
 """At most this many readers of a group have a hint before the event loop does other work."""
 UNREAD_MAX = 1_000
 """At most this many hints wait for one reader; further ones are dropped, and it reads the log."""
 SHOWN_MAX_CHARACTERS = 100
-"""The log shows this much of a message that is not a hint."""
 UNREAD_WHOLE_MAX = 50
-"""At most this many waiting hints contain events; further ones only say that the log has grown."""
+"""At most this many waiting hints contain events; later ones only announce that the log has grown."""
 UNREAD_MAX_CHARACTERS = 1024 * 1024
 """At most this much text waits for one reader: further events are left out of hints, and pieces dropped."""
 
@@ -47,8 +45,8 @@ class Subscription:
 
     def __init__(self, group: str) -> None:
         self.group = group
+        # Called with a hint while the reader waits for one; returns whether it was shown.
         self.take_at_once: Callable[[Hint, int], bool] = lambda hint, characters: False
-        """Called with a hint while the reader waits for one; says whether it has been shown."""
         self._hints: deque[tuple[Hint, int]] = deque()
         self._characters = 0
         self._something = asyncio.Event()
@@ -57,7 +55,7 @@ class Subscription:
     def offer(self, hint: Hint, characters: int = 0) -> None:
         """Add a hint that contains this many characters; if too many hints wait, the oldest is dropped.
 
-        The reader has them after `pass_on`.
+        The reader sees it after `pass_on`.
         """
         is_too_much = self._characters + characters > UNREAD_MAX_CHARACTERS
         if hint["kind"] == "appended" and (is_too_much or len(self._hints) >= UNREAD_WHOLE_MAX):
@@ -70,8 +68,8 @@ class Subscription:
         self._characters += characters
 
     def pass_on(self) -> None:
-        """Let a reader that waits have its hints."""
-        # To wake a reader's task costs as much as all that it then does with one event.
+        """Wake the reader if hints are queued."""
+        # Showing without a wake-up: waking the task costs as much as all the rest of one event.
         while self._is_awaited and self._hints and self.take_at_once(*self._hints[0]):
             self._taken()
         if self._hints:
@@ -83,7 +81,6 @@ class Subscription:
         return hint
 
     async def next(self) -> Hint:
-        """Return the next hint, waiting for one."""
         while not self._hints:
             self._something.clear()
             self._is_awaited = True
@@ -103,8 +100,8 @@ class Hub:
         self._has_lost_reader = False
         self._groups: dict[str, set[Subscription]] = defaultdict(set)
         self._changes: Counter[str] = Counter()
+        # Readers of large groups with queued hints, the longest waiting first.
         self._crowd: OrderedDict[Subscription, None] = OrderedDict()
-        """Readers of large groups that do not have their hints yet, those who wait longest first."""
         self._is_passing = False
         self._channel = ""
         self._tasks: list[asyncio.Task[None]] = []
@@ -155,7 +152,6 @@ class Hub:
         await live.close_hint_channel()
 
     async def start(self) -> None:
-        """Start receiving hints, if that was not done before."""
         async with self._starting:
             if not self._tasks:
                 live.receive_here(asyncio.get_running_loop(), self._receive)
@@ -165,7 +161,7 @@ class Hub:
                 self._tasks = [create(work()) for work in works]
 
     async def _open_channel(self) -> bool:
-        """Get a channel for this process; say whether there is one."""
+        """Get a channel for this process; return whether there is one."""
         try:
             async with asyncio.timeout(JOIN_WAIT_S):
                 self._channel = self._channel or await live.hint_channel().new_channel()
@@ -213,7 +209,7 @@ class Hub:
             self._take(message)
 
     def _take(self, message: object) -> None:
-        """Pass on a hint; no message on the channel may end the listener or a reader."""
+        """Receive one message; a malformed one must not end the listener or a reader."""
         if message is BACK:
             self._poll_now.set()
         elif (hint := checked(message)) is not None:
@@ -223,7 +219,6 @@ class Hub:
             self._malformed.failed(ValueError(repr(message)[:SHOWN_MAX_CHARACTERS]))
 
     async def _retry(self) -> None:
-        """Retry the joins that failed."""
         while True:
             await asyncio.sleep(RETRY_S)
             for group in set(self._groups) - self._joined:
@@ -244,7 +239,7 @@ class Hub:
                 self._offer(group, hint)
 
     def _offer(self, group: str, hint: Hint, *, among: Container[Subscription] | None = None) -> None:
-        """Offer a hint to the readers of a group, or to those of them who are among these."""
+        """Offer a hint to the readers of a group, or only to those `among` these."""
         characters = _characters_of(hint)
         readers = [each for each in self._groups.get(group, ()) if among is None or each in among]
         for subscription in readers:
@@ -262,7 +257,7 @@ class Hub:
             asyncio.get_running_loop().call_soon(self._pass_on)
 
     def _pass_on(self) -> None:
-        """Let some of the crowd have their hints, each all that have come meanwhile."""
+        """Deliver queued hints to the next PASSED_AT_ONCE readers."""
         self._is_passing = False
         for _ in range(min(PASSED_AT_ONCE, len(self._crowd))):
             subscription, _ = self._crowd.popitem(last=False)
@@ -270,7 +265,7 @@ class Hub:
         self._pass_on_soon()
 
     async def _tell(self) -> None:
-        """Read what changed, once for all readers here, and notify them."""
+        """Read the states that changed, once for all readers here, and notify the readers."""
         while True:
             await self._change.wait()
             self._change.clear()
@@ -278,7 +273,7 @@ class Hub:
             await self._offer_states(changed)
 
     async def _poll(self) -> None:
-        """Send each reader the end of its log and the state of its conversation, in case hints were lost."""
+        """Send each reader the end of its log and its conversation's state, in case hints were lost."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S):
@@ -304,7 +299,7 @@ class Hub:
         if not wanted:
             return
         async with self._offering:  # otherwise an older state could be sent after a newer one
-            # Whoever subscribes from now on reads the state then, and may know a newer one than this.
+            # Later subscribers read the state themselves, and may know a newer one than this.
             readers = {pk: set(self._groups.get(live.conversation_group(pk), ())) for pk in wanted}
             try:
                 states = await astore.call(states_of, wanted)
@@ -317,7 +312,6 @@ class Hub:
                 self._offer(live.conversation_group(pk), hint, among=readers[pk])
 
     async def _watch_access(self) -> None:
-        """Pass on what is announced about access that was taken away."""
         async with self.subscribe(ACCESS_GROUP) as hints:
             while True:
                 await access_watch.take(await hints.next())
@@ -340,7 +334,7 @@ def _characters_of(hint: Hint) -> int:
 
 
 def _conversation_of(group: str) -> int:
-    """Return the conversation of this group, 0 for a group of another sort."""
+    """Return the conversation of this group, 0 for a group of another kind."""
     name, _, pk = group.partition(".")
     return int(pk) if name == "conversation" else 0
 
@@ -349,12 +343,10 @@ _hubs = PerEventLoop(Hub)
 
 
 def hub() -> Hub:
-    """Return the hub of the running event loop."""
     return _hubs.get()
 
 
 async def close() -> None:
-    """Close the hub of the running event loop, if it has one."""
     found = _hubs.pop()
     if found is not None:
         await found.close()

@@ -1,7 +1,4 @@
-"""A user's marks on conversations: how far they have seen one, and whether it is pinned or archived.
-
-Each user has marks of their own.
-"""
+"""A user's own marks on conversations: seen, pinned, archived."""
 
 from __future__ import annotations
 
@@ -74,17 +71,16 @@ def mark(
 
 
 def put_away(rows: ConversationQuerySet, user_pk: int, *, archived: bool) -> ConversationQuerySet:
-    """Return those of the rows that the user has archived, or the others."""
+    """Return the rows that the user has archived, or the others."""
     return _with(rows, Mark.objects.of_user(user_pk).archived(), marked=archived)
 
 
 def kept_on_top(rows: ConversationQuerySet, user_pk: int, *, pinned: bool) -> ConversationQuerySet:
-    """Return those of the rows that the user has pinned, or the others."""
+    """Return the rows that the user has pinned, or the others."""
     return _with(rows, Mark.objects.of_user(user_pk).pinned().order_by(), marked=pinned)
 
 
 def _with(rows: ConversationQuerySet, found: MarkQuerySet, *, marked: bool) -> ConversationQuerySet:
-    """Return those with one of these marks, which are few and looked up, or those without any."""
     if marked:
         return rows.filter(pk__in=found.values("conversation"))
     return rows.filter(~Exists(found.filter(conversation=OuterRef("pk"))))
@@ -103,7 +99,8 @@ def _set(row: Mark, column: str, wanted: bool | None, now: datetime) -> None:
 
 
 def _touch(conversation: ConversationRef) -> None:
-    """Let reconnecting lists find the change; everywhere the conversation is locked before its marks."""
+    # Reconnecting lists find the change by this time. Everywhere the conversation is locked before its
+    # marks.
     Conversation.objects.with_pks([conversation.pk]).update(listed_at=timezone.now())
 
 

@@ -1,4 +1,4 @@
-"""The answers of a process that go on until something ends them, so that its end need not wait for them."""
+"""The endless answers of a process; they end when the server stops."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _ends: PerEventLoop[WeakSet[asyncio.Event]] = PerEventLoop(WeakSet)
 
 
 def begin() -> asyncio.Event:
-    """Return what is set when the server ends; the stream keeps it for as long as it is open."""
+    """Return the event that is set when the server stops; the stream must keep a reference to it."""
     end = asyncio.Event()
     _ends.get().add(end)
     return end
 
 
 def end_all() -> None:
-    """End every stream of the running event loop: its clients come back by themselves."""
+    """End every stream of the running event loop; clients reconnect by themselves."""
     for end in list(_ends.get()):
         end.set()

@@ -1,4 +1,4 @@
-"""Presence: who is connected, as rows that expire; written in the background, so that nobody waits for it."""
+"""Presence: the connected clients as rows that expire, written in the background."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from sessions_app.event_loops import PerEventLoop
 from sessions_app.models import Connection
 
 AGAIN_S = 1.0
-"""A failed write is retried after this long."""
 
 _here: dict[str, str] = {}
-"""The connections of this process, which `touch` keeps alive, with their doors."""
+"""The connections of this process and their doors; `touch` keeps their rows alive."""
 
 
 @asynccontextmanager
 async def connected(
     connection_id: str, conversation: ConversationRef, user_id: int, *, door: str
 ) -> AsyncIterator[None]:
-    """Be present while inside the block; does not wait for the write."""
+    """Register the connection while the block runs; does not wait for the write."""
     _begin(connection_id, conversation, user_id, door=door)
     try:
         yield
@@ -36,14 +35,14 @@ async def connected(
 
 
 async def come(connection_id: str, conversation: ConversationRef, user_id: int, *, door: str) -> None:
-    """Be present from now on; return once the write was tried. Nothing if it is present already."""
+    """Register the connection, once; return after the first attempt to write it."""
     if connection_id in _here:
         return
     await asyncio.shield(_begin(connection_id, conversation, user_id, door=door))
 
 
 async def go(connection_id: str) -> None:
-    """Be absent; return once the write was tried. Nothing if it is absent already."""
+    """Remove the connection; return after the first attempt to write that."""
     if connection_id not in _here:
         return
     del _here[connection_id]
@@ -71,14 +70,13 @@ class _Notebook:
         self._waiting: dict[str, Connection | None] = {}
         """By id: a row to store, None for one to remove."""
         self._tried: asyncio.Future[None] | None = None
-        """Done once the pending writes were tried."""
         self._writing: asyncio.Task[None] | None = None
         self._failing = Outage(
             __name__, "Who is connected could not be noted", "Who is connected is noted again"
         )
 
     def note(self, connection_id: str, row: Connection | None) -> asyncio.Future[None]:
-        """Write this soon; return what is done once that was tried."""
+        """Write this soon; the returned future is done after the first attempt."""
         self._waiting[connection_id] = row
         if self._tried is None:
             self._tried = asyncio.get_running_loop().create_future()
@@ -103,7 +101,7 @@ class _Notebook:
             self._writing = None
 
     async def _try(self, batch: dict[str, Connection | None]) -> bool:
-        """Write; say whether that is done with, be it that nothing could ever store it."""
+        """Write a batch; return whether it is done, because it is stored or never can be."""
         try:
             arrived = [row for row in batch.values() if row is not None]
             await astore.note(record, arrived, [name for name, row in batch.items() if row is None])
@@ -117,7 +115,7 @@ class _Notebook:
         return True
 
     async def _try_each(self, batch: dict[str, Connection | None]) -> bool:
-        """Write them one by one, since one is refused: its conversation or its user is gone."""
+        # One row is refused: its conversation or its user was deleted.
         for name, row in batch.items():
             if not await self._try({name: row}):
                 return False
@@ -132,12 +130,10 @@ def _notebook() -> _Notebook:
 
 
 def here() -> list[str]:
-    """Return the ids of the connections of this process."""
     return list(_here)
 
 
 def doors_here() -> Counter[str]:
-    """Return how many connections this process has by each door."""
     return Counter(list(_here.values()))
 
 
@@ -149,6 +145,6 @@ def record(arrived: Collection[Connection], gone: Collection[str]) -> None:
 
 
 def touch(connection_ids: Iterable[str]) -> None:
-    """Record that these are still there, and remove expired ones."""
+    """Renew the rows of these connections, and remove expired ones."""
     Connection.objects.with_ids(connection_ids).update(last_seen_at=Now())
     Connection.objects.expired().delete()

@@ -1,4 +1,4 @@
-"""Calls go first: readers of long logs, and clients that send much at once, pause while HTTP calls wait."""
+"""HTTP calls go first: replays and busy sockets pause while calls wait for their answers."""
 
 from __future__ import annotations
 
@@ -15,28 +15,26 @@ from sessions_app.capacity.calls import Calls, get_recent_calls
 from sessions_app.event_loops import PerEventLoop
 
 YIELD_MAX_S = 0.02
-"""Whoever gives way waits at most this long for calls: an endless series of calls stops nobody."""
+"""Yielding work waits at most this long for calls, so that an endless series of calls stops nothing."""
 QUEUE_S = 0.5
-"""Whoever gives way waits at most this long for others who do."""
+"""Yielding work waits at most this long for other work of its kind."""
 CALL_S = 0.05
-"""A call that takes longer than this is not waited for any more."""
+"""A call that takes longer than this no longer delays other work."""
 
 OPENING_CALL_S = 0.5
-"""The sockets of one user's crowd wait for calls that take up to this long: crowds make calls slow."""
+"""The same for the sockets of one user's crowd, since many sockets make calls slow."""
 OPENING_YIELD_MAX_S = 0.1
 """Each of them waits at most this long for calls."""
 OPENING_RESTS, OPENING_S = 4, 0.05
-"""Such a crowd rests after each socket for so many times as long as it took to open, or as this is."""
+"""After each socket, wait OPENING_RESTS times its opening time, at most OPENING_S each."""
 
 BURST, BURST_S = 8, 0.5
-"""Frames of one socket, and handshakes of all clients: beyond so many in this time they give way.
-
-Of the frames, one of so many does; of the handshakes, which cost more, each.
-"""
+"""More than BURST frames of one socket, or handshakes of all clients, in BURST_S yield to calls. Of the
+frames, every BURST-th yields; of the handshakes, which cost more, each one."""
 
 
 class Work(Enum):
-    """What gives way to calls; one of each sort at a time."""
+    """The kinds of work that yield to calls; one of each kind runs at a time."""
 
     HISTORY = auto()
     FRAMES = auto()
@@ -47,24 +45,24 @@ class ReplayThrottle:
     """The unanswered calls of one event loop, and the work that waits for them."""
 
     def __init__(self) -> None:
+        # All work waits for the first, crowds of sockets for the second, longer.
         self._recent, self._pending = get_recent_calls(), Calls()
-        """Those that everybody waits for, and those that a crowd of sockets waits for, longer."""
         self._turns = {work: asyncio.Lock() for work in Work}
         self._handshakes = Burst()
         self._openings: dict[int, Openings] = {}
 
     def begin(self, call: object) -> None:
-        """Count a call, for at most CALL_S, and OPENING_CALL_S for crowds of sockets."""
+        """Count a call for at most CALL_S, for crowds of sockets at most OPENING_CALL_S."""
         self._recent.begin(call, for_s=CALL_S)
         self._pending.begin(call, for_s=OPENING_CALL_S)
 
     def end(self, call: object) -> None:
-        """Stop counting it; a second time changes nothing."""
+        """Stop counting a call; a repeat changes nothing."""
         self._recent.end(call)
         self._pending.end(call)
 
     async def yield_to_requests(self, work: Work = Work.HISTORY) -> None:
-        """Return once every call has its answer, or after YIELD_MAX_S; one of each sort of work at a time."""
+        """Return once every call has its answer, or after YIELD_MAX_S; one of each kind of work at a time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(QUEUE_S), self._turns[work]:
                 await self._recent.pass_by(within_s=YIELD_MAX_S)
@@ -76,10 +74,10 @@ class ReplayThrottle:
 
     @asynccontextmanager
     async def opening(self, user_pk: int) -> AsyncIterator[Opening]:
-        """Open a socket of this user, who is known: in a crowd one after the other, and after calls.
+        """Open a socket of a known user; the sockets of a crowd open one after the other, and after calls.
 
-        The next one's turn comes when this one is open, or at the end of the block. Where there are no
-        accounts, there is nobody to wait for.
+        The next socket opens after this one, or at the end of the block. Without accounts, no user waits
+        for another.
         """
         openings = self._openings.setdefault(user_pk, Openings())
         openings.count += 1
@@ -93,7 +91,8 @@ class ReplayThrottle:
             opening.end()
             openings.count -= 1
             if not openings.count:
-                # Forgotten at once, one that opens and closes in turn would never be a crowd.
+                # Kept for a while: otherwise a client that opens and closes in turn would never count as a
+                # crowd.
                 asyncio.get_running_loop().call_later(BURST_S, self._forget, user_pk)
 
     def _forget(self, user_pk: int) -> None:
@@ -109,7 +108,7 @@ class ReplayThrottle:
 
 
 class Burst:
-    """What came within BURST_S."""
+    """The number of events within BURST_S."""
 
     __slots__ = ("_began_at", "_count")
 
@@ -118,7 +117,6 @@ class Burst:
         self._count = 0
 
     def one_more(self) -> int:
-        """Count one more and return how many they are."""
         now = time.monotonic()
         if now - self._began_at > BURST_S:
             self._began_at, self._count = now, 0
@@ -126,27 +124,25 @@ class Burst:
         return self._count
 
     def end(self) -> None:
-        """Count anew."""
+        """Start counting again."""
         self._began_at, self._count = time.monotonic(), 0
 
 
 class Openings:
-    """The sockets of one user, who opens several."""
-
     def __init__(self) -> None:
         self.burst, self.turn = Burst(), asyncio.Lock()
         self.count = 0
 
 
 class Opening:
-    """One socket that is being opened; it holds the user's turn if it is one of a crowd."""
+    """One socket that is being opened; in a crowd it holds the user's lock."""
 
     def __init__(self, turn: asyncio.Lock) -> None:
         self._turn = turn
         self._began_at: float | None = None
 
     async def begin(self, calls: Calls) -> None:
-        """Return when it is this one's turn, and the calls have passed."""
+        """Take the lock, and wait for calls."""
         await self._turn.acquire()
         try:
             await calls.pass_by(within_s=OPENING_YIELD_MAX_S)
@@ -156,7 +152,7 @@ class Opening:
         self._began_at = time.monotonic()
 
     def end(self) -> None:
-        """Give the turn to the next one after a rest; a second time changes nothing."""
+        """Release the lock after a rest; a repeat changes nothing."""
         if self._began_at is not None:
             rest = OPENING_RESTS * min(time.monotonic() - self._began_at, OPENING_S)
             self._began_at = None
@@ -164,9 +160,9 @@ class Opening:
 
 
 async def counted(application: Any, scope: Any, receive: Any, send: Any) -> None:
-    """Serve a request; it is a call from the end of its body until its answer begins.
+    """Serve a request, and count it as a call from the end of its body to the start of its answer.
 
-    Uploads and downloads, which come in pieces, are not calls, and neither is a request that never ends.
+    Uploads, downloads and endless requests do not count.
     """
     here, call = get_replay_throttle(), object()
 
@@ -191,5 +187,4 @@ _throttles = PerEventLoop(ReplayThrottle)
 
 
 def get_replay_throttle() -> ReplayThrottle:
-    """Return the replay throttle of the running event loop."""
     return _throttles.get()

@@ -30,7 +30,7 @@ class Pages:
         self._reading: WeakValueDictionary[Place, asyncio.Lock] = WeakValueDictionary()
 
     async def read_after(self, conversation: ConversationRef, seq: int) -> Page:
-        """Return some events that follow `seq`: none only if there were none when this was called."""
+        """Return some events after `seq`; none only if there were none when this was called."""
         place = conversation.pk, seq
         async with self._reading.setdefault(place, asyncio.Lock()):
             page = self._pages.get(place)

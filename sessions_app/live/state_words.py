@@ -20,10 +20,10 @@ WORDS = {
     ExecutionStatus.ERROR.value: "Failed",
     ExecutionStatus.STUCK.value: "Stuck",
 }
-"""For staff, who look at the agents of others."""
+"""For staff, who read about other users' agents."""
 
 OWNER_WORDS = {**WORDS, ExecutionStatus.WAITING_FOR_CONFIRMATION.value: "Needs your approval"}
-"""For those whose approval it is."""
+"""For the owner, who has to approve."""
 
 LOOP_WORDS = {
     LoopStatus.STARTING.value: "Starting",
@@ -31,14 +31,14 @@ LOOP_WORDS = {
     LoopStatus.STOPPED.value: "Closed",
     LoopStatus.ERROR.value: "Failed",
 }
-"""Whether a loop is there, for staff: an agent whose loop is closed may be idle, paused or stopped."""
+"""The state of the loop itself, for staff: without a loop, an agent may be idle, paused or stopped."""
 
 
 def state_of(*, status: str, execution_status: str, agent: str, ended_by: str) -> str:
     """Return what the agent of a conversation is doing, as one of the keys of WORDS.
 
-    The arguments are the columns of its loop; `agent` is empty where none was ever started. What a turn has
-    come to, or waits for, stays so when the loop is gone.
+    The arguments are columns of its loop; `agent` is empty if none was ever started. The outcome of a
+    turn stays when the loop has ended.
     """
     if status == LoopStatus.ERROR:
         return ExecutionStatus.ERROR.value
@@ -53,7 +53,6 @@ def state_of(*, status: str, execution_status: str, agent: str, ended_by: str) -
 
 
 def state_of_loop(loop: AgentLoop) -> str:
-    """Return what the agent of this loop is doing, as one of the keys of WORDS."""
     return state_of(
         status=loop.status,
         execution_status=loop.execution_status,

@@ -1,4 +1,4 @@
-"""What a conversation is like right now, beside its log: what readers and lists are shown of it."""
+"""The present state of a conversation, beside its log, for readers and lists."""
 
 from __future__ import annotations
 
@@ -24,22 +24,20 @@ from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus, ModelUse
 _OF_MOST = frozenset(
     {ExecutionStatus.IDLE.value, ExecutionStatus.FINISHED.value, LoopStatus.STOPPED.value, NOT_STARTED}
 )
-"""What most loops are: those that do anything else are looked up, and not looked for."""
+"""The states of most loops: their rows are joined, while rarer states are found by an index."""
 
 
 class LoopState(TypedDict):
-    """The agent loop as a client sees it."""
-
     status: str
     execution_status: str
     agent: str
     error: str
     ended_by: str
-    """Why the loop is not there any more (LoopEnd); empty while it is."""
+    """Why the loop has ended (LoopEnd); empty while it runs."""
 
 
 class DamagedPlace(TypedDict):
-    """One place of a log that is not as it was stored."""
+    """One damaged place of a log."""
 
     seq: int | None
     """The first event; None for the whole log."""
@@ -49,8 +47,6 @@ class DamagedPlace(TypedDict):
 
 
 class ConversationState(TypedDict):
-    """What is shown of one conversation."""
-
     id: str
     title: str
     version: str
@@ -71,16 +67,16 @@ class ConversationState(TypedDict):
 
 
 class AgentProgress(TypedDict):
-    """How far the agent has come with what it was asked; each `through` is a seq, -1 for none."""
+    """The agent's progress on the user's inputs; each `through` is a seq, -1 for none."""
 
     asked_through: int
     """The newest input."""
     delivered_through: int
     """The newest input that a turn has taken up."""
     answered_through: int
-    """The newest input that was answered or given up on."""
+    """The newest input that was answered or given up."""
     working_since: str | None
-    """When the turn that is being played began or went on; None while none is."""
+    """When the running turn began or resumed; None while no turn runs."""
 
 
 class ModelTotals(TypedDict):
@@ -89,22 +85,21 @@ class ModelTotals(TypedDict):
     prompt_tokens: int
     completion_tokens: int
     cost: float
-    """US dollars; of the calls whose price is known."""
+    """US dollars; only calls with a known price."""
     has_unpriced_calls: bool
 
 
 class ListedConversation(ConversationState):
-    """What a list shows of one conversation to one user."""
+    """A conversation in one user's list."""
 
     parent: str | None
-    """The conversation that has started it, if that stands and is the same owner's."""
+    """The active conversation of the same owner that has started it."""
     children: int
-    """How many of the same owner's it has started; deleted ones do not count."""
+    """The number of active conversations of the same owner that it has started."""
     pinned: bool
     archived: bool
     unread: bool
     seen_through: int
-    """The seq of the last event that the user has seen, -1 for none."""
 
 
 _COLUMNS = (
@@ -143,18 +138,17 @@ def states(rows: ConversationQuerySet) -> dict[int, ConversationState]:
 
 
 class LastTurn(TypedDict):
-    """How the newest turn that is over has ended; each number is a seq."""
+    """The newest turn that has ended; each number is a seq."""
 
     state: str
-    """The agent's state at its end."""
     began: int
-    """The first event of the turn: what it was asked stands before."""
+    """The first event of the turn; its inputs come before."""
     asked_after: int
-    """The first event of the turn before it, -1 for none: what this one was asked stands after."""
+    """The first event of the turn before it, -1 for none; this turn's inputs come after."""
 
 
 def last_turn_of(conversation: ConversationRef) -> LastTurn | None:
-    """Return how the newest turn that is over has ended, None without one, by three queries at most."""
+    """Return the newest turn that has ended, None without one, by three queries at most."""
     ends = Event.objects.of(conversation).filter(kind=Kind.TURN, turn_id__isnull=False)
     newest = list(ends.newest_first().values_list("turn_id", "text")[:2])
     if not newest:
@@ -171,7 +165,7 @@ def _first_seq(conversation: ConversationRef, turn_id: str | None) -> int:
 
 
 def progress_of(conversation: ConversationRef) -> AgentProgress:
-    """Return how far the agent has come, by two queries at most."""
+    """Return the agent's progress, by two queries at most."""
     row = Conversation.objects.select_related("loop").get(pk=conversation.pk)
     loop = getattr(row, "loop", None)
     turn_id = loop.turn_id if loop else None
@@ -188,7 +182,7 @@ def progress_of(conversation: ConversationRef) -> AgentProgress:
 
 
 def model_totals_of(conversation: ConversationRef) -> ModelTotals:
-    """Return what the models of a conversation have used, by one query."""
+    """Return the total use of models in a conversation, by one query."""
     unpriced = ModelUse.objects.of(OuterRef("pk")).unpriced()
     rows = Conversation.objects.filter(pk=conversation.pk).annotate(has_unpriced_calls=Exists(unpriced))
     names = ("prompt_tokens", "completion_tokens", "accumulated_cost", "has_unpriced_calls")
@@ -202,11 +196,11 @@ def model_totals_of(conversation: ConversationRef) -> ModelTotals:
 
 
 ASKING_MAX = 100
-"""More conversations that ask at once are not told of one by one."""
+"""At most this many waiting conversations are announced one by one."""
 
 
 def asking(rows: ConversationQuerySet) -> list[str]:
-    """Return the ids of those that wait for an approval, at most ASKING_MAX."""
+    """Return the ids of the conversations that wait for an approval, at most ASKING_MAX."""
     waiting = in_status(rows, [ExecutionStatus.WAITING_FOR_CONFIRMATION])
     return list(waiting.values_list("public_id", flat=True)[:ASKING_MAX])
 
@@ -224,14 +218,14 @@ _MARKS = (
 
 
 def listed(rows: ConversationQuerySet, user_pk: int) -> dict[int, ListedConversation]:
-    """Return what a list shows this user of the rows, in their order, by one query."""
+    """Return the rows as this user's list shows them, in their order, by one query."""
     return {row["pk"]: listed_in(row) for row in listed_rows(rows, user_pk)}
 
 
 def listed_rows(
     rows: ConversationQuerySet, user_pk: int | Combinable, *more: str
 ) -> QuerySet[Conversation, dict[str, Any]]:
-    """Return the query for `listed_in` of each row, with more columns if any are named."""
+    """Return the query for `listed_in` of each row, with `more` columns."""
     siblings = Conversation.objects.active().filter(parent=OuterRef("pk"), owner=OuterRef("owner"))
     own_parent = Conversation.objects.active().filter(pk=OuterRef("parent"), owner=OuterRef("owner"))
     marked = rows.annotate(
@@ -246,7 +240,7 @@ def listed_rows(
 
 
 def listed_in(row: Mapping[str, Any]) -> ListedConversation:
-    """Return what a list shows of a row of `listed_rows`."""
+    """Return a row of `listed_rows` as a list shows it."""
     through = row["mark__through"]
     return {
         **_state(row),
@@ -260,12 +254,11 @@ def listed_in(row: Mapping[str, Any]) -> ListedConversation:
 
 
 def _is_unread(row: Mapping[str, Any]) -> bool:
-    """Say whether something stands in the log that the user should see, without a look at the log.
+    """Return whether the log has something that the user should see, without reading the log.
 
-    That is what follows the last event that was seen and the user's own newest input: anything, as long
-    as nothing was ever seen, and then a message, so that the state and the end of a turn, which come
-    after its answer, make nothing unread. While the agent works on an own message that was not seen
-    anywhere yet, nothing is; what becomes of it is.
+    New is what follows the last seen event and the user's own newest input: anything, if the user has
+    seen nothing yet, otherwise a message, so that the state and the end of a turn, which follow its
+    answer, do not count. While the agent works on the user's own unseen message, nothing is new.
     """
     through = -1 if row["mark__through"] is None else row["mark__through"]
     asked, seen_at = row["asked_through"], row["mark__through_at"]
@@ -275,7 +268,7 @@ def _is_unread(row: Mapping[str, Any]) -> bool:
 
 
 def in_status(rows: ConversationQuerySet, statuses: Collection[str]) -> ConversationQuerySet:
-    """Return those whose agent is shown to be doing one of these things; one without a loop is idle."""
+    """Return the rows whose agent is in one of these execution statuses; one without a loop is idle."""
     loops = AgentLoop.objects.filter(execution_status__in=statuses)
     if _OF_MOST.isdisjoint(statuses):
         return rows.filter(pk__in=loops.values("pk"))
@@ -284,7 +277,7 @@ def in_status(rows: ConversationQuerySet, statuses: Collection[str]) -> Conversa
 
 
 def shown_in(rows: ConversationQuerySet, state: str) -> ConversationQuerySet:
-    """Return those whose agent people are shown in this state, one of the keys of WORDS."""
+    """Return the rows whose agent is shown in this state, one of the keys of WORDS."""
     loops = AgentLoop.objects.filter(in_state(state))
     if state not in _OF_MOST:
         return rows.filter(pk__in=loops.values("pk"))
@@ -320,5 +313,5 @@ def _state(row: Mapping[str, Any]) -> ConversationState:
 
 
 def iso(moment: datetime) -> str:
-    """Return a time as every door of this server writes it: UTC, six fraction digits, `Z`."""
+    """Return a time as every door writes it: UTC, six fraction digits, `Z`."""
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,8 +1,8 @@
 """Text frames of WebSockets as bytes, made once for all readers, and written many at a time.
 
-A server neither masks nor compresses its frames, so those of one text are the same on every socket. To write
-them itself, a socket needs the extension that the server adds to its scope; elsewhere, as in tests without a
-server, each frame is sent as the message of ASGI that it is.
+A server neither masks nor compresses its frames, so every socket gets the same bytes. To write them
+itself, a socket needs the extension that the server adds to its scope; without it, as in tests, each
+frame is sent as an ASGI message.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EXTENSION = "convserver.text_frames"
 """In the scope: a Writer."""
 
 CHUNK_BYTES = 64 * 1024
-"""About this much is written at a time, or one long frame: as much as a transport takes before it waits."""
+"""About this much, or one long frame, is written at a time: a transport takes as much before it waits."""
 
 _FINAL_TEXT = 0x81
 _SHORT_MAX, _MEDIUM_MAX = 125, 0xFFFF
@@ -42,23 +42,21 @@ def text_of(frame: bytes) -> str:
 
 
 class Writer(NamedTuple):
-    """How whole frames are written to one socket."""
-
     write: Callable[[bytes], Awaitable[None]]
-    """Returns once the client has made room; raises OSError if it has left."""
+    """Returns once the client has room; raises OSError if it has left."""
     write_at_once: Callable[[bytes], bool]
-    """Writes if there is room now, and says whether it did."""
+    """Writes if there is room now, and returns whether it did."""
 
 
 def writer_of(scope: Any) -> Writer | None:
-    """Return how whole frames are written to this socket; None where its server has no such way."""
+    """Return the writer of this socket; None if its server has none."""
     writer: Writer | None = (scope.get("extensions") or {}).get(EXTENSION)
     return writer
 
 
 def in_chunks(events: Sequence[EventEnvelope]) -> Iterator[Sequence[EventEnvelope]]:
     """Divide events into runs of about CHUNK_BYTES, each of at least one event."""
-    if len(events) == 1:  # as most that are live
+    if len(events) == 1:  # the usual case of a live event
         yield events
         return
     start = size = 0
