@@ -1,4 +1,4 @@
-"""The frames that have arrived on one connection; behind one that is refused for now, none is tried."""
+"""The frames that have arrived on one connection; after a temporary refusal, none of them is tried."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sessions_app.capacity.append_queue import FrameOrder
 Receive = Callable[[], Awaitable[Any]]
 
 ARRIVAL_S = 0.01
-"""Before a refusal is sent, the server waits this long for the next frame that the client had sent before."""
+"""Before a refusal is sent, the server waits this long for frames that the client has sent already."""
 ARRIVED_MAX = 512
 ARRIVED_MAX_CHARACTERS = 32 * 1024 * 1024
 """At most this many messages of this much text are read before a refusal is sent, as on the native socket."""
@@ -22,8 +22,8 @@ ARRIVED_MAX_CHARACTERS = 32 * 1024 * 1024
 class Arrivals:
     """What a connection receives, for a door that stores one frame before it reads the next.
 
-    While a frame is stored, later ones wait unread. So, before the refusal of one is sent, they are read, and
-    are refused with it; what is read later may have been sent by a client that knows of the refusal.
+    While a frame is stored, later ones wait unread. Before its refusal is sent, they are read and refused
+    with it: the client may have sent frames that are read later in knowledge of the refusal.
     """
 
     _receive_next: Receive
@@ -34,13 +34,13 @@ class Arrivals:
         self._posts = 0
 
     def by(self, receive: Receive) -> Receive:
-        """Return a `receive` that brings the same messages, those first that arrived before a refusal."""
+        """Return a `receive` that brings the same messages, first those that arrived before a refusal."""
         self._receive_next = receive
         return self._receive
 
     @contextmanager
     def posted(self) -> Iterator[None]:
-        """Take the frames of one request, which have all arrived by now."""
+        """Take the frames of one request, which have all arrived."""
         self._take_again()
         self._posts += 1
         try:
@@ -50,17 +50,17 @@ class Arrivals:
 
     @asynccontextmanager
     async def in_order(self) -> AsyncIterator[None]:
-        """Take one frame; if it is refused for now, those that have arrived by now are refused with it."""
+        """Take one frame; a temporary refusal of it also refuses the frames that have arrived by now."""
         try:
             yield
         except Exception as error:
             self._order.note(error)
-            if self._order.refusal is not None:  # also behind one that was refused for what it says
+            if self._order.refusal is not None:  # also behind one that was refused for its content
                 await self._read_arrived()
             raise
 
     def require_order(self) -> None:
-        """Raise what a frame before this one was refused with, if its client may not have known that."""
+        """Raise the refusal of an earlier frame, if the client may have sent this one before it knew."""
         if (refusal := self._order.refusal) is not None:
             raise refusal.with_traceback(None)  # raised for each frame, it would collect all their calls
 
@@ -75,8 +75,8 @@ class Arrivals:
             self._order.told()
 
     async def _read_arrived(self) -> None:
-        """Read what has arrived, also what the transport held back while the server read no more."""
-        if self._posts:  # nothing else has arrived; a WebSocket that the client goes over to has its reader
+        """Read what has arrived, including what the transport held back meanwhile."""
+        if self._posts:  # nothing else has arrived; a WebSocket upgrade has its own reader
             return
         characters = sum(len(message.get("text") or "") for message in self._arrived)
         with suppress(TimeoutError):

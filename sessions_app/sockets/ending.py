@@ -1,4 +1,4 @@
-"""The end of a session: by what ends it first, whatever wire it is of."""
+"""The end of a session, by its first cause, on any wire."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from sessions_app.sockets.socket import Closed
 
 
 class Ending(Protocol):
-    """What a wire does at each end of a session; a client that has left is told nothing."""
+    """What a wire does at each end of a session; nothing is sent to a client that has left."""
 
     async def end_refused(self, refusal: Refused) -> None:
-        """The client may not go on, or there is nothing to go on with."""
+        """End because the client may not go on, or because everything was sent."""
 
     async def end_slow(self, error: Exception) -> None:
-        """The client does not read."""
+        """End because the client does not read."""
 
     async def end_failed(self, error: Exception) -> None:
-        """The server cannot go on."""
+        """End because the server cannot go on."""
 
 
 @asynccontextmanager
 async def ended(ending: Ending) -> AsyncIterator[None]:
-    """End the session by what the block raises; of tasks that ended together, by each sort of it once."""
+    """End the session by what the block raises, once for each kind of error of tasks that ended together."""
     try:
         yield
     except* Refused as group:

@@ -62,7 +62,7 @@ async def authenticated(socket: Socket) -> Principal:
 
 @asynccontextmanager
 async def within_quotas(socket: Socket, principal: Principal) -> AsyncIterator[None]:
-    """Count the user's socket and let it speak; a quota that is exceeded closes it with 4429."""
+    """Count the user's socket and accept its frames; close it with 4429 if a quota is exceeded."""
     try:
         with open_sockets.counted(pk_of(principal.user)):
             known_sockets.let_in(socket.scope)

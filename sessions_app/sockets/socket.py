@@ -1,4 +1,4 @@
-"""One WebSocket and the consumer that serves it: what every socket door needs, independent of the wire."""
+"""One WebSocket and the consumer that serves it, independent of the wire."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from sessions_app.refusals import log_socket_refused
 from sessions_app.sockets.arrivals import Arrivals
 
 FAILED = 1011
-"""The close code for a failure of the server itself: the client may reconnect at once."""
+"""The close code for a failure of the server; the client may reconnect at once."""
 WHY_FAILED = "The server had to close the connection. Connect again."
 
 SLOW_READER_S = 15.0
-"""A client that makes no room for the next frame in this time is closed."""
+"""A client that takes no frame for this long is closed."""
 GRACE_S = 5.0
 """How long a closed client may take to read the reason."""
 REASON_MAX_BYTES = 123
 REFUSALS = frozenset({4400, 4401, 4403, 4404, 4409, 4429, 4001, 4004})
-"""The close codes of the native and the V1 sockets after which a client must not reconnect."""
+"""Close codes of the native and V1 sockets after which a client must not reconnect."""
 
 
 _failures = Outage(__name__, "A socket was closed because the server could not go on")
@@ -38,7 +38,7 @@ class Closed(Exception):
 
 
 class Socket:
-    """One connection: accepted by `open`, read by `receive_text`, ended by `close`."""
+    """One connection of a client."""
 
     def __init__(self, scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         self.scope = scope
@@ -62,7 +62,7 @@ class Socket:
         await self._send({"type": "websocket.close", "code": 1008, "reason": ""})
 
     async def receive_text(self) -> str | None:
-        """Return the next frame, None for one that is not text. Raise Closed at the end."""
+        """Return the next frame, None for a binary one. Raise Closed at the end."""
         await get_replay_throttle().frame(self._burst)
         message: Any = await self._receive()
         if message["type"] == "websocket.disconnect":
@@ -72,7 +72,7 @@ class Socket:
         return text if isinstance(text, str) else None
 
     def send_at_once(self, frames: bytes) -> bool:
-        """Send frames of `frame_of`, joined, if the client has made room; say whether they were sent.
+        """Send joined frames if the client has room; return whether they were sent.
 
         They should have about CHUNK_BYTES at most.
         """
@@ -83,14 +83,14 @@ class Socket:
         await self.send_frames((frame_of(text),))
 
     async def send_frames(self, frames: Sequence[bytes]) -> None:
-        """Send frames of `frame_of` together; the client has SLOW_READER_S to make room for them.
+        """Send frames of `frame_of` together; the client has SLOW_READER_S to take them.
 
         They should have about CHUNK_BYTES at most. Raise like `send_text`.
         """
         if self._is_closed:
             raise Closed
         for part in frames if self._writer is None else (b"".join(frames),):
-            # Most go out at once, and a timeout costs as much as a frame.
+            # Most are sent at once, and a timeout costs as much as a frame.
             if (rest := begun(self._sent(part))) is not None:
                 async with asyncio.timeout(SLOW_READER_S):
                     await rest
@@ -101,7 +101,7 @@ class Socket:
                 await self._writer.write(part)
             else:
                 await self._send({"type": "websocket.send", "text": text_of(part), "bytes": None})
-        except OSError as error:  # servers report in this way that the client has left
+        except OSError as error:  # the server's report that the client has left
             self._is_closed = True
             raise Closed from error
 
@@ -121,18 +121,15 @@ class Socket:
 
 
 class SocketConsumer(AsyncConsumer):
-    """A consumer that reads its socket itself: a WebSocket door is one of these, reached by `as_asgi()`.
+    """A consumer that reads its socket itself; `as_asgi()` makes a WebSocket door of it.
 
-    Channels awaits the client and a channel of its own in two tasks, and passes each message to a handler
-    after a hop to a thread, which closes old database connections. Measured, a frame that is sent back
-    takes 115 µs of the processor that way, and 13 µs by this class; `make bench ARGS="--only consumer"`
-    shows how many come back to 64 sockets. A door also needs what handlers of single messages do not
-    have: tasks that end together, and a client that is not read on while it waits. Hints come by the hub,
-    which has one channel for all sockets of a process.
+    The dispatch of Channels costs several times as much per frame (`make bench ARGS="--only consumer"`):
+    two tasks for each client, and a hop to a thread for each message. A door also needs tasks that end
+    together, and a client that is not read while it waits. Hints come by the hub, which has one channel
+    for all sockets of a process.
     """
 
     async def __call__(self, scope: Any, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        """Serve one client, without the dispatch of Channels."""
         self.scope, self.base_send = scope, send
         await self.serve(Socket(scope, receive, send))
 
@@ -142,20 +139,19 @@ class SocketConsumer(AsyncConsumer):
 
 
 class SocketEnding:
-    """The end of a session on a WebSocket: a close with a code, so that the client knows."""
+    """The end of a session on a WebSocket: a close code."""
 
     def __init__(self, socket: Socket) -> None:
         self._socket = socket
 
     async def end_refused(self, refusal: Refused) -> None:
-        """Close with the code of the refusal."""
         await self._socket.close(refusal.code, str(refusal))
 
     async def end_slow(self, error: Exception) -> None:
-        """Close as for a failure: before a session has begun nothing is to be resumed."""
+        # Before a session has begun, there is nothing to resume.
         await self.end_failed(error)
 
     async def end_failed(self, error: Exception) -> None:
-        """Log it, and close so that the client comes back."""
+        """Log the failure, and close so that the client reconnects."""
         _failures.failed(error)
         await self._socket.close(FAILED, WHY_FAILED)

@@ -44,14 +44,13 @@ from sessions_app.sockets.native.reader import HEARTBEAT_S
 from sessions_app.sockets.socket import Socket, SocketConsumer, SocketEnding
 
 FRAME_MAX_CHARACTERS = 1024 * 1024
-"""The longest frame of a program."""
 FRAMES_PER_S = 200
-"""More frames than this are not read on from one program, over a longer time."""
+"""The long-term rate at which frames of one program are read."""
 FRAMES_AT_ONCE = 400
 """At most this many frames are read at once."""
 TURN_ID_MAX_LENGTH = 100
 LINGER_S = 1.0
-"""For so long a program that has lost its place is told that it has, before it is closed."""
+"""How long a replaced program is told so before it is closed."""
 TAKEN_OVER = "Another program has connected under this name."
 
 _failing_frames = Outage(__name__, "A frame of a program failed")
@@ -59,15 +58,13 @@ _failing_frames = Outage(__name__, "A frame of a program failed")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Query:
-    """What the address says."""
+    """The parameters of the address."""
 
     name: str
     conversation: str | None
-    """The id of the only conversation that the program serves; None for all of its user's."""
 
     @classmethod
     def read(cls, scope: WebSocketScope) -> Self:
-        """Read it. Raise Refused for a wrong name."""
         name: str = scope["url_route"]["kwargs"]["name"]  # type: ignore[typeddict-item]
         if not NAME.fullmatch(name):
             raise Refused(
@@ -78,10 +75,7 @@ class Query:
 
 
 class AgentConsumer(SocketConsumer):
-    """The native door of programs that play turns."""
-
     async def serve(self, socket: Socket) -> None:
-        """Serve one program from its handshake to its close."""
         await socket.accept()
         async with ended(SocketEnding(socket)):
             query = Query.read(socket.scope)
@@ -95,7 +89,6 @@ class AgentConsumer(SocketConsumer):
 
 
 def _require_offered() -> None:
-    """Raise Refused where the operator offers no agents outside the server."""
     try:
         registry.require_remote()
     except AgentUnusable as error:
@@ -114,7 +107,7 @@ async def _reached(principal: Principal, query: Query) -> ConversationRef | None
 
 
 class Pace:
-    """How fast frames are read: a bucket that fills with time."""
+    """The rate of frames: a bucket that fills with time."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -131,8 +124,6 @@ class Pace:
 
 
 class AgentSocket(SocketEnding):
-    """One program of a user's agent."""
-
     def __init__(
         self, socket: Socket, principal: Principal, name: str, conversation: ConversationRef | None
     ) -> None:
@@ -146,7 +137,6 @@ class AgentSocket(SocketEnding):
         self._pace = Pace()
 
     async def serve(self) -> None:
-        """Let the program play turns until either side ends it."""
         place = (self._user_pk, self._name, self._conversation)
         attachment = await uncancelled(astore.change(attachments.attach, *place, this_process()))
         try:
@@ -180,10 +170,8 @@ class AgentSocket(SocketEnding):
             await self._look(attachment)
 
     async def _watch(self, attachment: Attachment) -> None:
-        """Hear of other processes that have a later program or a message for this one; hints may be lost.
-
-        Then a poll tells of the program, and the manager's sweep finds the message.
-        """
+        # Another process may have a later program or a message for this one. If the hint is lost, a poll
+        # finds the program, and the manager's sweep finds the message.
         async with hub().subscribe(attachment.group) as hints:
             await self._greet()
             while True:
@@ -194,7 +182,6 @@ class AgentSocket(SocketEnding):
                     await self._look(attachment)
 
     async def _greet(self) -> None:
-        """Let the program answer what waits for it."""
         await get_manager().agent_attached(self._user_pk, self._name, self._conversation)
 
     async def _look(self, attachment: Attachment) -> None:
@@ -202,7 +189,7 @@ class AgentSocket(SocketEnding):
             self._program.supersede()
 
     async def _yield_place(self) -> None:
-        """Tell a program that has lost its place, refuse what it still sends, and close."""
+        """Tell a replaced program so, refuse its later frames, and close."""
         await self._program.is_superseded.wait()
         self._program.send(type="fenced", turn=None)
         await asyncio.sleep(LINGER_S)
@@ -211,7 +198,7 @@ class AgentSocket(SocketEnding):
     # In
 
     async def _take(self) -> None:
-        """Read frame after frame; steps of different turns are carried out beside each other."""
+        """Read frame after frame; steps of different turns run concurrently."""
         while True:
             await self._program.room()
             await self._pace.keep()
@@ -244,7 +231,7 @@ class AgentSocket(SocketEnding):
             self._program.send(type="ack", turn=None, id=frame.id)
 
     def _refuse(self, error: Mapping[str, Any], frame: Frame | None) -> None:
-        """Answer a frame with an error; None is one that could not be read."""
+        """Answer a frame with an error; None is a frame that could not be read."""
         turn = None if frame is None or "turn" not in frame.members else frame.members["turn"].value
         is_named = isinstance(turn, str) and len(turn) <= TURN_ID_MAX_LENGTH
         known = {"turn": turn if is_named else None, "id": None if frame is None else frame.id}

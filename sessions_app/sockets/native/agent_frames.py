@@ -1,4 +1,4 @@
-"""The frames of a program that plays an agent's turns, read as steps. docs/protocol.md has every frame."""
+"""The frames of a program that plays an agent's turns, read as steps (docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,6 @@ NAME_MAX_LENGTH = 200
 
 
 class _Common(TypedDict):
-    """What every step has."""
-
     id: Any
     turn: str
     epoch: int
@@ -135,7 +133,6 @@ def _done(frame: Frame, common: _Common) -> Done:
 
 
 def _named(frame: Frame, name: str) -> str:
-    """Return the id of another frame."""
     member = frame.members.get(name)
     if member is None or not is_id(member.value):
         raise BadFrame(

@@ -48,7 +48,7 @@ from sessions_app.sockets.native.reader import FrameReader
 from sessions_app.sockets.socket import Closed, Socket, SocketConsumer, SocketEnding
 
 TRY_AGAIN_LATER = 1013
-"""The close code for a failure of the database."""
+"""The close code after a failure of the database."""
 
 logger = logging.getLogger(__name__)
 
@@ -58,12 +58,12 @@ T = TypeVar("T")
 _failing_frames = Outage(__name__, "A frame failed")
 
 UNANSWERED_MAX = 512
-"""At most this many frames of one socket wait for their commit; then no more are read from it."""
+"""At most this many frames of one socket wait for their commit before the socket stops reading."""
 UNANSWERED_MAX_CHARACTERS = 32 * 1024 * 1024
-"""The same for the text of their events: a further frame is read while less than this waits."""
+"""The socket also stops reading while this much text of events waits."""
 
 STORING = frozenset({"message", "event", "events"})
-"""The frames that store something, in their order."""
+"""The frames that are stored in their order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +78,6 @@ class Query:
 
     @classmethod
     def read(cls, scope: WebSocketScope) -> Self:
-        """Read them. Raise Refused for a wrong one."""
         given = query_of(scope)
         session = given.get("session")
         try:
@@ -104,10 +103,7 @@ class Query:
 
 
 class ConversationConsumer(SocketConsumer):
-    """The native door of one conversation."""
-
     async def serve(self, socket: Socket) -> None:
-        """Serve one client from its handshake to its close."""
         await socket.accept()
         async with ended(SocketEnding(socket)):
             query = Query.read(socket.scope)
@@ -130,7 +126,7 @@ async def _joined(user: Visitor, scope: WebSocketScope, query: Query) -> Convers
 
 
 class _Pending(NamedTuple):
-    """A frame whose sender still needs its answer."""
+    """A frame that waits for its answer."""
 
     frame_id: Any
     stored: asyncio.Future[list[Appended]]
@@ -176,18 +172,17 @@ class ConversationSocket(FrameReader, SocketEnding):
         }
 
     async def serve(self) -> None:
-        """Send and receive frames until either side ends it."""
         await self._manager.ensure_started()
         connected = presence.connected(self._connection_id, self._conversation, self._user_pk, door=self.door)
         async with ended(self), connected:
             await self._run_tasks()
 
     async def end_slow(self, error: Exception) -> None:
-        """Close, and say where to resume."""
+        """Close with the seq to resume from."""
         await self._socket.close(TOO_SLOW, f"You did not read; resume from {self._shown_through}")
 
     async def end_failed(self, error: Exception) -> None:
-        """Send that the log cannot be read any more, if it is the database that fails, and close."""
+        """Report a failure of the database in a frame `error`, and close."""
         if not isinstance(error, failures.FAILURES):
             await super().end_failed(error)
             return
@@ -214,18 +209,16 @@ class ConversationSocket(FrameReader, SocketEnding):
             await self.show_hello(states[self._conversation.pk])
 
     async def show_hello(self, state: ConversationState) -> None:
-        """Send `hello`, after which the next socket of the user may be opened."""
+        """Send `hello`; then the user's next socket may open."""
         await super().show_hello(state)
         self._opening.end()
 
     async def show_events(self, events: Sequence[EventEnvelope]) -> None:
-        """Send an `event` each."""
         for chunk in in_chunks(events):
             await self._socket.send_frames([self._framed(event) for event in chunk])
             self._shown_through = chunk[-1]["seq"]
 
     def show_at_once(self, events: Sequence[EventEnvelope]) -> bool:
-        """Send an `event` each, if the client has room and no acknowledgement is due before."""
         if self._unanswered_characters:
             return False
         wire, write = self._event_frames
@@ -273,7 +266,7 @@ class ConversationSocket(FrameReader, SocketEnding):
                     await self._send(**frames.unavailable_frame(error, frame_id))
 
     async def _fail_in_turn(self, error: Exception, frame_id: Any) -> None:
-        """Refuse a frame for now, and with it those that are taken before its sender knows."""
+        """Refuse a frame for now, and the frames that its sender sends before it knows."""
         self._order.note(error)
         failed: asyncio.Future[list[Appended]] = asyncio.get_running_loop().create_future()
         failed.set_exception(error)
@@ -308,16 +301,16 @@ class ConversationSocket(FrameReader, SocketEnding):
     async def _read(
         self, frame: Frame, read: Callable[Concatenate[Frame, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Return what is read off the frame, which takes long for a large one."""
+        """Parse a frame's content; a large one off the event loop."""
         found = await parsing.in_turn(self._user_pk, frame.is_light, read, frame, *args, **kwargs)
-        if not frame.is_light:  # its turn may have come late
+        if not frame.is_light:  # parsing it may have taken long
             await self._principal.require_access()
         return found
 
     async def _expect(
         self, frame: Frame, stored: asyncio.Future[list[Appended]], events: Sequence[NewEvent]
     ) -> None:
-        """Let the frame be answered in its turn; return once there is room for the next one."""
+        """Queue the frame for its answer; return once the next one may be read."""
         characters = sum(len(event.payload) for event in events)
         self._unanswered_characters += characters
         if self._unanswered_characters >= UNANSWERED_MAX_CHARACTERS:
@@ -330,9 +323,9 @@ class ConversationSocket(FrameReader, SocketEnding):
         while True:
             frame_id, stored, is_batch, characters = await self._pending.get()
             try:
-                # Shielded: a client that leaves must not end the future before its commit.
+                # Shielded: a client that leaves must not cancel the append before its commit.
                 appended = await asyncio.shield(stored)
-            except QuotaExceeded as error:  # all frames before it have their answers by now
+            except QuotaExceeded as error:  # all earlier frames have their answers by now
                 await self._refuse(error, frame_id)
                 raise Refused(TOO_MUCH, str(error)) from error
             except ConversationError as error:
@@ -367,7 +360,7 @@ class ConversationSocket(FrameReader, SocketEnding):
         await self._steer(frame, self._manager.close_session(self._conversation.public_id))
 
     async def _steer(self, frame: Frame, steering: Awaitable[None]) -> None:
-        """Steer the agent; a request that is stored but still pending is acknowledged with its status."""
+        """Steer the agent; a stored but pending request is acknowledged with its status."""
         try:
             await steering
         except CommandPending as pending:
@@ -394,5 +387,4 @@ class ConversationSocket(FrameReader, SocketEnding):
         await self._ack(frame.id)
 
     async def _auth(self, frame: Frame) -> None:
-        """Answer an `auth` frame of a client that is already authenticated."""
         await self._ack(frame.id)

@@ -1,4 +1,4 @@
-"""The native wire: envelopes out, frames in, for its socket and REST. docs/protocol.md has every frame."""
+"""The native wire: envelopes out, frames in, for its socket and REST (docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ SESSION_MAX_LENGTH = 100
 IMAGES_MAX = 100
 EVENTS_MAX = 500
 MEMBERS_MAX = 1_000
-"""At most this many members of a frame itself; what they hold has its own bounds (jsonbounds)."""
+"""At most this many members of a frame; their values have bounds of their own."""
 FRAME_MAX_BYTES: int = settings.MESSAGE_MAX_BYTES
 """The maximum size of a frame, or of a REST body."""
 
 _MESSAGE_IDS = UUID("5b1f29a4-4c3d-4f0e-9d53-0f6f2c1d7a10")
-"""The namespace of message ids, so that no id sent with an event can equal one."""
+"""The namespace of message ids: no id sent with an event can equal one."""
 _DECISION_IDS = UUID("0f0c0f5e-6a86-4b0b-9f0f-2a7b6c1e4d52")
-"""The same for decisions, so that no message's id can equal one either."""
+"""The namespace of decision ids: no id of a message can equal one."""
 
 
 class BadFrame(ConversationError):
@@ -58,7 +58,7 @@ class Frame:
     """A string, a number, or None if the client wants no answer."""
     members: Mapping[str, Member]
     is_light: bool = True
-    """Reading it further delays nobody (jsonbounds)."""
+    """Whether it can be parsed on the event loop."""
 
     def text(self, name: str, *, default: str | None = None) -> str:
         """Return a string member. Raise BadFrame if it is missing or not a string."""
@@ -85,7 +85,7 @@ def _typed(frame: Frame, name: str, kind: type, description: str, default: Any) 
 
 
 def parse(text: str) -> Frame:
-    """Read a client's frame. Raise BadFrame, and FrameTooLarge before anything is decoded."""
+    """Parse a client's frame. Raise BadFrame, and FrameTooLarge before anything is decoded."""
     try:
         bounds.require_bounded(text)
         members = jsontext.members(text, at_most=MEMBERS_MAX)
@@ -97,7 +97,7 @@ def parse(text: str) -> Frame:
 
 
 def frame_of(members: Mapping[str, Member], *, is_light: bool = True) -> Frame:
-    """Read a frame whose members are known. Raise BadFrame."""
+    """Read a frame from its members. Raise BadFrame."""
     kind = members["type"].value if "type" in members else None
     if not isinstance(kind, str):
         raise BadFrame("`type` is missing or not a string; it is, for example, `message`.")
@@ -111,7 +111,7 @@ def frame_of(members: Mapping[str, Member], *, is_light: bool = True) -> Frame:
 
 
 def is_id(value: object) -> bool:
-    """Say whether this can be the id of a frame."""
+    """Return whether this can be the id of a frame."""
     if isinstance(value, str):
         return 0 < len(value) <= FRAME_ID_MAX_LENGTH and jsontext.is_sendable(value)
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
@@ -146,7 +146,6 @@ def recorded_events(frame: Frame, *, sender_id: int) -> list[NewEvent]:
 
 
 def _item_frame(members: Mapping[str, Member]) -> Frame:
-    """Read one item of an `events` frame, which has an id and an event but needs no type."""
     return frame_of({**members, "type": Member("event", '"event"')})
 
 
@@ -180,12 +179,12 @@ def message_event(frame: Frame, conversation: ConversationRef, *, user_id: int, 
 
 
 def decided_call(frame: Frame) -> int | None:
-    """Return the seq of the call that a `confirm` frame names; None if it names none. Raise BadFrame."""
+    """Return the seq of the call that a `confirm` frame names; None without one. Raise BadFrame."""
     return frame.number("seq") if "seq" in frame.members else None
 
 
 def told_outcome(frame: Frame) -> UnknownAnswer | None:
-    """Return what a `confirm` frame says of a call whose outcome is unknown, if anything. Raise BadFrame."""
+    """Return what a `confirm` frame says about a call of unknown outcome, None without. Raise BadFrame."""
     if "outcome" not in frame.members:
         return None
     text = frame.text("outcome")
@@ -195,7 +194,7 @@ def told_outcome(frame: Frame) -> UnknownAnswer | None:
 
 
 def decision_id(frame: Frame, *, user_id: int, session: str) -> str:
-    """Return the event id of the decision of a `confirm` frame: repeating it decides nothing twice.
+    """Return the event id of a `confirm` frame's decision, so that a repeat decides nothing twice.
 
     The frame's id counts like that of a message, and separately for each named call. Raise BadFrame.
     """
@@ -221,12 +220,11 @@ def _is_uuid(frame_id: Any) -> bool:
 
 
 def envelope_json(event: EventEnvelope) -> str:
-    """Return an `event` frame: the columns, and the payload spliced in as it was received."""
+    """Return an `event` frame: the columns, and the payload as it was received."""
     return f'{_columns_json(event)},"event":{event["payload"]}}}'
 
 
 def envelope_json_without_payload(event: EventEnvelope) -> str:
-    """Return an `event` frame without the payload."""
     return f"{_columns_json(event)}}}"
 
 
@@ -242,19 +240,18 @@ def _columns_json(event: EventEnvelope) -> str:
 
 
 def frame_json(**members: Any) -> str:
-    """Return a frame other than an `event` as text: ASCII, so that half a surrogate pair can be sent."""
+    """Return a frame other than an `event` as ASCII, which can hold half a surrogate pair."""
     return json.dumps(members, separators=(",", ":"))
 
 
 def error_frame(error: ConversationError, frame_id: Any = None) -> dict[str, Any]:
-    """Return the `error` frame for the frame with this id."""
     return {"type": "error", "code": error.code, "detail": str(error), "id": frame_id}
 
 
 def unavailable_frame(error: Exception, frame_id: Any) -> dict[str, Any]:
     """Return the `error` frame for a failure of the server itself: repeating the frame is safe.
 
-    Of a commit that may be stored it says so.
+    It names a commit that may be stored.
     """
     code = OutcomeUnknown.code if isinstance(error, LostCommit) else StoreUnavailable.code
     detail = failures.known(error) or failures.SEND_AGAIN

@@ -1,4 +1,4 @@
-"""The native socket of a user's list of conversations: every change that a list shows, without polling."""
+"""The native socket of a user's list of conversations: every change of the list, without polling."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ from sessions_app.sockets.socket import Socket, SocketConsumer, SocketEnding
 
 
 class ListConsumer(SocketConsumer):
-    """The native door of a user's list."""
-
     async def serve(self, socket: Socket) -> None:
-        """Serve one client from its handshake to its close."""
         await socket.accept()
         async with ended(SocketEnding(socket)):
             since = since_of(query_of(socket.scope).get("since"))
@@ -33,25 +30,21 @@ class ListConsumer(SocketConsumer):
 
 
 class ListSocket(ListReader, SocketEnding):
-    """One client on one user's list."""
-
     def __init__(self, socket: Socket, principal: Principal, since: Since | None) -> None:
         ListReader.__init__(self, principal, since)
         SocketEnding.__init__(self, socket)
 
     async def serve(self) -> None:
-        """Send changes until either side ends it."""
         async with ended(self), asyncio.TaskGroup() as tasks:
             tasks.create_task(self._show())
             tasks.create_task(self._heartbeat())
             tasks.create_task(self._take())
 
     async def end_slow(self, error: Exception) -> None:
-        """Close, and say what to read anew."""
         await self._socket.close(TOO_SLOW, "You did not read; connect again and read the list.")
 
     async def _take(self) -> None:
-        """Answer frames: this socket only sends, but a client may authenticate twice."""
+        # This socket only sends, but a client may authenticate twice.
         await self._greeted.wait()
         while True:
             text = await self._socket.receive_text()

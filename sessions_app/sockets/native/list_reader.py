@@ -1,4 +1,4 @@
-"""A reader of a user's list by the frames of the native wire, whatever brings them to the client."""
+"""A reader of a user's list that sends frames of the native wire, over any transport."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OVERLAP = timedelta(seconds=3 * POLL_S)
 AHEAD = "The cursor in `since` is beyond the newest change, so your list has another history. Read it again."
 
 Start = int | datetime
-"""Where the changes to send begin: a number in commit order (change_order), or a time."""
+"""Where changes begin: a number in commit order (change_order), or a time."""
 
 
 class Since(NamedTuple):
@@ -42,7 +42,6 @@ class Since(NamedTuple):
 
 
 def since_of(text: str | None) -> Since | None:
-    """Return what the parameter `since` says. Raise Refused for a text that is neither."""
     if text is None:
         return None
     try:
@@ -52,7 +51,6 @@ def since_of(text: str | None) -> Since | None:
 
 
 def _moment(text: str) -> datetime:
-    """Return the time from which to send changes. Raise Refused for a text that is no time."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
@@ -69,7 +67,7 @@ class ListReader:
     """A reader of one user's list; a subclass sends its frames."""
 
     def __init__(self, principal: Principal, since: Since | None, *, follow: bool = True) -> None:
-        """`follow` says whether it goes on after what has changed since then."""
+        """Without `follow`, it ends after the changes since then."""
         self._principal = principal
         self._user_pk = pk_of(principal.user)
         self._since = since
@@ -92,7 +90,7 @@ class ListReader:
                 await self._follow(await hints.next())
 
     async def _greet(self, reach: Reach) -> None:
-        """Send `hello`, then what changed since the client was connected last."""
+        """Send `hello`, then what changed since the client's last connection."""
         since = self._since
         is_ahead = since is not None and isinstance(since.start, int) and since.start > reach.end
         self._settle(reach)
@@ -127,19 +125,19 @@ class ListReader:
         self._polled_at = now
 
     async def _show_changed(self, start: Start, end: int) -> None:
-        """Send all changes from `start` on; a later poll sends those that have no number below `end` yet."""
+        # A later poll sends the changes below `end` that have no number yet.
         await self._show_listed(start, end)
         await self._show_drafts(start, end)
 
     async def _show_listed(self, start: Start, end: int) -> None:
-        """Send the conversations that changed, page by page: it may be all of the user's conversations."""
+        # Page by page: all conversations of the user may have changed.
         place = start, 0
         while page := await astore.call(self._listed_from, *place, end):
             await self._show_states(await astore.call(self._own, [pk for _, pk in page]))
             place = page[-1]
 
     def _listed_from(self, start: Start, pk: int, end: int) -> list[tuple[Start, int]]:
-        """Return the next places of the list in the order of its changes, beginning after this one."""
+        """Return the next places of the list, in the order of its changes, after this one."""
         rows = Conversation.objects.owned_by(self._user_pk)
         if isinstance(start, int):
             places: Any = rows.changed_from(start, pk, end=end).values_list("listed_in", "pk")
@@ -148,7 +146,7 @@ class ListReader:
         return list(places[:PAGE_MAX])
 
     def _own(self, pks: list[int]) -> dict[int, ListedConversation]:
-        """Return those of these conversations that belong to the user, in this order."""
+        """Return the user's conversations among these, in this order."""
         found = listed(Conversation.objects.owned_by(self._user_pk).with_pks(pks), self._user_pk)
         return {pk: found[pk] for pk in pks if pk in found}
 
@@ -168,7 +166,7 @@ class ListReader:
         await self._show_new(("draft", conversation), frame)
 
     async def _show_new(self, of: object, text: str) -> None:
-        """Send a frame unless it equals the last one about the same thing."""
+        """Send a frame unless it equals the last one about the same object."""
         if self._shown.get(of) != text:
             self._shown[of] = text
             await self._send_text(text)

@@ -1,4 +1,4 @@
-"""A reader of a conversation's feed by the frames of the native wire, whatever brings them to the client."""
+"""A reader of a conversation's feed that sends frames of the native wire, over any transport."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FrameReader:
         payload: bool,
         session: str = "",
     ) -> None:
-        """`after` is the last event that the client has; `payload` says whether it wants payloads."""
+        """`after` is the seq of the client's last event; `payload` whether events contain payloads."""
         self._principal = principal
         self._user_pk = pk_of(principal.user)
         self._conversation = conversation
@@ -62,15 +62,12 @@ class FrameReader:
         raise NotImplementedError
 
     async def show_events(self, events: Sequence[EventEnvelope]) -> None:
-        """Send an `event` each."""
         raise NotImplementedError
 
     def show_at_once(self, events: Sequence[EventEnvelope]) -> bool:
-        """Send live events only in their turn."""
         return False
 
     async def show_hello(self, state: ConversationState) -> None:
-        """Send `hello`."""
         self._state = {name: state[name] for name in SHOWN_CHANGES}  # type: ignore[literal-required]
         shown = {name: value for name, value in state.items() if name not in ("last_seq", "loop", "deleted")}
         seen_through = await astore.call(marks.seen_through, self._user_pk, self._conversation)
@@ -86,37 +83,32 @@ class FrameReader:
 
     @property
     def _event_frames(self) -> tuple[str, Callable[[EventEnvelope], str]]:
-        """Return under which name the frames of events are shared by readers, and what writes one."""
+        """Return the name under which readers share frames of events, and the function that writes one."""
         if self._has_payloads:
             return "native", frames.envelope_json
         return "native without payload", frames.envelope_json_without_payload
 
     async def show_replay_complete(self, through: int) -> None:
-        """Send `replay_complete`."""
         await self._send(type="replay_complete", through=through)
 
     async def show_delta(self, *, turn: str, answer: str, index: int, text: str, reasoning: str) -> None:
-        """Send `delta`."""
         more = {"reasoning": reasoning} if reasoning else {}
         await self._send(type="delta", turn=turn, answer=answer, index=index, text=text, **more)
 
     async def show_answer(self, *, turn: str, answer: str, through: int, text: str, reasoning: str) -> None:
-        """Send `answer`."""
         more = {"reasoning": reasoning} if reasoning else {}
         await self._send(type="answer", turn=turn, answer=answer, through=through, text=text, **more)
 
     async def show_progress(
         self, *, turn: str, call: str, text: str, done: float | None, total: float | None
     ) -> None:
-        """Send `progress`."""
         await self._send(type="progress", turn=turn, call=call, text=text, done=done, total=total)
 
     async def show_receipt(self, *, seqs: Sequence[int], seen_seq: int, turn: str) -> None:
-        """Send `receipt`."""
         await self._send(type="receipt", seqs=seqs, seen_seq=seen_seq, turn=turn)
 
     async def show_state(self, state: ConversationState) -> None:
-        """Send `conversation` with the changes; close if it was deleted."""
+        """Send `conversation` with the changes; close the socket of a deleted conversation."""
         now = {name: state[name] for name in SHOWN_CHANGES}  # type: ignore[literal-required]
         changes = {name: value for name, value in now.items() if value != self._state[name]}
         self._state = now
@@ -126,10 +118,9 @@ class FrameReader:
             raise Refused(NOT_FOUND, "The conversation was deleted.")
 
     async def show_run(self) -> None:
-        """Send nothing: the states that follow report the outcome."""
+        """Send nothing: the next states report the outcome."""
 
     async def show_other_history(self, error: OtherHistory) -> None:
-        """Send that the client has another history."""
         await self._send(**frames.error_frame(error))
 
     async def _heartbeat(self) -> None:

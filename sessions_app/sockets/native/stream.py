@@ -1,4 +1,4 @@
-"""Server-sent events with the frames of the native sockets, for clients that no WebSocket reaches."""
+"""Server-sent events with the frames of the native sockets, for clients that cannot use WebSockets."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from sessions_app.sockets.native.reader import FrameReader
 from sessions_app.sockets.socket import FAILED, WHY_FAILED
 
 IDLE_S = 15 * 60.0
-"""A stream on which only heartbeats were sent for this long ends: its client may come back."""
+"""A stream ends after this long with heartbeats only; its client may reconnect."""
 RETRY_MS = 2_000
-"""Browsers wait this long before they ask for the stream again."""
+"""Browsers wait this long before they reconnect."""
 COMPLETE, RESTARTING = 1000, 1012
-"""The codes of an end after which nothing is wrong: those of WebSockets (RFC 6455, section 7.4.1)."""
+"""The codes of normal ends (RFC 6455, section 7.4.1)."""
 WHOLE = "This was all. Ask again with the last id."
 IDLE = "Nothing has happened for a while. Ask again with the last id."
 SERVER_ENDS = "The server is restarting. Ask again with the last id."
@@ -44,14 +44,14 @@ Write = Callable[[bytes], Awaitable[None]]
 
 
 def event_of(text: str, cursor: str = "") -> bytes:
-    """Return a server-sent event with this data; with a cursor, a client resumes from it."""
+    """Return a server-sent event with this data; a client resumes from its `cursor`."""
     name = f"id: {cursor}\n" if cursor else ""
     data = "".join(f"data: {line}\n" for line in _LINES.split(text))
     return f"{name}{data}\n".encode()
 
 
 class StreamEnding:
-    """One answer that goes on; its end is a frame `end`, since its status is sent by then."""
+    """The end of a stream is a frame `end`, since the HTTP status was sent at its start."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
@@ -59,7 +59,6 @@ class StreamEnding:
         self._shown_at = asyncio.get_running_loop().time()
 
     async def _serve(self, *tasks: Callable[[], Awaitable[None]]) -> None:
-        """Send until something ends the stream, and send why."""
         await self._write(f"retry: {RETRY_MS}\n\n".encode())
         async with ended(self):
             await get_manager().ensure_started()
@@ -72,15 +71,13 @@ class StreamEnding:
         raise Refused(RESTARTING, SERVER_ENDS)
 
     async def end_refused(self, refusal: Refused) -> None:
-        """Send the code and the reason of the refusal."""
         await self._end(refusal.code, str(refusal))
 
     async def end_slow(self, error: Exception) -> None:
-        """End as for a failure: the server itself closes the connection of a client that does not read."""
+        # The HTTP server closes the connection of a client that does not read.
         await self.end_failed(error)
 
     async def end_failed(self, error: Exception) -> None:
-        """Log it, and send that the client may come back."""
         if isinstance(error, failures.FAILURES):
             await self._end(TRY_AGAIN_LATER, failures.sentence(error))
             return
@@ -91,7 +88,7 @@ class StreamEnding:
         await self._write(event_of(frames.frame_json(type="end", code=code, detail=detail)))
 
     async def _show_frame(self, frame: dict[str, Any], *, cursor: str = "") -> None:
-        """Send a frame; raise Refused if nothing but heartbeats was sent for a while."""
+        """Send a frame; raise Refused after IDLE_S with heartbeats only."""
         now = asyncio.get_running_loop().time()
         if frame["type"] != "heartbeat":
             self._shown_at = now
@@ -105,8 +102,6 @@ class StreamEnding:
 
 
 class ConversationStream(FrameReader, StreamEnding):
-    """One client that reads one conversation over HTTP."""
-
     def __init__(
         self,
         principal: Principal,
@@ -117,14 +112,13 @@ class ConversationStream(FrameReader, StreamEnding):
         follow: bool,
         payload: bool,
     ) -> None:
-        """`follow` says whether it goes on after the end of the log."""
+        """Without `follow`, it ends at the end of the log."""
         FrameReader.__init__(self, principal, conversation, after=after.seq, payload=payload)
         StreamEnding.__init__(self, write)
         self._after = after
         self._follows = follow
 
     async def serve(self) -> None:
-        """Send frames until the client leaves or something ends it."""
         async with self._presence():
             await self._serve(self._show, self._heartbeat)
 
@@ -136,7 +130,6 @@ class ConversationStream(FrameReader, StreamEnding):
         raise Refused(COMPLETE, WHOLE)
 
     async def show_events(self, events: Sequence[EventEnvelope]) -> None:
-        """Send an `event` each, with its cursor as id."""
         _, write = self._event_frames
         for chunk in in_chunks(events):
             await self._show_news(b"".join(event_of(write(each), cursor_of(each)) for each in chunk))
@@ -147,15 +140,12 @@ class ConversationStream(FrameReader, StreamEnding):
 
 
 class ListStream(ListReader, StreamEnding):
-    """One client that reads one user's list over HTTP."""
-
     def __init__(self, principal: Principal, write: Write, *, since: Since | None, follow: bool) -> None:
-        """`follow` says whether it goes on after what has changed so far."""
+        """Without `follow`, it ends after the changes since `since`."""
         ListReader.__init__(self, principal, since, follow=follow)
         StreamEnding.__init__(self, write)
 
     async def serve(self) -> None:
-        """Send frames until the client leaves or something ends it."""
         await self._serve(self._show_all, self._heartbeat)
 
     async def _show_all(self) -> None:
@@ -171,7 +161,7 @@ class ListStream(ListReader, StreamEnding):
 
 
 def cursor_of(event: EventEnvelope) -> str:
-    """Return the cursor of an event, as its frame has it."""
+    """Return the cursor of an event, as in its frame."""
     return f"{event['seq']}.{event['fingerprint']}"
 
 

@@ -1,4 +1,4 @@
-"""One client of the V0 wire by Socket.IO: what it is shown of its conversation, and what it sends."""
+"""One V0 client by Socket.IO: what it is shown of its conversation, and what it sends."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _failing_sockets = Outage(__name__, "A V0 socket failed")
 SLOW_READER_S = 15.0
 """A client that reads nothing for this long is closed."""
 UNDRAINED_MAX_CHARACTERS = 64 * 1024
-"""After this much, the next event is queued only when the transport, which holds as much, has taken it."""
+"""After this much, the next event is queued only once the transport, which holds as much, has taken it."""
 DRAIN_WAIT_S = 5.0
 """How long a disconnected client may take to read the reason."""
 
@@ -55,8 +55,6 @@ _STATUS_FRAMES = {
 
 
 class V0Connection:
-    """One connection; a Reader of its conversation's feed."""
-
     door = "v0"
 
     def __init__(
@@ -79,21 +77,21 @@ class V0Connection:
         self._after = after
         self._connection_id = new_connection_id()
         self._state: ConversationState | None = None
+        # Of the agent's states, a replay shows only the newest: this one.
         self._newest_state = -1
-        """Of a replay the newest of the agent's states alone is shown: this one."""
         self._replay_through = -1
         self._was_there = False
+        # Whether the manager knows the connection.
         self._has_joined = False
-        """Whether the manager knows the connection."""
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> asyncio.Task[None]:
-        """Begin to show, in a task that `leave` ends; return it."""
+        """Start sending in a task that `leave` ends; return the task."""
         self._task = asyncio.get_running_loop().create_task(self._serve())
         return self._task
 
     def leave(self) -> None:
-        """End; nothing if this is the connection's own doing."""
+        """End the task, unless it is the one that calls."""
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
 
@@ -129,11 +127,11 @@ class V0Connection:
         manager = get_manager()
         if self._has_joined:
             return await manager.send_to_event_stream(self._connection_id, event)
-        # Whoever speaks before hello waits for nothing: what keeps that back may be what has to be told.
+        # Before hello nothing is awaited: what delays hello may be what the client has to be told.
         return await manager.send_event_to_conversation(self._conversation, event, sender_id=sender_id)
 
     async def refuse(self, words: str) -> dict[str, Any]:
-        """Tell the client why what it sent is not taken; return the acknowledgement."""
+        """Send the reason of a refusal; return the acknowledgement."""
         await self._send_status("error", "STATUS$ERROR", words)
         return {"success": False, "error": words}
 
@@ -146,17 +144,17 @@ class V0Connection:
             await self._run_joined()
 
     async def end_refused(self, refusal: Refused) -> None:
-        """Disconnect the client once it has read what it was sent: it does not come back."""
+        """Disconnect the client once it has read what was sent; it does not reconnect."""
         with suppress(TimeoutError):
             await self._drained(DRAIN_WAIT_S)
         await self._server.disconnect(self._sid)
 
     async def end_slow(self, error: Exception) -> None:
-        """End the transport: the client comes back by itself."""
+        """End the transport; the client reconnects by itself."""
         await self._cut_off()
 
     async def end_failed(self, error: Exception) -> None:
-        """Tell the client what failed; it comes back by itself, as it would not if it were disconnected."""
+        """Report the failure and end the transport; a disconnected client would not reconnect."""
         _failing_sockets.failed(error, conversation=self._conversation.public_id)
         is_told = isinstance(error, failures.FAILURES)
         words = failures.sentence(error) if is_told else "The server could not go on: connect again."
@@ -181,13 +179,13 @@ class V0Connection:
             await self._principal.stay(CHECK_S)
 
     async def _cut_off(self) -> None:
-        """End the transport, without a packet that says so: the client comes back by itself."""
+        """End the transport without a packet; the client reconnects by itself."""
         await close_transport(self._server, self.transport_id)
 
     async def show_hello(self, state: ConversationState) -> None:
-        """Note what the conversation is like and which of its agent's states a replay shows; join it.
+        """Note the state and which of the agent's states a replay shows; join.
 
-        Joined any earlier, the loop could be here by now, and that it has come would be no news.
+        If it joined earlier, the loop could start before, and its start would not be news.
         """
         self._state = state
         if may(self._principal.user, Scope.RUN):
@@ -208,7 +206,6 @@ class V0Connection:
         self._replay_through = state["last_seq"]
 
     async def show_events(self, events: Sequence[EventEnvelope]) -> None:
-        """Send what this wire shows of them; return once the client has room for more."""
         undrained = 0
         for event in events:
             if self._is_outdated_state(event):
@@ -222,7 +219,7 @@ class V0Connection:
         await self._drained(SLOW_READER_S)
 
     def show_at_once(self, events: Sequence[EventEnvelope]) -> bool:
-        """Never: python-socketio sends in tasks of its own."""
+        # python-socketio sends in tasks of its own.
         return False
 
     def _is_outdated_state(self, event: EventEnvelope) -> bool:
@@ -230,32 +227,32 @@ class V0Connection:
         return is_replayed and event["type"] in v0.STATE_TYPES and event["seq"] != self._newest_state
 
     async def show_replay_complete(self, through: int) -> None:
-        """Tell of an agent that could not be started; of the replay's end this wire does not."""
+        # This wire has no frame for the end of the replay.
         if self._state is not None and self._state["loop"]["status"] == LoopStatus.ERROR:
             await self._send_status("error", "STATUS$ERROR", self._state["loop"]["error"])
 
     async def show_delta(self, *, turn: str, answer: str, index: int, text: str, reasoning: str) -> None:
-        """Nothing: this wire shows whole messages."""
+        """Send nothing: this wire shows whole messages."""
 
     async def show_answer(self, *, turn: str, answer: str, through: int, text: str, reasoning: str) -> None:
-        """Nothing: this wire shows whole messages."""
+        """Send nothing: this wire shows whole messages."""
 
     async def show_progress(
         self, *, turn: str, call: str, text: str, done: float | None, total: float | None
     ) -> None:
-        """Nothing: this wire has no progress of tools."""
+        """Send nothing: this wire has no progress of tools."""
 
     async def show_receipt(self, *, seqs: Sequence[int], seen_seq: int, turn: str) -> None:
-        """Nothing: this wire has no receipts."""
+        """Send nothing: this wire has no receipts."""
 
     async def show_run(self) -> None:
-        """Nothing: the states that follow say what became of it."""
+        """Send nothing: the next states report the outcome."""
 
     async def show_other_history(self, error: OtherHistory) -> None:
-        """Nothing: to this wire a client that has more than there is lacks nothing (spec V0 §2.4)."""
+        """Send nothing: a client with a longer log lacks nothing on this wire (spec V0 §2.4)."""
 
     async def show_state(self, state: ConversationState) -> None:
-        """Tell of a new title and of what became of the loop. Raise Refused when it was closed."""
+        """Send a new title and changes of the loop. Raise Refused when it was closed."""
         before, self._state = self._state, state
         if before is not None and state["title"] != before["title"]:
             await self._send_frame(
@@ -291,16 +288,16 @@ class V0Connection:
         await self._send_frame(status_update=True, type=kind, id=status_id, message=message)
 
     async def _send_frame(self, **members: Any) -> None:
-        """Send what is no event; with a source and a time, without which clients show nothing."""
+        """Send what is no event; clients show nothing without a source and a time."""
         now = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
         await self._send(json.dumps({**members, "source": "environment", "timestamp": now}))
 
     async def _send(self, text: str) -> None:
-        """Send one frame: the JSON text of one object, passed on as it is."""
+        """Send one frame: the JSON text of one object, unchanged."""
         await self._server.eio.send(self.transport_id, f'2["oh_event",{text}]')
 
     async def _drained(self, within_s: float) -> None:
-        """Return once the transport has taken what was sent. Raise TimeoutError if it does not in time."""
+        """Return once the transport has taken what was sent. Raise TimeoutError."""
         transport = self._server.eio.sockets.get(self.transport_id)
         if transport is not None:
             async with asyncio.timeout(within_s):
@@ -308,8 +305,8 @@ class V0Connection:
 
 
 async def close_transport(server: socketio.AsyncServer, transport_id: str) -> None:
-    """End a transport, without a packet that says so; nothing if it is over."""
+    """End a transport without a packet; a repeat changes nothing."""
     transport = server.eio.sockets.get(transport_id)
     if transport is not None:
         await transport.close(wait=False, abort=True)
-        await transport.queue.put(None)  # ends its writer, which waits for packets to come and closes
+        await transport.queue.put(None)  # ends its writer, which waits for packets, and closes

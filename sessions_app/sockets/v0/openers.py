@@ -1,6 +1,6 @@
-"""The client that opened a Socket.IO connection; every later request of the connection must be its own.
+"""The client that opened a Socket.IO connection; all later requests of the connection must be its own.
 
-The id of a connection is a part of addresses, which proxies log and people copy. It proves nothing.
+The id of a connection proves nothing: it is part of addresses, which proxies log and people copy.
 """
 
 from __future__ import annotations
@@ -26,12 +26,9 @@ from sessions_app.identity.principals import Principal, Refused
 from sessions_app.sockets.arrivals import Arrivals
 
 PROOF_COOKIE = "convserver_polling"
-"""Proves that a request without credentials is from the client that opened the connection.
-
-The Python client sends its headers with the first request alone, but cookies with each.
-"""
+"""Proves that a request without credentials is from the client that opened the connection. The Python
+client sends its headers only with the first request, but cookies with each."""
 _KEY = "convserver.opener"
-"""The key of a scope under which its opener is."""
 
 
 def credentials_in(scope: Any) -> Credentials:
@@ -51,7 +48,7 @@ class Opener:
     credentials: Credentials
     proof: str
     principal: Principal | None = None
-    """Its user, from the time when it has joined; kept when it is disconnected, so that it reads no more."""
+    """Its user, once it has joined; kept after a disconnect, so that it reads no more."""
     arrivals: Arrivals = field(default_factory=Arrivals)
 
     @classmethod
@@ -79,7 +76,7 @@ class Opener:
         return True
 
     def _has_proof(self, given: Credentials, scope: Any) -> bool:
-        if given != Credentials():  # they must be the right ones then
+        if given != Credentials():  # if it sends any, they must be right
             return False
         try:
             morsel = SimpleCookie(headers_of(scope).get("cookie", "")).get(PROOF_COOKIE)
@@ -88,7 +85,7 @@ class Opener:
         return morsel is not None and hmac.compare_digest(morsel.value.encode(), self.proof.encode())
 
     async def _holds(self, given: Credentials) -> bool:
-        """Return whether other credentials are of the same user, by the same token if by any."""
+        """Return whether other credentials belong to the same user and, if to a token, to the same token."""
         find = get_key_holders().find
         user = await find(given)
         if not user.is_authenticated:
@@ -97,7 +94,7 @@ class Opener:
         return _identity(user) == _identity(own)
 
     def giving_proof(self, scope: Any, send: Callable[[Any], Awaitable[None]]) -> Any:
-        """Return a `send` that sets the cookie, for a client whose headers it may have to stand for."""
+        """Return a `send` that sets the cookie, for a client that may not repeat its headers."""
         if (
             scope["type"] != "http"
             or lets_everybody_in()

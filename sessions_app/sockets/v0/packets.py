@@ -1,7 +1,7 @@
-"""The packets of Socket.IO clients, looked at before the library reads them.
+"""The packets of Socket.IO clients, checked before the library reads them.
 
-It raises on what is no packet, here and there so that the connection is never tidied up, and it lets
-a client emit the names of its own events. Nothing of that gets past here.
+The library raises on malformed packets in ways that leave the connection behind, and accepts a client's
+packets with the names of its own events. Neither passes here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_POSTED_PACKETS = 16
 TAKEN = ("oh_user_action", "oh_action")
 """The events that clients may send; `oh_action` is the older name."""
 REFUSED = "refused"
-"""The event that any other becomes; it brings the reason."""
+"""The event that replaces any other; it carries the reason."""
 
 UNREADABLE = "The request can't be read: it is not JSON, too large or nested too deeply."
 NOT_TAKEN = f"An event is [name, object], and the name is one of {', '.join(TAKEN)}."
@@ -34,8 +34,9 @@ NORMAL, PROTOCOL_ERROR, TOO_BIG = 1000, 1002, 1009
 
 CLOSE = "1"
 """The packet by which a client ends its transport."""
-# Of the transport: ping, pong, upgrade and noop, which bring a word at most; and messages, of which each
-# begins with the type of a Socket.IO packet. A post that pings or upgrades makes the library wait for ever.
+# Packets of the transport: ping, pong, upgrade and noop, with a word at most; and messages, each of which
+# begins with the type of a Socket.IO packet. A post with a ping or upgrade makes the library wait
+# endlessly.
 _BY_WEBSOCKET = re.compile(r"[2356]\w{0,9}|4[0-6].*", re.ASCII | re.DOTALL)
 _BY_POST = re.compile(r"3|4[0-6].*", re.ASCII | re.DOTALL)
 
@@ -47,7 +48,7 @@ class Malformed(Exception):
 
 
 class Unread:
-    """The JSON of a packet that takes long to read; whoever takes the packet reads it off the event loop."""
+    """The JSON of a large packet, to be parsed off the event loop by its taker."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -68,7 +69,7 @@ def event_of(text: str) -> Any:
 
 
 class _LightJson:
-    """The library's JSON, but for reading what is not light."""
+    """The library's JSON, except that large texts stay unparsed."""
 
     dumps = staticmethod(Packet.json.dumps)
 
@@ -78,13 +79,13 @@ class _LightJson:
 
 
 class V0Packet(Packet):  # type: ignore[misc]
-    """A Socket.IO packet; one that cannot be taken reads as an event that says why."""
+    """A Socket.IO packet; a refused one reads as an event with the reason."""
 
     json = _LightJson
     data: Any
 
     def decode(self, encoded_packet: str) -> int:
-        """Read a packet of the form of one; return how many attachments follow: none."""
+        """Read a packet of the form of one; return the number of attachments that follow: none."""
         try:
             super().decode(encoded_packet)
         except (ValueError, RecursionError):
@@ -92,7 +93,7 @@ class V0Packet(Packet):  # type: ignore[misc]
             return 0
         data: object = self.data
         if isinstance(data, Unread):
-            # Only an event's is read at all, and nobody knows yet which event it is.
+            # Only events are read, and which event it is, is not known yet.
             self.data = [TAKEN[0], data] if self.packet_type == EVENT else None
         match self.packet_type:
             case packet_type if packet_type == EVENT:
@@ -103,7 +104,7 @@ class V0Packet(Packet):  # type: ignore[misc]
         return 0
 
     def _refuse(self, reason: str) -> None:
-        # The id stays, so that an acknowledgement that was asked for brings the reason as well.
+        # The id stays, so that the acknowledgement carries the reason.
         self.packet_type, self.data = EVENT, [REFUSED, reason]
 
 
@@ -112,7 +113,7 @@ def _is_taken(data: Any) -> bool:
 
 
 def by_websocket(receive: Receive, send: Callable[[Any], Awaitable[None]]) -> Receive:
-    """Return a `receive` that brings packets alone, and ends the connection at anything else."""
+    """Return a `receive` that brings only packets, and ends the connection at anything else."""
 
     async def receive_packet() -> Any:
         while True:
@@ -134,7 +135,7 @@ def by_websocket(receive: Receive, send: Callable[[Any], Awaitable[None]]) -> Re
 
 def _end_code(text: str) -> int | None:
     """Return the code to close with at this text; None for a packet to be read."""
-    if text == CLOSE:  # after it the library would go on to read, about a client that it has forgotten
+    if text == CLOSE:  # the library would go on reading for a client that it has forgotten
         return NORMAL
     if len(text) > MAX_PAYLOAD_BYTES:
         return TOO_BIG
@@ -164,7 +165,7 @@ def _require_packets(body: bytes) -> None:
         *packets, last = body.decode().split("\x1e")
     except UnicodeDecodeError as error:
         raise Malformed("no text") from error
-    if last != CLOSE:  # with anything behind it, it would be about a client that is forgotten
+    if last != CLOSE:  # anything after it would be about a forgotten client
         packets.append(last)
     if len(packets) > MAX_POSTED_PACKETS or not all(map(_BY_POST.fullmatch, packets)):
         raise Malformed("no packets")

@@ -57,7 +57,7 @@ PING_INTERVAL_S = 25
 PING_TIMEOUT_S = 20
 CLOSE_WAIT_S = 5.0
 JOIN_WAIT_S = 30.0
-"""A transport whose client has joined nothing for this long is closed: it takes memory, and a connection."""
+"""A transport without a join for this long is closed: it costs memory and a connection."""
 JOIN_LOOK_S = 5.0
 POLICY_VIOLATION = 1008
 
@@ -66,7 +66,7 @@ JSONP_OFF = "JSONP is not served: poll by fetch or XMLHttpRequest, or connect by
 
 
 class Refusal(Exception):
-    """The client may not join; the message, and an id to translate it by, are told it."""
+    """The client may not join; it gets the message, and an id for its translation."""
 
     def __init__(self, message: str, msg_id: str | None = None) -> None:
         super().__init__(message)
@@ -75,7 +75,7 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Handshake:
-    """What the address of a connection asks for."""
+    """The parameters of a connection's address."""
 
     conversation_id: str
     after: int
@@ -92,7 +92,7 @@ class Handshake:
 
 
 def _cursor(text: str) -> int:
-    """Return the id of the last event that the client has; -1 for whatever is no number of one."""
+    """Return the id of the client's last event; -1 if the text is not an event id."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
 
 
@@ -103,15 +103,13 @@ def _require_known_providers(values: list[str]) -> None:
 
 
 class V0Server:
-    """The Socket.IO server of one event loop, and its connections."""
-
     def __init__(self) -> None:
         self.socketio = socketio.AsyncServer(
             async_mode="asgi",
             serializer=packets.V0Packet,
-            # One after the other, so that what a client sends stays in its order.
+            # One after the other, so that a client's events stay in their order.
             async_handlers=False,
-            # The outermost application has looked at the origin already.
+            # The outermost application has checked the origin already.
             cors_allowed_origins=lambda origin, environ: True,
             max_http_buffer_size=packets.MAX_PAYLOAD_BYTES,
             ping_interval=PING_INTERVAL_S,
@@ -119,11 +117,11 @@ class V0Server:
         )
         self._connections: dict[str, V0Connection] = {}
         self._joined: dict[str, str] = {}
-        """The connection of each transport whose client is known."""
+        """The connection of each joined transport."""
         self._upgrading: dict[str, Any] = {}
-        """The scope of each WebSocket that a transport whose client is not known yet goes over to."""
+        """The scope of each WebSocket to which a transport that has not joined upgrades."""
         self._tasks: set[asyncio.Task[None]] = set()
-        """Of all connections, also of those whose client has left and that still tidy up."""
+        """The tasks of all connections, including those that tidy up after their client has left."""
         on: Callable[..., Any] = self.socketio.on
         on("connect", self._connect)
         on("disconnect", self._disconnect)
@@ -133,7 +131,7 @@ class V0Server:
         self._looking = asyncio.get_running_loop().create_task(self._close_unjoined())
 
     async def close(self) -> None:
-        """End all connections; their clients come back by themselves."""
+        """End all connections; their clients reconnect by themselves."""
         self._looking.cancel()
         for connection in self._connections.values():
             connection.leave()
@@ -142,7 +140,7 @@ class V0Server:
         await self.socketio.shutdown()
 
     async def _connect(self, sid: str, environ: Mapping[str, Any], auth: object = None) -> None:
-        """Check everything, join, and begin to show. Raise what the client is refused with."""
+        """Check everything, join, and start sending. Raise the refusal."""
         try:
             principal, conversation, after = await _arrived(environ)
         except Refusal as refusal:
@@ -154,7 +152,7 @@ class V0Server:
             raise ConnectionRefusedError(NOT_NOW) from error
         _failing_arrivals.worked()
         transport_id = self.socketio.manager.eio_sid_from_sid(sid, "/")
-        if not self._is_open(transport_id):  # nobody would say that it has ended
+        if not self._is_open(transport_id):  # it would never be reported as ended
             raise ConnectionRefusedError("This connection has ended.")
         try:
             end = open_sockets.begin(pk_of(principal.user))
@@ -212,7 +210,6 @@ class V0Server:
         return await connection.refuse(reason)
 
     async def serve(self, scope: Any, receive: Any, send: Any) -> None:
-        """Serve one request or socket of any client."""
         if (refusal := await self._refusal(scope)) is not None:
             await _refuse(scope, receive, send, refusal)
             return
@@ -231,13 +228,13 @@ class V0Server:
                 with self._arrivals(scope).posted():
                     await handle(scope, posted, send)
                 if (transport := self._transport(scope)) is not None and transport.closed:
-                    # The client waits for its own poll before it has left.
+                    # The client waits for its own poll before it leaves.
                     await close_transport(self.socketio, transport.sid)
             except packets.Malformed as error:
                 await _answer_bad_request(send, f"Bad request: {error}")
 
     async def _refusal(self, scope: Any) -> str | None:
-        """Return why a request is refused before it is looked at; None for one that may pass."""
+        """Return why a request is refused before it is read; None if it may pass."""
         if "j" in parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True):
             return JSONP_OFF
         if not _transport_id_in(scope) or scope.get("method") == "OPTIONS":  # preflights have no credentials
@@ -247,16 +244,16 @@ class V0Server:
         except Exception as error:
             _failing_arrivals.failed(error)
             return NOT_NOW
-        # The same words whether it is another client's connection or none at all.
+        # One message, whether it is another client's connection or none.
         return None if is_own else f"Invalid session {_transport_id_in(scope)}"
 
     async def is_own(self, scope: Any) -> bool:
-        """Return whether a request belongs to an open connection, and is from the client that opened it."""
+        """Return whether a request is from the client that opened its connection, which is open."""
         environ = self.socketio.environ.get(_transport_id_in(scope))
         return environ is not None and await Opener.of(environ).has_sent(scope)
 
     async def _posted(self, scope: Any, receive: Any) -> Any:
-        """Return a `receive` of what was posted. Raise Malformed, the transport ended, at no packets."""
+        """Return a `receive` of the posted packets; end the transport and raise Malformed at others."""
         try:
             receive_again = await packets.by_post(receive)
         except packets.Malformed:
@@ -270,7 +267,7 @@ class V0Server:
 
     @contextmanager
     def _noted(self, scope: Any) -> Iterator[None]:
-        """Let a WebSocket speak once its client is known: it may have been let in by polling."""
+        # A WebSocket may send once its client is known, which may have joined by polling.
         transport_id = _transport_id_in(scope)
         if self.knows(scope):
             known_sockets.let_in(scope)
@@ -283,18 +280,17 @@ class V0Server:
                 del self._upgrading[transport_id]
 
     def _arrivals(self, scope: Any) -> Arrivals:
-        """Return what the connection of a request receives; nothing of one that has ended."""
+        """Return the arrivals of a request's connection; empty ones after its end."""
         if not _transport_id_in(scope):
             return Opener.of({"asgi.scope": scope}).arrivals
         environ = self.socketio.environ.get(_transport_id_in(scope))
         return Arrivals() if environ is None else Opener.of(environ).arrivals
 
     def knows(self, scope: Any) -> bool:
-        """Say whether a request belongs to a connection whose client was let in."""
         return _transport_id_in(scope) in self._joined
 
     def _is_open(self, transport_id: str | None) -> bool:
-        """Say whether the client is there; it may leave by another request while it is let in."""
+        # The client may leave by another request while it joins.
         transport = self.socketio.eio.sockets.get(transport_id)
         return transport is not None and not transport.closed
 
@@ -303,7 +299,7 @@ class V0Server:
 
 
 def _transport_id_in(scope: Any) -> str:
-    """Return the id in the address by which a request belongs to an open transport; empty for a new one."""
+    """Return the id in the address of a request on an open transport; empty for a new one."""
     sid: str = parse_qs(scope["query_string"].decode("latin-1")).get("sid", [""])[0]
     return sid
 
@@ -326,7 +322,7 @@ async def _answer_bad_request(send: Any, text: str) -> None:
 
 
 async def _arrived(environ: Mapping[str, Any]) -> tuple[Principal, ConversationRef, int]:
-    """Return who joins what from where, all checks passed. Raise Refusal."""
+    """Return the client, its conversation and its cursor after all checks. Raise Refusal."""
     handshake = Handshake.read(environ.get("QUERY_STRING", ""))
     credentials = Opener.of(environ).credentials
     user = await _let_in(credentials)
@@ -374,32 +370,30 @@ def _server() -> V0Server:
 
 
 async def is_connected(scope: Any) -> bool:
-    """Say whether a request comes from a Socket.IO client that was let in before."""
+    """Return whether a request comes from a Socket.IO client that has joined."""
     here = _server()
     return scope["path"].startswith(f"{PATH}/") and here.knows(scope) and await here.is_own(scope)
 
 
 async def socketio_v0(scope: Any, receive: Any, send: Any) -> None:
-    """Serve one request or socket of any Socket.IO client."""
     await _server().serve(scope, receive, send)
 
 
 class SocketIOConsumer(AsyncConsumer):
-    """The V0 door, as far as it is a WebSocket.
+    """The V0 door for WebSockets.
 
     python-socketio and its engine take over the whole connection: they accept it, upgrade to it from
-    polling, ping, split and join packets, and call the V0Server by event. So nothing is left for the dispatch
-    of Channels, and requests that poll reach the same server without a consumer (`convserver/asgi.py`).
+    polling, ping, split and join packets, and call the V0Server for each event. So nothing is left for
+    the dispatch of Channels, and polling requests reach the same server without a consumer
+    (`convserver/asgi.py`).
     """
 
     async def __call__(self, scope: Any, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        """Hand the socket to the server of this event loop."""
         self.scope, self.base_send = scope, send
         await socketio_v0(scope, receive, send)
 
 
 async def close() -> None:
-    """Close the server of the running event loop, if it has one."""
     server = _servers.pop()
     if server is not None:
         await server.close()

@@ -32,7 +32,7 @@ from sessions_app.sockets.v1.handshake import GONE
 from sessions_app.sockets.v1.socket import V1Consumer, V1Socket
 
 RUN_SETTLES_S = 0.1
-"""The end of a run is reported no sooner after its beginning: clients start to listen after their request."""
+"""The least time between a run and the report of its end: clients listen only after their request."""
 
 _TRUE = frozenset({"true", "1", "yes", "on", "y", "t"})
 _FALSE = frozenset({"false", "0", "no", "off", "n", "f"})
@@ -59,16 +59,15 @@ class Resend(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Replay:
-    """What the address asks for."""
+    """The parameters of the address."""
 
     resend: Resend
     since: datetime | None = None
     is_by_mode: bool = False
-    """Whether `resend_mode` was used, which older clients do not know."""
+    """Whether `resend_mode` was given, which older clients do not know."""
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> Self:
-        """Read the parameters. Raise Refused for a wrong one."""
         resend_all, mode = query.get("resend_all", "false").lower(), query.get("resend_mode")
         after = query.get("after_timestamp")
         # An unescaped `+` of a time zone arrives as a space.
@@ -98,7 +97,7 @@ def _before(conversation: ConversationRef, since: datetime | None) -> int:
 
 
 class _SentAnswer(NamedTuple):
-    """How much of an unfinished answer a client has, in characters."""
+    """How many characters of an unfinished answer a client has."""
 
     answer: str = ""
     text: int = 0
@@ -106,8 +105,6 @@ class _SentAnswer(NamedTuple):
 
 
 class EventsSocket(V1Socket):
-    """One client of the events socket."""
-
     def __init__(
         self,
         socket: Socket,
@@ -123,17 +120,16 @@ class EventsSocket(V1Socket):
         self._replayed_through = after
         self._left_out_before = iso(replay.since) if replay.resend is Resend.SINCE and replay.since else ""
         self._is_running = False
+        # When a run was first seen, or the end of one that was not seen.
         self._run_at = -inf
-        """When it was first seen that a run is on, or that one which was not seen is over."""
         self._end_is_due = asyncio.Event()
         self._end_wants_seq = inf
+        # The last status that was sent, and the log's length then, so that it is sent once.
         self._told = ("", -1)
-        """The last status that was sent, and the log's length then: the same is sent only once."""
         self._answer = _SentAnswer()
 
     @classmethod
     def asked(cls, query: Mapping[str, str]) -> Replay:
-        """Return what is to be replayed."""
         return Replay.read(query)
 
     @classmethod
@@ -149,13 +145,13 @@ class EventsSocket(V1Socket):
         """Return the socket; events that are stored from here on are live."""
         after = await asked.after(conversation)
         is_modern = by_frame or asked.is_by_mode
-        if not is_modern and asked.resend is Resend.NONE:  # web frontends replay, and may be older
+        if not is_modern and asked.resend is Resend.NONE:  # web frontends request a replay, and may be older
             is_modern = await astore.call(client_tools.may_have_any, conversation)
         return cls(socket, principal, conversation, asked, after=after, is_modern=is_modern)
 
     @property
     def _after(self) -> int:
-        """The state when the client joined."""
+        # The seq when the client joined.
         return self._shown_through
 
     def _works(self) -> list[Coroutine[Any, Any, None]]:
@@ -183,13 +179,12 @@ class EventsSocket(V1Socket):
         await self._socket.send_text(full_state.frame)
 
     async def show_events(self, events: Sequence[EventEnvelope]) -> None:
-        """Send each event, of a replay only the requested ones; note which of them end a run."""
+        """Send each event, of a replay only the requested ones; note events that end a run."""
         for chunk in in_chunks([event for event in events if self._is_wanted(event)]):
             await self._socket.send_frames([self._framed(event) for event in chunk])
         self._note_shown(events)
 
     def show_at_once(self, events: Sequence[EventEnvelope]) -> bool:
-        """Send each live event, if the client has made room."""
         if events[0]["seq"] <= self._replayed_through:
             return False
         frames = hub().recent.framed_together("v1", self._conversation, events, self._shown)
@@ -211,18 +206,18 @@ class EventsSocket(V1Socket):
         return hub().recent.framed("v1", self._conversation, event, self._shown)
 
     def _is_wanted(self, event: EventEnvelope) -> bool:
-        """Say whether an event is to be sent; an imported history need not be in the order of its times."""
+        # An imported history need not be in the order of its times.
         return event["seq"] > self._replayed_through or event["timestamp"] >= self._left_out_before
 
     async def show_delta(self, *, turn: str, answer: str, index: int, text: str, reasoning: str) -> None:
-        """Send one more piece of an answer to a client that knows pieces."""
+        """Send a piece of an answer to a client that supports pieces."""
         if self._is_modern:
             sent = self._answer if answer == self._answer.answer else _SentAnswer(answer)
             self._answer = _SentAnswer(answer, sent.text + len(text), sent.reasoning + len(reasoning))
             await self._send_piece(text, reasoning)
 
     async def show_answer(self, *, turn: str, answer: str, through: int, text: str, reasoning: str) -> None:
-        """Send what a client that knows pieces lacks of the answer that is being given."""
+        """Send the missing part of the unfinished answer to a client that supports pieces."""
         if self._is_modern:
             sent = self._answer if answer == self._answer.answer else _SentAnswer(answer)
             self._answer = _SentAnswer(answer, len(text), len(reasoning))
@@ -235,20 +230,19 @@ class EventsSocket(V1Socket):
         )
 
     async def show_run(self) -> None:
-        """Report soon how the run ended, if it is already over: there may have been nothing to do."""
+        # A run without work may be over already: report its end soon.
         self._note_status(ExecutionStatus.RUNNING)
         self._told = ("", -1)
         self._end_is_due.set()
 
     async def show_state(self, state: ConversationState) -> None:
-        """Note that a run begins or ends; close once the conversation is deleted."""
+        """Note that a run begins or ends; close after the conversation's deletion."""
         await super().show_state(state)
         self._note_status(state["loop"]["execution_status"])
 
     # The ends of runs
 
     def _note_run(self, event: EventEnvelope) -> None:
-        """Note what a live event says of a run."""
         if event["kind"] == Kind.TURN:
             self._note_end()
         elif event["kind"] == Kind.STATE:
@@ -272,7 +266,7 @@ class EventsSocket(V1Socket):
         self._end_is_due.set()
 
     async def _tell_ends(self) -> None:
-        """Send the full state after each run, after the run's events, and never while a run is on."""
+        """Send the full state after each run, after the run's events, and never during a run."""
         await self._greeted.wait()
         while True:
             await self._end_is_due.wait()
@@ -290,7 +284,7 @@ class EventsSocket(V1Socket):
                 await self._send_full_state(full_state)
 
     async def _until_runs_settle(self) -> None:
-        """Wait until the newest run was accepted long enough ago; meanwhile a newer one may have been."""
+        """Wait until the newest run was accepted RUN_SETTLES_S ago; a newer one may be accepted meanwhile."""
         settled_at = -inf
         while settled_at < self._run_at + RUN_SETTLES_S:
             settled_at = self._run_at + RUN_SETTLES_S
@@ -298,6 +292,4 @@ class EventsSocket(V1Socket):
 
 
 class EventsConsumer(V1Consumer):
-    """The door of the events socket."""
-
     socket_class = EventsSocket

@@ -56,7 +56,7 @@ def public_id_of(scope: WebSocketScope) -> str:
 async def principal_by_address(
     scope: WebSocketScope, query: Mapping[str, str], public_id: str
 ) -> Principal | None:
-    """Authenticate by the address, a header or a cookie; None for a client that must send a first frame.
+    """Authenticate by the address, a header or a cookie; return None if a first frame is needed.
 
     Raise Refused for invalid keys.
     """
@@ -93,7 +93,7 @@ async def reached(principal: Principal, public_id: str) -> ConversationRef:
 
 
 def is_auth(frame: Mapping[str, Any]) -> bool:
-    """Say whether a client's frame authenticates, instead of speaking to the agent."""
+    """Return whether a client's frame authenticates, instead of addressing the agent."""
     return frame.get("type") == "auth"
 
 
@@ -105,15 +105,13 @@ class _Entry(NamedTuple):
     key: str | None = None
 
     def principal(self) -> Principal:
-        """Return them as a principal of the running event loop."""
         return Principal(self.user, self.credentials) if self.key is None else KeyHolder(self.user, self.key)
 
 
 def _entry(keys: list[str], credentials: Credentials, public_id: str) -> _Entry | None:
     """Return the client of the first valid key.
 
-    A conversation's key opens no other conversation. Where no credentials are required, it closes none
-    either.
+    A conversation's key opens no other conversation; without required credentials, it closes none either.
     """
     for key in filter(_is_text, keys):
         opened = opened_by(key)
@@ -130,7 +128,7 @@ def _entry(keys: list[str], credentials: Credentials, public_id: str) -> _Entry 
 
 
 def _is_text(key: str) -> bool:
-    """Say whether a key could be one: half of a surrogate pair is in none."""
+    # Half a surrogate pair cannot be encoded.
     try:
         key.encode()
     except UnicodeEncodeError:
@@ -139,7 +137,7 @@ def _is_text(key: str) -> bool:
 
 
 def _key_in(text: str) -> str:
-    """Return the key in a first frame; empty if it is not such a frame."""
+    """Return the key in a first frame; empty if it is another frame."""
     if len(text) > AUTH_FRAME_MAX_CHARACTERS:
         return ""
     try:

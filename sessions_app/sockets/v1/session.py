@@ -19,8 +19,6 @@ _AFTER_SEQ = "`after_seq` is the seq of the last event that you have, -1 for non
 
 
 class SessionSocket(V1Socket):
-    """One client of the sequenced socket."""
-
     def __init__(
         self, socket: Socket, principal: Principal, conversation: ConversationRef, after: int
     ) -> None:
@@ -29,12 +27,11 @@ class SessionSocket(V1Socket):
 
     @classmethod
     def asked(cls, query: Mapping[str, str]) -> int:
-        """Return the seq of the last event that the client has, -1 for none."""
         try:
             after = EventCursor.decode(query.get("after_seq", "-1"))
         except InvalidCursor as error:
             raise Refused(BAD_REQUEST, _AFTER_SEQ) from error
-        if after.fingerprint is not None:  # clients of this wire are given none
+        if after.fingerprint is not None:  # clients of this wire get no fingerprints
             raise Refused(BAD_REQUEST, _AFTER_SEQ)
         return after.seq
 
@@ -48,7 +45,6 @@ class SessionSocket(V1Socket):
         *,
         by_frame: bool,
     ) -> Self:
-        """Return the socket."""
         return cls(socket, principal, conversation, asked)
 
     @property
@@ -63,12 +59,10 @@ class SessionSocket(V1Socket):
         self._greeted.set()
 
     async def show_events(self, events: Sequence[EventEnvelope]) -> None:
-        """Send each event with its seq."""
         for chunk in in_chunks(events):
             await self._socket.send_frames([self._framed(event) for event in chunk])
 
     def show_at_once(self, events: Sequence[EventEnvelope]) -> bool:
-        """Send each event with its seq, if the client has made room."""
         return self._socket.send_at_once(
             hub().recent.framed_together("v1 session", self._conversation, events, self._durable)
         )
@@ -81,6 +75,4 @@ class SessionSocket(V1Socket):
 
 
 class SessionConsumer(V1Consumer):
-    """The door of the sequenced socket."""
-
     socket_class = SessionSocket

@@ -1,4 +1,4 @@
-"""What both V1 sockets of a conversation share: handshake, messages, checks, the end (spec V1 §3)."""
+"""The common part of the V1 sockets of a conversation: handshake, messages, checks, the end (spec V1 §3)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ T = TypeVar("T")
 _failing_frames = Outage(__name__, "A frame failed")
 
 CHECK_S = 20.0
-"""An open socket checks this often whether its credentials are still valid (`Principal.check`)."""
+"""How often an open socket checks its credentials (`Principal.check`)."""
 CLOSE_CODES = {
     NOT_AUTHENTICATED: 4001,
     NOT_ALLOWED: 4001,
@@ -81,41 +81,38 @@ class Unshown:
     """The parts of a feed for which a V1 socket has no frame, unless it defines one."""
 
     async def show_replay_complete(self, through: int) -> None:
-        """Nothing: this wire does not mark the end of the replay."""
+        """Send nothing: this wire does not mark the end of the replay."""
 
     async def show_delta(self, *, turn: str, answer: str, index: int, text: str, reasoning: str) -> None:
-        """Nothing, unless a socket has a frame for it."""
+        """Send nothing, unless a socket has a frame for it."""
 
     async def show_answer(self, *, turn: str, answer: str, through: int, text: str, reasoning: str) -> None:
-        """Nothing, unless a socket has a frame for it."""
+        """Send nothing, unless a socket has a frame for it."""
 
     async def show_progress(
         self, *, turn: str, call: str, text: str, done: float | None, total: float | None
     ) -> None:
-        """Nothing: this wire has no progress of tools."""
+        """Send nothing: this wire has no progress of tools."""
 
     async def show_receipt(self, *, seqs: Sequence[int], seen_seq: int, turn: str) -> None:
-        """Nothing: this wire has no receipts."""
+        """Send nothing: this wire has no receipts."""
 
     async def show_run(self) -> None:
-        """Nothing, unless a socket reports how runs end."""
+        """Send nothing, unless a socket reports how runs end."""
 
     async def show_other_history(self, error: OtherHistory) -> None:
-        """Nothing: only the sequenced socket takes a cursor, and its first frame has the end of the log."""
+        """Send nothing: only the sequenced socket takes a cursor, and its first frame has the log's end."""
 
 
 class V1Ending(SocketEnding):
-    """The end of a session on a V1 socket, with the codes that its clients know."""
+    """The end of a session on a V1 socket, with this wire's close codes."""
 
     async def end_refused(self, refusal: Refused) -> None:
-        """Close with this wire's code."""
         reason = FAILED if refusal.code == NOT_AUTHENTICATED else str(refusal)
         await self._socket.close(CLOSE_CODES[refusal.code], reason)
 
 
 class V1Socket(V1Ending, Unshown, ABC):
-    """One client on one conversation; a Reader of its feed."""
-
     door = "v1"
 
     def __init__(
@@ -124,8 +121,8 @@ class V1Socket(V1Ending, Unshown, ABC):
         super().__init__(socket)
         self._principal = principal
         self._conversation = conversation
+        # Whether its release knows errors and pieces of answers.
         self._is_modern = is_modern
-        """Whether its release knows errors and pieces of answers."""
         self._greeted = asyncio.Event()
 
     @classmethod
@@ -152,7 +149,6 @@ class V1Socket(V1Ending, Unshown, ABC):
         """The seq after which events are sent."""
 
     async def serve(self) -> None:
-        """Send and receive frames until either side ends it."""
         await get_manager().ensure_started()
         user_pk = pk_of(self._principal.user)
         connected = presence.connected(new_connection_id(), self._conversation, user_pk, door=self.door)
@@ -160,7 +156,6 @@ class V1Socket(V1Ending, Unshown, ABC):
             await self._run_tasks()
 
     async def end_slow(self, error: Exception) -> None:
-        """Close with this wire's code."""
         await self._socket.close(CLOSE_CODES[TOO_SLOW], SLOW)
 
     async def _run_tasks(self) -> None:
@@ -169,7 +164,6 @@ class V1Socket(V1Ending, Unshown, ABC):
                 tasks.create_task(work)
 
     def _works(self) -> list[Coroutine[Any, Any, None]]:
-        """Run these together until one of them raises."""
         return [
             Feed(self._conversation, self, after=EventCursor(self._after)).run(),
             self._take(),
@@ -188,24 +182,23 @@ class V1Socket(V1Ending, Unshown, ABC):
 
     @abstractmethod
     def show_at_once(self, events: Sequence[EventEnvelope]) -> bool:
-        """Send a frame each, if the client has made room; say whether they were sent."""
+        """Send a frame each if the client has room; return whether they were sent."""
 
     async def show_state(self, state: ConversationState) -> None:
-        """Close once the conversation is deleted."""
         if state["deleted"]:
             raise Refused(NOT_FOUND, GONE)
 
     def _shown(self, event: EventEnvelope) -> str:
         """Return an event's V1 text; a translated one is cached for all readers."""
         public_id = self._conversation.public_id
-        if event["dialect"] == Dialect.V1:  # nothing is written then
+        if event["dialect"] == Dialect.V1:  # no translation is needed
             return v1.shown(event, public_id)
         return hub().recent.shown(self._conversation, event, lambda: v1.shown(event, public_id))
 
     # In
 
     async def _take(self) -> None:
-        await self._greeted.wait()  # the first frame is sent first, however early a client sends
+        await self._greeted.wait()  # the first frame comes first, however early a client sends
         while True:
             text = await self._socket.receive_text()
             try:
@@ -230,27 +223,26 @@ class V1Socket(V1Ending, Unshown, ABC):
 
     async def _take_frame(self, text: str | None) -> None:
         frame = await self._parsed(text)
-        await self._principal.require_access()  # also if it ended while a large frame waited for its turn
-        if is_auth(frame):  # it is already authenticated; older clients know no such frame
+        await self._principal.require_access()  # access may have ended while a large frame was parsed
+        if is_auth(frame):  # already authenticated; older clients know no such frame
             self._is_modern = True
             return
         require(self._principal.user, Scope.RUN)
         if "role" not in frame:  # a request has a default, a Message has none (spec V1 §4.4)
             raise InvalidEvent("A frame is a message, with the `role` user and its `content`, or auth.")
-        if self._is_modern:  # a client that knows no errors sends nothing again
+        if self._is_modern:  # a client without errors would not repeat the message
             self._socket.arrivals.require_order()
         sender_id = pk_of(self._principal.user)
         # The message is stored and answered even if this client leaves.
         await uncancelled(v1_input.say(self._conversation, frame, sender_id=sender_id, run=True))
 
     async def _parsed(self, text: str | None) -> Mapping[str, Any]:
-        """Return a client's frame. Raise InvalidEvent if it is not one."""
         if text is None:
             raise InvalidEvent("Frames are text, not binary.")
         return await in_turn(pk_of(self._principal.user), bounds.is_light(text), _parsed, text)
 
     async def _tell_refused(self, code: str, detail: str) -> None:
-        """Send the error: clients of releases that do not know it send no frames."""
+        # Clients of releases that do not know errors send no frames.
         await self._socket.send_text(_error_text(code, detail))
 
     async def _check(self) -> None:
@@ -259,12 +251,11 @@ class V1Socket(V1Ending, Unshown, ABC):
 
 
 class V1Consumer(SocketConsumer):
-    """A V1 door: the handshake of its sockets, which differ in what they show."""
+    """A V1 door: the common handshake of its sockets."""
 
     socket_class: type[V1Socket]
 
     async def serve(self, socket: Socket) -> None:
-        """Serve one client from its handshake to its close."""
         query = query_of(socket.scope)
         try:
             public_id, asked = public_id_of(socket.scope), self.socket_class.asked(query)
@@ -272,7 +263,7 @@ class V1Consumer(SocketConsumer):
         except Refused:
             await socket.refuse()
             return
-        except Exception as error:  # what a refused handshake is to clients they do not come back from
+        except Exception as error:  # clients do not reconnect after a refused handshake
             await socket.accept()
             async with ended(V1Ending(socket)):
                 raise error
@@ -284,7 +275,7 @@ class V1Consumer(SocketConsumer):
     async def _serve_accepted(
         self, socket: Socket, principal: Principal | None, public_id: str, asked: Any
     ) -> None:
-        """Serve an accepted client; one that is not known yet authenticates by its first frame."""
+        """Serve an accepted client; an unknown one authenticates by its first frame."""
         by_frame = principal is None
         try:
             principal = principal or await principal_by_frame(socket, public_id)
@@ -310,7 +301,7 @@ def _error_text(code: str, detail: str) -> str:
 
 
 def _parsed(text: str) -> Mapping[str, Any]:
-    """Return a client's frame. Raise InvalidEvent, for one that is too large before it is decoded."""
+    """Return a client's frame. Raise InvalidEvent, for a large one before it is decoded."""
     try:
         bounds.require_bounded(text)
     except InvalidJson as error:
