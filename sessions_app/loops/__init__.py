@@ -1,1 +1,1 @@
-"""Agents' loops: who may run one, its turns, and what others ask of it."""
+"""Agents' loops: the right to run one, its turns, and the commands to it."""

@@ -1,4 +1,4 @@
-"""Commands between processes: for loops elsewhere they go out here, for loops here they come in."""
+"""Commands between processes: sent for loops elsewhere, received for loops here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from sessions_app.processes import Process
 _deaf = Outage(__name__, "Hints about commands cannot be received", "Hints about commands are received again")
 
 WAIT_S = 8.0
-"""How long the caller of a command waits for its outcome."""
 LOOK_S = 4.0
 """A command whose hint was lost is obeyed after this long at the latest."""
 OUTCOME_FIRST_S = 0.25
@@ -30,7 +29,7 @@ LISTEN_AGAIN_S = 1.0
 
 
 class CommandChannel:
-    """One process's end of the channel: sends commands, and has those obeyed that are for its own loops."""
+    """One process's end of the channel: sends commands, and passes on those for its own loops."""
 
     def __init__(
         self,
@@ -46,15 +45,14 @@ class CommandChannel:
         self._obey = obey
         self._wake = wake
         self._taken: set[int] = set()
-        """Commands that are being obeyed."""
         self._awaited: dict[int, asyncio.Event] = {}
 
     async def send(self, conversation: ConversationRef, verb: Verb, *, until: float) -> Settled | None:
         """Send a command to the process that holds the loop, and return its outcome.
 
-        None if no living process holds it. `until` is a moment of `time.monotonic`: raise CommandPending if
-        there is no outcome by then; the command stays, and is obeyed later. Raise ConversationBusy if the
-        conversation stayed locked until then: the command is not stored.
+        Return None if no living process holds it. Raise CommandPending if there is no outcome by `until`,
+        a moment of `time.monotonic`; the command stays, and is obeyed later. Raise ConversationBusy if
+        the conversation stays locked until then; the command is not stored.
         """
         command_id = await astore.change(commands.give, conversation, verb, self._process, until=until)
         if command_id is None:
@@ -75,17 +73,16 @@ class CommandChannel:
         raise CommandPending(verb)
 
     async def settle(self, command: Command, outcome: CommandOutcome, detail: str = "") -> None:
-        """Record the outcome of a command that was taken here."""
         await astore.change(commands.settle, command.id, outcome, detail)
 
     def let_go(self, command: Command) -> None:
-        """Have a failed command taken again."""
+        """Release a failed command, so that it is taken again."""
         self._taken.discard(command.id)
 
     async def listen(self) -> None:
-        """Process the hints for this process, for ever."""
+        """Process the hints for this process until cancelled."""
         while True:
-            with _deaf.counted():  # without hints, looking by itself still finds every command
+            with _deaf.counted():  # without hints, `look` still finds every command
                 async with hub().subscribe(commands.group_of(self._process)) as hints:
                     while True:
                         await self._receive(await hints.next())
@@ -102,7 +99,7 @@ class CommandChannel:
                 self._awaited[hint["command"]].set()
 
     async def look(self) -> None:
-        """Take every command for a loop of this process, with one query for all."""
+        """Take every command for a loop of this process, by one query for all."""
         held = self._held()
         if not held:
             return

@@ -1,8 +1,8 @@
-"""Commands for loops that other processes run, as rows: given, obeyed, settled.
+"""Commands for loops of other processes, as rows: given, obeyed, settled.
 
-A command names its loop by the epoch: a later loop ignores it. It is stored under the conversation's lock,
-which claiming and releasing a loop also need, so none is given to a loop that has ended. Hints only make it
-fast: the holder of a loop also looks for commands by itself.
+A command names its loop by the epoch: a later loop ignores it. It is stored under the conversation's
+lock, which claiming and releasing a loop also need, so that no ended loop is given one. Hints only speed
+things up: the holder of a loop also looks for commands by itself.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from sessions_app.models import AgentLoop, CommandOutcome, LoopCommand, Verb
 from sessions_app.processes import Process
 
 KEPT_S = 3600.0
-"""A settled command is kept this long, so that its caller still finds the outcome."""
+"""A settled command is kept this long for its caller."""
 
 _GIVE_UP = (Verb.STOP, Verb.INTERRUPT)
-"""After one of these commands, earlier inputs are not answered any more."""
+"""After one of these commands, earlier inputs are not answered."""
 
 
 class CommandPending(ConversationError):
@@ -38,8 +38,8 @@ class CommandPending(ConversationError):
 
     def __init__(self, verb: Verb) -> None:
         super().__init__(_PENDING_WORDS[verb])
+        # What the loop is doing meanwhile, in one word.
         self.state = _PENDING_STATES[verb]
-        """What the loop is doing meanwhile, in one word."""
 
 
 _PENDING_STATES = {
@@ -62,8 +62,6 @@ _PENDING_WORDS = {
 
 
 class Command(NamedTuple):
-    """A command as its holder reads it."""
-
     id: int
     conversation_pk: int
     epoch: int
@@ -72,13 +70,10 @@ class Command(NamedTuple):
 
     @classmethod
     def of(cls, row: LoopCommand) -> Self:
-        """Return the command in a row."""
         return cls(row.pk, row.conversation_id, row.epoch, Verb(row.verb), row.through)
 
 
 class Settled(NamedTuple):
-    """The outcome of a command."""
-
     outcome: CommandOutcome
     detail: str
 
@@ -124,7 +119,7 @@ def give(
 
 
 def wake_holder(conversation: ConversationRef, process: Process) -> AgentLoop | None:
-    """Notify another living process that its loop has something to do; None if no other one holds it."""
+    """Notify another living process that its loop has work; return None if no other one holds it."""
     loop = _held_elsewhere(conversation, process)
     if loop is not None:
         live.announce(group_of(loop.owner), {"kind": "wake", "conversation": conversation.pk})
@@ -139,7 +134,7 @@ def _held_elsewhere(conversation: ConversationRef, process: Process) -> AgentLoo
 
 
 def pending(held: Mapping[int, int]) -> list[Command]:
-    """Return the commands for these loops (conversation → epoch), in order; one query for all."""
+    """Return the commands for these loops (conversation → epoch), in order, by one query."""
     rows = LoopCommand.objects.pending().filter(conversation_id__in=list(held))
     return [Command.of(row) for row in rows if held[row.conversation_id] == row.epoch]
 
@@ -165,7 +160,7 @@ class LeftBehind(NamedTuple):
 
     verbs: Set[Verb]
     through: int
-    """Inputs up to this one are not to be answered; -1 if no command says so."""
+    """Inputs up to this one are not to be answered; -1 without such a command."""
     rows: Collection[LoopCommand]
 
 
@@ -179,11 +174,11 @@ def left_behind(conversation: ConversationRef, *, before: int) -> LeftBehind:
 def settle_left(
     conversation: ConversationRef, left: LeftBehind, *, is_stopped: bool
 ) -> list[tuple[int, str]]:
-    """Settle the commands of an ended loop; return whom to notify once that is committed.
+    """Settle the commands of an ended loop; return the callers to notify after the commit.
 
-    The conversation must be locked. Inputs before a stop are not answered. A stop is not done while a turn
-    is left: its caller ends that turn. After a stop there is nothing to pause; otherwise the caller of a
-    pause or a run asks again.
+    The conversation must be locked. Inputs before a stop are not answered. A stop is not done while a
+    turn is left: its caller ends that turn. After a stop, a pause is done; otherwise the caller of a
+    pause or a run repeats it.
     """
     if not left.rows:
         return []
@@ -203,7 +198,7 @@ def settle_left(
 
 
 def announce_settled(settled: Iterable[tuple[int, str]]) -> None:
-    """Notify the processes that wait for these commands (id, group) of the outcome."""
+    """Notify the processes that wait for the outcome of these commands (id, group)."""
     for command_id, group in settled:
         live.announce(group, {"kind": "settled", "command": command_id})
 

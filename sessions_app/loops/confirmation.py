@@ -1,4 +1,4 @@
-"""Which calls a user wants to approve: as a V1 conversation's policy says, or else the owner's settings."""
+"""The calls that a user wants to approve: by a V1 conversation's policy, or by the owner's settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RISKS = ("LOW", "MEDIUM", "HIGH")
 
 
 def policy_of(conversation: ConversationRef) -> Mapping[str, Any]:
-    """Return the policy (spec V1 §2.2): an object with a `kind`; empty where nothing is to be approved."""
+    """Return the policy (spec V1 §2.2): an object with a `kind`; empty if no call needs approval."""
     if conversation.dialect is Dialect.V1:
         rows = AgentSetup.objects.filter(conversation_id=conversation.pk)
         policy = rows.values_list("confirmation_policy", flat=True).first()
@@ -25,7 +25,7 @@ def policy_of(conversation: ConversationRef) -> Mapping[str, Any]:
 
 
 def wants_approval(policy: Mapping[str, Any], risk: str) -> bool:
-    """Say whether a call of this risk waits for approval under the policy."""
+    """Return whether a call of this risk waits for approval under the policy."""
     match policy.get("kind"):
         case "AlwaysConfirm":
             return True

@@ -1,4 +1,4 @@
-"""ConversationManager, the seam (spec V0 §5.1), which runs, finds and steers agent loops.
+"""ConversationManager (spec V0 §5.1), the interface that runs, finds and steers agent loops.
 
 CONVSERVER_MANAGER chooses its class.
 """
@@ -36,8 +36,6 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentLoopInfo:
-    """The status of a loop (spec V0 §4.3)."""
-
     conversation_id: str
     status: str
     runtime_status: str | None
@@ -49,7 +47,8 @@ class AgentLoopInfo:
 class ConversationManager(ABC):
     """Starts, finds and stops the agent loops of conversations; used as an async context manager.
 
-    Ids are public ids. A door passes a conversation that it has found, after it has checked the permission.
+    Ids are public ids. A caller passes a conversation that it has found, after it has checked the
+    permission.
     """
 
     @classmethod
@@ -78,11 +77,11 @@ class ConversationManager(ABC):
         """Start the manager's own tasks, once; doors call it, since not every server supports lifespans."""
 
     async def agent_attached(self, user_id: int, name: str, conversation: ConversationRef | None) -> None:
-        """Let the program of a user's remote agent, which has just connected here, answer what waits for it.
+        """Start what waits for a remote agent's program that has just connected here.
 
         `conversation` is the only one that it serves, None if it serves all.
         """
-        await self.ensure_started()  # whose rounds find what waits, too
+        await self.ensure_started()  # its sweeps find the waiting work, too
 
     @abstractmethod
     async def attach_to_conversation(
@@ -102,11 +101,11 @@ class ConversationManager(ABC):
         user_id: str,
         settings: Mapping[str, Any] | None = None,
     ) -> AgentLoopInfo:
-        """Record the connection, and let the loop start if there is none; does not wait for the start."""
+        """Record the connection, and start the loop if there is none; does not wait for the start."""
 
     @abstractmethod
     async def is_agent_loop_running(self, conversation_id: str) -> bool:
-        """Say whether the conversation has a loop."""
+        """Return whether the conversation has a loop."""
 
     @abstractmethod
     async def get_running_agent_loops(
@@ -142,7 +141,7 @@ class ConversationManager(ABC):
 
     @abstractmethod
     async def close_session(self, conversation_id: str) -> None:
-        """Stop the loop and those of all conversations below it; what they have said stays.
+        """Stop the loop and those of all conversations below it; their messages stay.
 
         Does nothing without a loop. Raise CommandPending if one has not ended within 8 s; it ends later.
         """
@@ -165,22 +164,22 @@ class ConversationManager(ABC):
     async def request_llm_completion(
         self, conversation_id: str, service_id: str, llm_config: Any, messages: Sequence[Mapping[str, str]]
     ) -> str:
-        """Ask the loop's agent beside the conversation. Raise LoopUnavailable if there is no loop."""
+        """Ask the loop's agent outside the conversation. Raise LoopUnavailable if there is no loop."""
 
     @abstractmethod
     def start_soon(self, conversation: ConversationRef) -> None:
-        """Start the loop if there is none, even if nothing waits for an answer; does not wait."""
+        """Start the loop if there is none, even without work for it; does not wait."""
 
     @abstractmethod
     def wake(self, conversation: ConversationRef) -> None:
-        """Let the agent answer stored inputs, starting its loop if necessary; does not wait."""
+        """Wake the agent to answer stored inputs, and start its loop if necessary; does not wait."""
 
     def take_message_soon(
         self, conversation: ConversationRef, message: NewEvent, *, order: FrameOrder | None = None
     ) -> asyncio.Future[list[Appended]]:
-        """Queue a native client's message and return its future: it is answered even if the client leaves.
+        """Queue a native client's message and return its future; it is answered even if the client leaves.
 
-        The future raises AgentWorking where the agent works and messages are refused meanwhile.
+        The future raises AgentWorking if the agent works and refuses messages meanwhile.
         """
         refusal = partial(while_working.refusal, conversation)
         stored = astore.append_soon(conversation, [message], refusal=refusal, order=order)
@@ -197,9 +196,10 @@ class ConversationManager(ABC):
     ) -> int | None:
         """Store a V0 client's event and do what it asks for: answer, pause, continue, stop, decide.
 
-        The conversation is one that a door has found, or an id. Return the event's seq; None for a decision,
-        whose event the server writes itself. A repeated `event_id` stores and does nothing again. Raise
-        InvalidEvent, or LoopUnavailable for an unknown id, and for a decision if no call waits.
+        The conversation is one that the caller has found, or an id. Return the event's seq; None for a
+        decision, whose event the server writes itself. A repeated `event_id` stores and does nothing
+        again. Raise InvalidEvent, or LoopUnavailable for an unknown id, and for a decision if no call
+        waits.
         """
         conversation = await self._found(conversation)
         is_light = is_light_value(data)
@@ -261,10 +261,10 @@ class ConversationManager(ABC):
 
     @abstractmethod
     async def ask_run(self, conversation: ConversationRef) -> bool:
-        """Let the agent answer everything in the log, or approve the call that waits (spec V1 §2.6).
+        """Start a run that answers the whole log, or approve the call that waits (spec V1 §2.6).
 
-        When this returns the conversation is `running`, or the run is already over; False if one was on.
-        Raise CommandPending like `pause`.
+        When this returns the conversation is `running`, or the run is already over. Return False if one
+        was on. Raise CommandPending like `pause`.
         """
 
     async def reject(self, conversation: ConversationRef, reason: str = "") -> None:
@@ -277,15 +277,15 @@ class ConversationManager(ABC):
             await self.confirm(conversation, accept=False, reason=reason)
         else:
             await astore.change(runs.reject, conversation, reason)
-            self.wake(conversation)  # what was said meanwhile may have asked for an answer
+            self.wake(conversation)  # a later message may wait for an answer
 
     @abstractmethod
     async def take_input(self, conversation: ConversationRef, message: NewEvent, *, run: bool) -> Said:
-        """Store a V1 client's message; with `run`, ask for a run unless one is on (see `runs.take`)."""
+        """Store a V1 client's message; with `run`, request a run unless one is on (see `runs.take`)."""
 
     @abstractmethod
     async def pause(self, conversation: ConversationRef) -> None:
-        """Pause after the current step; return once the loop, in whichever process, knows of it.
+        """Pause after the current step; return once the loop, in any process, has the request.
 
         Raise CommandPending if it does not within 8 s; it pauses later.
         """
@@ -310,9 +310,9 @@ class ConversationManager(ABC):
     ) -> None:
         """Decide about the tool calls that wait; a repeated `event_id` decides about no others.
 
-        `outcome` answers the question what became of a call whose outcome is unknown, and `reason` is what
-        the user says to that. Raise LoopUnavailable if no call waits, if `call_seq` is given and another one
-        waits, or if `outcome` is given and that of none is unknown.
+        `outcome` answers the question about a call of unknown outcome, and `reason` is the user's comment
+        on it. Raise LoopUnavailable if no call waits, if `call_seq` is given and another call waits, or
+        if `outcome` is given and no outcome is unknown.
         """
 
 
@@ -330,7 +330,7 @@ def _new_event(
     sender_id: int | None,
     event_id: str | None,
 ) -> NewEvent:
-    """Return a client's event that asks for an answer as an event of the conversation's own wire."""
+    """Return a client's event as an event of the conversation's own wire."""
     event_id = event_id or str(uuid4())
     is_input = authored.reading.kind is Kind.MESSAGE and authored.reading.type == "message"
     if is_input and conversation.dialect is not Dialect.V0:

@@ -1,4 +1,4 @@
-"""The user's decisions about tool calls that wait: for approval, or because their outcome is unknown."""
+"""The user's decisions about tool calls that wait for approval, or because their outcome is unknown."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from sessions_app.models import (
 
 
 class OtherCallWaits(LoopUnavailable):
-    """Another call waits than the decision is about; nothing was decided."""
+    """The decision is about a call that does not wait; nothing was decided."""
 
     code = "conflict"
 
 
 class NotUnknown(LoopUnavailable):
-    """The outcome of a call was told, and that of none is unknown; nothing was decided."""
+    """The decision tells an outcome, but no outcome is unknown; nothing was decided."""
 
     code = "conflict"
 
@@ -44,10 +44,10 @@ class PendingCall(NamedTuple):
 
     seq: int
     id: str
-    """Of its event."""
+    """The id of its event."""
     tool: str
     asks: str
-    """`approval`, or `outcome` where nobody knows whether the call has taken effect."""
+    """`approval`, or `outcome` if it is unknown whether the call has taken effect."""
 
 
 def pending(conversation: ConversationRef) -> list[PendingCall]:
@@ -72,13 +72,13 @@ def decide(
 ) -> None:
     """Store and announce the decision about the calls that wait. Raise LoopUnavailable if none does.
 
-    All calls that wait for approval are decided together. If a call waits because its outcome is unknown, the
-    decision is about that one: to accept it is to run it again, to reject it is to skip it, unless `outcome`
-    says what to do. `reason` is what the user said, for a call that is done the result.
+    All calls that wait for approval are decided together. If a call waits because its outcome is unknown,
+    the decision is about that one: accepting runs it again, rejecting skips it, unless `outcome` says
+    what to do. `reason` is the user's comment; for a call that is done, it is the result.
 
-    With `call_seq` it is about that call only: raise OtherCallWaits if another one waits; of several, it is
-    the last. An approval continues the run of a V1 conversation, which also answers messages that arrived
-    meanwhile. Repeated under the same `event_id` it changes nothing: another call may wait by now.
+    With `call_seq` it is about that call only, the last if several wait: raise OtherCallWaits if another
+    one waits. An approval continues the run of a V1 conversation, which also answers later messages.
+    Repeated under the same `event_id` it changes nothing, even if another call waits by now.
     """
     record_decision(conversation, accepted, reason, call_seq=call_seq, event_id=event_id, outcome=outcome)
     leases.announce(conversation)
@@ -108,10 +108,10 @@ def record_decision(
 
 
 def record_run(conversation: ConversationRef) -> None:
-    """Take a request to run for the approval of the calls that wait, in the caller's transaction.
+    """Take a request to run as the approval of the calls that wait, in the caller's transaction.
 
-    Clients that attach again request a run without having seen what waits: so calls whose outcome is unknown
-    are not run again by it, but the model is told.
+    A client that attaches again requests a run without having seen what waits. So calls of unknown
+    outcome are not run again by it; the model is told instead.
     """
     with transaction.atomic():
         leases.locked(conversation)
@@ -169,7 +169,7 @@ def _decide_unknown(
     call_seq: int | None,
     event_id: str,
 ) -> None:
-    """Let a call be run again, or store what stands for its result; the turn goes on in any case."""
+    """Permit the call to be run again, or store a substitute for its result; the turn goes on in any case."""
     if call_seq not in (None, asked.call_seq):
         raise _other_waits(call_seq)
 
@@ -194,7 +194,7 @@ def _decision(conversation: ConversationRef, accepted: bool, event_id: str) -> N
 
 
 def _continue(conversation: ConversationRef, accepted: bool, reason: str, *, runs: bool) -> None:
-    """Let the turn that waits continue. Raise LoopUnavailable if none does."""
+    """Continue the turn that waits. Raise LoopUnavailable if none does."""
     runs = runs and conversation.dialect is Dialect.V1
     waiting = AgentLoop.objects.of(conversation).undecided()
     decision = {"decision": accepted, "decision_reason": columns.clean(reason)}
@@ -223,7 +223,7 @@ def _ask_for_what_was_said(conversation: ConversationRef) -> None:
 
 
 def carry_out(conversation: ConversationRef) -> Callable[[Sequence[Appended]], None]:
-    """Return what the append that answers a decided call does besides: until then a pause keeps it."""
+    """Return the hook of the append that answers a decided call; a pause keeps the decision until then."""
 
     def forget(appended: Sequence[Appended]) -> None:
         if any(each.is_new for each in appended):
@@ -233,5 +233,5 @@ def carry_out(conversation: ConversationRef) -> Callable[[Sequence[Appended]], N
 
 
 def forget_decision(conversation: ConversationRef) -> None:
-    """Remove the decision: its call is carried out, or another call waits."""
+    """Remove the decision: its call is answered, or another call waits."""
     AgentLoop.objects.of(conversation).update(decision=None, decision_reason="")

@@ -34,14 +34,13 @@ class LoopHeld(LoopUnavailable):
 
 
 def held(loop: AgentLoop) -> LoopHeld:
-    """Return the error that names the holder of a loop."""
     return LoopHeld(f"The loop runs in process {loop.owner_pid} on {loop.owner_host}.")
 
 
 def expect(conversation: ConversationRef) -> None:
-    """Show a loop as starting before it is claimed, if there never was one.
+    """Show a loop as starting before it is claimed, if none was ever started.
 
-    Without a lease it counts as abandoned if no process claims it: the next sweep ends it.
+    Without a lease it counts as abandoned: if no process claims it, the next sweep ends it.
     """
     AgentLoop.objects.get_or_create(
         conversation_id=conversation.pk,
@@ -100,7 +99,7 @@ def locked(conversation: ConversationRef) -> Conversation:
 
 
 def locked_loop(row: Conversation) -> AgentLoop:
-    """Return the loop of a locked conversation, locked too; one that was never started is made."""
+    """Return the loop of a locked conversation, locked too; create it if none was ever started."""
     loop, _ = AgentLoop.objects.locked().get_or_create(conversation_id=row.pk)
     loop.conversation = row
     return loop
@@ -120,7 +119,7 @@ def _fenced(row: Conversation, epoch: int) -> Conversation:
 def renew(held: Mapping[int, int], process: Process, *, lease_s: float = LEASE_S) -> set[int]:
     """Extend this process's leases (conversation → epoch); return the conversations whose leases it lost.
 
-    Deleted conversations are among them; one that is locked is not, and is extended the next time.
+    Deleted conversations are among them. A locked one is not; its lease is extended the next time.
     """
     mine = AgentLoop.objects.held_by(process).filter(conversation_id__in=list(held)).there()
     with transaction.atomic():
@@ -132,7 +131,7 @@ def renew(held: Mapping[int, int], process: Process, *, lease_s: float = LEASE_S
 
 
 def count_refused_write(conversation: ConversationRef) -> None:
-    """Record that a loop tried to write which a newer one has replaced."""
+    """Count a refused write of a loop that a newer one has replaced."""
     AgentLoop.objects.of(conversation).update(refused_writes=F("refused_writes") + 1)
 
 
@@ -157,8 +156,8 @@ def release(
 ) -> None:
     """Release the lease, also of a deleted conversation, and record why the loop ended.
 
-    Commands that the loop has not obeyed are settled with it. `ended_by` is None if its turn goes on: the
-    next loop is about to start.
+    The loop's unfinished commands are settled with it. `ended_by` is None if its turn goes on: the next
+    loop is about to start.
     """
     now = timezone.now()
     with transaction.atomic():

@@ -86,32 +86,30 @@ class StandaloneConversationManager(ConversationManager):
         self._loops: dict[int, Loop] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        # A thread of its own: no lease may expire because all threads of the store wait for a lock.
         self._renewer = ThreadPoolExecutor(1, thread_name_prefix="lease-renewer")
-        """A thread of its own: no lease may expire because all threads of the store wait for a lock."""
+        # By conversation: one caller at a time starts or stops its loop.
         self._starting: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
-        """By conversation: one caller at a time starts or stops its loop."""
+        # By user: starts of one user's loops do not delay another's.
         self._making_room: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
-        """By user: starts of one user's loops do not delay another's."""
+        # Stops of the loops here: they cancel starts that were requested before.
         self._stops = Stops()
-        """Stops of the loops here: a start that was requested before a stop is cancelled."""
+        # Conversations for which no agent could be created, so that the log reports it once.
         self._unmakeable: set[int] = set()
-        """Conversations for which no agent could be created, so that the log says it once."""
         self._commands = CommandChannel(
             self._process, held=self._epochs, obey=self._take_command, wake=self._wake_loop_here
         )
+        # By the id of a connection: its conversation and its user.
         self._joined: dict[str, tuple[ConversationRef, int]] = {}
-        """By the id of a connection: its conversation and its user."""
         self._swept_through = 0
         self._is_started = False
         self._is_closing = False
 
     @classmethod
     def get_instance(cls) -> Self:
-        """Return a new manager."""
         return cls()
 
     async def ensure_started(self) -> None:
-        """Start the manager's own tasks: sweeps, leases, commands and housekeeping."""
         if self._is_started:
             return
         self._is_started = True
@@ -119,7 +117,7 @@ class StandaloneConversationManager(ConversationManager):
             self._own(work())
 
     def _works(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
-        """Return what the manager does beside its loops, for ever."""
+        """Return the manager's own tasks beside its loops."""
         return (
             self._sweep,
             self._renew,
@@ -135,7 +133,6 @@ class StandaloneConversationManager(ConversationManager):
         exc_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop everything; see the seam."""
         self._is_closing = True
         for task in self._tasks:
             task.cancel()
@@ -150,7 +147,6 @@ class StandaloneConversationManager(ConversationManager):
     # Loops
 
     def wake(self, conversation: ConversationRef) -> None:
-        """Wake the loop that runs here, or start one."""
         loop = self._loops.get(conversation.pk)
         if loop is not None:
             loop.wake()
@@ -158,7 +154,6 @@ class StandaloneConversationManager(ConversationManager):
             self._own(self._start_if_asked(conversation, self._stops.now))
 
     def start_soon(self, conversation: ConversationRef) -> None:
-        """Wake the loop that runs here, or start one as a task of the manager."""
         loop = self._loops.get(conversation.pk)
         if loop is not None:
             loop.wake()
@@ -182,11 +177,10 @@ class StandaloneConversationManager(ConversationManager):
         settings: Mapping[str, Any] | None = None,
         initial_user_msg: NewEvent | None = None,
     ) -> AgentLoopInfo:
-        """Start the loop; see the seam."""
         if conversation.pk not in self._loops:
             if initial_user_msg is not None:
                 await astore.append(conversation, [initial_user_msg])
-            with suppress(LoopHeld):  # it runs in another process, and was woken
+            with suppress(LoopHeld):  # another process runs it, and was woken
                 await self._start(conversation)
         return (await self._infos(Conversation.objects.filter(pk=conversation.pk)))[0]
 
@@ -223,7 +217,7 @@ class StandaloneConversationManager(ConversationManager):
     async def _require_agent(self, conversation: ConversationRef, *, patiently: bool) -> None:
         """Check whether the agent is a program that is attached here; wait for one that has just left.
 
-        Raise AgentAway otherwise: the process that it is attached to was told or, if there is none, readers.
+        Otherwise tell the process that it is attached to or, without one, readers, and raise AgentAway.
         """
         name = await astore.call(names.name_of, conversation)
         if name is None:
@@ -247,14 +241,13 @@ class StandaloneConversationManager(ConversationManager):
         return max(0.0, settings.CONFIGURATION.remote_grace_s - left_s)
 
     async def agent_attached(self, user_id: int, name: str, conversation: ConversationRef | None) -> None:
-        """Start the loops that have waited for a program, and show that it is there."""
         with _logged("The look for what a remote agent has to answer"):
             await astore.change(waiting.forget_absence, user_id, name, conversation)
             for each in await astore.call(waiting.waiting_for, user_id, name, conversation):
                 self.start_soon(each)
 
     async def _require_unheld(self, conversation: ConversationRef) -> None:
-        """Check before closing other loops. Raise LoopHeld if another process runs the loop, and wake it."""
+        """Check before closing other loops. If another process runs the loop, wake it and raise LoopHeld."""
         held = await astore.call(commands.wake_holder, conversation, self._process)
         if held is not None:
             raise leases.held(held)
@@ -289,7 +282,7 @@ class StandaloneConversationManager(ConversationManager):
         task.add_done_callback(lambda task: self._ended(loop, task))
 
     async def _note_no_agent(self, conversation: ConversationRef, error: Exception) -> None:
-        """Record that the loop could not start; the sweep keeps trying, and logs this once."""
+        """Record that the loop could not start; the sweep keeps trying, and the log reports it once."""
         if conversation.pk not in self._unmakeable:
             self._unmakeable.add(conversation.pk)
             logger.error("No agent could be made", **ids_of(conversation), exc_info=error)
@@ -301,9 +294,9 @@ class StandaloneConversationManager(ConversationManager):
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.warning("The agent could not start", **ids_of(conversation), error=str(first_of(error)))
         elif loop.ended_by is LoopEnd.EVICTED:
-            pass  # it must not do the same to whom it has made room for: the sweep starts it, patiently
+            pass  # it must not evict the loop it made room for: the sweep starts it, patiently
         elif loop.is_leaving:
-            self.wake(conversation)  # something may have come while it ended
+            self.wake(conversation)  # there may be new work since it decided to end
 
     async def _make_room(self, conversation: ConversationRef, *, patiently: bool) -> None:
         """Close the least wanted loops until the user may have one more.
@@ -319,7 +312,7 @@ class StandaloneConversationManager(ConversationManager):
         for row in surplus:
             logger.info("The agent makes room for another", **ids_of(row.conversation.ref))
             until = time.monotonic() + command_channel.WAIT_S
-            with suppress(CommandPending, ConversationNotFound):  # it ends when its agent lets go
+            with suppress(CommandPending, ConversationNotFound):  # it ends once its agent does
                 evict = partial(self._evict_here, row.pk)
                 await self._command(row.conversation.ref, Verb.EVICT, evict, until=until)
 
@@ -345,8 +338,8 @@ class StandaloneConversationManager(ConversationManager):
     ) -> T | CommandOutcome:
         """Act here if the loop is here or nowhere; otherwise send the command to its holder.
 
-        Return what `here` returns, or the outcome of the command. Raise CommandPending when `until`, a
-        moment of `time.monotonic`, is past; LoopUnavailable if the holder refuses.
+        Return what `here` returns, or the outcome of the command. Raise CommandPending after `until`, a
+        moment of `time.monotonic`; LoopUnavailable if the holder refuses.
         """
         until = time.monotonic() + command_channel.WAIT_S if until is None else until
         was_held = False
@@ -357,7 +350,7 @@ class StandaloneConversationManager(ConversationManager):
             if settled is None:
                 try:
                     return await here()
-                except LoopHeld:  # since a moment ago
+                except LoopHeld:  # another process has claimed it meanwhile
                     if was_held:
                         raise
                     was_held = True
@@ -415,7 +408,6 @@ class StandaloneConversationManager(ConversationManager):
             loop.wake()
 
     async def close_session(self, conversation_id: str) -> None:
-        """Stop the loops, wherever they run, and wait for them; see the seam."""
         loop = self.get_agent_session(conversation_id)
         conversation = loop.conversation if loop else await self.attach_to_conversation(conversation_id)
         if conversation is not None:
@@ -423,7 +415,6 @@ class StandaloneConversationManager(ConversationManager):
             await _all_of(self._close(conversation, until), self._close_below(conversation, until))
 
     async def close_sub_conversations(self, conversation: ConversationRef) -> None:
-        """Stop the loops below, wherever they run, and wait for them; see the seam."""
         await self._close_below(conversation, time.monotonic() + command_channel.WAIT_S)
 
     async def _close_below(self, conversation: ConversationRef, until: float) -> None:
@@ -447,7 +438,7 @@ class StandaloneConversationManager(ConversationManager):
     async def _close_here(self, conversation: ConversationRef, through: int, until: float) -> None:
         """Cancel the loop's task and wait for it.
 
-        If the loop runs nowhere, a turn that waits for the user is ended as well.
+        If no process runs the loop, end a turn that waits for the user as well.
         """
         if conversation.pk not in self._loops:
             if not await astore.call(pending_work.is_suspended, conversation):
@@ -469,7 +460,7 @@ class StandaloneConversationManager(ConversationManager):
         return self._end(loop)
 
     def _end(self, loop: Loop) -> asyncio.Task[None]:
-        """Cancel the loop's task unless that was done before, and return it."""
+        """Cancel the loop's task, once, and return it."""
         task = self._running[loop.conversation.pk]
         if not loop.is_ending:
             loop.mark_ending()
@@ -477,12 +468,10 @@ class StandaloneConversationManager(ConversationManager):
         return task
 
     def get_agent_session(self, conversation_id: str) -> Loop | None:
-        """Return the loop if it runs here."""
         public_id = normal_id(conversation_id)
         return next((loop for loop in self._loops.values() if loop.conversation.public_id == public_id), None)
 
     async def run(self, conversation: ConversationRef) -> None:
-        """Resume, start and wake."""
         await self._command(conversation, Verb.RESUME, partial(self._run_here, conversation))
 
     async def _run_here(self, conversation: ConversationRef) -> None:
@@ -494,7 +483,6 @@ class StandaloneConversationManager(ConversationManager):
         await self._start(conversation)
 
     async def ask_run(self, conversation: ConversationRef) -> bool:
-        """Store the request; the loop takes it up, or one is started."""
         asked = await self._command(conversation, Verb.RUN, partial(self._ask_run_here, conversation))
         return asked not in (Asked.RUNS, CommandOutcome.RUNS)
 
@@ -504,19 +492,18 @@ class StandaloneConversationManager(ConversationManager):
         if asked is Asked.BEGUN:
             self.start_soon(conversation)  # it is stored, whatever the outcome of the start
         elif asked is Asked.NOTHING:
-            live.announce_run(conversation)  # whoever waits for its end is told that it is over
+            live.announce_run(conversation)  # clients that wait for the end of the run learn that it is over
         return asked
 
     async def take_input(self, conversation: ConversationRef, message: NewEvent, *, run: bool) -> Said:
-        """Store the message; notify the loop that runs here, or start one."""
         loop = self._loops.get(conversation.pk)
         if loop is not None:
             return await loop.take(message, run=run)
         said = await astore.call_settled(runs.take, conversation, message, run=run)
-        if run:  # a pause that the turn's holder has not come to yet is taken back
-            with _unresumed.counted(**ids_of(conversation)):  # stored is stored
+        if run:  # take back a pause that the turn's holder has not obeyed yet
+            with _unresumed.counted(**ids_of(conversation)):  # the message is stored in any case
                 await astore.change(self._resume_turn, conversation)
-        if said.asks or run:  # a repeat asks nothing, but the first time may have been cut off
+        if said.asks or run:  # a repeat has no effect, but the first attempt may have been cut off
             self.wake(conversation)
         return said
 
@@ -525,7 +512,6 @@ class StandaloneConversationManager(ConversationManager):
         commands.give(conversation, Verb.RESUME, self._process, only_in_turn=True, until=until)
 
     async def pause(self, conversation: ConversationRef) -> None:
-        """Notify the loop, or pause if there is none."""
         await self._command(conversation, Verb.PAUSE, partial(self._pause_here, conversation))
 
     async def _pause_here(self, conversation: ConversationRef) -> None:
@@ -540,13 +526,13 @@ class StandaloneConversationManager(ConversationManager):
                 return await astore.change(pauses.pause, conversation)
             except LoopHeld:
                 loop = self._loops.get(conversation.pk)
-                if loop is None:  # else it was started here meanwhile
+                if loop is None:  # otherwise it was started here meanwhile
                     raise
         await loop.pause()
         return True
 
     async def interrupt(self, conversation: ConversationRef) -> None:
-        """Notify the loop; without one, closing it ends a turn that waits."""
+        """Notify the loop; without one, end a turn that waits."""
         await self._command(conversation, Verb.INTERRUPT, partial(self._interrupt_here, conversation))
 
     async def _interrupt_here(self, conversation: ConversationRef) -> None:
@@ -568,7 +554,6 @@ class StandaloneConversationManager(ConversationManager):
         event_id: str | None = None,
         outcome: UnknownAnswer | None = None,
     ) -> None:
-        """Store the decision and continue the turn."""
         await astore.change(
             decisions.decide,
             conversation,
@@ -587,7 +572,7 @@ class StandaloneConversationManager(ConversationManager):
         return SWEEP_S
 
     async def _sweep(self) -> None:
-        """Repair what dead loops left, and start the loops that are needed, in case a wake-up was lost."""
+        """Repair what dead loops left, and start loops with work whose wake-up was lost."""
         while True:
             with _logged("The search for agents to start"):
                 await self._require_ready()
@@ -600,13 +585,13 @@ class StandaloneConversationManager(ConversationManager):
                         self._loops[pk].wake()
                 after = self._swept_through
                 found = await astore.call(pending_work.needing_a_loop, SWEEP_LIMIT, besides=here, after=after)
-                # The next round goes on behind these: none that cannot be started hides the others.
+                # The next round starts after these, so that loops that cannot start do not hide the others.
                 self._swept_through = max(each.pk for each in found) if len(found) == SWEEP_LIMIT else 0
                 await _for_each(self._in_order(found), self._take_over)
             await asyncio.sleep(self._between_sweeps_s)
 
     def _in_order(self, found: Sequence[ConversationRef]) -> Sequence[ConversationRef]:
-        """Return the order in which a sweep deals with what it has found."""
+        """Return the order in which a sweep processes what it has found."""
         return found
 
     async def _recover(self, conversation: ConversationRef) -> None:
@@ -619,7 +604,7 @@ class StandaloneConversationManager(ConversationManager):
             await self._start(conversation, patiently=True)
 
     async def _stop_deactivated(self) -> None:
-        """Stop the loops of users who were deactivated, as a request of their own would."""
+        """Stop the loops of deactivated users, as a request of their own would."""
         while True:
             with _logged("The stop of deactivated users' agents"):
                 found = await astore.call(pending_work.of_deactivated_users, SWEEP_LIMIT)
@@ -628,7 +613,7 @@ class StandaloneConversationManager(ConversationManager):
             await asyncio.sleep(SWEEP_S)
 
     async def _require_ready(self) -> None:
-        """Check the database; end all loops if nothing can be stored, and raise StoreUnavailable."""
+        """Check the database; if nothing can be stored, end all loops and raise StoreUnavailable."""
         await astore.call(readiness.look, connection)
         if readiness.refusal:
             for loop in list(self._loops.values()):
@@ -682,7 +667,6 @@ class StandaloneConversationManager(ConversationManager):
     async def attach_to_conversation(
         self, conversation_id: str, user_id: str | None = None
     ) -> ConversationRef | None:
-        """Look the conversation up; the log needs no open resource."""
         return await astore.call(registry.attached, conversation_id, _payer(user_id))
 
     async def detach_from_conversation(self, conversation: ConversationRef) -> None:
@@ -695,7 +679,6 @@ class StandaloneConversationManager(ConversationManager):
         user_id: str,
         settings: Mapping[str, Any] | None = None,
     ) -> AgentLoopInfo:
-        """Record the connection and start the loop as a task of the manager."""
         self._joined[connection_id] = conversation, int(user_id)
         await presence.come(connection_id, conversation, int(user_id), door="v0")
         self.start_soon(conversation)
@@ -703,46 +686,39 @@ class StandaloneConversationManager(ConversationManager):
         return infos[0] if infos else _starting(conversation)
 
     async def is_agent_loop_running(self, conversation_id: str) -> bool:
-        """Ask for the one."""
         return bool(await self.get_running_agent_loops(filter_to_sids={conversation_id}))
 
     async def get_running_agent_loops(
         self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
     ) -> set[str]:
-        """Read the loops' rows."""
         return {info.conversation_id for info in await self.get_agent_loop_info(user_id, filter_to_sids)}
 
     async def get_connections(
         self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
     ) -> dict[str, str]:
-        """Read the connections' rows."""
         return await astore.call(registry.connections, _payer(user_id), filter_to_sids)
 
     async def get_agent_loop_info(
         self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
     ) -> list[AgentLoopInfo]:
-        """Read the loops' rows."""
         return await astore.call(registry.infos, _payer(user_id), filter_to_sids)
 
     async def _infos(self, rows: Any) -> list[AgentLoopInfo]:
         return await astore.call(registry.infos_of, rows)
 
     async def send_to_event_stream(self, connection_id: str, data: Mapping[str, Any]) -> int | None:
-        """Append to the conversation that the connection has joined here."""
         if connection_id not in self._joined:
             raise LoopUnavailable(f"no_connected_session:{connection_id}")
         conversation, user_id = self._joined[connection_id]
         return await self.send_event_to_conversation(conversation, data, sender_id=user_id)
 
     async def disconnect_from_session(self, connection_id: str) -> None:
-        """Forget the connection, and remove its row."""
         self._joined.pop(connection_id, None)
         await presence.go(connection_id)
 
     async def request_llm_completion(
         self, conversation_id: str, service_id: str, llm_config: Any, messages: Sequence[Mapping[str, str]]
     ) -> str:
-        """Ask the agent of the loop that runs here."""
         loop = self.get_agent_session(conversation_id)
         if loop is None:
             raise LoopUnavailable(f"no_conversation:{conversation_id}")
@@ -810,12 +786,11 @@ async def _for_each(
 
 
 def _payer(user_id: str | None) -> User | None:
-    """Return the user in whose share of threads a question about them is asked; None for the server."""
+    """Return the user whose share of the threads a query counts in; None for the server's."""
     return User(pk=int(user_id)) if user_id else None
 
 
 def _starting(conversation: ConversationRef) -> AgentLoopInfo:
-    """Return the status of a loop that has no row yet."""
     return AgentLoopInfo(
         conversation_id=conversation.public_id,
         status=LoopStatus.STARTING,
@@ -828,11 +803,10 @@ def _renew_leases(held: Mapping[int, int], process: Process) -> set[int]:
     try:
         return leases.renew(held, process)
     finally:
-        connections.close_all()  # seldom used, it must not be there only to have broken by the next time
+        connections.close_all()  # close it: an idle connection may be broken at the next use
 
 
 def manager_class() -> type[ConversationManager]:
-    """Return the class that the settings name."""
     return cast(type[ConversationManager], import_string(settings.CONVERSATION_MANAGER))
 
 
@@ -844,12 +818,11 @@ _managers = PerEventLoop(_made)
 
 
 def get_manager() -> ConversationManager:
-    """Return the manager of the running event loop, of the class that the settings name."""
     return _managers.get()
 
 
 async def close_manager() -> None:
-    """Close the manager of the running event loop, if it has one, and everything that it used."""
+    """Close the running event loop's manager, if any, and everything that it used."""
     manager = _managers.pop()
     if manager is not None:
         await manager.__aexit__(None, None, None)

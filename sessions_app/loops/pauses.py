@@ -15,10 +15,11 @@ from sessions_app.processes import Process
 
 
 def pause(conversation: ConversationRef, *, holder: Process | None = None) -> bool:
-    """Pause a loop that plays no turn; False for a turn that a dead loop has left.
+    """Pause a loop that plays no turn; return False for a turn that a dead loop has left.
 
     A turn that waits for approval keeps waiting, and a V1 run that has ended stays so. `holder` is the
-    process of the calling loop, which plays no turn. Raise LoopHeld if another process may be playing one.
+    process of the calling loop, which plays no turn. Raise LoopHeld if another process may be playing
+    one.
     """
     events = turn_events.steered(conversation, AgentState.PAUSED)
     with transaction.atomic():
@@ -36,7 +37,7 @@ def pause(conversation: ConversationRef, *, holder: Process | None = None) -> bo
 
 
 def resume(conversation: ConversationRef) -> None:
-    """Let a paused loop take turns again; does nothing to a loop that is not paused."""
+    """Resume a paused loop; does nothing to a loop that is not paused."""
     paused = AgentLoop.objects.of(conversation).filter(execution_status=ExecutionStatus.PAUSED)
     if paused.update(execution_status=ExecutionStatus.IDLE, updated_at=timezone.now()):
         leases.announce(conversation)

@@ -23,13 +23,13 @@ SWEEP_PAGE = 200
 
 
 def is_asked(conversation: ConversationRef) -> bool:
-    """Say whether a loop would find something to do."""
+    """Return whether a loop would find something to do."""
     rows = Conversation.objects.with_pks([conversation.pk])
     return any(asked.exists() for asked in asked_conversations(rows))
 
 
 def asked_among(pks: Collection[int]) -> set[int]:
-    """Return which of these conversations' loops would find something to do."""
+    """Return the conversations among these whose loops would find something to do."""
     rows = Conversation.objects.with_pks(pks)
     return {pk for asked in asked_conversations(rows) for pk in asked.values_list("pk", flat=True)}
 
@@ -42,10 +42,10 @@ def asked_through(conversation: ConversationRef) -> int:
 def needing_a_loop(limit: int, *, besides: Collection[int] = (), after: int = 0) -> list[ConversationRef]:
     """Return conversations with something to do whose loop no living process runs, at most `limit`.
 
-    Those of `besides`, whose loops run here, are excluded. Those after the key `after` come first.
+    The loops of `besides` run here and are excluded. Those after the key `after` come first.
     """
     found: dict[int, ConversationRef] = {}
-    for is_behind in (True, False) if after else (True,):  # no key is 0 or less
+    for is_behind in (True, False) if after else (True,):  # without a key to go on behind, one pass reads all
         for asked in asked_conversations(Conversation.objects.all()):
             rows = asked.exclude(pk__in=besides).select_related("loop")
             rows = rows.annotate(has_lease=has_lease("loop__"))
@@ -56,7 +56,7 @@ def needing_a_loop(limit: int, *, besides: Collection[int] = (), after: int = 0)
 
 
 def _is_held(row: Any) -> bool:
-    """Say whether a living process runs the loop of a row with `loop` and `has_lease`."""
+    """Return whether a living process runs the loop of a row with `loop` and `has_lease`."""
     loop: AgentLoop | None = getattr(row, "loop", None)
     if loop is None:
         return False
@@ -65,7 +65,7 @@ def _is_held(row: Any) -> bool:
 
 
 def is_suspended(conversation: ConversationRef) -> bool:
-    """Say whether the conversation exists and its loop waits for the user, wherever it runs, if at all.
+    """Return whether the conversation's loop waits for the user, in any process or none.
 
     A loop that is to continue but runs in no living process counts too: it has a turn to end.
     """
@@ -77,10 +77,9 @@ def is_suspended(conversation: ConversationRef) -> bool:
 
 
 def abandoned(limit: int, *, besides: Collection[int] = ()) -> list[ConversationRef]:
-    """Return conversations whose loop belongs to a process that is gone or lost its lease.
+    """Return conversations whose loop belongs to a process that is gone or lost its lease, at most `limit`.
 
-    At most `limit`, without those of `besides`, whose loops run here, and without one that is about to be
-    claimed.
+    The loops of `besides` run here and are excluded, as are loops that are about to be claimed.
     """
     expected = Q(was_within("updated_at", leases.LEASE_S), epoch=0)
     loops = AgentLoop.objects.there().exclude(pk__in=besides).exclude(expected).select_related("conversation")
@@ -91,7 +90,7 @@ def abandoned(limit: int, *, besides: Collection[int] = ()) -> list[Conversation
 def of_deactivated_users(limit: int) -> list[ConversationRef]:
     """Return conversations with a loop or something to do whose owner was deactivated, at most `limit`.
 
-    In local mode there are none: its one user may always come in.
+    There are none in local mode, whose only user cannot be deactivated.
     """
     if settings.CONFIGURATION.auth == "local":
         return []
@@ -104,7 +103,7 @@ def of_deactivated_users(limit: int) -> list[ConversationRef]:
 
 
 def _by_pk(rows: models.QuerySet[Row]) -> Iterator[Row]:
-    """Go through all rows, reading a page at a time."""
+    """Yield all rows, reading a page at a time."""
     after: Any = 0
     while page := list(rows.filter(pk__gt=after).order_by("pk")[:SWEEP_PAGE]):
         yield from page

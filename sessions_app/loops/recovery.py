@@ -33,7 +33,7 @@ ENDED = (ExecutionStatus.FINISHED, ExecutionStatus.ERROR, ExecutionStatus.STUCK)
 
 
 def recover(conversation: ConversationRef, process: Process) -> None:
-    """Take over an abandoned loop only to end its turn, or to have it go on, and release it.
+    """Take over an abandoned loop to end its turn or prepare its continuation, and release it.
 
     The turn of a deleted conversation stays until it is restored and started again.
     """
@@ -47,11 +47,11 @@ def recover(conversation: ConversationRef, process: Process) -> None:
     except ConversationNotFound:
         AgentLoop.objects.of(conversation).update(
             status=LoopStatus.STOPPED, lease_expires_at=None, updated_at=timezone.now()
-        )  # what it was told is settled when the conversation is restored and started again
+        )  # its commands are settled when the conversation is restored and started again
 
 
 def stop_unheld(conversation: ConversationRef, process: Process, through: int) -> None:
-    """End the turn that waits for the user, where no loop can be started to do it.
+    """End the turn that waits for the user, if no loop can be started to do it.
 
     Raise LoopHeld if a living process runs the loop.
     """
@@ -63,7 +63,7 @@ def stop_unheld(conversation: ConversationRef, process: Process, through: int) -
 
 
 def repair(conversation: ConversationRef, epoch: int) -> None:
-    """End what a dead loop left, once, and settle the commands that it did not obey. Raise Fenced."""
+    """End what a dead loop left, once, and settle its unfinished commands. Raise Fenced."""
     with transaction.atomic():
         leases.locked_by(conversation, epoch)
         left = commands.left_behind(conversation, before=epoch)
@@ -77,7 +77,7 @@ def repair(conversation: ConversationRef, epoch: int) -> None:
 
 
 def _stop_left_turn(conversation: ConversationRef, epoch: int, left: LeftBehind) -> None:
-    """End a dead loop's turn, one that waits for the user too, as its user had told the loop to."""
+    """End a dead loop's turn, even one that waits for the user, after its user's stop."""
     is_v1 = conversation.dialect is Dialect.V1
     if Verb.STOP in left.verbs:
         state, status = (AgentState.IDLE if is_v1 else AgentState.STOPPED), ExecutionStatus.IDLE
@@ -91,7 +91,7 @@ def _stop_left_turn(conversation: ConversationRef, epoch: int, left: LeftBehind)
 
 
 def _repair_turn(conversation: ConversationRef, epoch: int) -> None:
-    """Let the turn that a dead loop left go on, or end it and record that.
+    """Prepare the turn that a dead loop left to be continued, or end it and record that.
 
     Its partial text is kept and marked either way. A turn that waits for approval or is paused was not
     interrupted: it continues.
@@ -165,8 +165,8 @@ def cut_off(
 def stop_turn(conversation: ConversationRef, epoch: int, *, through: int, reason: str = "") -> None:
     """End a turn that waits for the user, if there is one, and give up the inputs up to `through`.
 
-    Readers see either way that the agent stopped, unless a V1 run is already over or paused. A V1
-    conversation is paused from then on, or runs again if that was requested since. Raise Fenced.
+    Readers see that the agent stopped, unless a V1 run is already over or paused. A V1 conversation is
+    paused from then on, or runs again if that was requested since. Raise Fenced.
     """
     with transaction.atomic():
         row = leases.locked_by(conversation, epoch)
@@ -228,7 +228,7 @@ def give_up_unheld(conversation: ConversationRef, through: int) -> None:
         # A run that was requested and never begun.
         asked = AgentLoop.objects.of(conversation).filter(turn_id=None)
         asked.filter(execution_status=ExecutionStatus.RUNNING).update(execution_status=ExecutionStatus.IDLE)
-        # One that was claimed and left may have a turn to end, which the sweep does.
+        # A loop that was claimed and left may have a turn to end; the sweep does that.
         unclaimed = Q(status=LoopStatus.STARTING, epoch=0)
         AgentLoop.objects.of(conversation).filter(Q(status=LoopStatus.ERROR) | unclaimed).update(
             status=LoopStatus.STOPPED, ended_by=LoopEnd.STOPPED, error="", updated_at=timezone.now()
@@ -285,8 +285,8 @@ def give_up(
 ) -> None:
     """Give up the inputs up to `through`: a stopped agent stays silent. Raise Fenced.
 
-    A V1 run that is over or paused stays so, because readers have seen that. So does a V0 turn that is over,
-    unless inputs are given up.
+    A V1 run that is over or paused stays so, because readers have seen that. So does a V0 turn that is
+    over, unless inputs are given up.
     """
     with transaction.atomic():
         row = leases.locked_by(conversation, epoch)

@@ -18,7 +18,7 @@ CLOSE_DELAY_S = 3600.0
 
 
 def attached(conversation_id: str, user: User | None) -> ConversationRef | None:
-    """Return the conversation with this id, if it is not deleted, and of this user if one is named."""
+    """Return the conversation with this id; None if it is deleted or not this user's."""
     rows = Conversation.objects.active().with_public_ids([normal_id(conversation_id)])
     if user is not None:
         rows = rows.owned_by(user.pk)
@@ -27,14 +27,14 @@ def attached(conversation_id: str, user: User | None) -> ConversationRef | None:
 
 
 def surplus(conversation: ConversationRef, limit: int) -> list[AgentLoop]:
-    """Return the user's loops to close so that with one more there are at most `limit`, with their logs."""
+    """Return the user's loops to close so that one more makes at most `limit`, with their logs."""
     loops = AgentLoop.objects.there().of_user(conversation.owner_id).exclude(conversation_id=conversation.pk)
     surplus = loops.count() - (limit - 1)
     return list(loops.least_wanted_first().select_related("conversation")[:surplus]) if surplus > 0 else []
 
 
 def forgotten(here: Collection[int]) -> list[int]:
-    """Return the idle loops of this process that were neither used nor watched for a long time."""
+    """Return the idle loops of this process that were neither used nor watched for CLOSE_DELAY_S."""
     before = timezone.now() - timedelta(seconds=CLOSE_DELAY_S)
     loops = AgentLoop.objects.there().filter(conversation_id__in=here, conversation__updated_at__lt=before)
     loops = loops.exclude(execution_status=ExecutionStatus.RUNNING)

@@ -35,27 +35,25 @@ REJECTED_REASON = "User rejected the action."
 
 
 class Asked(Enum):
-    """The outcome of the request for a run."""
-
     BEGUN = auto()
     RUNS = auto()
-    """One is on already."""
+    """A run is on already."""
     NOTHING = auto()
-    """There was nothing to do: the run is over."""
+    """The run is over, since there was nothing to do."""
 
 
 class Said(NamedTuple):
-    """The place of a message, and whether the agent is to answer it now."""
+    """The seq of a message, and whether the agent is to answer it now."""
 
     seq: int
     asks: bool
 
 
 def ask(conversation: ConversationRef, *, given_up: int | None = None) -> Asked:
-    """Let the agent answer everything in the log; if a call waits for approval, this approves it.
+    """Request a run, which answers everything in the log; if a call waits for approval, this approves it.
 
-    `given_up`: the newest input when the turn that is still being played was interrupted, if it was; a run
-    that is requested now follows it.
+    `given_up` is the newest input when the turn under way was interrupted, if it was; a run that is
+    requested now follows it.
     """
     with transaction.atomic():
         asked = _ask(conversation, given_up)
@@ -86,7 +84,7 @@ def _ask(conversation: ConversationRef, given_up: int | None) -> Asked:
 
 
 def _ask_after(conversation: ConversationRef, row: Conversation, given_up: int) -> Asked:
-    """Let a run follow the interrupted turn, unless one does already."""
+    """Request a run after the interrupted turn, unless one was requested already."""
     if row.asked_through > given_up:
         return Asked.RUNS
     asked = reads.newest_input(conversation, after=given_up)
@@ -100,9 +98,9 @@ def _ask_after(conversation: ConversationRef, row: Conversation, given_up: int) 
 
 
 def take(conversation: ConversationRef, message: NewEvent, *, run: bool, given_up: int | None = None) -> Said:
-    """Store the user's message; with `run` ask for a run unless one is on or a call waits for approval.
+    """Store the user's message; with `run`, request a run unless one is on or a call waits for approval.
 
-    A message during a run is answered by it; any other waits for the next run. `given_up` is as in `ask`. A
+    A running run answers the message; otherwise it waits for the next run. `given_up` is as in `ask`. A
     repeated event id stores and requests nothing.
     """
     with transaction.atomic():
@@ -157,8 +155,8 @@ def finish(
 ) -> Metrics:
     """End a turn that the agent has finished; if more was requested by now, a V1 run continues.
 
-    `counted` are the totals that readers have seen last; return their new ones. Inputs up to `given_up` are
-    not answered. Nothing changes if the turn has ended already. Raise Fenced.
+    `counted` are the totals that readers have seen last; return their new ones. Inputs up to `given_up`
+    are not answered. Nothing changes if the turn has ended already. Raise Fenced.
     """
     is_v1 = conversation.dialect is Dialect.V1
     through = start.through if given_up is None else max(start.through, given_up)
@@ -230,7 +228,7 @@ def _prompt_first(conversation: ConversationRef, row: Conversation) -> None:
 def _begin(conversation: ConversationRef, row: Conversation, loop: AgentLoop) -> None:
     """Mark everything in the log as requested, and show the run as running from now on.
 
-    The inputs of a suspended turn are requested already: only later ones are added.
+    The inputs of a suspended turn are requested already; later ones are added.
     """
     now = timezone.now()
     asked = _newest_input(conversation, row, loop)
@@ -243,7 +241,7 @@ def _begin(conversation: ConversationRef, row: Conversation, loop: AgentLoop) ->
 
 
 def _asked_through(seq: int) -> dict[str, Greatest | Least]:
-    # The last event may have been answered with the rest, as in a copy of another conversation.
+    # In a copy of another conversation, the last event may have been answered with the rest.
     return {
         "asked_through": Greatest("asked_through", seq),
         "answered_through": Least("answered_through", seq - 1),

@@ -1,4 +1,4 @@
-"""Where a loop is with its turn and what was asked of it meanwhile, as one value."""
+"""The position of a loop in its turn and the requests to it, as one value."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from typing import Any, Final
 
 
 class Stage(Enum):
-    """How far the loop is with a turn."""
-
     WAITING = auto()
-    """There is none: it starts, waits for something to do, or cleans up."""
+    """No turn: the loop starts, waits for something to do, or cleans up."""
     PREPARING = auto()
     """A turn has begun, and the agent does not play it yet."""
     PLAYING = auto()
@@ -22,30 +20,30 @@ class Stage(Enum):
 
 
 class Pause(Enum):
-    """What became of a request to pause."""
+    """The state of a request to pause."""
 
     NONE = auto()
-    """There was none, or it has taken effect."""
+    """There is none, or it has taken effect."""
     WANTED = auto()
     """It takes effect between two steps of the turn, or after it."""
     TAKEN_BACK = auto()
-    """The turn may have been about to pause: then it goes on at once."""
+    """It was cancelled while the turn may have been about to pause: then the turn continues at once."""
 
 
 class Interruption(Enum):
-    """Whether the user has interrupted the turn under way, by a request or by a message."""
+    """Whether the turn under way was interrupted, by a request or by a message."""
 
     NONE = auto()
     WANTED = auto()
     """The turn ends; that pauses a V1 conversation."""
     RESUMED = auto()
-    """The turn ends, and its conversation is resumed after that."""
+    """The turn ends, and then its conversation is resumed."""
     SUPERSEDED = auto()
     """The turn ends for a message, which the next turn answers."""
 
 
 class Stay(Enum):
-    """Whether the loop goes on."""
+    """Whether the loop continues."""
 
     STAYS = auto()
     LEAVES = auto()
@@ -72,10 +70,10 @@ TRANSITIONS: Final[Mapping[State, Set[State]]] = {
     Stay.LEAVES: {Stay.LEAVES, Stay.ENDS},
     Stay.ENDS: set(),
 }
-"""The states that may follow each; one that may follow itself can be asked for again."""
+"""The states that may follow each; one that may follow itself can be requested again."""
 
 INTERRUPTIBLE: Final[Set[Stage]] = {Stage.PREPARING, Stage.PLAYING}
-"""Where there is a turn whose agent is not done."""
+"""The stages of a turn whose agent is not done."""
 
 _FIELDS: Final[Mapping[type[Enum], str]] = {
     Stage: "stage",
@@ -89,12 +87,10 @@ class ForbiddenTransition(Exception):
     """A loop was to enter a state that must not follow the present one: a mistake of the server."""
 
     def __init__(self, before: State, after: State) -> None:
-        """`before` is the present state."""
         super().__init__(f"{after} must not follow {before}.")
 
 
 def require_allowed(before: State, after: State) -> None:
-    """Raise ForbiddenTransition if the table does not allow this one."""
     if after not in TRANSITIONS[before]:
         raise ForbiddenTransition(before, after)
 
@@ -103,7 +99,7 @@ def require_allowed(before: State, after: State) -> None:
 class Steering:
     """The four states of a loop, and the inputs that were given up.
 
-    Each method returns the next value, and raises ForbiddenTransition if that must not follow this one.
+    Each method returns the next value, and raises ForbiddenTransition if it must not follow this one.
     """
 
     stage: Stage = Stage.WAITING
@@ -115,55 +111,49 @@ class Steering:
     given_up_through: int | None = None
     """The newest input when the user stopped the loop: inputs up to it are given up."""
     is_evicted: bool = False
-    """True if the loop makes room for another one."""
+    """Whether the loop makes room for another one."""
 
     @property
     def is_in_turn(self) -> bool:
-        """Say whether a turn has begun and not ended."""
         return self.stage is not Stage.WAITING
 
     @property
     def is_interruptible(self) -> bool:
-        """Say whether there is a turn whose agent is not done."""
         return self.stage in INTERRUPTIBLE
 
     @property
     def is_interrupted(self) -> bool:
-        """Say whether the turn under way was interrupted."""
         return self.interruption is not Interruption.NONE
 
     @property
     def is_superseded(self) -> bool:
-        """Say whether a message has interrupted the turn under way."""
+        # By a message.
         return self.interruption is Interruption.SUPERSEDED
 
     @property
     def can_be_superseded(self) -> bool:
-        """Say whether a message may interrupt the turn: the agent plays, and nothing else is to end that."""
+        # The agent must play, and nothing else may be about to end that.
         is_left_alone = self.pause is Pause.NONE and self.stay is not Stay.ENDS
         return self.stage is Stage.PLAYING and is_left_alone and not self.is_interrupted
 
     @property
     def is_pause_wanted(self) -> bool:
-        """Say whether a pause was requested that has not taken effect."""
         return self.pause is Pause.WANTED
 
     # The steps of a turn
 
     def begin_turn(self) -> Steering:
-        """Begin a turn, to be prepared."""
         return self._to(Stage.PREPARING)
 
     def begin_play(self) -> Steering:
-        """Hand the turn to the agent."""
         return self._to(Stage.PLAYING)
 
     def end_play(self) -> Steering:
-        """Take the turn from the agent, whatever it has made of it."""
+        """Take the turn from the agent, whatever its outcome."""
         return self._to(Stage.ENDING)
 
     def end_turn(self) -> Steering:
-        """End the turn, or break its preparation off; what was asked of this turn ends with it."""
+        """End the turn, or its preparation, together with the requests about it."""
         over = self._to(Stage.WAITING)
         if over.pause is Pause.TAKEN_BACK:
             over = over._to(Pause.NONE)
@@ -178,15 +168,15 @@ class Steering:
         return self._unresumed()._to(Pause.WANTED)
 
     def drop_pause(self) -> Steering:
-        """Want no pause any more: it has taken effect, or is cancelled."""
+        """Drop the request to pause: it has taken effect, or is cancelled."""
         return self._to(Pause.NONE) if self.is_pause_wanted else self
 
     def take_pause_back(self) -> Steering:
-        """Cancel a pause for a run, which follows at once if the turn is pausing just now."""
+        """Cancel a pause for a run, which follows at once if the turn is just pausing."""
         return self if self.pause is Pause.NONE else self._to(Pause.TAKEN_BACK)
 
     def restore_pause(self) -> Steering:
-        """Want the pause after all that was taken back."""
+        """Restore a cancelled request to pause."""
         return self._to(Pause.WANTED)
 
     def resume(self) -> Steering:
@@ -222,7 +212,7 @@ class Steering:
         return self if self.stay is Stay.ENDS else self._to(Stay.LEAVES)
 
     def end(self) -> Steering:
-        """End at once, which can be asked for only once."""
+        """End at once; this can be requested only once."""
         return self._to(Stay.ENDS)
 
     def stop(self, *, through: int) -> Steering:
@@ -230,7 +220,6 @@ class Steering:
         return replace(self, given_up_through=through)
 
     def evict(self) -> Steering:
-        """Make room for another loop at the end of this one."""
         return replace(self, is_evicted=True)
 
     def _to(self, after: State) -> Steering:

@@ -1,13 +1,12 @@
-"""Which conversations were stopped of late, for starts that were asked for before."""
+"""Recent stops of conversations, which cancel starts that were requested earlier."""
 
 from __future__ import annotations
 
 KEPT_MAX = 1_000
-"""At most this many conversations are remembered."""
 
 
 class Stops:
-    """The last stops, in order. What is forgotten counts as a stop of every conversation before it."""
+    """The last stops, in order. A forgotten stop counts as one of every conversation before it."""
 
     def __init__(self) -> None:
         self._last: dict[int, int] = {}
@@ -16,11 +15,10 @@ class Stops:
 
     @property
     def now(self) -> int:
-        """The moment, as a number that every stop makes greater."""
+        """The present moment, as a number that every stop increases."""
         return self._count
 
     def note(self, pk: int) -> None:
-        """Remember a stop of a conversation."""
         self._count += 1
         self._last.pop(pk, None)
         self._last[pk] = self._count
@@ -28,5 +26,5 @@ class Stops:
             self._forgotten_through = self._last.pop(next(iter(self._last)))
 
     def was_stopped(self, pk: int, *, since: int) -> bool:
-        """Say whether the conversation was stopped after this moment, or may have been."""
+        """Return whether the conversation was stopped after this moment, or may have been."""
         return self._last.get(pk, self._forgotten_through) > since

@@ -1,6 +1,6 @@
-"""Titles that nobody gave: made once from the first message, never in the place of one that somebody gave.
+"""Generated titles: made once from the first message; they never replace a title that a person gave.
 
-The beginning of the message is the title at once, and stands until the agent has made a better one.
+The beginning of the message is the title until the agent has made a better one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TITLE_MAX_CHARACTERS = 50
 SHOWN_MAX_CHARACTERS = 1000
 FALLBACK_CHARACTERS = 30
 LOOKED_AT = 10
-"""At most this many messages are looked at for one that is not blank."""
+"""At most this many messages are searched for one that is not blank."""
 
 _MESSAGES = EventFilter(types=frozenset({"message", "MessageEvent"}), source="user")
 _REQUEST = (
@@ -44,7 +44,7 @@ _QUOTES = "\"'“”„«»"
 
 
 def set_provisional_title(conversation: ConversationRef) -> None:
-    """Let the beginning of the first message be the title if there is none and none was ever made."""
+    """Set the beginning of the first message as the title, if there is none and none was ever made."""
     message = _first_message_without_title(conversation)
     if message is None:
         return
@@ -53,13 +53,13 @@ def set_provisional_title(conversation: ConversationRef) -> None:
             return
         title = _of_cue(message, conversation) or _beginning(message)
         if not changes.retitle(conversation, title, title_is=None):
-            provisional_titles.note_chosen(conversation.pk)  # somebody gave one just now
+            provisional_titles.note_chosen(conversation.pk)  # a person has just given one
 
 
 async def set_generated_title(conversation: ConversationRef, agent: Agent) -> None:
-    """Have the agent make the title if nobody gave one and none was ever made (spec V0 §4.5).
+    """Generate the title by the agent if no person gave one and none was ever made (spec V0 §4.5).
 
-    Until it has, and if anything goes wrong with it, the beginning of the message serves.
+    Until then, and after a failure, the beginning of the message is the title.
     """
     await astore.change(set_provisional_title, conversation)
     message = await astore.call(_message_of_provisional_title, conversation)
@@ -70,9 +70,9 @@ async def set_generated_title(conversation: ConversationRef, agent: Agent) -> No
 
 
 def keep_provisional_title(conversation: ConversationRef) -> None:
-    """Let the beginning of the first message be the title for good, unless there is another.
+    """Keep the beginning of the first message as the title, unless there is another.
 
-    For turns that were cut off: whoever stops an agent does not want it asked for more.
+    For turns that were cut off: the user who stops an agent does not want further calls of its model.
     """
     set_provisional_title(conversation)
     with transaction.atomic():
@@ -81,7 +81,7 @@ def keep_provisional_title(conversation: ConversationRef) -> None:
 
 
 async def made_of(message: str, ask: Ask, max_characters: int) -> str:
-    """Return a title for what begins with a message; whatever goes wrong, the message's beginning serves."""
+    """Return a title for a conversation that begins with this message; after a failure, its beginning."""
     is_long = len(message) > SHOWN_MAX_CHARACTERS
     shown = message[:SHOWN_MAX_CHARACTERS] + ("...(truncated)" if is_long else "")
     request = _REQUEST.format(most=max_characters)
@@ -94,7 +94,7 @@ async def made_of(message: str, ask: Ask, max_characters: int) -> str:
 
 
 def _plain(answer: str) -> str:
-    """Return an answer as one line, without the marks that models put around a title all the same."""
+    """Return an answer as one line, without the marks that models put around a title."""
     for mark in _MARKS:
         answer = answer.replace(mark, "")
     line = " ".join(answer.split()).lstrip("# ")
@@ -103,7 +103,7 @@ def _plain(answer: str) -> str:
 
 
 def first_message(conversation: ConversationRef) -> str:
-    """Return the first of the user's messages that says something; nothing if there is none."""
+    """Return the first message of the user that is not blank, if there is one."""
     first = reads.search_events(conversation, _MESSAGES, limit=LOOKED_AT).events
     return next((text for each in first if (text := each["text"].strip())), "")
 
@@ -122,7 +122,8 @@ def _message_of_provisional_title(conversation: ConversationRef) -> str | None:
 def _of_cue(message: str, conversation: ConversationRef) -> str | None:
     """Return the title of a conversation that begins with a command of the agent; None for other messages.
 
-    Many begin with the same one: what the default title shows of the id tells them apart.
+    The same command begins many conversations: the part of the id in the default title distinguishes
+    them.
     """
     said = message.strip().lower()
     told_apart = shown_title(None, conversation.public_id).removeprefix("Conversation ")
@@ -141,6 +142,6 @@ def _beginning(message: str) -> str:
 @transaction.atomic
 def _replace_provisional_title(conversation: ConversationRef, title: str) -> None:
     row = Conversation.objects.locked().get(pk=conversation.pk)
-    # Settled with the title, not before: whoever makes one may be ended while the agent thinks.
+    # Settled with the title, not before: its maker may be ended while the agent thinks.
     if provisional_titles.settle(row.pk) and row.title != title:
         changes.retitle(conversation, title, title_is=row.title)

@@ -26,7 +26,7 @@ def turn_event_id(turn_id: str, part: str) -> str:
 
 
 Naming = Callable[[str], str]
-"""Gives an event of the server its id: the one that belongs to it, or another."""
+"""Returns the id of a server's event: its own, or a fresh one."""
 
 
 def own_id(event_id: str) -> str:
@@ -35,7 +35,7 @@ def own_id(event_id: str) -> str:
 
 
 def fresh_id(event_id: str) -> str:
-    """Return an id that is certainly unused."""
+    """Return an unused id."""
     return str(uuid4())
 
 
@@ -43,7 +43,7 @@ def under_a_free_id(append: Callable[[Naming], T]) -> T:
     """Append with the events' own ids, or with fresh ones if a client has used one of those.
 
     Readers see the ids of an answer and a turn before these are stored, and a client may record events
-    under any id: that must not keep a turn from ending.
+    under any id; that must not keep a turn from ending.
     """
     try:
         return append(own_id)
@@ -80,7 +80,6 @@ def new_event(
     cause_seq: int | None = None,
     is_input: bool = False,
 ) -> NewEvent:
-    """Return an event of the server, ready for the log."""
     return NewEvent(
         event_id=event_id,
         payload=authored.payload,
@@ -96,7 +95,7 @@ def new_event(
 def steered(
     conversation: ConversationRef, state: AgentState, *, turn_id: str | None = None, reason: str = ""
 ) -> list[NewEvent]:
-    """Return the events that say that the user led the agent into this state."""
+    """Return the events of a state into which the user led the agent."""
     author = dialects.author(conversation.dialect)
     state_id, steering_id = str(uuid4()), str(uuid4())
     events = [author.state(state=state, event_id=state_id, reason=reason)]
@@ -130,7 +129,7 @@ def interrupted_turn(
 ) -> list[NewEvent]:
     """Return the events that complete a turn that was cut off: its partial answer, and the end of its calls.
 
-    `calls_ended` says why the calls have no result.
+    `calls_ended` is the reason why the calls have no result.
     """
     events = cut_answer(conversation, turn_id, naming)
     for call in reads.open_calls(conversation, turn_id):
@@ -139,7 +138,7 @@ def interrupted_turn(
 
 
 def cut_answer(conversation: ConversationRef, turn_id: str, naming: Naming = own_id) -> list[NewEvent]:
-    """Return what was said of an unfinished answer, marked as interrupted; nothing if nothing was."""
+    """Return the text of an unfinished answer, marked as interrupted; nothing if it is empty."""
     answer = UnfinishedAnswer.objects.filter(conversation_id=conversation.pk, turn_id=turn_id).first()
     if answer is None or not (answer.text or answer.reasoning):
         return []
@@ -153,7 +152,7 @@ def cut_answer(conversation: ConversationRef, turn_id: str, naming: Naming = own
 def failed_call(
     conversation: ConversationRef, call: EventEnvelope, reason: str, naming: Naming = own_id
 ) -> NewEvent:
-    """Return the event that says why a stored call has no result."""
+    """Return the event with the reason why a stored call has no result."""
     event_id = naming(turn_event_id(call["turn"] or "", f"failed {call['seq']}"))
     authored = dialects.author(conversation.dialect).tool_failed(
         name=_tool_of(call),
@@ -168,7 +167,7 @@ def failed_call(
 def refused_calls(
     conversation: ConversationRef, turn_id: str, reason: str, naming: Naming = own_id
 ) -> list[NewEvent]:
-    """Return the events that say that the user rejected a turn's open calls."""
+    """Return the events for the user's rejection of a turn's open calls."""
     calls = reads.open_calls(conversation, turn_id)
     return [_refused_call(conversation, call, reason, naming) for call in calls]
 
@@ -200,7 +199,7 @@ SKIPPED = "The user skipped the call, whose outcome is unknown."
 
 
 def asked_outcome(conversation: ConversationRef, call: EventEnvelope) -> list[NewEvent]:
-    """Return the events with which a turn waits for a person's word about the outcome of a call."""
+    """Return the events with which a turn waits for a person to tell the outcome of a call."""
     turn_id, event_id = call["turn"], str(uuid4())
     said = dialects.author(conversation.dialect).notice(
         text=OUTCOME_ASKED.format(tool=_tool_of(call)), event_id=event_id
@@ -216,7 +215,7 @@ def told_outcome(
     words: str,
     naming: Naming = own_id,
 ) -> list[NewEvent]:
-    """Return what stands for the result of a call after a person's word about its outcome, if it has one."""
+    """Return the substitute for the result of a call after a person has told its outcome, if it has one."""
     if answer is UnknownAnswer.RUN_AGAIN:
         return []
     (call,) = reads.read_some(conversation, event_ids=[call_id])

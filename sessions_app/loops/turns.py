@@ -32,7 +32,7 @@ class TurnStart:
     through: int
     """The newest input that it answers."""
     is_behind: bool
-    """Whether it continues, and the user has asked for more since."""
+    """Whether it continues, and there are newer inputs."""
     answered_through: int
     """The newest input that earlier turns have answered."""
     is_continued: bool
@@ -46,7 +46,7 @@ class TurnStart:
 
 
 def greet(conversation: ConversationRef, epoch: int) -> None:
-    """Show V0 readers that the agent waits for them, unless the newest state in the log does. Raise Fenced.
+    """Show V0 readers that the agent is ready, unless the newest state in the log does. Raise Fenced.
 
     V0 clients accept no input before they have seen a state.
     """
@@ -68,18 +68,18 @@ def _waits_already(conversation: ConversationRef) -> bool:
 
 
 class AgentNotHere(Exception):
-    """There is something to do for an agent that this process cannot let play."""
+    """There is work for an agent that cannot play in this process."""
 
 
 def begin_turn(
     conversation: ConversationRef, epoch: int, *, is_here: Callable[[str], bool] = lambda agent: True
 ) -> TurnStart | None:
-    """Begin the next turn, or continue a suspended one; None if there is nothing to do.
+    """Begin the next turn, or continue a suspended one; return None if there is nothing to do.
 
     Without an unanswered input, the loop is idle as of this transaction: an input that is committed later
-    finds it so. A continued turn answers its own inputs; later ones are for the next turn, unless it takes
-    them up. Repeating a call of unknown outcome returns the same turn. Raise Fenced, and AgentNotHere if
-    `is_here` says no of the agent's name.
+    finds it so. A continued turn answers its own inputs; later ones are for the next turn, unless it
+    takes them up. Repeating a call of unknown outcome returns the same turn. Raise Fenced, and
+    AgentNotHere if `is_here` is false for the agent's name.
     """
     now = timezone.now()
     with transaction.atomic():
@@ -123,15 +123,13 @@ def begin_turn(
 
 
 def _show(row: Conversation, turn_id: str, *, after: int, through: int) -> None:
-    """Record that the turn shows these inputs to the agent: those after `after`, through `through`."""
     receipts.record(row.ref, after=after, through=through, seen_seq=row.next_seq - 1, turn_id=turn_id)
 
 
 def take_up(conversation: ConversationRef, epoch: int, turn_id: str) -> int:
-    """Let a turn answer what was asked since it began, too, if that is to steer it; return its newest input.
+    """Add later inputs to a turn, if they are to steer it; return its newest input.
 
-    Whatever the turn does not take up is left to the next one. A repeated call changes nothing more. Raise
-    Fenced.
+    Other inputs are left to the next turn. A repeated call changes nothing. Raise Fenced.
     """
     with transaction.atomic():
         row = leases.locked_by(conversation, epoch)
@@ -159,7 +157,7 @@ def totals_of(row: Conversation) -> Metrics:
 def finish_turn(
     conversation: ConversationRef, through: int, status: ExecutionStatus
 ) -> Callable[[Sequence[Appended]], None]:
-    """Return what the turn's last append does besides: mark everything up to `through` as answered.
+    """Return the hook of a turn's last append: mark everything up to `through` as answered.
 
     Repeated after the turn has ended, it changes nothing.
     """
@@ -187,7 +185,7 @@ def finish_turn(
 def suspend_turn(
     conversation: ConversationRef, status: ExecutionStatus
 ) -> Callable[[Sequence[Appended]], None]:
-    """Return what the append that suspends a turn does besides: the turn continues later under the same id.
+    """Return the hook of the append that suspends a turn, which continues later under the same id.
 
     Repeated, it changes nothing: the user may have decided since.
     """
@@ -213,9 +211,9 @@ class PendingTurn(NamedTuple):
     is_suspended: bool
 
     def given_up(self, through: int) -> PendingTurn:
-        """Return it for an end that was asked for when `through` was the newest input.
+        """Return it for an end that was requested when `through` was the newest input.
 
-        What it has taken up since is left to the next turn.
+        Inputs that it has taken up since are left to the next turn.
         """
         return self._replace(through=min(self.through, through))
 
@@ -230,10 +228,10 @@ def pending_turn(conversation: ConversationRef, epoch: int) -> PendingTurn | Non
 
 
 def is_unplayed(conversation: ConversationRef, turn_id: str, loop: AgentLoop) -> bool:
-    """Say whether nothing plays the turn: it waits for the user, or has not been continued yet.
+    """Return whether no loop plays the turn: it waits for the user, or has not been continued yet.
 
-    A continued run is `running` from the request on; the log says whether a loop took it up. So is a turn
-    that goes on after a crash; the row says that.
+    A continued run is `running` from the request on; the log has whether a loop took it up. A turn that
+    goes on after a crash is `running`, too; the row has that.
     """
     if loop.goes_on or loop.execution_status != ExecutionStatus.RUNNING:
         return True

@@ -1,1 +1,1 @@
-"""Tool calls between their event and that of their result: what may be run, and what was started."""
+"""Tool calls between their event and the event of their result."""

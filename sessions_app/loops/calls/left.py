@@ -1,4 +1,4 @@
-"""A turn that goes on after its process is gone, and the tool calls that were left in it."""
+"""A turn that goes on after its process has died, and its unfinished tool calls."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from sessions_app.models import (
 from sessions_app.settings import client_tools
 
 RECOVERIES_MAX = 3
-"""A turn goes on at most this often: what it does may be what ends its process."""
+"""A turn goes on at most this often: its own work may be what ends its process."""
 
 
 def may_go_on(conversation: ConversationRef, loop: AgentLoop) -> bool:
-    """Say whether the turn that a dead loop has left can be played on."""
+    """Return whether another loop can continue the turn that a dead loop has left."""
     if (loop.recoveries or 0) >= RECOVERIES_MAX:
         return False
     return chosen.continues(conversation, loop.turn_agent)
 
 
 def go_on(conversation: ConversationRef, epoch: int, turn_id: str, *, is_crash: bool = True) -> None:
-    """Let a turn that a dead loop has left be played on under its id; nothing changes if it has ended.
+    """Prepare a turn that a dead loop has left to be continued under its id; an ended turn does not change.
 
-    It counts as one of RECOVERIES_MAX if `is_crash`, and not if its process has handed it over.
+    A crash (`is_crash`) counts as one of RECOVERIES_MAX, a hand-over by its process does not.
 
-    What was said of an unfinished answer is kept and marked. Calls that had not been started may be run, and
-    repeatable ones again. For any other the outcome is unknown: the turn waits for the user, or the model is
-    told, as the conversation's options say. Raise Fenced.
+    The text of an unfinished answer is kept and marked. Calls that had not been started may be run, and
+    repeatable ones again. The outcome of any other call is unknown: the conversation's options decide
+    whether the turn waits for the user or the model is told. Raise Fenced.
     """
     with transaction.atomic():
         leases.locked_by(conversation, epoch)
@@ -74,7 +74,7 @@ def go_on(conversation: ConversationRef, epoch: int, turn_id: str, *, is_crash: 
 
 
 def _states(conversation: ConversationRef, loop: AgentLoop) -> Mapping[str, RunState]:
-    """Return the new states of the open calls that were started or never decided about, oldest first."""
+    """Return the new states of the open calls that were started or not decided about, oldest first."""
     runs = {run.call_id: run for run in ToolRun.objects.of(conversation)}
     states = {}
     for call in reads.open_calls(conversation, loop.turn_id or ""):
@@ -95,9 +95,9 @@ def _state_of_started(conversation: ConversationRef, run: ToolRun) -> RunState:
 
 
 def _is_clients(conversation: ConversationRef, name: str) -> bool:
-    """Say whether a tool is the client's: the event hands its call over, and to run it does nothing more.
+    """Return whether the client runs a tool: its event hands the call over, and a repeat has no effect.
 
-    One that cannot be offered is not: a tool server may have another of its name.
+    A tool that cannot be offered does not count: a tool server may have another of its name.
     """
     offered, _ = clients.offered(client_tools.declared(conversation))
     return name in offered

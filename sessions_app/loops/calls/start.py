@@ -1,4 +1,4 @@
-"""The start of a tool call: a commit of its own, between that of the call and that of its result."""
+"""The start of a tool call: a commit between the call's and its result's."""
 
 from __future__ import annotations
 
@@ -94,7 +94,6 @@ def run_of(conversation: ConversationRef, event: EventEnvelope, state: RunState)
 
 
 def called(event: EventEnvelope) -> tuple[str, Mapping[str, Any]]:
-    """Return the name and the arguments of a stored call."""
     return dialects.called_tool(json.loads(event["payload"]), Dialect(event["dialect"]))
 
 

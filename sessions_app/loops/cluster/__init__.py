@@ -1,1 +1,1 @@
-"""Several processes: servers that run no loops, and workers that do."""
+"""Several processes: servers without loops, and workers that run them."""

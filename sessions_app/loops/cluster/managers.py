@@ -31,7 +31,7 @@ ROOM_LOOK_S = 0.2
 FIRST_WAIT_S = 2.0
 AGAIN_S = 1.0
 WORKER_SWEEP_S = 4.0
-"""So what a worker leaves that dies is taken over within 5 s on the same host."""
+"""So that another worker takes over within 5 s on the same host."""
 
 _untold = Outage(__name__, "An agent could not be told of a message", "Agents are told of messages again")
 _unready = Outage(
@@ -43,7 +43,7 @@ _untrimmed = Outage(__name__, "Old wake-up jobs could not be deleted", "Old wake
 
 
 class ClusteredConversationManager(StandaloneConversationManager):
-    """Has workers run the loops, woken by jobs; runs only those of remote agents that are attached here."""
+    """Leaves the loops to workers, and wakes them by jobs; runs those of remote agents attached here."""
 
     keeps_house = False
 
@@ -52,7 +52,7 @@ class ClusteredConversationManager(StandaloneConversationManager):
         return (self._check, self._renew, self._keep_house, self._look_for_commands, self._commands.listen)
 
     async def _check(self) -> None:
-        """Check the database and its guards, and keep the wake-up jobs few even if there is no worker."""
+        """Check the database and its guards, and delete old wake-up jobs, even if there is no worker."""
         while True:
             with _unready.counted():
                 await self._require_ready()
@@ -118,10 +118,9 @@ class WorkerConversationManager(StandaloneConversationManager):
     concurrency = 50
     """The command line sets it."""
     _first = 0
-    """How many wait that come before new messages."""
+    """How many starts wait that come before new messages."""
 
     def _works(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
-        """Return also what takes wake-up jobs, and makes room."""
         return (*super()._works(), self._take_jobs, self._make_space, self._trim_jobs)
 
     async def __aexit__(
@@ -130,7 +129,7 @@ class WorkerConversationManager(StandaloneConversationManager):
         exc_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Hand all turns over to other workers at once, where their agents can go on."""
+        """Hand all turns over to other workers at once, where their agents can continue."""
         pks = list(self._loops)
         for loop in self._loops.values():
             loop.mark_handed_over()
@@ -142,7 +141,7 @@ class WorkerConversationManager(StandaloneConversationManager):
     async def _start(
         self, conversation: ConversationRef, *, patiently: bool = False, stops: int | None = None
     ) -> None:
-        """Start a loop once there is room; a patient caller waits a little, and tries again later."""
+        """Start a loop once there is room; a patient caller waits a little, and retries later."""
         stops = self._stops.now if stops is None else stops
         if conversation.pk not in self._loops:
             await (self._for_room_first() if patiently else self._for_room())
@@ -153,11 +152,11 @@ class WorkerConversationManager(StandaloneConversationManager):
         return WORKER_SWEEP_S
 
     def _in_order(self, found: Sequence[ConversationRef]) -> Sequence[ConversationRef]:
-        """Return an order of this worker's own: others that found the same begin with other ones."""
+        # A random order: workers that found the same conversations begin with different ones.
         return random.sample(found, len(found))
 
     async def _for_room(self) -> None:
-        # Loops tell nobody of each turn that ends.
+        # Loops do not announce the end of a turn.
         while (not self._has_room or self._first) and not self._is_closing:  # noqa: ASYNC110
             await asyncio.sleep(ROOM_LOOK_S)
 
@@ -187,7 +186,7 @@ class WorkerConversationManager(StandaloneConversationManager):
             await asyncio.sleep(AGAIN_S)
 
     async def _woken(self, pk: int, is_start: bool) -> None:
-        """Start the loop that a job is about; `is_start` also if it finds nothing to do yet."""
+        """Start the loop of a job's conversation; with `is_start` even if it finds nothing to do."""
         if pk not in self._loops:
             await self._for_room()
         conversation = await astore.call(_ref_of, pk)
@@ -207,7 +206,7 @@ class WorkerConversationManager(StandaloneConversationManager):
             await asyncio.sleep(SWEEP_S)
 
     async def _make_space(self) -> None:
-        """Close idle loops while this worker is full: who asks them next finds one that has room."""
+        """Close idle loops while this worker is full; their next message goes to a worker with room."""
         while True:
             await asyncio.sleep(AGAIN_S)
             if not self._has_room:

@@ -1,8 +1,8 @@
-"""Wake-up jobs: how workers hear of what asks for an answer, as fast as PostgreSQL notifies.
+"""Wake-up jobs: PostgreSQL notifies workers of events that need an answer.
 
-A job is deferred in the transaction that stores what asks. It is an alarm clock and nothing more: the lease
-alone decides who runs a loop, and each worker's sweep finds what a lost job was about. So jobs have no locks,
-are deleted when done, and may be deleted at any time.
+A job is deferred in the transaction that stores the event. It only speeds things up: the lease alone
+decides who runs a loop, and each worker's sweep finds the work of a lost job. So jobs have no locks, are
+deleted when done, and may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ POLL_S = 5.0
 KEPT_MAX = 500
 """While no worker takes jobs, only the newest ones are kept."""
 DEAD_AFTER_S = 60
-"""A worker of Procrastinate without a sign of life for so long does not come back to its jobs."""
+"""A worker of Procrastinate without a sign of life for this long does not return to its jobs."""
 TRIM_S = 4.0
 CONNECT_WAIT_S = 5.0
 
 Wake = Callable[[int, bool], Awaitable[None]]
-"""Starts the loop of the conversation with this key if it is asked, or in any case."""
+"""Starts the loop of the conversation with this key: if it has work, or in any case."""
 
 
 def follow() -> None:
-    """Defer a job from now on with whatever asks for an answer."""
+    """Defer a job with every later event that needs an answer."""
     wakeups.defer_by(_defer)
 
 
@@ -44,20 +44,20 @@ def _defer(pks: Sequence[int]) -> None:
 
 
 def request_start(conversation: ConversationRef) -> None:
-    """Have a worker start the loop, also if it finds nothing to do; until then it is shown as starting."""
+    """Request a worker to start the loop, even if it finds nothing to do; show it as starting until then."""
     with transaction.atomic():
         leases.expect(conversation)
         sql.defer_jobs(QUEUE, START, [conversation.pk])
 
 
 def forget_starts(conversation: ConversationRef) -> None:
-    """Delete the requests to start this loop that no worker has taken: it was stopped since."""
+    """Delete the pending requests to start this loop, which was stopped since."""
     with connection.cursor() as cursor:
         cursor.execute(_DELETE_STARTS, [START, str(conversation.pk)])
 
 
 def trim() -> None:
-    """Delete what workers have left: jobs of dead ones, and all but the newest KEPT_MAX that nobody took.
+    """Delete old jobs: those of dead workers, and all but the newest KEPT_MAX that no worker took.
 
     Of all processes that call it, one does so every TRIM_S.
     """
@@ -127,4 +127,4 @@ _LIBPQ = {
     "sslkey",
     "options",
 }
-"""What of Django's parameters names the database; the rest is about Django's own connections."""
+"""Django's parameters that libpq knows; the others configure Django's own connections."""

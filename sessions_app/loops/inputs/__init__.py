@@ -1,1 +1,1 @@
-"""The user's messages to an agent: what becomes of one that arrives while it works, and when it was seen."""
+"""The user's messages to an agent: their effect while it works, and their receipts."""

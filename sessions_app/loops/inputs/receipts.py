@@ -1,4 +1,4 @@
-"""Receipts: which message the agent saw in which turn, and how far the log had come by then."""
+"""Receipts: which message the agent saw in which turn, and the newest event at that time."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ANNOUNCED_MAX = 500
 def record(conversation: ConversationRef, *, after: int, through: int, seen_seq: int, turn_id: str) -> None:
     """Record in the running transaction that a turn shows these messages to the agent, and announce it.
 
-    They are the inputs with seq from `after` + 1 through `through`; `seen_seq` is the newest event by then.
-    A message that an earlier turn has left to this one has the receipt of this one.
+    They are the inputs with seq from `after` + 1 through `through`; `seen_seq` is the newest event by
+    then. A message that an earlier turn left unanswered gets the receipt of this one.
     """
     seqs = reads.input_seqs(conversation, after=after, through=through)
     if not seqs:

@@ -1,4 +1,4 @@
-"""What a message does that arrives while the agent works: the choice of its conversation, and who asks."""
+"""The effect of a message that arrives while the agent works: the conversation's choice and its queries."""
 
 from __future__ import annotations
 
@@ -23,27 +23,28 @@ class AgentWorking(LoopUnavailable):
 
 
 def choice_of(conversation: ConversationRef) -> WhileWorking:
-    """Return what a message does, as the conversation's user has chosen it, or by default."""
+    """Return the effect of a message, as the conversation's user has chosen it, or by default."""
     chosen = RunOptions.objects.of(conversation).values_list("while_working", flat=True).first()
     return WhileWorking(chosen) if chosen else default_of(conversation)
 
 
 def default_of(conversation: ConversationRef) -> WhileWorking:
-    """Return what a message does by default: that of a V1 conversation steers (spec V1 §2.6)."""
+    """Return the default effect of a message: on V1, it steers (spec V1 §2.6)."""
     return WhileWorking.STEER if conversation.dialect is Dialect.V1 else WhileWorking.QUEUE
 
 
 def steers(conversation: ConversationRef) -> bool:
-    """Say whether the agent sees messages before its next step.
+    """Return whether the agent sees messages before its next step.
 
-    Where messages are refused, those of the OpenHands wires, which know no refusal, do as by default.
+    The OpenHands wires have no refusal, so their messages have the default effect where others are
+    refused.
     """
     choice = choice_of(conversation)
     return (default_of(conversation) if choice is WhileWorking.REJECT else choice) is WhileWorking.STEER
 
 
 def has_later_input(conversation: ConversationRef, through: int) -> bool:
-    """Say whether the agent was asked for more since this input."""
+    """Return whether the log has an input after this one."""
     rows = Conversation.objects.with_pks([conversation.pk])
     return rows.filter(asked_through__gt=through).exists()
 
@@ -63,7 +64,7 @@ def superseded_through(conversation: ConversationRef, turn_id: str) -> int | Non
 
 
 def refusal(conversation: ConversationRef) -> AgentWorking | None:
-    """Return why a message is refused now, asked under the conversation's lock; None if it is not.
+    """Return why a message is refused now, under the conversation's lock; None if it is not.
 
     An agent that waits for approval, or is paused, does not work.
     """
