@@ -1,1 +1,1 @@
-"""Who is told of what happens: endpoints, deliveries, and their transport."""
+"""Notifications of what happens: endpoints, deliveries, and their transport."""

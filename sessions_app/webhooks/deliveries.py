@@ -47,7 +47,7 @@ PRUNE_MAX_CHANGES = 1_000
 HELD_DAYS = 7
 """Recorded changes are kept this long for disabled endpoints."""
 CHANGED = "outbox"
-"""The kind of the hint that endpoints, or when they are told, were changed."""
+"""The kind of the hint that endpoints or their due times were changed."""
 
 _PAUSES = frozenset({"PauseEvent", "InterruptEvent"})
 _RESTING = frozenset(
@@ -96,7 +96,7 @@ def record(conversation_pk: int, event: DomainEvent) -> None:
 def begin(endpoint: Endpoint) -> Endpoint:
     """Store a new endpoint, which is notified of everything from now on.
 
-    Raise ConversationBusy if the beginning cannot be determined for too long.
+    Raise ConversationBusy if the beginning cannot be determined in time.
     """
     newest = gathering.settled_now()
     endpoint.begins_after = endpoint.event_position = newest.event
@@ -189,7 +189,7 @@ def _events_after(row: Delivery) -> list[EventEnvelope]:
 
 
 def delivered(held: Claim, step: Step) -> bool:
-    """Record a successful delivery; say whether the claim is still held."""
+    """Record a successful delivery; return whether the claim is still held."""
     moved = dict(step.moved)
     if "through" in moved:
         moved["known"] = Greatest("known", Value(moved["through"]))
@@ -215,13 +215,13 @@ def failed(held: Claim, error: str) -> None:
 
 
 def retry_delay_s(tries: int) -> float:
-    """Return how long to wait after this many failures, randomised so that retries spread out."""
+    """Return the random wait after this many failures, so that retries spread out."""
     whole: float = min(RETRY_FIRST_S * 2 ** min(tries, 30), RETRY_MAX_S)
     return whole * random.uniform(0.5, 1.0)  # noqa: S311 - nothing is to be guessed here
 
 
 def announce() -> None:
-    """Wake this process's dispatcher at once; others look when they next do."""
+    """Wake this process's dispatcher at once; others find the change when they look next."""
     transaction.on_commit(lambda: live.announce("outbox", {"kind": CHANGED}), robust=True)
 
 
@@ -234,7 +234,7 @@ def try_again(deliveries: DeliveryQuerySet) -> int:
 def replay(endpoint: Endpoint, conversation: ConversationRef, *, first: int) -> Delivery:
     """Resend all events from seq `first` on to the endpoint, in order. Raise InvalidReplay.
 
-    A process that is delivering just now does not continue from there.
+    A process that is just delivering does not continue from there.
     """
     last_seq = last_replayable(endpoint, conversation, first=first)
     values: dict[str, Any] = {
@@ -323,7 +323,7 @@ def _rest(row: Delivery, *, due_at: datetime | None, **moved: Any) -> None:
     mine = Delivery.objects.filter(pk=row.pk, claim=row.claim)
     as_read = mine.filter(known=row.known, known_change=row.known_change)
     free: dict[str, Any] = {"claim": "", "held_until": None}
-    if due_at is None:  # nothing is left that could fail; a row that fails waits for its next try alone
+    if due_at is None:  # nothing is left that could fail; a failed row waits for its own retry
         moved |= {"tries": 0, "last_error": "", "failed_at": None}
     if not as_read.update(due_at=due_at, **moved, **free):
         mine.update(due_at=Now(), **free)
@@ -337,7 +337,6 @@ def _batch(events: Sequence[EventEnvelope], change: RecordedChange | None) -> li
 
 
 def ends_a_run(event: EventEnvelope) -> bool:
-    """Say whether this event ends a run."""
     if event["kind"] == Kind.TURN:
         return True
     is_rest = event["type"] in _PAUSES or dialects.state_of(event) in _RESTING

@@ -23,23 +23,23 @@ _failing = Outage(__name__, "A round of the outbox failed and is tried again", "
 _failing_deliveries = Outage(__name__, "A delivery failed and is tried again")
 
 POLL_S = 5.0
-"""Writes of processes that send this one no hints are found after this long at the latest."""
+"""Writes of processes that send no hints to this one are found after this long at the latest."""
 ROUND_MIN_S = 0.02
-"""Appends that are closer together than this are processed at once."""
+"""Appends within this time are processed together."""
 PER_ENDPOINT = 4
 """At most this many conversations of one endpoint are delivered at a time, so a slow one delays no other."""
 STEPS_MAX = 20
-"""After this many notifications of one conversation, the endpoint's other ones get their turn."""
+"""After this many notifications of one conversation, the endpoint's other conversations go first."""
 HOUSEKEEPING_ROUNDS = 12
 RENEW_S = 5.0
 
 _NEWS = frozenset({"appended", "listed", "changed", deliveries.CHANGED})
 _FOR_NOBODY = frozenset({deliveries.CHANGED})
-"""Without an endpoint, nothing else is news."""
+"""Without an endpoint, no other hint is news."""
 
 
 class _Lane:
-    """One endpoint, and its deliveries under way."""
+    """One endpoint, and its running deliveries."""
 
     def __init__(self, endpoint: Endpoint, transport: Transport) -> None:
         self.endpoint = endpoint
@@ -58,8 +58,8 @@ class Dispatcher:
         self._process = process
         self._hooks: Mapping[str, Any] = {}
         self._lanes: dict[int, _Lane] = {}
+        # Claims that a failure has ended, with its text: released once the database is back.
         self._broken: dict[Claim, str] = {}
-        """Claims that a failure has ended, with its text: released as soon as the database is back."""
         self._horizon = Watermark()
         self._news = asyncio.Event()
         self._wakes = _FOR_NOBODY
@@ -68,7 +68,7 @@ class Dispatcher:
         self._renewed_at = 0.0
 
     async def run(self) -> None:
-        """Deliver until cancelled; then release what is under way, which is delivered again."""
+        """Deliver until cancelled; then release running deliveries, which are repeated."""
         loop = asyncio.get_running_loop()
 
         def hear(hint: Hint) -> None:
@@ -210,7 +210,7 @@ def _served(hooks: Mapping[str, Any]) -> list[Endpoint]:
 
 
 def _gathered(endpoints: Collection[Endpoint], watermark: Watermark) -> bool:
-    """Gather for all endpoints; say whether one has more to read."""
+    """Gather for all endpoints; return whether one has more to read."""
     watermark.look()
     has_more = [gathering.gather(endpoint, watermark) for endpoint in endpoints]
     return any(has_more)

@@ -94,14 +94,14 @@ _OF_OWNER = """
 
 
 class Keys(NamedTuple):
-    """The ends of the events and the recorded changes."""
+    """The greatest keys of the events and of the recorded changes."""
 
     event: int
     change: int
 
 
 class Watermark(KeyHorizon[Keys]):
-    """The watermark: a row with a key up to it that does not exist now never will."""
+    """The watermark: a missing row with a key up to it will never appear."""
 
     def __init__(self) -> None:
         super().__init__(Keys, guards.EVENT, RecordedChange._meta.db_table)
@@ -115,8 +115,9 @@ def settled_now() -> Keys:
     watermark = Watermark()
     watermark.look()
     if connection.vendor == "postgresql":
-        # Who has been given a key holds the table's lock until the key is settled; who comes later is given
-        # a higher one. Nobody is kept from writing, so no two can wait for each other.
+        # A writer with a key holds the table's lock until the key is settled; later writers get higher
+        # keys.
+        # No writer is blocked, so no deadlock is possible.
         _wait_for(_writers())
     return watermark.newest
 
@@ -136,7 +137,7 @@ def _writers() -> set[str]:
 
 
 def gather(endpoint: Endpoint, watermark: Watermark) -> bool:
-    """Record what is new in the endpoint's deliveries; say whether there is more to read."""
+    """Record what is new in the endpoint's deliveries; return whether there is more to read."""
     newest = watermark.newest
     if newest.event <= endpoint.event_position and newest.change <= endpoint.change_position:
         return False

@@ -82,8 +82,7 @@ class HookTransport:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hook")
 
     async def deliver(self, notification: Notification) -> None:
-        """Call the method for the notification, a plain one in a thread. Raise DeliveryFailed if it raises
-        anything."""
+        """Call the method for the notification, a plain one in a thread. Raise DeliveryFailed."""
         method = getattr(self._hook, notification.kind, None)
         if method is None:
             return
@@ -103,7 +102,6 @@ class HookTransport:
             raise DeliveryFailed(f"It raised {type(error).__name__}; the server's log has more.") from error
 
     async def close(self) -> None:
-        """Start no more calls in the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -116,5 +114,4 @@ def _called(call: Callable[[], object]) -> None:
 
 @cache
 def hooks_of_this_process() -> Mapping[str, Any]:
-    """Return the hooks, created once."""
     return found_hooks()

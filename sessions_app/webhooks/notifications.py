@@ -29,14 +29,12 @@ class Notification:
     events: Sequence[EventEnvelope] = ()
     """The appended events, in order; only for that kind."""
     information: dict[str, Any] | None = None
-    """ConversationInfo as it is now (spec V1 §2.2); for the other kinds."""
+    """The present ConversationInfo (spec V1 §2.2); for the other kinds."""
 
 
 class Transport(Protocol):
-    """The transport of one endpoint."""
-
     async def deliver(self, notification: Notification) -> None:
-        """Deliver the notification; if this raises anything, it was not delivered."""
+        """Deliver the notification; any exception means that it was not delivered."""
 
     async def close(self) -> None:
         """Release all open resources."""

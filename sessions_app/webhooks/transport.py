@@ -1,4 +1,4 @@
-"""Outgoing webhooks: what an agent server sends to those who follow its conversations (spec V1 §3.6)."""
+"""Outgoing webhooks: what an agent server sends about its conversations (spec V1 §3.6)."""
 
 from __future__ import annotations
 
@@ -28,25 +28,24 @@ OWN_HEADERS = frozenset({"host", "content-length", "content-type", "transfer-enc
 
 
 class InvalidWebhook(ConversationError):
-    """An address or a header that cannot be one."""
+    """This cannot be the address or a header of a webhook."""
 
     code = "invalid_webhook"
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a webhook's requests carry; printing it shows no value."""
+    """What a webhook's requests carry; its `repr` shows no value."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     session_key: str = field(default="", repr=False)
 
     def sealed(self) -> Sealed:
-        """Return both, encrypted."""
         return seal(json.dumps({"headers": dict(self.headers), "session_key": self.session_key}))
 
 
 def opened(endpoint: Endpoint) -> Credentials:
-    """Return what a webhook's requests carry. Raise SecretUnreadable."""
+    """Return the decrypted credentials. Raise SecretUnreadable."""
     found = json.loads(endpoint.sealed.open())
     return Credentials(found["headers"], found["session_key"])
 
@@ -67,9 +66,9 @@ def seal_into(endpoint: Endpoint, credentials: Credentials) -> None:
 
 
 def checked_url(text: str) -> str:
-    """Return an address without a slash at its end; the text is not repeated, since it may hold a password.
+    """Return an address without a slash at its end. Raise InvalidWebhook.
 
-    Raise InvalidWebhook.
+    The error does not repeat the text, which may hold a password.
     """
     url = server_url(text)
     if url is None:
@@ -120,7 +119,6 @@ class Webhook:
             await self._post("conversations", orjson.dumps(notification.information))
 
     async def close(self) -> None:
-        """Close the connections."""
         if self._client is not None:
             await self._client.aclose()
 
@@ -138,14 +136,14 @@ class Webhook:
             raise DeliveryFailed(str(error)) from error
         except SecretUnreadable as error:
             raise DeliveryFailed("The stored headers can't be decrypted. Enter them again.") from error
-        # A redirect may lead to a name that cannot be read.
+        # A redirect may lead to a name that cannot be parsed.
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:
             raise DeliveryFailed(f"Not reachable: {type(error).__name__}.") from error
         if not response.is_success:
             raise DeliveryFailed(f"It responded with status {response.status_code}.")
 
     def _new_client(self) -> httpx.AsyncClient:
-        """Return what asks the webhook's server. Raise UnusableProxy."""
+        """Return the client for the webhook's server. Raise UnusableProxy."""
         timeout_s = self._endpoint.timeout_s
         return httpx.AsyncClient(
             transport=way_to(httpx.URL(self._endpoint.base_url)),
