@@ -1,2 +1,1 @@
-"""How long conversations are kept: policies, purges of deleted ones, and all places from which a purge
-removes them."""
+"""The deletion of conversations: policies, purges, and all places from which a purge removes data."""

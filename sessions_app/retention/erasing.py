@@ -1,4 +1,4 @@
-"""Cleaning out of the database's files what purges have left there, once for all that are finished."""
+"""The cleaning of the database's files after purges, once for all finished ones."""
 
 from __future__ import annotations
 
@@ -28,15 +28,14 @@ _ALSO = (
 
 
 def is_due() -> bool:
-    """Return whether a purge or a deletion of a user is finished after which the files were not cleaned."""
+    """Return whether files are to be cleaned after a finished purge or deletion of a user."""
     return Purge.objects.unerased().exists() or UserDeletion.objects.unerased().exists()
 
 
 def erase(*, rest: Rest | None = None, rewrites: bool = False) -> bool:
-    """Clean the files, and note it in the purges that were finished before; return False if it is to be
-    tried again.
+    """Clean the files, and record it in the finished purges; return False if it is to be retried.
 
-    `rewrites`: write the tables anew, for which nobody else can write meanwhile.
+    `rewrites` writes the tables anew, which blocks all other writers.
     """
     newest = Purge.objects.unerased().aggregate(newest=Max("pk"), moment=Max("finished_at"))
     deletions = list(UserDeletion.objects.unerased().values_list("pk", flat=True))

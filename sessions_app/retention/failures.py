@@ -1,4 +1,4 @@
-"""What fails while conversations are deleted and purged: it is logged, and stops nothing else."""
+"""Failures while conversations are deleted and purged: logged, without stopping the rest."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Failures:
     """The failures of one round or one command."""
 
     def __init__(self) -> None:
+        # The failed objects, such as the id of a conversation, and their errors.
         self.found: list[tuple[str, Exception]] = []
-        """What failed, such as the id of a conversation, and how."""
 
     @contextmanager
     def noted(self, kind: str, name: str) -> Iterator[None]:
-        """Note what fails inside, and go on; raise it if the database is gone, since all else would fail too.
+        """Record a failure of the block, and continue; raise it if the database is gone.
 
-        `kind` and `name` say what it was about in the log: `conversation="5d1e…"`.
+        `kind` and `name` are its subject in the log: `conversation="5d1e…"`.
         """
         try:
             yield
@@ -37,6 +37,5 @@ class Failures:
                 raise
 
     def add(self, error: Exception, kind: str, name: str) -> None:
-        """Log a failure and keep it."""
         outage.failed(error, **{kind: name})
         self.found.append((name, error))

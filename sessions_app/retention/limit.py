@@ -1,7 +1,7 @@
 """How long deleted conversations can be restored, and which of them are overdue.
 
-A purge cannot be undone, so a limit that is new or shorter than before takes nothing at once: what was
-deleted before has the whole time from then on.
+A purge cannot be undone. So a new or shorter limit purges nothing at once: conversations that were
+deleted before have the whole time from then on.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from conversations.models import Conversation, ConversationQuerySet
 from sessions_app.models import DeletedLimit
 
 ONLY = 1
-"""The key of the only row."""
 
 
 class KeptTime(NamedTuple):
     """How long deleted conversations can be restored."""
 
     days: int | None
-    """None for ever."""
+    """None without a limit."""
     since: datetime
-    """Since when this limit holds: what was deleted before has its time from then on."""
+    """When this limit began: conversations that were deleted before have their time from then on."""
 
     def until(self, deleted_at: datetime | None) -> datetime | None:
-        """Return until when a conversation that was deleted then can be restored; None for ever."""
+        """Return until when a conversation that was deleted then can be restored; None without a limit."""
         if self.days is None or deleted_at is None:
             return None
         return max(deleted_at, self.since) + timedelta(days=self.days)
@@ -41,7 +40,7 @@ def kept_time(now: datetime | None = None) -> KeptTime:
 
 
 def note(now: datetime | None = None) -> KeptTime:
-    """Note the limit of the settings as the one in force, and return it."""
+    """Store the limit of the settings as the one in force, and return it."""
     moment = now or timezone.now()
     with transaction.atomic():
         noted = DeletedLimit.objects.select_for_update().filter(pk=ONLY).first()

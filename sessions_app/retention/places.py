@@ -1,6 +1,6 @@
-"""Every table of the installation, and what a purge and the deletion of a user do to the rows in it.
+"""Every table of the installation, and the effect of a purge and of the deletion of a user on its rows.
 
-Tests compare these lists with the tables that there are, so a new table cannot be forgotten.
+Tests compare these lists with the tables of the database, so that no new table is forgotten.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ REMOVED = (
     "sessions_app.Connection",
     "conversations.VerificationFinding",
 )
-"""Tables whose rows belong to one conversation by a column `conversation`: those rows are removed."""
+"""Tables whose rows belong to one conversation by a column `conversation`; those rows are removed."""
 
 OTHERWISE = {
     "conversations.Conversation": "stays as a tombstone: `conversations.store.purging` empties its columns",
@@ -74,7 +74,7 @@ OTHERWISE = {
     "sessions_app.RecordedAnswer": "removed if the answer or its address is about the conversation",
     "admin.LogEntry": "the entry stays; the title in it is replaced by the id",
 }
-"""Tables that a purge changes in ways of their own."""
+"""Tables that a purge changes in other ways."""
 
 UNTOUCHED = {
     "conversations.ChangeNumber": "a counter",
@@ -106,7 +106,7 @@ UNTOUCHED = {
     "contenttypes.ContentType": "about the program",
     "sessions.Session": "a login: keys of a user, nothing of a conversation",
 }
-"""Tables in which there is nothing of a conversation."""
+"""Tables with nothing of a conversation."""
 
 OF_USER = {
     "sessions_app.ApiToken": "user",
@@ -154,7 +154,7 @@ WITHOUT_MODEL = {
 def remove_some(conversation: ConversationRef) -> int | None:
     """Remove a bounded number of rows of one table; return the bytes of attachments among them.
 
-    None if there are no more rows in any.
+    Return None once no table has rows.
     """
     for label in REMOVED:
         model = apps.get_model(label)
@@ -166,7 +166,7 @@ def remove_some(conversation: ConversationRef) -> int | None:
 
 
 def remove_some_of_user(user: User) -> bool:
-    """Remove a bounded number of rows about a user, of one table; return False if there were none in any."""
+    """Remove a bounded number of a user's rows of one table; return False once no table has rows."""
     for label, path in OF_USER.items():
         model = apps.get_model(label)
         rows = model._default_manager.filter(**{path: user}).order_by("pk")
@@ -179,7 +179,7 @@ def remove_some_of_user(user: User) -> bool:
 
 
 def written_late(purged: QuerySet[Any, Any]) -> set[int]:
-    """Return the keys of those of these conversations that have rows left; one query for each table."""
+    """Return those of these conversations that still have rows, by one query for each table."""
     found: set[int] = set()
     for label in REMOVED:
         rows = apps.get_model(label)._default_manager.filter(conversation_id__in=purged)
@@ -192,7 +192,7 @@ def written_late(purged: QuerySet[Any, Any]) -> set[int]:
 
 
 def change_the_rest(conversation: ConversationRef) -> None:
-    """Do what a purge does to tables whose rows it does not simply remove."""
+    """Change the tables whose rows a purge does not simply remove."""
     drop_deliveries(conversation)
     ModelUse.objects.filter(conversation_id=conversation.pk).update(conversation=None)
     ImportedConversation.objects.filter(conversation=conversation.public_id).update(
@@ -203,7 +203,7 @@ def change_the_rest(conversation: ConversationRef) -> None:
 
 
 def drop_deliveries(conversation: ConversationRef) -> None:
-    """Remove what endpoints were told; one that has yet to hear of the deletion keeps its cursor."""
+    """Remove deliveries; an endpoint that still has to learn of the deletion keeps its cursor."""
     rows = Delivery.objects.filter(conversation_id=conversation.pk)
     rows.filter(due_at=None).delete()
     rows.exclude(last_error="").update(last_error="")
@@ -222,23 +222,22 @@ def _remove(model: type[Model], keys: Iterable[Any], conversation: ConversationR
 
 
 def _count_anew(user_pks: Iterable[int]) -> None:
-    """Have what these users have stored counted before it is next asked for."""
+    """Discard the counted storage of these users, so that it is counted again."""
     Usage.objects.filter(user_id__in=user_pks).update(is_counted=False)
 
 
 def _forget_names(conversation: ConversationRef) -> None:
-    """Replace titles in the log of the admin, where an entry shows what its row was called."""
+    """Replace titles in the admin's log, where an entry names its row."""
     types = ContentType.objects.get_for_models(*_NAMED).values()
     entries = LogEntry.objects.filter(content_type__in=types, object_id=str(conversation.pk))
     entries.update(object_repr=conversation.public_id)
 
 
 def _forget_rows(model: type[Model], keys: list[Any], user: User) -> None:
-    """Replace what rows were called in the log of the admin."""
     of_model: Any = ContentType.objects.get_for_model(model)
     entries = LogEntry.objects.filter(content_type=of_model, object_id__in=[str(key) for key in keys])
     entries.update(object_repr=f"{model._meta.verbose_name} of {user.username}")
 
 
 _NAMED: tuple[type[Model], ...] = (apps.get_model("conversations.Conversation"), AgentLoop)
-"""Tables whose rows are called by the title of the conversation with the same key."""
+"""Tables whose rows are named by the title of the conversation with the same key."""

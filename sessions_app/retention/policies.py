@@ -1,4 +1,4 @@
-"""Which conversations a policy deletes."""
+"""The conversations that a policy deletes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from sessions_app.retention.failures import Failures
 
 AT_WORK = (ExecutionStatus.RUNNING, *SUSPENDED)
 WINDOW = 5_000
-"""So many keys of conversations are looked at by one query."""
+"""One query reads at most this many keys of conversations."""
 
 
 def matched(policy: RetentionPolicy, now: datetime | None = None) -> ConversationQuerySet:
-    """Return the conversations that a policy deletes: quiet for so long, and spared by nothing."""
+    """Return the conversations that a policy deletes: quiet long enough, and not spared."""
     moment = (now or timezone.now()) - timedelta(days=policy.older_than_days)
     rows = unspared(Conversation.objects.all(), moment)
     if policy.owner_id is not None:
@@ -39,18 +39,17 @@ def matched(policy: RetentionPolicy, now: datetime | None = None) -> Conversatio
 
 
 def labelled(rows: ConversationQuerySet, label: str) -> ConversationQuerySet:
-    """Return those with a label: `NAME`, or `NAME=VALUE`."""
+    """Return the rows with a label: `NAME`, or `NAME=VALUE`."""
     name, has_value, value = label.partition("=")
     return rows.labelled(name, value if has_value else None)
 
 
 def unspared(rows: ConversationQuerySet, moment: datetime) -> ConversationQuerySet:
-    """Return those that are not deleted and quiet since `moment`, but for what no rule deletes.
+    """Return the active rows that are quiet since `moment` and that rules may delete.
 
-    Quiet is one to which nothing was added, and which was not restored, imported or changed in a list. No
-    rule deletes pinned, shared or used ones, and those at work: shared is one for which there is a valid
-    token; used one whose key was used since `moment`; at work one whose agent plays or waits for its user, or
-    owes an answer.
+    Quiet: nothing was added, and it was not restored, imported or changed in a list. Rules do not delete
+    pinned, shared (with a valid token) or used conversations (their key was used since `moment`), nor
+    those at work (the agent plays, waits for its user, or owes an answer).
     """
     here = OuterRef("pk")
     spared = [
@@ -74,7 +73,7 @@ def windows(rows: ConversationQuerySet) -> Iterator[ConversationQuerySet]:
 
 
 def apply(policy: RetentionPolicy, *, limit: int, failures: Failures | None = None) -> int:
-    """Delete what a policy matches, at most `limit` conversations; return how many."""
+    """Delete at most `limit` conversations that a policy matches; return how many."""
     failures = failures or Failures()
     count = 0
     for window in windows(matched(policy)):
@@ -87,7 +86,7 @@ def apply(policy: RetentionPolicy, *, limit: int, failures: Failures | None = No
 
 
 def _delete(conversation: ConversationRef, policy: RetentionPolicy) -> bool:
-    """Delete a conversation that still matches, now that nobody can add anything; say whether it did."""
+    """Delete a conversation if it still matches under its lock; return whether it did."""
     try:
         with transaction.atomic():
             if lock(Conversation.objects.active(), conversation) is None:
@@ -96,6 +95,6 @@ def _delete(conversation: ConversationRef, policy: RetentionPolicy) -> bool:
                 return False
             delete(conversation)
             log_on_commit("Deleted by a retention policy", **ids_of(conversation), policy=policy.name)
-    except ConversationBusy:  # so it is in use
+    except ConversationBusy:  # it is in use
         return False
     return True

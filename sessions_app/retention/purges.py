@@ -1,4 +1,4 @@
-"""Carrying purges out: steps of one transaction each, which anybody may continue who finds a purge undone."""
+"""The execution of purges: steps of one transaction each; any process may continue an unfinished purge."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sessions_app.retention import places
 from sessions_app.retention.failures import Failures
 
 LATE = timedelta(days=2)
-"""For so long it is looked whether somebody who had begun before a purge has written after it."""
+"""For this long after a purge, writers that had begun before it are looked for."""
 
 
 class Removed(NamedTuple):
@@ -30,7 +30,7 @@ class Removed(NamedTuple):
 def step(purge_pk: int) -> bool:
     """Take the next step of a purge; return whether it has one more. It does nothing for a finished one.
 
-    Of several purgers at one purge, each takes its steps between those of the others.
+    Several purgers of one purge alternate their steps.
     """
     with transaction.atomic():
         purge = Purge.objects.locked().select_related("conversation").filter(pk=purge_pk).first()
@@ -47,7 +47,7 @@ def step(purge_pk: int) -> bool:
 
 
 def run(purge_pk: int, rest: Rest | None = None) -> Removed:
-    """Take all steps of a purge, resting after each, and return what it has removed in all."""
+    """Take all steps of a purge, resting after each, and return the sum of what it has removed."""
     while rested(rest, partial(step, purge_pk)):
         pass
     return Removed(*Purge.objects.values_list("events", "bytes").get(pk=purge_pk))
@@ -58,7 +58,7 @@ def sweep_late(now: datetime | None = None, failures: Failures | None = None) ->
     failures = failures or Failures()
     recent = Purge.objects.finished_since((now or timezone.now()) - LATE)
     purged = recent.filter(conversation__purged_at__isnull=False).values("conversation_id")
-    if not purged.exists():  # as nearly always, and all that is kept anywhere need not be looked through
+    if not purged.exists():  # the usual case, in which nothing else has to be searched
         return 0
     found = places.written_late(purged)
     for row in Conversation.objects.with_pks(found):
@@ -68,7 +68,7 @@ def sweep_late(now: datetime | None = None, failures: Failures | None = None) ->
 
 
 def _take_step(purge: Purge) -> bool:
-    """Remove the next part, and note it in the purge; return whether nothing is left."""
+    """Remove the next part, and record it in the purge; return whether nothing is left."""
     step = purging.remove_events(purge)
     purge.events += step.events
     purge.bytes += step.bytes

@@ -22,34 +22,34 @@ from sessions_app.retention import erasing, limit, policies, purges, user_deleti
 from sessions_app.retention.failures import Failures, outage
 
 POLL_S = 10.0
-"""What somebody has purged in a page or the admin is begun within this time."""
+"""A purge from a page or the admin begins within this time."""
 DUE_EVERY_S = 3600.0
 ERASE_EVERY_S = 6 * 3600.0
-"""So often at most the search index is rewritten."""
+"""The least time between two rewrites of the search index."""
 ERASE_AGAIN_S = 900.0
 TURN_S = 30.0
-"""One process carries purges out for so long, then whichever asks next."""
+"""One process carries out purges for this long, then the next one that asks."""
 BEGUN_AT_ONCE = 100
-"""At most this many purges are begun at once; once they are finished, the next ones."""
+"""At most this many purges are begun at once; the next ones once they are finished."""
 LOOKED_AT = 1_000
-"""At most this many overdue conversations are tried in one round, where some fail."""
+"""At most this many overdue conversations are tried in one round, if some fail."""
 DELETED_AT_ONCE = 500
-"""At most this many conversations a policy deletes in one round."""
+"""A policy deletes at most this many conversations in one round."""
 REST = 2.0
 """After a step it rests this many times as long as the step took."""
 REST_MIN_S = 0.01
 REST_MAX_S = 10.0
 
 BY = "retention"
-"""Who is recorded for a purge that nobody asked for."""
+"""The recorded user of a purge that no person requested."""
 
 
 class Unfinished(NamedTuple):
-    """A purge that is begun."""
+    """A purge that has begun."""
 
     pk: int
     public_id: str
-    """The conversation's."""
+    """The conversation's id."""
 
 
 class _Ending(Exception):
@@ -60,19 +60,18 @@ class Retention:
     """The purges of one process; of several processes, one works at a time."""
 
     def __init__(self) -> None:
+        # Its last round began as many purges as it may, so there may be more.
         self._has_more = False
-        """Its last round began as many purges as it may, so there may be more."""
+        # Failed purges, which wait until all others are finished.
         self._stuck: set[int] = set()
-        """Purges that have failed, which wait until all others are finished."""
 
     async def run(self) -> None:
-        """Work until cancelled."""
         while True:
             await self.round()
             await asyncio.sleep(POLL_S)
 
     async def round(self) -> None:
-        """Do what is to be done now; what fails is logged, and tried again by a later round."""
+        """Do the present work; failures are logged, and a later round retries."""
         failures = Failures()
         for part in (self._begin_in_time, self._purge, self._erase_in_time):
             try:
@@ -143,7 +142,7 @@ def begin_due(failures: Failures | None = None) -> int:
 
 
 def finish_all(failures: Failures | None = None, rest: Rest | None = None) -> None:
-    """Carry out every purge that is begun, one after the other, past those that fail."""
+    """Carry out every unfinished purge, one after the other, past those that fail."""
     failures = failures or Failures()
     stuck: set[int] = set()
     while (unfinished := _next(stuck)) is not None:
@@ -154,7 +153,7 @@ def finish_all(failures: Failures | None = None, rest: Rest | None = None) -> No
 
 
 def rest(took_s: float) -> None:
-    """Let others write after a step that took so long."""
+    """Wait, after a step that took this long, so that others can write."""
     time.sleep(_rest_s(took_s))
 
 
@@ -163,7 +162,7 @@ def _rest_s(took_s: float) -> float:
 
 
 def _begin_overdue(failures: Failures) -> int:
-    """Begin at most BEGUN_AT_ONCE purges; those that fail take no place of others."""
+    """Begin at most BEGUN_AT_ONCE purges; failed ones do not count."""
     count = 0
     for row in limit.overdue()[:LOOKED_AT]:
         days = (timezone.now() - row.deleted_at).days if row.deleted_at else 0
@@ -178,7 +177,7 @@ def _begin_overdue(failures: Failures) -> int:
 
 
 def _next(stuck: Collection[int]) -> Unfinished | None:
-    """Return the oldest purge that is not finished, but for those that are stuck."""
+    """Return the oldest unfinished purge that is not stuck."""
     rows = Purge.objects.unfinished().exclude(pk__in=stuck)
     found = rows.values_list("pk", "conversation__public_id").first()
     return None if found is None else Unfinished(*found)
@@ -192,7 +191,7 @@ def _is_erasing_due() -> bool:
 
 
 def _erase(is_ending: threading.Event) -> None:
-    """Clean the files, resting between the parts, until the process ends; a later round does what is left."""
+    """Clean the files, resting between the parts, until the process ends; a later round does the rest."""
 
     def rest(took_s: float) -> None:
         if is_ending.wait(_rest_s(took_s)):

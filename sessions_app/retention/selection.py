@@ -1,4 +1,4 @@
-"""What an operator wants to purge, by age, label, owner, time of deletion or id, and how much it is."""
+"""The conversations that an operator wants to purge, by age, label, owner, deletion or id, and their size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sessions_app.retention import policies
 
 
 class Size(NamedTuple):
-    """How much there is of a conversation."""
+    """The size of a conversation."""
 
     events: int
     bytes: int
@@ -28,19 +28,19 @@ class Selection:
     """Conditions that all must hold; None for none."""
 
     older_than_days: int | None = None
-    """Nothing was added for so long."""
+    """Minimum time since anything was added."""
     label: str | None = None
     """NAME or NAME=VALUE."""
     owner_pk: int | None = None
     deleted_for_days: int | None = None
-    """They were deleted at least so long ago."""
+    """Minimum time since deletion."""
     conversation_id: str | None = None
 
     def rows(self, now: datetime | None = None) -> Iterator[ConversationQuerySet]:
         """Yield the conversations in parts.
 
-        Of those that are not deleted, only old ones that no rule spares, and only if an age is given; but
-        one that is named in any case. Raise InvalidConversationId.
+        Active ones are included only if an age is given, only old ones that no rule spares; a named one
+        in any case. Raise InvalidConversationId.
         """
         moment = now or timezone.now()
         if self.conversation_id is not None:
@@ -52,7 +52,7 @@ class Selection:
                 yield self._live(window, moment)
 
     def like(self, row: Conversation) -> ConversationQuerySet:
-        """Return those that meet the conditions now and are deleted or not, as this one was when listed."""
+        """Return the rows that still meet the conditions and are deleted or active like this one."""
         moment = timezone.now()
         if self.conversation_id is not None:
             return self._named(moment)
@@ -82,7 +82,6 @@ class Selection:
 
 
 def selected(selection: Selection) -> Iterator[Conversation]:
-    """Yield the conversations of a selection."""
     for rows in selection.rows():
         yield from rows.select_related("owner").order_by("pk")
 
@@ -96,6 +95,5 @@ def size_of(conversation: ConversationRef) -> Size:
 
 
 def total(sizes: Iterable[Size]) -> Size:
-    """Return the sum of sizes."""
     found = list(sizes)
     return Size(sum(size.events for size in found), sum(size.bytes for size in found))

@@ -1,7 +1,7 @@
-"""Deleting a person: the account is closed and loses its names at once, all else goes in bounded steps.
+"""The deletion of a person: the account is closed and loses its names at once, the rest goes in steps.
 
-The row of the account stays without names, since tombstones of conversations and the log of the admin refer
-to it. Any process may continue a deletion that it finds unfinished.
+The row of the account stays without names, since tombstones of conversations and the admin's log refer to
+it. Any process may continue an unfinished deletion.
 """
 
 from __future__ import annotations
@@ -27,15 +27,14 @@ from sessions_app.retention.failures import Failures
 from sessions_app.retention.purges import LATE
 
 REASON = "its owner was deleted"
-"""Why the conversations are purged."""
 
 
 class UserNotDeletable(Exception):
-    """This user cannot be deleted; the message says why."""
+    """This user cannot be deleted; the message has the reason."""
 
 
 def check(user: User) -> None:
-    """Raise UserNotDeletable for a user without whom the server cannot be used."""
+    """Raise UserNotDeletable for a user whom the server needs."""
     if settings.CONFIGURATION.auth == "local" and user.username == LOCAL_USERNAME:
         raise UserNotDeletable("Local mode needs this user. Purge its conversations instead.")
     others = User.objects.filter(is_active=True, is_superuser=True).exclude(pk=user.pk)
@@ -44,7 +43,7 @@ def check(user: User) -> None:
 
 
 def begin(user: User, *, requested_by: str) -> UserDeletion:
-    """Close the account and remove its names; `go_on` does the rest. A second time changes nothing.
+    """Close the account and remove its names; `go_on` does the rest. A repeat changes nothing.
 
     Raise UserNotDeletable.
     """
@@ -59,15 +58,15 @@ def begin(user: User, *, requested_by: str) -> UserDeletion:
         _forget_names(row, _free_name(row))
         row.groups.clear()
         row.user_permissions.clear()
-        row.save()  # by the signals: sockets close, keys are rotated, agents stop
+        row.save()  # its signals close sockets, rotate keys and stop agents
         log_on_commit("User deletion begun", user=row.pk, by=requested_by)
     return deletion
 
 
 def go_on(limit: int, failures: Failures) -> int:
-    """Continue all deletions: remove what is about the users, and begin at most `limit` purges.
+    """Continue all deletions: remove the users' rows, and begin at most `limit` purges.
 
-    Return how many purges were begun. What fails is noted, and the others go on.
+    Return how many purges were begun. Failures are recorded, and the other deletions continue.
     """
     begun = 0
     for deletion in UserDeletion.objects.under_way(LATE).select_related("user"):
@@ -115,7 +114,7 @@ def _is_anything_left(user: User) -> bool:
 
 
 def _free_name(user: User) -> str:
-    """Return a name that says nothing but the number of the account."""
+    """Return a name made of the account's number only."""
     name = f"deleted-{user.pk}"
     while User.objects.filter(username=name).exists():
         name = f"deleted-{user.pk}-{get_random_string(6).lower()}"
