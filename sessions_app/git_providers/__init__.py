@@ -1,1 +1,1 @@
-"""Where a user's repositories are: GitHub, GitLab, Bitbucket and Azure DevOps, asked over HTTP."""
+"""A user's repositories at GitHub, GitLab, Bitbucket and Azure DevOps, over HTTP."""

@@ -1,4 +1,4 @@
-"""What a provider answered, read field by field: nothing about its shape is taken for granted."""
+"""A provider's answer, read field by field, without trust in its shape."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NUMBER_MAX_CHARS = 18
 class Answer:
     """One JSON value of a provider; the names of fields lead into it.
 
-    Reading raises GitProviderError where a field is not what it must be.
+    Reading raises GitProviderError for a field of another type.
     """
 
     def __init__(self, label: str, value: object) -> None:
@@ -20,14 +20,13 @@ class Answer:
         self._value = value
 
     def at(self, *path: str) -> Answer:
-        """Return what stands there, null if nothing does."""
+        """Return the value there; null without one."""
         value = self._value
         for name in path:
             value = value.get(name) if isinstance(value, Mapping) else None
         return Answer(self._label, value)
 
     def text(self, *path: str) -> str:
-        """Return a text."""
         value = self.at(*path)._value
         if not isinstance(value, str):
             raise self._odd(path)
@@ -39,7 +38,7 @@ class Answer:
         return self.text(*path) if number is None else str(number)
 
     def text_or_none(self, *path: str) -> str | None:
-        """Return a text; None when there is none, or an empty one."""
+        """Return a text; None for a missing or empty one."""
         value = self.at(*path)._value
         return value if isinstance(value, str) and value else None
 
@@ -51,16 +50,16 @@ class Answer:
         return int(text)
 
     def number_or_none(self, *path: str) -> int | None:
-        """Return a whole number; None when there is none."""
+        """Return a whole number; None without one."""
         value = self.at(*path)._value
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def is_true(self, *path: str) -> bool:
-        """Say whether `true` stands there."""
+        """Return whether the value is `true`."""
         return self.at(*path)._value is True
 
     def is_null(self, *path: str) -> bool:
-        """Say whether nothing stands there."""
+        """Return whether there is no value."""
         return self.at(*path)._value is None
 
     def each(self, *path: str) -> list[Answer]:

@@ -26,7 +26,7 @@ from sessions_app.git_providers.names import host_of, pieces_of
 
 VERSION = "7.1"
 PROJECTS_MAX = 20
-"""So many projects are looked through for pull requests in trouble."""
+"""At most this many projects are searched for pull requests in trouble."""
 HEADS = "refs/heads/"
 
 
@@ -46,7 +46,7 @@ class AzureDevOps(GitProvider):
             label=self.label,
             root=f"{host.origin}/{host.path}",
             authorization=basic(f":{token.token.strip()}"),
-            # Otherwise a token that opens nothing is sent on to a page to log in on.
+            # Otherwise an invalid token is redirected to a login page.
             headers={"x-tfs-fedauthredirect": "Suppress"},
         )
 
@@ -80,7 +80,7 @@ class AzureDevOps(GitProvider):
         return self._repository((await self._get(*self._place(name))).json)
 
     async def repositories(self, page: Page, *, sort: str, installation_id: str | None) -> list[Repository]:
-        """Return a page, by name: Azure DevOps tells them all at once and not when they were pushed to."""
+        """Return a page, by name: Azure DevOps lists them all at once, without the time of the last push."""
         if installation_id and installation_id.casefold() != self._organisation.casefold():
             raise GitNotFound(f"{self.label} does not show this.")
         every = await self._all_repositories()
@@ -169,7 +169,7 @@ class AzureDevOps(GitProvider):
         )
 
     def _place(self, repository: str) -> list[str]:
-        """Return where a repository is. Raise GitNotFound if it is another organisation's."""
+        """Return the place of a repository. Raise GitNotFound if it is another organisation's."""
         *organisation, project, name = pieces_of(repository, least=2, most=3)
         if organisation and organisation[0].casefold() != self._organisation.casefold():
             raise GitNotFound(f"{self.label} does not show this.")

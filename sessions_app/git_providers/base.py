@@ -1,4 +1,4 @@
-"""What every git provider is asked, and what can go wrong (spec V0 §1.11)."""
+"""The questions to every git provider, and their errors (spec V0 §1.11)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 PER_PAGE = 30
 PER_PAGE_MAX = 100
-"""What all four providers take."""
+"""The greatest page of all four providers."""
 
 
 class ProviderType(StrEnum):
@@ -28,36 +28,36 @@ class ProviderType(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProviderToken:
-    """What opens one provider for one user."""
+    """One user's access to one provider."""
 
     token: str = field(repr=False)
     host: str | None = None
-    """The provider's own host where it is not the public one, with or without a scheme."""
+    """The provider's own host if it is not the public one, with or without a scheme."""
     user_id: str | None = None
 
 
 class GitProviderError(Exception):
-    """A provider could not be asked, or did not answer as expected."""
+    """The provider could not be asked, or did not answer as expected."""
 
 
 class GitAuthenticationError(GitProviderError):
-    """No token, a token that opens nothing, or a repository that it does not open."""
+    """The token is missing or invalid, or does not open the repository."""
 
 
 class GitNotFound(GitProviderError):
-    """The provider has no such thing, or does not show it to this token."""
+    """The provider does not have this, or does not show it to this token."""
 
 
 class InvalidName(GitProviderError):
-    """A host, a repository or a path that cannot be one; nobody was asked."""
+    """This cannot be a host, a repository or a path; no provider was asked."""
 
 
 class NotOffered(GitProviderError):
-    """This provider has nothing of that sort."""
+    """This provider does not have this kind of object."""
 
 
 class GitUser(TypedDict):
-    """Whose token it is."""
+    """The owner of the token."""
 
     id: str
     login: str
@@ -68,7 +68,7 @@ class GitUser(TypedDict):
 
 
 class Repository(TypedDict):
-    """A repository; `link_header` stands in the first one of a list and says whether there is a next page."""
+    """A repository; the first of a list has the `link_header`, which names the next page."""
 
     id: str
     full_name: str
@@ -101,7 +101,7 @@ class BranchPage(TypedDict):
 
 
 class TaskType(StrEnum):
-    """What may be suggested; the first that fits a pull request is."""
+    """The kinds of suggestions; the first that fits a pull request is taken."""
 
     MERGE_CONFLICTS = "MERGE_CONFLICTS"
     FAILING_CHECKS = "FAILING_CHECKS"
@@ -110,7 +110,7 @@ class TaskType(StrEnum):
 
 
 class SuggestedTask(TypedDict):
-    """Something that waits for the user; `issue_number` is an issue's or a pull request's."""
+    """A task for the user; `issue_number` is an issue's or a pull request's."""
 
     git_provider: str
     task_type: str
@@ -128,7 +128,7 @@ class MicroagentFile(TypedDict):
 
 
 class MicroagentContent(TypedDict):
-    """Such a file without its front matter, and the triggers which that names."""
+    """The file without its front matter, and the triggers in that."""
 
     content: str
     path: str
@@ -137,34 +137,34 @@ class MicroagentContent(TypedDict):
 
 
 class Folder(TypedDict):
-    """The names of the files in a folder of a repository, and when it last changed (ISO 8601)."""
+    """The names of the files in a folder of a repository, and its last change (ISO 8601)."""
 
     file_names: list[str]
     changed_at: str
 
 
 class Page(NamedTuple):
-    """Which part of a list is asked for; pages count from 1."""
+    """The requested part of a list; pages count from 1."""
 
     number: int
     size: int
 
     @classmethod
     def of(cls, number: int | None, size: int | None) -> Self:
-        """Return the page, with what was left out or is out of bounds put right."""
+        """Return the page; missing and out-of-bounds values are corrected."""
         return cls(max(number or 1, 1), min(max(size or PER_PAGE, 1), PER_PAGE_MAX))
 
     @property
     def part(self) -> slice:
-        """Which part of a whole list it is, where a provider knows no pages."""
+        """The slice of a whole list, for providers without pages."""
         return slice((self.number - 1) * self.size, self.number * self.size)
 
 
 class GitProvider(ABC):
     """One provider, asked with one user's token.
 
-    Whatever is asked may raise GitProviderError, GitAuthenticationError when the token does not
-    open it and GitNotFound when there is no such thing. Repositories are named as in `full_name`.
+    Every method may raise GitProviderError, GitAuthenticationError if the token does not open the object,
+    and GitNotFound if there is none. Repositories are named as in `full_name`.
     """
 
     provider_type: ClassVar[ProviderType]
@@ -173,14 +173,14 @@ class GitProvider(ABC):
 
     @abstractmethod
     def __init__(self, token: ProviderToken) -> None:
-        """Ask nobody yet. Raise InvalidName for a host that is none."""
+        """Ask nothing yet. Raise InvalidName for an invalid host."""
 
     @abstractmethod
     async def user(self) -> GitUser:
         """Return whose token it is."""
 
     async def installations(self) -> list[str]:
-        """Return what repositories can be listed by: installations, workspaces, organisations."""
+        """Return the groups by which repositories can be listed: installations, workspaces, organisations."""
         raise NotOffered(f"{self.label} has no installations.")
 
     @abstractmethod
@@ -207,11 +207,11 @@ class GitProvider(ABC):
 
     @abstractmethod
     async def is_open(self, repository: str, pr_number: int) -> bool:
-        """Say whether a pull request is neither merged nor closed."""
+        """Return whether a pull request is neither merged nor closed."""
 
     @abstractmethod
     async def suggested_tasks(self) -> list[SuggestedTask]:
-        """Return what waits for the user: their pull requests in trouble, and issues assigned to them."""
+        """Return the user's tasks: their pull requests in trouble, and issues assigned to them."""
 
     @abstractmethod
     async def folder(self, repository: Repository, path: str) -> Folder:
@@ -233,7 +233,7 @@ class GitProvider(ABC):
 
 
 def has_next(link_header: str | None) -> bool:
-    """Say whether a `Link` header names a next page."""
+    """Return whether a `Link` header names a next page."""
     return link_header is not None and 'rel="next"' in link_header
 
 
@@ -245,7 +245,7 @@ def linked(repositories: list[Repository], link_header: str | None) -> list[Repo
 
 
 def trouble_of(*, conflicts: bool, fails: bool, is_commented: bool) -> TaskType | None:
-    """Return what is to be done about a pull request, the gravest first."""
+    """Return the gravest trouble of a pull request, as a kind of task."""
     if conflicts:
         return TaskType.MERGE_CONFLICTS
     if fails:
@@ -254,7 +254,7 @@ def trouble_of(*, conflicts: bool, fails: bool, is_commented: bool) -> TaskType 
 
 
 async def outcomes(questions: Iterable[Awaitable[T]]) -> list[T | GitProviderError]:
-    """Ask at the same time; return each answer, or what went wrong, in the order of the questions."""
+    """Ask concurrently; return each answer or error, in the order of the questions."""
 
     async def outcome(question: Awaitable[T]) -> T | GitProviderError:
         try:

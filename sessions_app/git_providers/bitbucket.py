@@ -1,4 +1,4 @@
-"""Bitbucket Cloud: REST 2.0, workspace by workspace, since it has no lists across them any more."""
+"""Bitbucket Cloud: REST 2.0, workspace by workspace, since it no longer lists across them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 WORKSPACES_MAX = 20
 PULLS_MAX = 20
-"""So many of the newest pull requests of a workspace are looked into."""
+"""At most this many of the newest pull requests of a workspace are examined."""
 ORDERS = {"created": "-created_on", "full_name": "name"}
 CLOSED = ("MERGED", "DECLINED", "SUPERSEDED")
 
@@ -98,7 +98,7 @@ class Bitbucket(GitProvider):
         return [_repository(each) for answer in answers for each in answer.each("values")][:count]
 
     async def _from_each(self, workspaces: list[str], ask: Callable[[str], Awaitable[T]]) -> list[T]:
-        """Ask every workspace; one that keeps this token out is passed over, unless all do."""
+        """Ask every workspace; one that refuses this token is passed over, unless all do."""
         found: list[T] = []
         refusals: list[GitProviderError] = []
         for outcome in await outcomes(ask(workspace) for workspace in workspaces):
@@ -188,7 +188,7 @@ class Bitbucket(GitProvider):
         ).text
 
     async def _main_commit(self, repository: Repository) -> str:
-        """Return the newest commit: a branch with a slash in its name cannot stand in a file's address."""
+        # A branch with a slash in its name cannot stand in a file's address.
         if repository["main_branch"] is None:
             raise GitNotFound("An empty repository has no files.")
         place = ("repositories", *_workspace_and_slug(repository["full_name"]), "refs", "branches")

@@ -17,10 +17,10 @@ SALT = "sessions_app.git_providers"
 async def cached(
     question: Sequence[object], ask: Callable[[], Awaitable[T]], *, lifetime_s: Callable[[T], float]
 ) -> T:
-    """Return the answer that is kept to this question, or ask and keep what comes (a JSON value).
+    """Return the cached answer to this question, or ask and cache the answer (a JSON value).
 
-    What is raised is not kept. `question` holds all that the answer depends on, the token too; only
-    an HMAC of it is stored.
+    Errors are not cached. `question` holds everything that the answer depends on, including the token;
+    only an HMAC of it is stored.
     """
     key = f"git:{salted_hmac(SALT, json.dumps(question), algorithm='sha256').hexdigest()}"
     kept = await cache.aget(key)

@@ -1,4 +1,4 @@
-"""The git providers of one user, asked by the tokens that they have given."""
+"""The git providers of one user, asked with the user's tokens."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ PROVIDERS: dict[ProviderType, type[GitProvider]] = {
 class GitProviders:
     """The git providers of one user, by their tokens.
 
-    Every question raises GitAuthenticationError where no token opens what is asked for, and
-    GitProviderError where a provider does not answer as it should; neither tells a token. What is
-    answered by several providers comes without those that failed, unless all did.
+    Every method raises GitAuthenticationError if no token opens the object, and GitProviderError if a
+    provider does not answer as it should; neither contains a token. An answer of several providers leaves
+    out those that failed, unless all did.
     """
 
     def __init__(self, tokens: Mapping[ProviderType, ProviderToken]) -> None:
-        """Keep the tokens, in the order in which their providers are asked; empty ones open nothing."""
+        """Keep the tokens in the order in which their providers are asked; empty ones are ignored."""
         self._tokens = {
             provider: token
             for provider, token in tokens.items()
@@ -70,7 +70,7 @@ class GitProviders:
     async def verify_access(self, repository: str, provider: ProviderType | None) -> Repository:
         """Return a repository that a token opens, asking `provider` first and then all others.
 
-        Raise GitAuthenticationError if none gives it.
+        Raise GitAuthenticationError if none does.
         """
         repository = encodable(repository)
         for asked in sorted(self._asked(None), key=lambda each: each != provider):
@@ -82,7 +82,7 @@ class GitProviders:
         raise GitAuthenticationError(f"Unable to access repo {repository}")
 
     async def is_open(self, repository: str, provider: ProviderType, pr_number: int) -> bool:
-        """Say whether a pull request is open; one that cannot be asked about counts as open."""
+        """Return whether a pull request is open; one that cannot be read counts as open."""
         if provider not in self._tokens:
             return True
 
@@ -99,7 +99,7 @@ class GitProviders:
             return True
 
     async def user(self) -> GitUser:
-        """Return who the user is to the first provider that says it."""
+        """Return the user's profile at the first provider that answers."""
         errors: list[GitProviderError] = []
         for asked in self._asked(None):
             try:
@@ -110,7 +110,7 @@ class GitProviders:
         raise _gravest(errors)
 
     async def installations(self, provider: ProviderType) -> list[str]:
-        """Return what the repositories of GitHub, Bitbucket or Azure DevOps can be listed by.
+        """Return the groups by which repositories of GitHub, Bitbucket or Azure DevOps can be listed.
 
         Raise NotOffered for another provider.
         """
@@ -140,7 +140,7 @@ class GitProviders:
             lambda each: each.repositories(part, sort=sort, installation_id=installation_id),
         )
         links = [page[0]["link_header"] for page in pages if page]
-        # Every provider was asked for the same page, so any one's next page is the next of all.
+        # Every provider returned the same page, so any one's next page is the next of all.
         link = next((link for link in links if has_next(link)), links[0] if links else None)
         found: list[Repository] = [{**each, "link_header": None} for page in pages for each in page]
         return linked(found, link)
@@ -156,8 +156,8 @@ class GitProviders:
     ) -> list[Repository]:
         """Return at most `per_page` repositories of each provider that fit a name or a web address.
 
-        A whole name finds that repository, where it can be seen; else those of the user, their
-        organisations or the owner that `query` names are searched. `order` is asc or desc.
+        A full name finds that repository if the token may see it. Otherwise the repositories of the user,
+        their organisations or the owner that `query` names are searched. `order` is asc or desc.
         """
         wanted = search_text(query)
         count = Page.of(None, per_page).size
@@ -173,13 +173,13 @@ class GitProviders:
                     wanted.owner, wanted.text, count=count, sort=sort, is_ascending=order == "asc"
                 )
             except (GitNotFound, InvalidName):
-                return []  # it is the owner that is not there
+                return []  # the owner does not exist
 
         found = await self._from_each(provider, ["search", wanted, count, sort, order], search)
         return [repository for repositories in found for repository in repositories]
 
     async def branches(self, repository: str, *, page: int = 1, per_page: int = 30) -> BranchPage:
-        """Return a page of the branches of a repository, whoever has it."""
+        """Return a page of the branches of a repository, at the provider that has it."""
         part = Page.of(page, per_page)
         asked, name = _place(await self.verify_access(repository, None))
         return await self._cached(
@@ -201,7 +201,6 @@ class GitProviders:
         )
 
     async def suggested_tasks(self) -> list[SuggestedTask]:
-        """Return the user's pull requests in trouble, and open issues assigned to them."""
         found = await self._from_each(None, ["suggested_tasks"], lambda each: each.suggested_tasks())
         return [task for tasks in found for task in tasks]
 
@@ -225,7 +224,7 @@ class GitProviders:
         asked, _ = _place(home)
         path = microagents.checked_path(home, file_path)
         text = await self._provider(asked).file(home, path)
-        # Front matter made to be hard can take the better part of a second.
+        # Hostile front matter can take the better part of a second.
         content, triggers = await asyncio.to_thread(microagents.read, text)
         return {"content": content, "path": path, "triggers": triggers, "git_provider": asked.value}
 
@@ -263,7 +262,7 @@ class GitProviders:
         question: Sequence[object],
         ask: Callable[[GitProvider], Awaitable[T]],
     ) -> list[T]:
-        """Ask one or all at the same time; those that fail are passed over, unless all do."""
+        """Ask one or all concurrently; failed ones are passed over, unless all fail."""
         asked = self._asked(provider)
         answers = await outcomes(self._cached(each, question, ask, lifetime_s=LIST_S) for each in asked)
         errors = [answer for answer in answers if isinstance(answer, GitProviderError)]
@@ -292,12 +291,12 @@ class GitProviders:
 
 
 def _place(repository: Repository) -> tuple[ProviderType, str]:
-    """Return who has a repository, and under which name."""
+    """Return the provider of a repository, and its name there."""
     return ProviderType(repository["git_provider"]), repository["full_name"]
 
 
 def _gravest(errors: Sequence[GitProviderError]) -> GitProviderError:
-    """Return what to tell when all failed: a token is not called wrong while a provider is just away."""
+    """Return the error to raise if all failed: no token is called wrong while a provider is unreachable."""
     away = (error for error in errors if not isinstance(error, GitAuthenticationError))
     return next(away, errors[0])
 

@@ -119,7 +119,7 @@ class GitHub(GitProvider):
         return [_repository(each) for each in reply.json.each("items")]
 
     async def _organisations(self) -> list[str]:
-        """Return what searches the user's organisations, too; a token may not be allowed to name them."""
+        """Return the search terms for the user's organisations; a token may not be allowed to list them."""
         try:
             reply = await self._api.get("user", "orgs", query={"per_page": ORGANISATIONS_MAX})
         except GitAuthenticationError:
@@ -157,7 +157,7 @@ class GitHub(GitProvider):
     async def suggested_tasks(self) -> list[SuggestedTask]:
         data = await self._graphql.graphql(TASKS)
         pulls = data.each("viewer", "pullRequests", "nodes")
-        # A search may find what is no issue, and shows it without its fields.
+        # A search may find what is no issue, without an issue's fields.
         issues = [issue for issue in data.each("search", "nodes") if not issue.is_null("number")]
         return [
             *(self._task(trouble, pull) for pull in pulls if (trouble := _trouble_of(pull))),
@@ -190,7 +190,7 @@ class GitHub(GitProvider):
 
 
 def _roots(host: Host) -> tuple[str, str]:
-    """Return where REST and GraphQL are."""
+    """Return the roots of REST and GraphQL."""
     if host.name in ("github.com", "api.github.com"):
         return "https://api.github.com", "https://api.github.com/graphql"
     if host.name.endswith(".ghe.com"):

@@ -163,12 +163,12 @@ class GitLab(GitProvider):
 
 
 def _project(name: str) -> str:
-    """Return the whole name, which is one piece of an address, slashes included."""
+    """Return the full name as one piece of an address, slashes included."""
     return "/".join(pieces_of(name, least=2))
 
 
 def _total(reply: Reply) -> int | None:
-    """Return how many there are; GitLab does not count beyond 10,000."""
+    # GitLab does not count beyond 10,000.
     total = reply.headers.get("x-total", "")
     return int(total) if total.isdecimal() else None
 

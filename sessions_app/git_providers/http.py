@@ -1,4 +1,4 @@
-"""How providers are asked: bounded in time, size and number, and a token goes nowhere but to its own host."""
+"""HTTP requests to providers: bounded in time, size and number; a token is sent to its own host only."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from sessions_app.outbound.proxies import UnusableProxy, way_to
 CONNECT_S = 5.0
 READ_S = 10.0
 TOTAL_S = 15.0
-"""A whole question, with waiting for its turn, redirects and all of the answer."""
+"""The time of a whole question, including its queue, redirects and all of the answer."""
 ANSWER_MAX_BYTES = 8 * 1024 * 1024
 ANSWER_VALUES_MAX = 500_000
-"""At most this many values (jsonbounds): decoding them takes a few hundredths of a second."""
+"""At most this many values in an answer: decoding them takes a few hundredths of a second."""
 CONCURRENT_MAX = 8
-"""At most this many requests to one host run at once, so a slow host delays no other."""
+"""At most this many requests to one host run at once, so that a slow host delays no other."""
 REDIRECTS_MAX = 3
 
 Query = Mapping[str, str | int]
@@ -39,7 +39,7 @@ _gates = PerEventLoop[WeakValueDictionary[str, Semaphore]](WeakValueDictionary)
 
 
 class Reply(NamedTuple):
-    """What came back."""
+    """The response of a provider."""
 
     label: str
     content: bytes
@@ -47,23 +47,22 @@ class Reply(NamedTuple):
 
     @property
     def json(self) -> Answer:
-        """Read it as JSON. Raise GitProviderError."""
+        """Parse it as JSON. Raise GitProviderError."""
         try:
             bounds.require_bounded(self.content.decode("utf-8", "replace"), values_max=ANSWER_VALUES_MAX)
             return Answer(self.label, orjson.loads(self.content))
         except bounds.TooManyValues as error:
             raise GitProviderError(f"{self.label} returned a response that is too long.") from error
-        except ValueError as error:  # not JSON, or too deep
+        except ValueError as error:  # not JSON, or nested too deeply
             raise GitProviderError(f"{self.label} returned a response that is not JSON.") from error
 
     @property
     def text(self) -> str:
-        """Read it as text; what is not UTF-8 is replaced."""
+        """Return it as text; invalid UTF-8 is replaced."""
         return self.content.decode("utf-8", "replace")
 
     @property
     def link_header(self) -> str | None:
-        """The header `Link`, which names the next page."""
         link: str | None = self.headers.get("link")
         return link
 
@@ -72,8 +71,8 @@ class Reply(NamedTuple):
 class Api:
     """A provider's API below `root`, asked with one token.
 
-    Asking raises GitAuthenticationError (401, 403), GitNotFound (404, 422), GitProviderError for
-    whatever else keeps an answer from coming, and InvalidName for pieces that lead elsewhere.
+    Asking raises GitAuthenticationError (401, 403), GitNotFound (404, 422), GitProviderError for other
+    failures, and InvalidName for pieces that lead elsewhere.
     """
 
     label: str
@@ -86,18 +85,16 @@ class Api:
             raise GitAuthenticationError(f"The {self.label} token contains invalid characters.")
 
     async def get(self, *pieces: str | int, query: Query | None = None, accept: str | None = None) -> Reply:
-        """Ask for what is at this path."""
         headers = {"accept": accept} if accept else {}
         return await self._ask("GET", self._url(pieces, query or {}), headers=headers)
 
     async def post(self, *pieces: str | int, body: Mapping[str, object], query: Query | None = None) -> Reply:
-        """Put a question that has a JSON body."""
         headers = {"content-type": "application/json"}
         content = orjson.dumps(body)
         return await self._ask("POST", self._url(pieces, query or {}), headers=headers, content=content)
 
     async def graphql(self, question: str, **variables: str | int) -> Answer:
-        """Put a GraphQL question and return its data. Raise GitProviderError if there is none."""
+        """Ask a GraphQL question and return its data. Raise GitProviderError without data."""
         reply = await self.post(body={"query": question, "variables": variables})
         if reply.json.is_null("data"):
             raise GitProviderError(f"{self.label} did not answer the request.")
@@ -105,7 +102,8 @@ class Api:
 
     def _url(self, pieces: tuple[str | int, ...], query: Query) -> httpx.URL:
         texts = [str(piece) for piece in pieces]
-        # A slash inside a piece is quoted, too, so only what would be resolved could lead elsewhere.
+        # A slash inside a piece is quoted, too, so only what is resolved, such as `..`, could lead
+        # elsewhere.
         if not all(is_piece(part) for text in texts for part in text.split("/")):
             raise InvalidName(f"{self.label} can have nothing of that name.")
         url = httpx.URL("/".join([self.root, *(quote(text, safe="") for text in texts)]))
@@ -116,7 +114,7 @@ class Api:
     ) -> Reply:
         sent = {
             "accept": "application/json",
-            # Read as it comes, an answer cannot grow beyond its limit while it is unpacked.
+            # Read in pieces, so that a compressed answer cannot grow beyond its limit.
             "accept-encoding": "identity",
             "user-agent": "convserver",
             **self.headers,
@@ -132,7 +130,7 @@ class Api:
             raise InvalidName(str(error)) from error
         except UnusableProxy as error:
             raise GitProviderError(str(error)) from error
-        # A redirect may lead to a name that cannot be read.
+        # A redirect may lead to a name that cannot be parsed.
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:
             raise GitProviderError(f"{self.label} could not be asked: {type(error).__name__}.") from error
 
@@ -148,7 +146,7 @@ class Api:
         raise GitProviderError(f"{self.label} redirects without end.")
 
     def _redirected(self, response: httpx.Response) -> httpx.URL:
-        """Return where the answer sends us, on the same host; a renamed repository is found in this way."""
+        """Return the address of a redirect, on the same host; renamed repositories need it."""
         asked = response.request
         target = asked.url.join(response.headers["location"])
         if asked.method != "GET" or _origin(target) != _origin(asked.url):
@@ -157,7 +155,7 @@ class Api:
 
     def _check(self, response: httpx.Response) -> None:
         match response.status_code:
-            # Azure DevOps answers 203 and a page to log in on to tokens that open nothing.
+            # Azure DevOps answers 203 and a login page to invalid tokens.
             case 401 | 203:
                 raise GitAuthenticationError(f"The {self.label} token is not valid.")
             case 429:
@@ -166,7 +164,7 @@ class Api:
                 raise GitProviderError(f"{self.label}'s rate limit was reached. Try again later.")
             case 403:
                 raise GitAuthenticationError(f"The {self.label} token does not allow this.")
-            # GitHub finds a search among an unknown owner's repositories impossible: 422.
+            # GitHub answers a search among an unknown owner's repositories with 422.
             case 404 | 422:
                 raise GitNotFound(f"{self.label} does not show this.")
             case status if not 200 <= status < 300:
@@ -184,12 +182,10 @@ class Api:
 
 
 def bearer(token: str) -> str:
-    """Return the header `Authorization` of a token."""
     return f"Bearer {token.strip()}"
 
 
 def basic(user_and_password: str) -> str:
-    """Return the header `Authorization` of `user:password`."""
     return f"Basic {base64.b64encode(user_and_password.strip().encode('utf-8', 'replace')).decode()}"
 
 
@@ -211,7 +207,7 @@ def _is_exhausted(headers: httpx.Headers) -> bool:
 
 
 def _gate(origin: str) -> Semaphore:
-    """Return what counts the questions to one host; it belongs to the running loop."""
+    # One semaphore for each host; it belongs to the running event loop.
     gates = _gates.get()
     gate = gates.get(origin)
     if gate is None:

@@ -1,4 +1,4 @@
-"""Where a repository keeps instructions for agents, and how such a file is read."""
+"""A repository's files with instructions for agents: where they are, and how they are read."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ FRONT_MATTER_MAX_CHARS = 16_384
 
 
 def folder_of(repository: Repository) -> str:
-    """Return the folder; a repository named `.openhands` is all about such things."""
+    """Return the folder; a repository named `.openhands` has them at its root."""
     is_dedicated = repository["full_name"].rpartition("/")[2] == ".openhands"
     return "microagents" if is_dedicated else ".openhands/microagents"
 
 
 def is_microagent(file_name: str) -> bool:
-    """Say whether a file of that folder holds instructions."""
     return file_name.endswith(".md") and file_name.lower() != "readme.md"
 
 
 def listed(folder: Folder, path: str) -> list[MicroagentFile]:
-    """Return the microagents among the files of a folder."""
     return [
         {"name": name.removesuffix(".md"), "path": f"{path}/{name}", "created_at": folder["changed_at"]}
         for name in sorted(folder["file_names"])
@@ -32,7 +30,7 @@ def listed(folder: Folder, path: str) -> list[MicroagentFile]:
 
 
 def checked_path(repository: Repository, file_path: str) -> str:
-    """Return the path of a microagent's file. Raise InvalidName if none can be there."""
+    """Return the path of a microagent's file. Raise InvalidName for another path."""
     folder, _, name = file_path.rpartition("/")
     if folder != folder_of(repository) or not is_microagent(name):
         raise InvalidName(f"A microagent is a file of {folder_of(repository)} that ends in .md.")
@@ -40,7 +38,7 @@ def checked_path(repository: Repository, file_path: str) -> str:
 
 
 def read(text: str) -> tuple[str, list[str]]:
-    """Return what the file says, and the triggers of its front matter, if it has one that can be read."""
+    """Return the content of the file, and the triggers of its front matter, if that can be read."""
     lines = text.removeprefix("\ufeff").splitlines()
     if not lines or lines[0].rstrip() != FENCE:
         return text, []
@@ -55,7 +53,7 @@ def _triggers(front_matter: str) -> list[str]:
     if len(front_matter) > FRONT_MATTER_MAX_CHARS:
         return []
     try:
-        # Its nodes alone: nothing is made of them, so a tag or a date in it cannot go wrong.
+        # Only its nodes: no object is made of them, so a tag or a date in it cannot fail.
         root = yaml.compose(front_matter, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
         return []

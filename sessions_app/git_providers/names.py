@@ -1,4 +1,4 @@
-"""Names of hosts, of repositories and of paths inside them, and what users type to find a repository."""
+"""Names of hosts, of repositories and of paths inside them, and users' search texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ PIECES_MAX = 30
 
 
 def host_of(text: str | None, *, public: str, takes_path: bool = False) -> Host:
-    """Read a host as `parse_host` does. Raise InvalidName."""
     try:
         return parse_host(text, public=public, takes_path=takes_path)
     except HostRefused as error:
@@ -21,7 +20,7 @@ def host_of(text: str | None, *, public: str, takes_path: bool = False) -> Host:
 
 
 def pieces_of(path: str, *, least: int, most: int = PIECES_MAX) -> list[str]:
-    """Split a repository's name or a path at its slashes. Raise InvalidName if it cannot be one."""
+    """Split a repository's name or a path at its slashes. Raise InvalidName for an invalid one."""
     pieces = path.split("/")
     if not least <= len(pieces) <= most or not all(is_piece(piece) for piece in pieces):
         raise InvalidName("This is not the name of a repository or a path in one.")
@@ -29,7 +28,7 @@ def pieces_of(path: str, *, least: int, most: int = PIECES_MAX) -> list[str]:
 
 
 def is_piece(text: str) -> bool:
-    """Say whether it can stand between two slashes of an address without meaning anything else."""
+    """Return whether it can stand between two slashes of an address without a special meaning."""
     return (
         0 < len(text) <= PIECE_MAX_CHARS
         and text not in (".", "..")
@@ -40,12 +39,12 @@ def is_piece(text: str) -> bool:
 
 
 def encodable(text: str) -> str:
-    """Return the text with what UTF-8 cannot write (half a surrogate pair) replaced."""
+    """Return the text with half surrogate pairs, which UTF-8 cannot encode, replaced."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 class SearchText(NamedTuple):
-    """What a user looks for: text in names, of one owner, as an address on one host."""
+    """A user's search: text in names, of one owner, as an address on one host."""
 
     text: str
     owner: str | None = None
@@ -53,12 +52,12 @@ class SearchText(NamedTuple):
 
     @property
     def full_name(self) -> str | None:
-        """The repository that it names, if it does."""
+        """The repository that it names, if any."""
         return f"{self.owner}/{self.text}" if self.owner and self.text else None
 
 
 def search_text(query: str) -> SearchText:
-    """Read what was typed or pasted: text, `owner/text` or a repository's web address."""
+    """Parse what was typed or pasted: text, `owner/text` or a repository's web address."""
     query = encodable(query).strip()
     if query.startswith(("https://", "http://")):
         return _of_address(query)
