@@ -1,1 +1,1 @@
-"""Who asks, what they may do, and how that ends."""
+"""Who a client is, what it may do, and the end of its access."""

@@ -1,6 +1,6 @@
-"""Notes what takes access away from a user, wherever the framework does it: AccessRemoval.
+"""Records that a user's access was reduced, wherever the framework does it: AccessRemoval.
 
-What changes rows without these signals (SQL, `update`) is found by the slow check of each open socket.
+Changes without these signals (SQL, `update`) are found by the slow check of each open socket.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WATCHED = ("password", *_RIGHTS)
 
 
 def follow() -> None:
-    """Note changed passwords, users with fewer rights, and logouts from now on."""
+    """Record changed passwords, users with fewer rights, and logouts from now on."""
     for signal, receiver, sender in (
         (pre_save, _user_changes, User),
         (post_save, _user_changed, User),
@@ -50,9 +50,9 @@ def _user_changes(
 
 
 def _is_rehashed(stored: str, instance: User, update_fields: Collection[str] | None) -> bool:
-    """Say whether the password is the same under a newer hash, as a login stores it.
+    """Return whether the password is the same under a newer hash, as a login stores it.
 
-    The framework then writes this field alone, without the text that `set_password` leaves, and only where
+    The framework then writes this field alone, without the text that `set_password` leaves, and only if
     the stored hash is outdated.
     """
     is_by_login = update_fields is not None and set(update_fields) == {"password"}
@@ -61,7 +61,6 @@ def _is_rehashed(stored: str, instance: User, update_fields: Collection[str] | N
 
 
 def _is_outdated(encoded: str) -> bool:
-    """Say whether a login would hash the password anew."""
     try:
         hasher = identify_hasher(encoded)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Guests of open sockets whose access may have ended: told to check, by announcement or by a slow look.
+"""The principals of open sockets whose access may have ended: checked after an announcement or slowly.
 
-A removal that this process made itself is known before whoever asked for it is answered; one of another
-process as soon as its hint is here. The hub's poll finds a removal whose hint was lost.
+A removal by this process is known before its request is answered; one by another process as soon as its
+hint arrives. The hub's poll finds a removal whose hint was lost.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from sessions_app import astore
 from sessions_app.models import AccessRemoval, ApiToken
 
 SKEW = timedelta(seconds=30)
-"""Clocks of two processes differ by less; a removal so shortly before a check counts as later."""
+"""Clocks of two processes differ by less: a removal this shortly before a check counts as later."""
 ARRIVING_S = 30.0
-"""A handshake takes less: a removal so shortly before a principal was let in may be later than the check."""
+"""A handshake takes less: a removal this shortly before a principal's arrival may be later than its check."""
 
 _unseen = Outage(
     __name__, "Access that was taken away could not be looked for", "Access that was taken away is seen again"
@@ -41,11 +41,11 @@ class Watched(Protocol):
     """When its credentials were last found valid."""
 
     def suspect(self) -> None:
-        """Let the principal's credentials be checked before anything more is taken, from any thread."""
+        """Require a check of the principal's credentials before its next action, from any thread."""
 
 
 def watch(user_id: int, principal: Watched) -> None:
-    """Have a principal who acts for this user told of every removal of access from now on."""
+    """Notify this principal when the user's access is reduced."""
     with _lock:
         _guests[user_id].add(principal)
         is_new_removal = time.monotonic() - _removed.get(user_id, -ARRIVING_S) < ARRIVING_S
@@ -83,7 +83,6 @@ live.add_listener(_listen)
 
 
 async def take(hint: Hint) -> None:
-    """Take a hint of the group ACCESS_GROUP."""
     match hint["kind"]:
         case "access":
             _tell(hint["user"])

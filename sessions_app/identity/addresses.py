@@ -1,4 +1,4 @@
-"""Addresses of clients: whose they are, and which of them are the operator's own."""
+"""Addresses of clients: their subscribers, and the operator's own networks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NETWORK_BITS = 64
 
 @lru_cache(maxsize=4096)
 def subscriber(address: str) -> str:
-    """Return what stands for everybody who can have this address: an IPv6 network, or the address itself."""
+    """Return the network of an IPv6 subscriber, or the IPv4 address itself."""
     try:
         read = ip_address(address[:100])
     except ValueError:
@@ -32,7 +32,7 @@ class Networks:
     def __contains__(self, address: str) -> bool:
         try:
             read = ip_address(address)
-        except ValueError:  # as for a client at a socket of the file system
+        except ValueError:  # a client at a Unix socket has no address
             return False
         mapped = read.ipv4_mapped if isinstance(read, IPv6Address) else None
         return any((mapped or read) in network for network in self._networks)

@@ -79,8 +79,8 @@ def _cookie(header: str, name: str) -> str | None:
 def visitor(credentials: Credentials) -> Visitor:
     """Return the user with these credentials; in local mode without a server key, the local user.
 
-    If keys are sent and none is valid, the visitor is anonymous, whatever login comes with them, except
-    where no credentials are required.
+    If keys are sent and none is valid, the visitor is anonymous even with a valid login, except where no
+    credentials are required.
     """
     if credentials.keys and not lets_everybody_in():
         return holder_of_key(credentials.keys) or AnonymousUser()
@@ -88,7 +88,7 @@ def visitor(credentials: Credentials) -> Visitor:
 
 
 def lets_in_still(credentials: Credentials, user_id: int) -> bool:
-    """Say whether these credentials, which have authenticated this user before, still do."""
+    """Return whether these credentials, which have authenticated this user before, are still valid."""
     if lets_everybody_in():
         return True
     user = holder_of(credentials)
@@ -96,7 +96,7 @@ def lets_in_still(credentials: Credentials, user_id: int) -> bool:
 
 
 def holder_of(credentials: Credentials) -> User | None:
-    """Return the user of these credentials, without noting that they were used."""
+    """Return the user of these credentials, without recording their use."""
     if credentials.keys:
         return holder_of_key(credentials.keys, is_used=False)
     return _logged_in(credentials.session_key)
@@ -116,7 +116,6 @@ def holder_of_key(keys: list[str], *, is_used: bool = True) -> User | None:
 
 
 def is_server_key(key: str) -> bool:
-    """Say whether this is the value of SESSION_API_KEY."""
     expected = settings.CONFIGURATION.session_api_key
     return expected is not None and hmac.compare_digest(key.encode(errors="surrogatepass"), expected.encode())
 
@@ -127,12 +126,12 @@ def everybody() -> Visitor:
 
 
 def lets_everybody_in() -> bool:
-    """Say whether every client that reaches the server is the local user."""
+    """Return whether every client that reaches the server is the local user."""
     return settings.CONFIGURATION.auth == "local" and settings.CONFIGURATION.session_api_key is None
 
 
 def is_keyed(version: str) -> bool:
-    """Say whether clients are given a key of each conversation of this wire: V1, where keys are asked for."""
+    """Return whether clients get a key of each conversation of this wire: V1, if keys are required."""
     return version == Version.V1 and not lets_everybody_in()
 
 
@@ -154,14 +153,14 @@ def _logged_in(session_key: str | None) -> User | None:
         return None
     request = HttpRequest()
     request.session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
-    # After a rotation of the secret key a page would renew the login's cookie; here that is impossible.
+    # After a rotation of the secret key, a page would renew the login's cookie; no cookie can be set here.
     request.session.cycle_key = lambda: None  # type: ignore[method-assign]
     user = get_user(request)
     return user if isinstance(user, User) else None
 
 
 class LocalUserMiddleware:
-    """Make a page's visitor the local user if no credentials are required; queries only when needed."""
+    """Make a page's visitor the local user if no credentials are required; query only when needed."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -176,7 +175,7 @@ class LocalUserMiddleware:
 
 
 class Refusal(NamedTuple):
-    """Why a request is refused before it is processed."""
+    """The reason why a request is refused before it is processed."""
 
     code: str
     detail: str
@@ -193,7 +192,6 @@ class OwnOriginOnly:
         self.application = application
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        """Pass the connection on, or refuse it with 403."""
         if scope["type"] in ("http", "websocket") and (refusal := _refusal(scope)):
             await _refuse(scope, receive, send, refusal)
         else:
@@ -222,7 +220,7 @@ def _refusal(scope: Scope) -> Refusal | None:
 
 
 def _is_own(origin: str, scope: Scope, host: str) -> bool:
-    """Say whether an origin is that of this server's own pages: its host and port, and its scheme."""
+    """Return whether an origin is that of this server's own pages: its host and port, and its scheme."""
     try:
         parts = urlsplit(origin)
     except ValueError:
@@ -232,10 +230,10 @@ def _is_own(origin: str, scope: Scope, host: str) -> bool:
 
 
 def _is_behind_tls(scope: Scope, host: str) -> bool:
-    """Say whether this server's pages come over TLS: whoever is on the way could have written any other.
+    """Return whether this server's pages come over TLS, so that no third party can have written them.
 
-    A proxy may say so. With accounts it is so without a word, but for this machine's own names: cookies are
-    sent over HTTPS alone. Otherwise a proxy that says nothing leaves both possible.
+    A proxy may say so. With accounts it is certain except for this machine's own names, since cookies are
+    sent over HTTPS only. Otherwise both are possible behind a silent proxy.
     """
     is_said = scope["type"] in ("http", "websocket") and scope.get("scheme") in ("https", "wss")
     is_local = validate_host(split_domain_port(host)[0], LOOPBACK_NAMES)
@@ -243,7 +241,7 @@ def _is_behind_tls(scope: Scope, host: str) -> bool:
 
 
 def _is_navigation(scope: Scope, headers: dict[str, str]) -> bool:
-    """Say whether a visitor has followed a link to this address: that only reads."""
+    """Return whether a visitor has followed a link to this address, which only reads."""
     return (
         scope["type"] == "http"
         and scope["method"] in ("GET", "HEAD")
@@ -268,7 +266,7 @@ async def _refuse(
 
 
 def _is_for_a_person(scope: Scope) -> bool:
-    """Say whether a browser shows the answer: it asks for HTML first, programs for JSON or anything."""
+    # Browsers ask for HTML first, programs for JSON or anything.
     return headers_of(scope).get("accept", "").startswith("text/html")
 
 

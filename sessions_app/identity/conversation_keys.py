@@ -1,8 +1,8 @@
 """Keys that open one conversation on the agent face: derived, never stored (spec V1 §5).
 
-A key is signed over the conversation, its day of issue and two numbers: how often the conversation's key was
-rotated, and how often those of all of its owner's conversations were. It expires so many days after its last
-use as CONVSERVER_CONVERSATION_KEY_DAYS says, or after its issue if it was never used.
+A key is signed over the conversation, its day of issue and two counters: the rotations of the
+conversation's key, and those of all of its owner's keys. It expires CONVSERVER_CONVERSATION_KEY_DAYS
+after its last use, or after its issue if it was never used.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ COLUMNS = (
     "access_key__used_at",
     "owner_key_rotation",
 )
-"""The columns of `keyed` rows that a conversation's key is derived from: `key_in`."""
+"""The columns of `keyed` rows from which `key_in` derives a conversation's key."""
 _COLUMNS = ("pk", "owner_id", "version", "owner__is_active", *COLUMNS)
 _PURPOSE = b"convserver conversation key"
-"""Another use of SECRET_KEY derives other keys."""
+"""Other uses of SECRET_KEY derive other keys."""
 _DAY = timedelta(days=1)
 _FIRST_DAY = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_MAX_DIGITS = 6
@@ -63,7 +63,7 @@ class _Signed(NamedTuple):
 
 
 def keyed(rows: ConversationQuerySet) -> ConversationQuerySet:
-    """Add to the rows what COLUMNS names and they lack; no join, which could change how they are found."""
+    """Add the columns of COLUMNS that the rows lack; without a join, which could change the query's plan."""
     removal = AccessRemoval.objects.filter(pk=OuterRef("owner_id"))
     return rows.annotate(owner_key_rotation=Subquery(removal.values("key_rotation")))
 
@@ -94,7 +94,7 @@ def opened_by(text: str) -> ConversationRef | None:
     row = rows.annotate(has_lapsed_token=Exists(lapsed)).values(*_COLUMNS, "has_lapsed_token").first()
     if row is None or not row["owner__is_active"]:
         return None
-    if row["has_lapsed_token"]:  # and it may have read this key
+    if row["has_lapsed_token"]:  # that token may have read this key
         ApiToken.objects.end_lapsed()
         return opened_by(text)
     if not _is_right(mac, _signed(row, issued_on)) or not _is_current(row, issued_on):
@@ -104,7 +104,7 @@ def opened_by(text: str) -> ConversationRef | None:
 
 
 def rotate(conversation: ConversationRef) -> str:
-    """Make the conversation's present key useless, also where it is in use; return the new one."""
+    """Invalidate the conversation's present key, also where it is in use; return the new one."""
     with transaction.atomic():
         ConversationKey.objects.bulk_create(
             [ConversationKey(conversation_id=conversation.pk)], ignore_conflicts=True
@@ -118,7 +118,7 @@ def rotate(conversation: ConversationRef) -> str:
 
 
 def rotate_all(owner_id: int) -> None:
-    """Make the present keys of all of a user's conversations useless, also where they are in use."""
+    """Invalidate the present keys of all of a user's conversations, also where they are in use."""
     with transaction.atomic():
         log_on_commit("Conversation keys rotated", owner=owner_id)
         AccessRemoval.note(owner_id, rotates_keys=True)
@@ -140,7 +140,7 @@ def _is_right(mac: str, signed: _Signed) -> bool:
 
 
 def _is_current(row: Mapping[str, Any], issued_on: int) -> bool:
-    """Say whether a key of this day has not expired: it was issued, or is in use and was used, lately."""
+    """Return whether a key of this day has not expired: it was issued, or is in use and was used, lately."""
     now = timezone.now()
     if _is_fresh(_FIRST_DAY + issued_on * _DAY, now):
         return True
@@ -156,7 +156,7 @@ def _is_fresh(moment: datetime | None, now: datetime) -> bool:
 
 
 def _record_use(row: Mapping[str, Any], issued_on: int) -> None:
-    """Record the use, if the last one that was recorded is long ago: reading must not mean writing."""
+    """Record the use, unless a recent one was recorded: most reads must not write."""
     now = timezone.now()
     used_at, first_in_use = row["access_key__used_at"], row["access_key__issued_on"]
     if not _is_fresh(used_at, now) or first_in_use is None:
@@ -176,7 +176,7 @@ def _day_of(moment: datetime) -> int:
 
 
 def _day_in(text: str) -> int | None:
-    """Return the day in a key; None for what is no day of the past."""
+    """Return the day in a key; None for a future or invalid one."""
     if not text.isascii() or not text.isalnum() or len(text) > _DAY_MAX_DIGITS:
         return None
     try:

@@ -1,8 +1,7 @@
-"""Who holds the key of a handshake: looked up once for a crowd of sockets that come with the same key.
+"""The holders of keys in handshakes: looked up once for a crowd of sockets with the same key.
 
-One client may open a thousand sockets in a second, and each look is a thread's work while everybody else
-waits for the interpreter. What takes access away empties this at once; a socket whose look began before that
-is checked by `access_watch` when it is let in.
+One client may open a thousand sockets in a second, and each look-up occupies a thread. A reduction of
+access empties this at once; `access_watch` checks a socket whose look-up began before that.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from sessions_app.identity import access_watch, scopes
 from sessions_app.identity.authentication import Credentials, visitor
 
 KNOWN_S = 1.0
-"""Seconds after the beginning of a look for which others with the same key share it."""
+"""Seconds after the beginning of a look-up in which others with the same key share it."""
 KNOWN_MAX = 10_000
 """At most this many keys are known; then all are forgotten."""
 
@@ -35,8 +34,6 @@ class _Look(NamedTuple):
 
 
 class KeyHolders:
-    """The holders that one event loop knows."""
-
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._looks: dict[Hashable, _Look] = {}
@@ -44,7 +41,7 @@ class KeyHolders:
     async def find(self, credentials: Credentials) -> Visitor:
         """Return the user of these credentials, who is anonymous if they are not valid.
 
-        Only what comes with a key is shared: logins end in many ways.
+        Only look-ups by key are shared: logins end in many ways.
         """
         if not credentials.keys:
             return await astore.call(visitor, credentials)
@@ -79,7 +76,7 @@ class KeyHolders:
 
 
 def _may_be_other_in_a_moment(user: Visitor) -> bool:
-    """Say whether the key may be made in the next moment, or expires within KNOWN_S."""
+    """Return whether the key may be created in the next moment, or expires within KNOWN_S."""
     token = scopes.token_of(user)
     if token is None or token.expires_at is None:
         return not user.is_authenticated
@@ -103,7 +100,6 @@ _key_holders = PerEventLoop(_made)
 
 
 def get_key_holders() -> KeyHolders:
-    """Return the holders that the running event loop knows."""
     return _key_holders.get()
 
 

@@ -1,7 +1,7 @@
-"""How often the server's key may be guessed in headers, addresses and first frames.
+"""The limit of guesses of the server's key in headers, addresses and first frames.
 
-Wrong keys count by address, each different one once: a program with an old key, which it repeats for ever, is
-not guessing. Each process counts by itself.
+Wrong keys count by address, each different one once: a program that repeats an old key does not guess.
+Each process counts by itself.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from sessions_app.refusals import log_request_refused, log_socket_refused
 
 WINDOW_S = 300.0
 WRONG_MAX = 10
-"""An address that has sent more wrong keys than this in a window has to wait for its end."""
+"""After more wrong keys than this in a window, an address waits for the window's end."""
 WRONG_IN_ALL_MAX = 200
 """After this many wrong keys of all addresses in a window, an address has one attempt."""
 ADDRESSES_MAX = 10_000
-"""Of at most this many addresses the wrong keys are remembered; the oldest are forgotten first."""
+"""The wrong keys of at most this many addresses are kept; the oldest are forgotten first."""
 DETAIL = "Too many wrong keys came from this address. Wait five minutes, then try again."
 CODE = "too_many_attempts"
 
@@ -47,12 +47,12 @@ class KeyThrottle:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        # In the order in which their windows began and will end.
         self._by_address: dict[str, _Guesses] = {}
-        """In the order in which their windows began, and so will end."""
         self._count = 0
 
     def admits(self, address: str, keys: list[str]) -> bool:
-        """Count the keys that are wrong, and say whether this address may try them.
+        """Count the wrong keys, and return whether this address may try them.
 
         Keys that cannot be the server's, such as tokens, are always admitted.
         """
@@ -77,7 +77,7 @@ class KeyThrottle:
         return WRONG_MAX if self._count < WRONG_IN_ALL_MAX else 1
 
     def _forget(self) -> None:
-        """Forget whose window has ended, and the oldest of too many."""
+        """Forget addresses whose window has ended, and the oldest of too many."""
         now = self._clock()
         while self._by_address:
             client, oldest = next(iter(self._by_address.items()))
@@ -97,7 +97,6 @@ class ThrottledKeys:
         self.application = application
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass the request on, or refuse it."""
         if scope["type"] in ("http", "websocket") and settings.CONFIGURATION.session_api_key is not None:
             keys = list(_keys_in(scope))
             if keys and not key_throttle.admits(address_of(scope), keys):
@@ -107,28 +106,28 @@ class ThrottledKeys:
 
 
 def address_of(scope: Any) -> str:
-    """Return the address of the client; empty if it has none, as at a socket of the file system."""
+    """Return the address of the client; empty if it has none, as at a Unix socket."""
     client = scope.get("client")
     return client[0] if client else ""
 
 
 def may_try(scope: Any, key: str) -> bool:
-    """Say whether the client of a socket may authenticate by this key; a wrong one is counted."""
+    """Return whether the client of a socket may authenticate by this key; a wrong one is counted."""
     return settings.CONFIGURATION.session_api_key is None or key_throttle.admits(address_of(scope), [key])
 
 
 def _keys_in(scope: Any) -> Iterator[str]:
     yield from credentials_of(headers_of(scope)).keys
     query: bytes = scope["query_string"]
-    if b"session_api_key=" in query or b"%" in query:  # which may stand for a part of the name
+    if b"session_api_key=" in query or b"%" in query:  # `%` may encode a part of the name
         given = parse_qs(query.decode("latin-1")).get("session_api_key", [])
         yield from {*given[:1], *given[-1:]}  # some doors read the first, others the last
 
 
 def _may_be_server_key(key: str) -> bool:
-    """Say whether a key may be a guess, unlike tokens and keys of conversations, if those look different.
+    """Return whether a key may be a guess; tokens and keys of conversations are not, if those look different.
 
-    Some clients send `null` where they have no key.
+    Some clients send `null` if they have no key.
     """
     expected = settings.CONFIGURATION.session_api_key or ""
     others = [prefix for prefix in (TOKEN_PREFIX, CONVERSATION_KEY) if not expected.startswith(prefix)]

@@ -1,4 +1,4 @@
-"""How many sockets each user has open in this process, by any door."""
+"""The number of open sockets of each user in this process, at any door."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def counted(user_pk: int, *, is_request_counted: bool = False) -> Iterator[None]
 
 
 def begin(user_pk: int, *, is_request_counted: bool = False) -> Callable[[], None]:
-    """Count one more socket, and its handshake as a request unless that was done; return what ends it.
+    """Count one more socket and its handshake as a request; return the function that ends it.
 
     Raise QuotaExceeded.
     """
@@ -44,5 +44,4 @@ def begin(user_pk: int, *, is_request_counted: bool = False) -> Callable[[], Non
 
 
 def number_of(user_pk: int) -> int:
-    """Return how many the user has open."""
     return _open.get(user_pk, 0)

@@ -24,7 +24,7 @@ _unchecked = Outage(__name__, "The credentials of a socket could not be checked"
 CHECK_S = 60.0
 """An open socket checks its credentials this often, with a heartbeat: a net below `access_watch`."""
 RECHECK_S = 1.0
-"""A check that failed, of a principal whose access may have ended, is repeated after this long."""
+"""A failed check is repeated after this long."""
 REVOKED = "Your access was revoked."
 
 BAD_REQUEST, NOT_AUTHENTICATED, NOT_ALLOWED, NOT_FOUND, TOO_SLOW, SUPERSEDED, TOO_MUCH = (
@@ -39,7 +39,7 @@ BAD_REQUEST, NOT_AUTHENTICATED, NOT_ALLOWED, NOT_FOUND, TOO_SLOW, SUPERSEDED, TO
 
 
 class Refused(Exception):
-    """The socket cannot continue; the code says why."""
+    """The socket cannot continue; the code is the reason."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -47,7 +47,7 @@ class Refused(Exception):
 
 
 class Principal:
-    """An authenticated client, and its credentials; `access_watch` tells it when to check them."""
+    """An authenticated client, and its credentials; `access_watch` requests checks of them."""
 
     def __init__(self, user: Visitor, credentials: Credentials) -> None:
         self.user = user
@@ -62,26 +62,25 @@ class Principal:
         access_watch.watch(pk_of(user), self)
 
     def _expiry_of(self, token: ApiToken | None) -> float | None:
-        """Return when the token expires, in the event loop's time."""
         if token is None or token.expires_at is None:
             return None
         return self._loop.time() + (token.expires_at - timezone.now()).total_seconds()
 
     def suspect(self) -> None:
-        """Let the credentials be checked before anything more is taken, from any thread."""
+        """Require a check of the credentials before the next action, from any thread."""
         self._suspicions += 1
         with suppress(RuntimeError):  # the event loop has ended
             self._loop.call_soon_threadsafe(self._is_to_check.set)
 
     async def stay(self, seconds: float) -> None:
-        """Return after so many seconds. Raise Refused once the access has ended."""
+        """Return after this many seconds. Raise Refused once the access has ended."""
         end = self._loop.time() + seconds
         while (left := end - self._loop.time()) > 0:
             await self._pause(left)
             await self.check()
 
     async def _pause(self, seconds: float) -> None:
-        """Return after so many seconds, or once the credentials are to be checked."""
+        """Return after this many seconds, or once the credentials are to be checked."""
         if self._is_suspect and not self._is_to_check.is_set():  # a check has failed
             seconds = min(seconds, RECHECK_S)
         elif not self._is_suspect and self._expires_at is not None:
@@ -98,13 +97,13 @@ class Principal:
                 await self._check()
             except Refused:
                 raise
-            except Exception as error:  # checked again soon
+            except Exception as error:  # the check is repeated soon
                 _unchecked.failed(error)
 
     async def require_access(self) -> None:
         """Raise Refused if the access has ended, as far as this process knows; call it before each write.
 
-        Nothing is asked unless some access was taken away; then raise whatever fails.
+        It queries only after a reduction of access; then any error of the check is raised.
         """
         if self._is_suspect:
             await self._check()
@@ -158,7 +157,6 @@ class KeyHolder(Principal):
         self._key = key
 
     def reach(self, conversation_id: str) -> ConversationRef:
-        """Return the conversation of the key. Raise ConversationNotFound for any other."""
         opened = opened_by(self._key)
         if opened is None or opened.public_id != normal_id(conversation_id):
             raise ConversationNotFound("Conversation not found.")

@@ -1,4 +1,4 @@
-"""What a visitor who came by an API token may do; who came by anything else may do all that its user may."""
+"""What the holder of an API token may do; a visitor with other credentials may do all that its user may."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ONE_ONLY = "This token opens one conversation only. This needs a token for all c
 
 
 class ScopeTooSmall(ConversationError):
-    """The visitor's token lacks the scope that this needs."""
+    """The visitor's token lacks the necessary scope."""
 
     code = "scope_too_small"
 
@@ -39,32 +39,31 @@ def holder_of(token: ApiToken) -> User:
 
 
 def token_of(user: Visitor) -> ApiToken | None:
-    """Return the token by which the visitor came; None for any other way."""
+    """Return the visitor's token; None if it came by other credentials."""
     found: ApiToken | None = getattr(user, _ATTRIBUTE, None)
     return found
 
 
 def may(user: Visitor, scope: Scope) -> bool:
-    """Say whether the visitor may do what needs this scope."""
+    """Return whether the visitor has this scope."""
     token = token_of(user)
     return token is None or scope in token.scope_set
 
 
 def require(user: Visitor, scope: Scope) -> None:
-    """Raise ScopeTooSmall unless the visitor may do what needs this scope."""
+    """Raise ScopeTooSmall unless the visitor has this scope."""
     if not may(user, scope):
         raise ScopeTooSmall(f"This needs a token with the scope `{scope.value}`.")
 
 
 def require_all_conversations(user: Visitor) -> None:
-    """Raise ScopeTooSmall for the token of one conversation."""
     token = token_of(user)
     if token is not None and token.conversation_id is not None:
         raise ScopeTooSmall(ONE_ONLY)
 
 
 def require_within(user: Visitor, grant: Grant) -> None:
-    """Raise ScopeTooSmall if a token that the visitor makes could do more, or for longer, than their own."""
+    """Raise ScopeTooSmall if a new token of the visitor could do more, or for longer, than their own."""
     own = token_of(user)
     if own is None:
         return
@@ -75,6 +74,6 @@ def require_within(user: Visitor, grant: Grant) -> None:
 
 
 def sees_keys(user: Visitor) -> bool:
-    """Say whether the visitor is shown the keys of conversations, which open more than a small token does."""
+    """Return whether the visitor may see keys of conversations, which open more than a small token does."""
     token = token_of(user)
     return token is None or token.is_whole
