@@ -1,1 +1,1 @@
-"""Which addresses this server asks, and by which proxy."""
+"""Outgoing requests: the allowed addresses, and the proxy."""

@@ -1,4 +1,4 @@
-"""Where a provider is: a host that a user has named, checked before a token is sent there."""
+"""Hosts that users have named, checked before a token is sent there."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ NAME_AND_PORT = re.compile(
 NAME_MAX_CHARS = 253
 PORT_MAX = 65_535
 SERVER = re.compile(rb"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
-"""How a server may be named in a URL: any way that resolvers take, or an address of IPv6."""
+"""The possible names of a server in a URL: any that resolvers accept, or an IPv6 address."""
 NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 NOT_ALLOWED = (
     "No public address was found for this host. Check its name. The server's administrator can allow a host "
     "of an internal network."
 )
-"""The one sentence for internal and for unknown hosts: two would tell users which internal names exist."""
+"""One sentence for internal and for unknown hosts: two would tell users which internal names exist."""
 INTERNAL_NAMES = re.compile(r"(?:.*\.)?(?:localhost|localdomain|local|internal|home\.arpa)|[^.]*", re.ASCII)
 """Names that no public host has; one without a dot is looked up in the server's own domains."""
 WRAPPING = tuple(map(IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
-"""Networks whose addresses end with the one of IPv4 that they stand for."""
+"""Networks whose addresses end with the IPv4 address that they stand for."""
 ISATAP = (0x0000_5EFE, 0x0200_5EFE)
-"""The third quarter of IPv6 addresses whose last one is the address of IPv4 that they are sent to."""
+"""The third quarter of IPv6 addresses that end with the IPv4 address to which they are sent."""
 NOT_GLOBAL = tuple(
     map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20", "64:ff9b:1::/48", "5f00::/16"))
 )
-"""Networks of protocols, of retired relays and of examples, which `is_global` leaves out in some versions."""
+"""Networks of protocols, retired relays and examples, which some versions of `is_global` leave out."""
 PROVIDERS = tuple(map(ip_network, ("168.63.129.16/32", "161.26.0.0/16", "166.8.0.0/14")))
-"""Addresses that look public, but are answered inside a cloud: the host of an Azure machine, which hands out
-its setup, and the inner services of IBM Cloud. The other providers' ones are in private networks."""
+"""Public addresses that are answered inside a cloud: the host of an Azure machine, which serves its setup,
+and the inner services of IBM Cloud. Those of other providers are in private networks."""
 SOCKET_SCHEME = re.compile(r"^ws(?=s?://)", re.IGNORECASE)
 PIECE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", re.ASCII)
 
@@ -46,7 +46,7 @@ Address = IPv4Address | IPv6Address
 
 
 class HostRefused(Exception):
-    """This host cannot be one, or this server may not ask it; the text says why, without the host."""
+    """This host is invalid, or this server may not ask it; the text has the reason, without the host."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,16 +60,15 @@ class Host:
 
     @property
     def origin(self) -> str:
-        """Return scheme and name, without a slash at the end."""
         return f"{self.scheme}://{self.name}"
 
 
 def parse_host(text: str | None, *, public: str, takes_path: bool = False) -> Host:
-    """Read a host as users write it: `name`, `name:port` or `https://name`; nothing is the public one.
+    """Parse a host as users write it: `name`, `name:port` or `https://name`; without a text, the public one.
 
-    `takes_path` allows a path behind it. Plain HTTP is for loopback addresses, which get it without a scheme,
-    and for hosts that the operator lists. Raise HostRefused for these and as `require_allowed` does; what was
-    written is not repeated, since it may hold a password.
+    `takes_path` allows a path behind it. Plain HTTP is for loopback addresses, which get it without a
+    scheme, and for hosts that the operator lists. Raise HostRefused for other ones and as
+    `require_allowed` does; the error does not repeat the text, which may hold a password.
     """
     scheme, rest = _without_scheme((text or "").strip() or public)
     name, _, path = rest.partition("/")
@@ -86,10 +85,10 @@ def parse_host(text: str | None, *, public: str, takes_path: bool = False) -> Ho
 
 
 def server_url(text: str) -> httpx.URL | None:
-    """Read the URL of a server that can be looked up and asked over HTTP; None for whatever is no such."""
+    """Parse the URL of a server that can be asked over HTTP; return None for any other text."""
     try:
         url = httpx.URL(text.strip())
-        host = url.host  # as people write it, which not every xn--name can be
+        host = url.host  # decoded for people, which fails for some xn-- names
     except (httpx.InvalidURL, UnicodeError):
         return None
     has_port = url.port is None or 0 < url.port <= PORT_MAX
@@ -98,11 +97,11 @@ def server_url(text: str) -> httpx.URL | None:
 
 
 def require_allowed(url: httpx.URL) -> None:
-    """Refuse a host that is seen to be internal without looking its name up, when a URL is entered.
+    """Refuse an internal host when a URL is entered, as far as it is visible without a look-up of its name.
 
-    With accounts, users must not reach what only the server's machine or network should, unless the operator
-    lists it (CONVSERVER_INTERNAL_ADDRESSES). Names are looked up when they are asked, each time anew: what a
-    name leads to may change. Raise HostRefused.
+    With accounts, users must not reach what only the server's machine or network should, unless the
+    operator lists it (CONVSERVER_INTERNAL_ADDRESSES). Names are looked up for each request, since their
+    addresses may change. Raise HostRefused.
     """
     if settings.CONFIGURATION.auth != "accounts" or is_listed(url):
         return
@@ -118,7 +117,7 @@ def require_allowed(url: httpx.URL) -> None:
 def require_allowed_text(text: str) -> None:
     """Refuse a text that a user enters as a URL, also one of a socket, as `require_allowed` does.
 
-    What is no such URL passes: it cannot be asked. Raise HostRefused.
+    Other texts pass, since they cannot be asked. Raise HostRefused.
     """
     url = server_url(SOCKET_SCHEME.sub("http", text.strip()))
     if url is not None:
@@ -139,7 +138,7 @@ def is_listed(url: httpx.URL) -> bool:
 
 
 async def require_public(url: httpx.URL) -> bool:
-    """Look up the host of a URL that is asked by a proxy, which looks it up for itself.
+    """Look up the host of a URL that is asked through a proxy, which looks it up for itself.
 
     Return False for a name without an address here, which the proxy may know. Raise HostRefused.
     """
@@ -152,7 +151,7 @@ async def require_public(url: httpx.URL) -> bool:
 
 
 async def allowed_addresses(url: httpx.URL) -> list[str]:
-    """Look up where a URL leads. Raise HostRefused unless all of it may be asked, and for nowhere."""
+    """Look up the addresses of a URL. Raise HostRefused unless all may be asked, or if there is none."""
     try:
         return await _looked_up(url)
     except OSError:
@@ -161,7 +160,7 @@ async def allowed_addresses(url: httpx.URL) -> list[str]:
 
 async def _looked_up(url: httpx.URL) -> list[str]:
     require_allowed(url)
-    # As it will be asked: the resolver would have its own, older way to write other letters in ASCII.
+    # As the client will encode it: the resolver's own encoding of non-ASCII letters is older.
     name, port = url.raw_host, port_of(url)
     found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
     addresses = [str(place[0]) for *_, place in found]
@@ -171,7 +170,7 @@ async def _looked_up(url: httpx.URL) -> list[str]:
 
 
 def port_of(url: httpx.URL) -> int:
-    """Return the port that is asked, whether the URL names it or not."""
+    """Return the port of a URL, explicit or not."""
     return url.port or (80 if url.scheme == "http" else 443)
 
 
@@ -181,9 +180,9 @@ def _name(url: httpx.URL) -> str:
 
 
 def _literal(url: httpx.URL) -> Address | None:
-    """Return the address that a host is written as, and None for a name. Raise ValueError for neither.
+    """Return the address that a host is written as, None for a name. Raise ValueError for neither.
 
-    What ends with a number is an address, in any of the ways that resolvers read: 127.1, 0x7f000001.
+    A text that ends with a number is an address, in any form that resolvers read: 127.1, 0x7f000001.
     """
     name = _name(url)
     if ":" in name:
@@ -217,7 +216,7 @@ def _is_public(address: Address) -> bool:
 
 
 def _wrapped(address: IPv6Address) -> IPv4Address | None:
-    """Return the IPv4 address that a host or a router on the way would make of it; None if none would."""
+    """Return the IPv4 address to which a host or a router would translate it; None without one."""
     if address.teredo is not None:
         return address.teredo[1]
     number = int(address)
@@ -236,7 +235,6 @@ def _without_scheme(text: str) -> tuple[str, str]:
 
 
 def _checked_url(scheme: str, name: str) -> httpx.URL:
-    """Return the URL of a plain name with a port or without."""
     url = server_url(f"{scheme}://{name}") if NAME_AND_PORT.fullmatch(name) else None
     if url is None:
         raise HostRefused("The host of a git provider must be a plain name such as git.example.com.")

@@ -26,7 +26,7 @@ class InternalAddress:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `name`, `address` or `network`, each with `:port` or without. Raise ValueError.
+        """Parse `name`, `address` or `network`, each with `:port` or without. Raise ValueError.
 
         An IPv6 address with a port stands in brackets.
         """
@@ -40,28 +40,27 @@ class InternalAddress:
         if port is not None and not 0 < port <= PORT_MAX:
             raise ValueError("this is no port")
         place = found["bracketed"] or found["plain"]
-        # What ends with a number is an address to every resolver, and never a name.
+        # A text that ends with a number is an address to every resolver, never a name.
         if found["bracketed"] or "/" in place or place.rpartition(".")[2].isdigit():
             return cls(None, _network(place), port)
         return cls(place, None, port)
 
     def admits_name(self, name: str, port: int) -> bool:
-        """Return whether the operator vouches for this name, wherever it leads."""
+        """Return whether the operator allows this name, whatever its address."""
         return self.name == name and self.port in (None, port)
 
     def admits_address(self, address: IPv4Address | IPv6Address, port: int) -> bool:
-        """Return whether this address may be asked, whatever name leads to it."""
+        """Return whether this address may be asked under any name."""
         return self.network is not None and address in self.network and self.port in (None, port)
 
 
 def parse_all(texts: Iterable[str]) -> tuple[InternalAddress, ...]:
-    """Read a list. Raise ValueError."""
     return tuple(dict.fromkeys(InternalAddress.parse(text) for text in texts))
 
 
 def _network(text: str) -> IPv4Network | IPv6Network:
     network = ip_network(text)
-    # A list that holds every address is no list.
+    # A list of every address would protect nothing.
     if network.prefixlen == 0:
         raise ValueError("this network holds every address")
     return network

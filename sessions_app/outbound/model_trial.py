@@ -1,4 +1,4 @@
-"""Testing a user's model as it is configured: one request, and a sentence about what is wrong.
+"""The test of a user's model as it is configured: one request, and a sentence about the problem.
 
 The server at the base URL gets the requests of OpenAI's clients: its list of models, then one token.
 """
@@ -25,10 +25,10 @@ CONNECT_S = 5.0
 READ_S = 10.0
 TOTAL_S = 15.0
 TRIALS_MAX = 4
-"""At most this many tests run at once in this process, one for each user: each occupies a server thread."""
+"""At most this many tests run at once in this process, one for each user: each occupies a thread."""
 ANSWER_MAX_BYTES = 4 * 1024 * 1024
 TOO_LONG = "The server's response is too long. The base URL doesn't lead to a model API."
-"""The longest list of models that is known has a tenth of it."""
+"""The longest known list of models has a tenth of it."""
 
 ANTHROPIC = "api.anthropic.com"
 KNOWN_SERVERS = {
@@ -42,17 +42,17 @@ KNOWN_SERVERS = {
     "openrouter": "https://openrouter.ai/api/v1",
     "xai": "https://api.x.ai/v1",
 }
-"""By the part before the slash in a model's name: its address if there is no base URL."""
+"""Addresses without a base URL, by the part before the slash in a model's name."""
 
 
 class InvalidBaseUrl(ConversationError):
-    """No model can be reached at this address; the text says why."""
+    """No model can be reached at this address; the text has the reason."""
 
     code = "invalid_base_url"
 
 
 class TrialUnderWay(ConversationError):
-    """No model is tested now, because others are; the text says what to do."""
+    """No model is tested now, because others are; the text has the advice."""
 
     code = "trial_under_way"
 
@@ -77,12 +77,11 @@ class ModelSetup:
 
 
 class _Fault(Exception):
-    """Why the model cannot be used; the text says what to do."""
+    """Why the model cannot be used; the text has the advice."""
 
 
 def checked_base_url(text: str) -> str:
-    """Return the address without a trailing slash. Raise InvalidBaseUrl; its text does not repeat the
-    address."""
+    """Return the address without a trailing slash. Raise InvalidBaseUrl, without the address."""
     url = server_url(text)
     if url is None:
         raise InvalidBaseUrl(
@@ -102,7 +101,6 @@ def checked_base_url(text: str) -> str:
 
 
 _under_way: set[int] = set()
-"""The users whose models are being tested."""
 
 
 async def try_model(user_id: int, setup: ModelSetup) -> Finding:
@@ -131,7 +129,7 @@ async def ask_model(setup: ModelSetup) -> Finding:
             is_fault=True,
             text="The server didn't respond in time. It may be down, slow or behind a firewall.",
         )
-    # A redirect may lead to a name that cannot be read.
+    # A redirect may lead to a name that cannot be parsed.
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:
         return Finding(is_fault=True, text=_connection_fault(error))
 
@@ -166,7 +164,7 @@ def _client(base_url: str, key: str) -> httpx.AsyncClient:
 
 
 async def _asked(client: httpx.AsyncClient, model: str) -> str:
-    """Return what the server said. Raise _Fault."""
+    """Return the result of the requests. Raise _Fault."""
     names = await _listed(client)
     if not model:
         if names is None:
@@ -178,7 +176,7 @@ async def _asked(client: httpx.AsyncClient, model: str) -> str:
     if status not in (400, 404, 405, 422):
         _refuse(status)
         return "The model works."
-    # Some servers have more models than they list, and some models refuse so short an answer.
+    # Some servers have unlisted models, and some models refuse so short an answer.
     if names is not None and {model, own_name, f"models/{own_name}"} & names:
         return f"The server accepts the key and has the model, but rejected the test request ({status})."
     raise _Fault(_no_model(status, is_path_right=names is not None))
@@ -196,7 +194,7 @@ def _no_model(status: int, *, is_path_right: bool) -> str:
 
 
 async def _listed(client: httpx.AsyncClient) -> set[str] | None:
-    """Return the models that the server lists; None where it has no list. Raise _Fault."""
+    """Return the server's list of models; None if it has none. Raise _Fault."""
     status, content = await _answer(client, "GET", "models")
     if status in (404, 405, 501):
         return None
@@ -226,7 +224,6 @@ async def _answer(
 
 
 def _refuse(status: int) -> None:
-    """Raise _Fault for a status that is no success."""
     match status:
         case 200 | 201:
             return
@@ -247,7 +244,7 @@ def _refuse(status: int) -> None:
 
 
 def _own_name(model: str) -> str:
-    """Return what the server itself calls the model: without the provider in front."""
+    """Return the server's own name of the model, without the provider in front."""
     _, slash, name = model.partition("/")
     return name if slash else model
 
@@ -268,7 +265,7 @@ def _connection_fault(error: Exception) -> str:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Go through an error and all that led to it."""
+    """Yield an error and all its causes."""
     while error is not None:
         yield error
         if isinstance(error, BaseExceptionGroup):

@@ -1,4 +1,4 @@
-"""The way to a server that a user has named: by the proxy that is set for this one, or straight there."""
+"""The transport to a server that a user has named: by the configured proxy, or directly."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from sessions_app.outbound.hosts import (
 
 
 class UnusableProxy(Exception):
-    """No question can be put by the proxy that is set; the text says so."""
+    """The configured proxy cannot be used; the text has the reason."""
 
     def __init__(self) -> None:
         super().__init__("The proxy configured for this server can't be used.")
 
 
 def way_to(url: httpx.URL, *, is_operators: bool = False) -> httpx.AsyncHTTPTransport:
-    """Return what asks the server at this URL, and no other. Raise UnusableProxy.
+    """Return a transport for the server at this URL, and no other. Raise UnusableProxy.
 
-    With accounts, asking raises HostRefused where it would not lead to addresses that may be asked (`hosts`),
-    unless the server's operator named the URL.
+    With accounts, requests raise HostRefused unless the addresses may be asked (`hosts`), or the server's
+    operator named the URL.
     """
-    # A proxy would read what goes without TLS.
+    # A proxy would read what is sent without TLS.
     proxy = _proxy_of(url) if url.scheme == "https" else None
     if proxy is not None:
         return _by(proxy, is_operators=is_operators)
@@ -41,7 +41,7 @@ def way_to(url: httpx.URL, *, is_operators: bool = False) -> httpx.AsyncHTTPTran
 
 
 class _GuardedWay(httpx.AsyncHTTPTransport):
-    """Go straight to the addresses that were checked: looked up again, a name may lead elsewhere."""
+    """Connects directly to the addresses that were checked: a second look-up may lead elsewhere."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Ask at the first address that can be reached."""
@@ -55,7 +55,7 @@ class _GuardedWay(httpx.AsyncHTTPTransport):
 
 
 class _ProxyWay(httpx.AsyncHTTPTransport):
-    """Goes by a proxy, which looks names up for itself: what is known of them here has to do."""
+    """Goes through a proxy, which looks names up for itself; only what is known here can be checked."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Ask, unless the name is known to lead inside."""
@@ -65,7 +65,7 @@ class _ProxyWay(httpx.AsyncHTTPTransport):
         except (httpx.ProxyError, httpx.ConnectError):
             if is_known:
                 raise
-            # A name that the proxy does not know either is answered like one that leads inside.
+            # A name that the proxy does not know either gets the answer for internal names.
             raise HostRefused(NOT_ALLOWED) from None
 
 
@@ -100,5 +100,5 @@ def _by(proxy: str, *, is_operators: bool) -> httpx.AsyncHTTPTransport:
 
 @cache
 def _tls() -> ssl.SSLContext:
-    """Read the certificates once: it takes longer than many an answer."""
+    """Load the certificates once: it takes longer than many requests."""
     return httpx.create_ssl_context()
