@@ -17,7 +17,7 @@ _UNUSUAL = re.compile(r"[^0-9A-Za-z._-]")
 
 
 async def archive(conversation: ConversationRef, meta: str) -> AsyncIterator[bytes]:
-    """Yield the archive piece by piece: `meta.json`, and each event that stood when it began, in order."""
+    """Yield the archive in pieces: `meta.json`, and each event of the log at the beginning, in order."""
     zipped = ZipStream(compress_type=ZIP_DEFLATED)
     through = await astore.call(reads.last_seq, conversation)
     zipped.add(meta, "meta.json")
@@ -32,7 +32,7 @@ async def archive(conversation: ConversationRef, meta: str) -> AsyncIterator[byt
 
 
 def _with(zipped: ZipStream, public_id: str, page: list[EventEnvelope], through: int) -> bytes:
-    """Return the next piece of the archive, which holds this page."""
+    """Return the next piece of the archive, with the events of this page."""
     for event in page:
         if event["seq"] <= through:
             zipped.add(v1.shown(event, public_id), _name(event, public_id))
@@ -40,7 +40,7 @@ def _with(zipped: ZipStream, public_id: str, page: list[EventEnvelope], through:
 
 
 def _end(zipped: ZipStream) -> bytes:
-    """Return the last piece: what is not yet written, and the directory of all files."""
+    """Return the last piece: the rest, and the directory of all files."""
     return b"".join(zipped.finalize())
 
 

@@ -1,4 +1,4 @@
-"""Condensing: events that the model no longer gets, and the summary that replaces them (spec V1 §2.3).
+"""Condensing: a summary replaces events for the model (spec V1 §2.3).
 
 Nothing is removed from the log: readers still see all of it.
 """
@@ -41,7 +41,7 @@ _REQUEST = (
 
 
 class _Prefix(NamedTuple):
-    """The events to forget, as far as they can be shown."""
+    """The events to forget, cut to what can be shown."""
 
     event_ids: list[str]
     shown: list[EventEnvelope]
@@ -50,7 +50,7 @@ class _Prefix(NamedTuple):
 
 
 async def condense(conversation: ConversationRef) -> None:
-    """Store that a condensation was requested, let the agent write the summary, and store that."""
+    """Store that a condensation was requested, ask the agent for the summary, and store that."""
     await _append(conversation, v1.condensation_request())
     prefix = await astore.call(_prefix, conversation)
     event_id = str(uuid4())

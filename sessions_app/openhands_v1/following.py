@@ -1,4 +1,4 @@
-"""Following a V1 agent server, or a program with its SDK: what it writes is here within two seconds."""
+"""Following a V1 agent server, or a program with its SDK: new events are imported within two seconds."""
 
 from __future__ import annotations
 
@@ -17,18 +17,16 @@ from sessions_app.imports.follow import Follower, Stamp
 from sessions_app.openhands_v1 import imports
 
 SETTLED_NS = 2_000_000_000
-"""A directory says to this precision when a file was added to it, so that long it is looked at again."""
+"""The precision of a directory's time of change: for this long after it, the directory is read again."""
 
 Stamps = tuple[Stamp | None, ...]
 
 
 @dataclass(slots=True)
 class Followed:
-    """One conversation's directory."""
-
     growing: Growing
     seen: Stamps | None = None
-    """What it looked like when everything in it was stored."""
+    """Its state when everything in it was stored."""
     title: str | None = None
 
 
@@ -36,7 +34,7 @@ class Followed:
 class DirectoryFollower(Follower):
     """Imports what is new in the directories of conversations, whenever one has changed.
 
-    A conversation that a server holds is imported as well: that is what is to be followed.
+    A conversation that a running server holds is imported as well, since that is the purpose.
     """
 
     user: Visitor
@@ -57,10 +55,10 @@ class DirectoryFollower(Follower):
             followed.seen = stamps if is_whole and _are_settled(stamps) else None
 
     def _changed(self) -> Iterator[tuple[Path, Followed, Stamps]]:
-        """Yield the directories that have changed, with what they looked like before they are read."""
+        """Yield the directories that have changed, with their state before they are read."""
         try:
             directories = openhands_v1.directories(self.path)
-        except Unreadable as error:  # it may be there later
+        except Unreadable as error:  # it may appear later
             self._failures.tell(str(error))
             return
         for directory in directories:
@@ -77,7 +75,7 @@ class DirectoryFollower(Follower):
         return Growing(directory=directory, zone=self.zone, skip=skip)
 
     def _import(self, directory: Path, followed: Followed) -> bool:
-        """Import what is new; say whether that is all. Raise ConversationError, Unreadable, DatabaseError."""
+        """Import what is new; return whether all was. Raise ConversationError, Unreadable, DatabaseError."""
         problems: list[str] = []
         persisted = openhands_v1.read(directory, zone=self.zone, skip=lambda name, _: problems.append(name))
         is_unclear = _is_unclear(directory, persisted, problems)
@@ -100,7 +98,7 @@ class DirectoryFollower(Follower):
 
 
 def _is_unclear(directory: Path, persisted: Persisted, problems: list[str]) -> bool:
-    """Say whether a file beside the events is missing or not whole, and may be so only for now."""
+    """Return whether a file beside the events is missing or incomplete, perhaps only for now."""
     if any(openhands_v1.is_fresh(directory / name) for name in problems):
         return True
     if persisted.state or persisted.request:

@@ -37,7 +37,7 @@ from sessions_app.settings.agent_setups import NewSetup
 FORMAT = "openhands-v1"
 CUT_OFF = "This call was interrupted. Its result is unknown."
 _CANNOT_GO_ON = frozenset({ExecutionStatus.RUNNING, ExecutionStatus.WAITING_FOR_CONFIRMATION})
-"""No agent here can carry out a call of the other server's agent."""
+"""No agent here can run a call of the other server's agent."""
 _FACTS = (
     "invoked_skills",
     "blocked_actions",
@@ -94,10 +94,10 @@ def import_persisted(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip:
 
 
 def import_growing(user: Visitor, persisted: Persisted, events: Iterator[NewEvent]) -> Imported:
-    """Store new events of a conversation on which a server is at work, which is created with the first.
+    """Store new events of a conversation on which a server works; its first event creates it.
 
-    A run that was interrupted is not ended: from outside it looks like one that goes on. Raise
-    ImportRefused or Unreadable.
+    An interrupted run is not ended, since it looks like one that goes on. Raise ImportRefused or
+    Unreadable.
     """
     first = next(events, None)
     if first is None:
@@ -106,14 +106,14 @@ def import_growing(user: Visitor, persisted: Persisted, events: Iterator[NewEven
 
 
 def standing(user: Visitor, persisted: Persisted) -> ConversationRef | None:
-    """Return the conversation as far as it is stored, None if it is not. Raise ImportRefused."""
+    """Return the stored conversation, None without one. Raise ImportRefused."""
     return importing.standing(user, persisted.conversation_id.hex, Version.V1)
 
 
 def keep_up(conversation: ConversationRef, persisted: Persisted, *, title_was: str | None) -> None:
-    """Give a conversation that is followed the title, the totals and the state that it has by now.
+    """Update the title, the totals and the state of a conversation that is followed.
 
-    `title_was` is the title that it had in the source before; one that it was given here stays.
+    `title_was` is its earlier title in the source; a title that it was given here stays.
     """
     if persisted.title is not None and persisted.title != title_was:
         changes.retitle(conversation, persisted.title, title_is=title_was)
@@ -167,12 +167,12 @@ class _Log:
         self._told: ExecutionStatus | None = None
         self._last_id = ""
         self._last_at: datetime | None = None
+        # By the id of a tool call without a result: the event's id, and the call.
         self._open: dict[str, tuple[str, Call]] = {}
-        """By the id of a tool call without a result: the event's id, and the call."""
 
     @property
     def status(self) -> ExecutionStatus | None:
-        """Return the agent's state at the end of the log, None if it is unknown."""
+        """The agent's state at the end of the log, None if it is unknown."""
         told = self._last_told
         return ExecutionStatus.ERROR if told in _CANNOT_GO_ON else told
 
@@ -229,7 +229,7 @@ class _Log:
             self._open.pop(reading.tool_call_id, None)
 
     def _ending(self) -> Iterator[NewEvent]:
-        """Yield a result for each open call, then the state; their ids are always the same."""
+        """Yield a result for each open call, then the state, always with the same ids."""
         for event_id, call in self._open.values():
             yield self._authored(v1.agent_error(call, error=CUT_OFF), f"call {event_id}")
         yield self._authored(v1.execution_status(ExecutionStatus.ERROR.value), f"state after {self._last_id}")
@@ -246,7 +246,7 @@ class _Log:
 
 
 def _set_status(conversation: ConversationRef, status: ExecutionStatus | None, *, is_new: bool) -> bool:
-    """Store the agent's last state, and say whether it is new; a loop that has run here has its own."""
+    """Store the agent's last state; return whether it is new. A loop that has run here has its own."""
     if status is None:
         return False
     told = {"execution_status": status}

@@ -35,12 +35,12 @@ _NEWER: ConversationInformation = {
     "tool_module_qualnames": {},
     "runtime_info": None,
 }
-"""What newer clients look for; a fact of the conversation's start takes the place of its default."""
+"""The fields of newer clients; facts of the conversation's start replace these defaults."""
 _SETUP = (
     *("shown_agent", "shown_secrets", "workspace", "confirmation_policy", "security_analyzer"),
     *("max_iterations", "stuck_detection", "facts", "leaf_event_id"),
 )
-"""What is shown of an agent's setup."""
+"""The shown columns of an agent's setup."""
 SIZE = json_size(
     *(
         f"agent_setup__{column}"
@@ -50,7 +50,7 @@ SIZE = json_size(
         )
     )
 )
-"""How much of a conversation's information may be long, for queries about conversations."""
+"""The size of the parts of a conversation's information that may be long, for queries."""
 _COLUMNS = (
     "pk",
     "public_id",
@@ -73,16 +73,15 @@ _COLUMNS = (
 
 
 def information_of(pks: Sequence[int], *, deleted: bool = False) -> dict[int, ConversationInformation]:
-    """Return the information by key, of those that stand, with one query.
+    """Return the information of the existing conversations by key, by one query.
 
-    `deleted`: of tombstones, too.
+    With `deleted`, of tombstones, too.
     """
     found = Conversation.objects.all() if deleted else Conversation.objects.active()
     return {row["pk"]: information_in(row) for row in information_rows(found.with_pks(pks))}
 
 
 def information_rows(rows: ConversationQuerySet) -> QuerySet[Conversation, dict[str, Any]]:
-    """Return the query for `information_in` of each row."""
     found: QuerySet[Conversation, dict[str, Any]] = rows.with_children(Conversation.objects.active()).values(
         *_COLUMNS
     )
@@ -122,7 +121,7 @@ def information_in(row: Mapping[str, Any]) -> ConversationInformation:
 
 
 def _setup_in(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how the agent is set up: as stored, or as the defaults say."""
+    """Return the agent's setup as stored, or the defaults."""
     if row["agent_setup"] is None:
         return {name: _field(name).get_default() for name in _SETUP}
     return {name: row[f"agent_setup__{name}"] for name in _SETUP}
@@ -145,7 +144,7 @@ def _agent(agent: Mapping[str, Any], chosen_model: str | None) -> Mapping[str, A
 
 
 def dashed(public_id: str) -> str:
-    """Return an id as the agent face prints it: a UUID with dashes (R1), any other as it is."""
+    """Return an id as the agent face prints it: a UUID with dashes (R1), any other unchanged."""
     try:
         return str(UUID(public_id))
     except ValueError:

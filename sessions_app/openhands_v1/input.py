@@ -1,4 +1,4 @@
-"""What V1 clients say to a conversation, and where they stand in it (spec V1 §2.3, §2.4, §2.6)."""
+"""V1 clients' messages to a conversation, and their position in it (spec V1 §2.3, §2.4, §2.6)."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ async def say(
     run: bool,
     event_id: str | None = None,
 ) -> int:
-    """Store a SendMessageRequest and return its seq; with `run` ask for a run unless one is on.
+    """Store a SendMessageRequest and return its seq; with `run`, request a run unless one is on.
 
-    While a call waits for approval the message is stored, answered later, and no approval. A repeated
-    `event_id` stores and asks nothing. Raise InvalidEvent.
+    A message during a wait for approval is stored and answered later; it does not approve. A repeated
+    `event_id` stores and requests nothing. Raise InvalidEvent.
     """
     event_id = event_id or str(uuid4())
     message = await in_turn(
         sender_id, is_light_value(request), _message, conversation, request, sender_id, event_id
     )
-    # Whether or not the client stays to hear of it, it is answered.
+    # It is answered even if the client leaves.
     return await asyncio.shield(_take(conversation, message, run=run))
 
 
@@ -76,7 +76,7 @@ def _authored(conversation: ConversationRef, request: Mapping[str, object], even
 
 
 def navigate(conversation: ConversationRef, event_id: str | None) -> None:
-    """Note at which event the user stands; None for the end. Raise EventNotFound."""
+    """Store at which event the user is; None for the end. Raise EventNotFound."""
     if event_id is not None and place_of(conversation, event_id) is None:
         raise EventNotFound(f"There is no event {event_id!r}.")
     setup = agent_setups.row_of(conversation)
@@ -85,7 +85,7 @@ def navigate(conversation: ConversationRef, event_id: str | None) -> None:
 
 
 def place_of(conversation: ConversationRef, event_id: str) -> int | None:
-    """Return the seq of the event that V1 readers know by this id; None if none is."""
+    """Return the seq of the event that V1 readers know by this id; None without one."""
     seq = reads.seq_of_event(conversation, event_id)
     if seq is not None:
         return seq
@@ -93,6 +93,6 @@ def place_of(conversation: ConversationRef, event_id: str) -> int | None:
 
 
 def final_response(conversation: ConversationRef) -> str:
-    """Return the last that the agent has said, by `finish` or in a message; empty if it was silent."""
+    """Return the agent's last answer, by `finish` or in a message; empty without one."""
     newest = reads.search_events(conversation, _SAID_BY_THE_AGENT, newest_first=True, limit=1).events
     return newest[0]["text"] if newest else ""

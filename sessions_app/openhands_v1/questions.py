@@ -18,7 +18,7 @@ SERVICE_ID = "ask_agent"
 MESSAGES_MAX = 50
 """At most this many of the newest messages accompany a question."""
 TOLD_MAX_CHARACTERS = 100_000
-"""The total length of these; the newest count first."""
+"""The most text of these; the newest count first."""
 
 _SAID = EventFilter(
     exclude_hidden=True,
@@ -36,7 +36,7 @@ async def answer_to(conversation: ConversationRef, question: str) -> str:
 
 
 async def title_of(conversation: ConversationRef, *, max_characters: int) -> str | None:
-    """Return a title with at most this many characters; None while the user has said nothing."""
+    """Return a title with at most this many characters; None before the user's first message."""
     message = await astore.call(titles.first_message, conversation)
     if not message:
         return None

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def store_once(conversation: ConversationRef, events: Sequence[NewEvent]) -> None:
-    """Append those that are not stored yet, all or none; under one id the first stays.
+    """Append those that are not stored yet, all or none; the first event under an id stays.
 
     Raise ConversationNotFound or ConversationBusy.
     """
@@ -34,7 +34,7 @@ def store_once(conversation: ConversationRef, events: Sequence[NewEvent]) -> Non
 
 
 def _tell_of_other_content(conversation: ConversationRef, events: Sequence[NewEvent]) -> None:
-    """Log which of the events are stored with other content, as far as one page of those can be read."""
+    """Log which events are stored with other content, as far as one page of those can be read."""
     first = {event.event_id: event.payload for event in reversed(events)}
     for stored in reads.read_portion(conversation, event_ids=list(first)).events:
         sent = first[stored["id"]]

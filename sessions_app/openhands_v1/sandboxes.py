@@ -53,8 +53,6 @@ _PARKED_BY = (LoopEnd.STOPPED, LoopEnd.EVICTED, LoopEnd.IDLE)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sandbox:
-    """One sandbox as its owner sees it."""
-
     id: str
     owner_id: int
     status: SandboxStatus
@@ -65,8 +63,8 @@ class Sandbox:
 def status_of(row: Mapping[str, Any]) -> SandboxStatus:
     """Return the status for STATUS_COLUMNS of one conversation.
 
-    A conversation accepts messages from the first, even if no loop was ever started or its process ended,
-    until it is stopped or makes room for others.
+    A conversation accepts messages from the beginning, even without a loop, until it is stopped or makes
+    room for others.
     """
     if row["deleted_at"] is not None:
         return SandboxStatus.MISSING
@@ -101,21 +99,21 @@ def public_id_in(sandbox_id: str) -> str | None:
 
 
 def ids_of(pks: Sequence[int]) -> dict[int, str | None]:
-    """Return the sandbox of each of these conversations, None if it has none; one query."""
+    """Return the sandbox of each of these conversations, None if it has none, by one query."""
     return {pk: _id_of_line(line) for pk, line in families.lines_of(pks).items()}
 
 
 def ids_in(rows: Sequence[Mapping[str, Any]]) -> dict[int, str | None]:
-    """Return by key what `ids_of` does for rows with `pk`, `public_id` and `parent_id`.
+    """Do what `ids_of` does for rows with `pk`, `public_id` and `parent_id`, by key.
 
-    Those that nobody has started need no query.
+    Conversations without a parent need no query.
     """
     started = ids_of([row["pk"] for row in rows if row["parent_id"] is not None])
     return {row["pk"]: id_of(row["public_id"]) for row in rows} | started
 
 
 def _id_of_line(line: Sequence[str]) -> str | None:
-    """Return the sandbox of the topmost conversation that has one, which all below it share."""
+    """Return the sandbox of the topmost conversation that has one; all below it share it."""
     found = None
     for public_id in line:
         if (sandbox_id := id_of(public_id)) is None:
@@ -125,19 +123,19 @@ def _id_of_line(line: Sequence[str]) -> str | None:
 
 
 def members_of(user_id: int, sandbox_id: str) -> list[int]:
-    """Return the keys of the user's conversations in a sandbox; none for an unknown one. Three queries."""
+    """Return the keys of the user's conversations in a sandbox, none for an unknown one, by three queries."""
     public_id = public_id_in(sandbox_id)
     if public_id is None:
         return []
     rows = Conversation.objects.owned_by(user_id).known_to_v1().with_public_ids([public_id])
     pks = list(rows.values_list("pk", flat=True))
-    if not pks or ids_of(pks).get(pks[0]) != sandbox_id:  # it is part of another's sandbox
+    if not pks or ids_of(pks).get(pks[0]) != sandbox_id:  # it is part of another conversation's sandbox
         return []
     return families.families_of(pks)[pks[0]]
 
 
 def of_ids(user_id: int, sandbox_ids: Collection[str]) -> dict[str, Sandbox]:
-    """Return the user's sandboxes by id, even if their conversation is deleted; four queries."""
+    """Return the user's sandboxes by id, even of deleted conversations, by four queries."""
     public_ids = {public_id for each in sandbox_ids if (public_id := public_id_in(each)) is not None}
     rows = Conversation.objects.owned_by(user_id).known_to_v1().with_public_ids(public_ids)
     found = {sandbox.id: sandbox for sandbox in of_rows(rows)}
@@ -145,7 +143,7 @@ def of_ids(user_id: int, sandbox_ids: Collection[str]) -> dict[str, Sandbox]:
 
 
 def of_rows(rows: ConversationQuerySet) -> list[Sandbox]:
-    """Return the sandboxes of the roots among the conversations; four queries."""
+    """Return the sandboxes of the roots among the conversations, by four queries."""
     columns = ("pk", "owner_id", "created_at", "deleted_at", *conversation_keys.COLUMNS)
     tops = list(conversation_keys.keyed(rows).values(*columns))
     pks = [top["pk"] for top in tops]
@@ -186,7 +184,7 @@ def top_of(user_id: int, sandbox_id: str) -> ConversationRef | None:
 
 
 def is_at_or_below(conversation: ConversationRef, upper: ConversationRef) -> bool:
-    """Say whether a conversation is this one, or was started from it in the same sandbox."""
+    """Return whether a conversation is this one, or was started from it in the same sandbox."""
     for public_id in families.lines_of([conversation.pk]).get(conversation.pk, []):
         if id_of(public_id) is None:
             return False
@@ -196,14 +194,13 @@ def is_at_or_below(conversation: ConversationRef, upper: ConversationRef) -> boo
 
 
 def sandbox_of(conversation: ConversationRef) -> str | None:
-    """Return the sandbox of a conversation."""
     return ids_of([conversation.pk]).get(conversation.pk)
 
 
 def note_paused(conversations: Sequence[ConversationRef]) -> None:
     """Record that these were stopped on purpose, even without a loop or with a dead one.
 
-    A loop that was started meanwhile is left alone.
+    A loop that was started meanwhile does not change.
     """
     pks = [conversation.pk for conversation in conversations]
     now = timezone.now()

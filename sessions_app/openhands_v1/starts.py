@@ -1,6 +1,6 @@
 """Starting V1 conversations: conversation, agent's setup, first message and record, all or nothing.
 
-So a start is never half done: later queries find it ready, or failed with the reason.
+Later queries find a start ready, or failed with the reason, never half done.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Wanted:
     """The parameters of a start; None means the parent's value, if there is a parent."""
 
     request: Mapping[str, Any]
-    """JSON: the request, to be shown again."""
+    """The request as JSON, which clients can read again."""
     conversation_id: str | None = None
     parent: Conversation | None = None
     first_message: NewEvent | None = None
@@ -58,7 +58,7 @@ class Wanted:
 def first_message(message: Mapping[str, Any], *, sender_id: int) -> NewEvent:
     """Return a SendMessageRequest as a conversation's first event. Raise InvalidEvent.
 
-    It asks for an answer, whatever its `run` says.
+    It requires an answer, whatever its `run` is.
     """
     event_id = str(uuid4())
     authored = v1.received(message, event_id=event_id)
@@ -102,7 +102,7 @@ def start(user: Visitor, wanted: Wanted) -> StartTask:
 
 
 def failed(user: Visitor, wanted: Wanted, reason: str) -> StartTask:
-    """Record that a conversation could not be started, and why. Raise InvalidEvent, QuotaExceeded."""
+    """Record why a conversation could not be started. Raise InvalidEvent, QuotaExceeded."""
     quotas.admit_start(pk_of(user))
     return _failed(user, wanted, reason)
 

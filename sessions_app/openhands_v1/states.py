@@ -19,14 +19,14 @@ from sessions_app.openhands_v1.information import information_of
 
 
 class FullState(NamedTuple):
-    """All of a conversation's state at one moment, and how much of the log had led to it."""
+    """A conversation's whole state at one moment, and the length of its log then."""
 
     execution_status: str
     frame: str
     """A ConversationStateUpdateEvent `full_state` as JSON text."""
     last_seq: int
     changes: int
-    """What the hub had counted before it was read."""
+    """The hub's count of changes before it was read."""
 
 
 class FullStates:
@@ -41,19 +41,19 @@ class FullStates:
         pk = conversation.pk
         if pk not in self._next:
             self._next[pk] = reading = asyncio.get_running_loop().create_task(self._read(conversation))
-            # All who wait may leave before it fails: then asyncio would log it as never retrieved.
+            # All callers may leave before it fails: then asyncio would log it as never retrieved.
             reading.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await asyncio.shield(self._next[pk])
 
     async def _read(self, conversation: ConversationRef) -> FullState | None:
         async with self._turn:
-            del self._next[conversation.pk]  # later callers may know of something newer
+            del self._next[conversation.pk]  # later callers may know of a newer change
             changes = hub().changes(live.conversation_group(conversation.pk))
             return await astore.call(_full_state, conversation, changes)
 
 
 def is_fresh(conversation: ConversationRef, state: FullState) -> bool:
-    """Say whether nothing has changed since it was read, for a subscriber of the conversation's hints."""
+    """Return whether nothing has changed since it was read, for a subscriber of the conversation's hints."""
     return state.changes == hub().changes(live.conversation_group(conversation.pk))
 
 
@@ -65,7 +65,7 @@ def _full_state(conversation: ConversationRef, changes: int) -> FullState | None
     return FullState(
         execution_status=information["execution_status"],
         frame=v1.written(v1.full_state(information), event_id=str(uuid4()), timestamp=timestamp),
-        # Read after the status: the events that led to the status are up to here.
+        # Read after the status, so that the log has at least the events that led to the status.
         last_seq=reads.last_seq(conversation),
         changes=changes,
     )
@@ -75,5 +75,4 @@ _states = PerEventLoop(FullStates)
 
 
 def full_states() -> FullStates:
-    """Return the states of the running event loop."""
     return _states.get()

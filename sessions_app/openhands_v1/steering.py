@@ -1,4 +1,4 @@
-"""Stopping, starting and removing a conversation with all below it: what a sandbox, or a family, is told."""
+"""Stopping, starting and removing a conversation with all below it, for sandboxes and families."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from sessions_app.openhands_v1 import sandboxes
 
 
 async def pause(conversation: ConversationRef) -> None:
-    """Stop the loops of a conversation and of all below it; V1 readers see it also where there was none.
+    """Stop the loops of a conversation and of all below it; V1 readers see it even without a loop.
 
-    Raise CommandPending if one has not ended within 8 s; it ends later. Raise ConversationBusy if one stays
-    locked so long.
+    Raise CommandPending if one has not ended within 8 s; it ends later. Raise ConversationBusy if one
+    stays locked that long.
     """
     family = await astore.call(families.family_of, conversation)
     of_v1 = [each for each in family if each.version == Version.V1]
     try:
         await get_manager().close_session(conversation.public_id)
-    except ConversationBusy:  # to note anything would wait for the same lock, once more
+    except ConversationBusy:  # a note would wait for the same lock once more
         raise
     except BaseException:
         await _note_paused(of_v1)
@@ -45,16 +45,16 @@ async def _note_paused(conversations: Sequence[ConversationRef]) -> None:
 async def stop_to_delete(conversation: ConversationRef) -> None:
     """Stop the loops of a conversation that is about to be deleted, and of all below it.
 
-    One that has not ended within 8 s cannot write any more once it is deleted, and ends later.
+    A loop that has not ended within 8 s cannot write once its conversation is deleted, and ends later.
     """
     with suppress(CommandPending):
         await get_manager().close_session(conversation.public_id)
 
 
 async def resume(conversations: Sequence[ConversationRef]) -> None:
-    """Start the loops, the first ones only where the user may not have as many; return once they are there.
+    """Start the loops, only the first ones if the user may not have all; return once they run.
 
-    One that cannot be started shows that by its status.
+    The status of a conversation shows a failed start.
     """
     for conversation in conversations[: settings.CONFIGURATION.max_concurrent]:
         with suppress(ConversationError):

@@ -1,6 +1,6 @@
-"""The figures that the admin's first page, the probes and the metrics share, gathered for all at once.
+"""The figures of the admin's first page, the probes and the metrics, gathered for all at once.
 
-Each is read by an index, whatever the store holds, and counts stop at COUNTED_MAX.
+Each is read by an index, whatever the size of the store, and counts stop at COUNTED_MAX.
 """
 
 from __future__ import annotations
@@ -31,42 +31,39 @@ from sessions_app.operation.waits import LockWait
 from sessions_app.shared_clock import lasts
 
 KEPT_S = 10.0
-"""Figures that are younger are not gathered again."""
+"""Younger figures are not gathered again."""
 COUNTED_MAX = 1_000
 LOOKED_AT = 20
-"""The first message of this many conversations is looked for, of those that changed longest ago."""
+"""The first message is searched for in this many conversations, those that changed longest ago."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Backlog:
-    """Something that waits: how many of it, and since when the oldest has waited."""
+    """Waiting work: its number, and how long the oldest has waited."""
 
     count: int = 0
-    """At most COUNTED_MAX."""
     since: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """How the installation is at one moment."""
-
     at: datetime
     presence: Presence
     unanswered: Backlog
-    """Conversations with a message that no loop works on; of many the first COUNTED_MAX are looked at."""
+    """Conversations with a message that no loop works on, among the first COUNTED_MAX."""
     loops: Mapping[str, int]
-    """Loops that exist, by what they do."""
+    """The existing loops, by what they do."""
     stalled: Backlog
     """Turns without progress."""
     undelivered: Backlog
-    """Conversations of which an endpoint has not got everything; its count is not looked for."""
+    """Conversations that an endpoint has not completely got; they are not counted."""
     failing: Backlog
     """Those of them whose last delivery failed."""
     waits: Sequence[LockWait]
     backup: BackupRecord | None
-    """The newest that can be restored, as far as is known."""
+    """The newest backup that can be restored, as far as known."""
     last_backup: BackupRecord | None
-    """The newest, be it that it failed."""
+    """The newest backup, even a failed one."""
     verified_backup: BackupRecord | None
 
 
@@ -75,7 +72,7 @@ _kept: tuple[float, Figures] | None = None
 
 
 def latest() -> Figures | None:
-    """Return the figures that this process gathered last, however old, without asking the database."""
+    """Return the last gathered figures of this process, however old, without a query."""
     return None if _kept is None else _kept[1]
 
 
@@ -89,7 +86,6 @@ def gathered() -> Figures:
 
 
 def gather() -> Figures:
-    """Read all figures."""
     now = timezone.now()
     backups = BackupRecord.objects
     return Figures(
@@ -108,7 +104,6 @@ def gather() -> Figures:
 
 
 def _oldest(rows: Any, moment: str) -> Backlog:
-    """Count rows, and find the oldest."""
     moments = list(rows.order_by(moment).values_list(moment, flat=True)[:COUNTED_MAX])
     return Backlog(count=len(moments), since=moments[0] if moments else None)
 
@@ -119,7 +114,7 @@ def _loops() -> dict[str, int]:
 
 
 def _unanswered() -> Backlog:
-    """Count what is to be answered and no loop has taken, or is about to after its present step."""
+    """Count conversations with an unanswered input that no loop has taken, nor is about to take."""
     held = Q(lasts("loop__lease_expires_at", LOOP_LEASE_S), loop__status__in=THERE)
     asked = Conversation.objects.unanswered().exclude(loop__execution_status__in=SUSPENDED).exclude(held)
     rows = list(asked.order_by("pk").values_list("updated_at", "pk")[:COUNTED_MAX])
@@ -135,7 +130,7 @@ def _unanswered() -> Backlog:
 
 
 def _undelivered() -> Backlog:
-    """Find since when something waits to be delivered, or to be noted for delivery."""
+    """Return since when something waits to be delivered, or to be recorded for delivery."""
     oldest = Delivery.objects.pending().order_by("since").values_list("since", flat=True).first()
     position = Endpoint.objects.filter(enabled=True).aggregate(least=Min("event_position"))["least"]
     unnoted = None
@@ -146,5 +141,5 @@ def _undelivered() -> Backlog:
 
 
 def age_s(moment: datetime | None, now: datetime) -> float:
-    """Return how long ago something was, in seconds; 0 for what is not."""
+    """Return how long ago a moment was, in seconds; 0 for None."""
     return 0.0 if moment is None else max(timedelta(), now - moment).total_seconds()

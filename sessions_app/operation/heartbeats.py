@@ -1,4 +1,4 @@
-"""Heartbeats: each server and worker has a row that says when it was last alive."""
+"""Heartbeats: each server and worker has a row with the time of its last sign of life."""
 
 from __future__ import annotations
 
@@ -13,26 +13,22 @@ from sessions_app.models import ProcessRecord, ProcessRole
 from sessions_app.processes import is_gone, this_process
 
 BEAT_S = 10.0
-"""One row is written this often."""
 GONE_AFTER = timedelta(seconds=3 * BEAT_S)
-"""A process that was silent for this long is gone. On the same host its end is seen at once."""
+"""A process that was silent for this long is gone. On the same host its end is noticed at once."""
 GONE_SHOWN = timedelta(hours=24)
 
 
 class Presence(NamedTuple):
-    """The processes of the installation."""
-
     alive: Sequence[ProcessRecord]
     gone: Sequence[ProcessRecord]
     """Those that neither ended nor were seen lately, and that no later process of their host replaces."""
 
     def count(self, role: ProcessRole) -> int:
-        """Return how many of these are alive."""
         return sum(record.role == role for record in self.alive)
 
 
 def beat(role: ProcessRole) -> None:
-    """Store that this process is alive; the first time also remove the rows of old ones."""
+    """Store that this process is alive; the first time, remove the rows of old ones."""
     process = this_process()
     if ProcessRecord.objects.of(process).update(seen_at=Now(), ended_at=None):
         return
@@ -47,12 +43,11 @@ def beat(role: ProcessRole) -> None:
 
 
 def end() -> None:
-    """Store that this process was stopped."""
     ProcessRecord.objects.of(this_process()).update(seen_at=Now(), ended_at=Now())
 
 
 def presence() -> Presence:
-    """Return which processes are alive, and which are gone: by one statement."""
+    """Return the processes that are alive and those that are gone, by one statement."""
     running = list(ProcessRecord.objects.running().with_age().order_by("seen_at"))
     alive = [record for record in running if is_alive(record)]
     gone = [record for record in running if record not in alive and record.silent_for < GONE_SHOWN]
@@ -60,14 +55,14 @@ def presence() -> Presence:
 
 
 def is_alive(record: ProcessRecord) -> bool:
-    """Say whether a process `with_age` that has not ended is there, as far as can be known."""
+    """Return whether a process `with_age` that has not ended is alive, as far as can be known."""
     if record.process == this_process():
         return True
     return record.silent_for < GONE_AFTER and not is_gone(record.process)
 
 
 def _unreplaced(gone: Sequence[ProcessRecord], alive: Sequence[ProcessRecord]) -> list[ProcessRecord]:
-    """Leave out each one after which another with its role has begun on its host: it was restarted."""
+    """Leave out processes that a later one with the same role on the same host replaces."""
     newcomers = sorted(alive, key=lambda record: record.began_at)
     left = []
     for record in gone:

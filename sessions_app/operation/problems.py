@@ -1,4 +1,4 @@
-"""What is wrong with the installation: a sentence for each problem that the figures show, and what to do."""
+"""Problems of the installation: a sentence for each that the figures show, with advice."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sessions_app.operation.figures import COUNTED_MAX, Figures
 WAITS_LONG = timedelta(seconds=30)
 """A message that no loop has taken for this long waits too long."""
 UNDELIVERED_LONG = timedelta(minutes=10)
-"""What endpoints have not got for this long waits too long, even if no delivery has failed."""
+"""An endpoint that lacks something for this long waits too long, even if no delivery has failed."""
 NAMED_MAX = 3
 
 
 class ProblemKind(StrEnum):
-    """The problems that are looked for, the most urgent first."""
+    """The problems, the most urgent first."""
 
     STALLED = "stalled_loop"
     GONE = "process_gone"
@@ -32,24 +32,20 @@ class ProblemKind(StrEnum):
 
 
 class OperatorProblem(NamedTuple):
-    """One thing that is wrong."""
-
     kind: ProblemKind
     what: str
-    """A sentence."""
     advice: str
-    """A sentence that says what to do; what is to be typed is between backquotes."""
+    """A sentence with the advice; text to be typed is between backquotes."""
     since: datetime | None
     brief: str
-    """What every client may know of it, in a few words."""
+    """The part that every client may know, in a few words."""
     detail: str = ""
     """More sentences."""
     conversation: str | None = None
-    """The public id of the one that it is about."""
+    """The public id of the conversation that it is about."""
 
 
 def problems(figures: Figures) -> list[OperatorProblem]:
-    """Return what is wrong, in the order of the kinds."""
     found = (
         *_stalled(figures),
         *_gone(figures),

@@ -1,7 +1,7 @@
-"""Who holds a lock for long, and which statements take long: without any value that a statement holds.
+"""Locks that are held for long, and slow statements, without any value of a statement.
 
-On PostgreSQL a role sees the statements of its own sessions. On SQLite the process knows its own writers, and
-that another program keeps them out.
+On PostgreSQL a role sees the statements of its own sessions. On SQLite the process knows its own writers,
+and whether another program blocks them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from conversations.engines.sqlite3 import other_writers, turns
 from conversations.models import Conversation
 
 BLOCKED_S = 1.0
-"""A statement that waits for a lock is shown from then on."""
+"""A statement that waits for a lock is shown after this long."""
 HELD_S = 10.0
-"""So is a transaction that does nothing and holds locks on our tables, or a writer on SQLite."""
+"""An idle transaction that holds locks on our tables, or a writer on SQLite, is shown after this long."""
 SLOW_S = 15.0
-"""So is a statement of any program but a backup's and our commands', which may take their time."""
+"""A statement is shown after this long, except a backup's or a command's."""
 LOGGED_S = 10.0
 SHOWN_MAX = 50
 
@@ -32,15 +32,15 @@ logger = structlog.stdlib.get_logger(__name__)
 
 
 class LockWait(NamedTuple):
-    """Something that waits or is held for long."""
+    """A long wait or a lock that is held for long."""
 
     key: str
-    """Names it while it lasts."""
+    """Identifies it while it lasts."""
     holder: str
     doing: str
-    """What the holder does, a sentence."""
+    """A sentence about the holder's activity."""
     waiting: str
-    """Who waits, with which statement; empty if there is none."""
+    """The waiting process and its statement; empty without one."""
     seconds: float
     conversation: str | None
     is_lock: bool = True
@@ -50,11 +50,11 @@ class LockWait(NamedTuple):
 
 
 def found() -> list[LockWait]:
-    """Return what is held or slow now, the longest first: by one statement on PostgreSQL, none on SQLite."""
+    """Return the present waits, the longest first: by one statement on PostgreSQL, none on SQLite."""
     waits = _on_postgresql() if connection.vendor == "postgresql" else _on_sqlite()
     by_key: dict[str, LockWait] = {}
     for wait in sorted(waits, key=lambda wait: (wait.conversation is None, -wait.seconds)):
-        by_key.setdefault(wait.key, wait)  # of several that wait for one holder, one with its conversation
+        by_key.setdefault(wait.key, wait)  # of several that wait for one holder, keep one
     return sorted(by_key.values(), key=lambda wait: -wait.seconds)
 
 
@@ -62,7 +62,7 @@ _logged: set[str] = set()
 
 
 def log(waits: Sequence[LockWait]) -> None:
-    """Log each that lasts for LOGGED_S, once while it lasts."""
+    """Log each wait of at least LOGGED_S once."""
     long = {wait.key: wait for wait in waits if wait.seconds >= LOGGED_S}
     for key in long.keys() - _logged:
         wait = long[key]
@@ -108,8 +108,6 @@ LIMIT {SHOWN_MAX}
 
 
 class _Session(NamedTuple):
-    """A row of _SESSIONS."""
-
     waiter: int | None
     waiter_name: str | None
     waiter_query: str | None
@@ -165,7 +163,7 @@ def _s(seconds: object) -> float:
 
 
 def _session(name: str | None, pid: int | None) -> str:
-    """Return a session as people know it; the name of a process of ours has its number already."""
+    """Return a session's name for people; that of our processes has the number already."""
     return name if name and name.startswith("convserver ") else f"{name or 'a program'} (session {pid})"
 
 

@@ -1,6 +1,6 @@
-"""The watch of each process: it stores its heartbeat, gathers the figures, and logs locks that are held long.
+"""The watch of each process: it stores its heartbeat, gathers the figures, and logs long locks.
 
-What fails here is logged and tried again; nothing else of the process waits for it.
+Its failures are logged and retried; nothing else of the process waits for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ungathered = Outage(__name__, "The figures could not be gathered", "The figures
 
 
 async def run(role: ProcessRole) -> None:
-    """Watch until cancelled; the row of the process says that it ended then."""
+    """Watch until cancelled; record the end of the process then."""
     try:
         while True:
             with _unwritten.counted():

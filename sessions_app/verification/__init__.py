@@ -1,1 +1,1 @@
-"""Verification as the server does it: leases, at each start, and every night."""
+"""The server's own verifications, at each start and every night, and that of leases."""

@@ -12,23 +12,23 @@ from conversations.verification.store import Step
 from sessions_app.verification import leases
 
 GENERAL = frozenset({DamageKind.GUARD})
-"""What the check of all logs decides about beside them."""
+"""What the check of all logs examines beside them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """One check: its steps, and the problems that it decides about once it is complete."""
+    """One check: its steps, and the kinds of problems that it examines completely."""
 
     steps: Callable[[], Iterator[Step]]
     examined: frozenset[DamageKind] = frozenset()
-    """Empty where only samples are looked at."""
+    """Empty for a check of samples."""
 
 
 def checks(
     rows: ConversationQuerySet | None = None, *, with_columns: bool = False, whole_search: bool = False
 ) -> list[Check]:
-    """Return the checks of these conversations; without any, of the whole store and what is derived of it."""
-    # What is known to be damaged is found mended only where all of it is looked at.
+    """Return the checks of these conversations; without any, of the whole store and its derived data."""
+    # Known damage counts as repaired only after a complete check.
     whole_search = whole_search or (rows is None and derived.is_damaged())
     found = [
         Check(
@@ -50,7 +50,6 @@ def checks(
 
 
 def run(record: Record, made: list[Check], rows: ConversationQuerySet | None = None) -> Iterator[None]:
-    """Make the checks, a step at a time, and record each."""
     for check in made:
         is_whole = True
         for step in check.steps():

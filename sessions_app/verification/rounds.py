@@ -1,4 +1,4 @@
-"""The server's own verifications: of what changed lately at each start, of everything every night."""
+"""The server's own verifications: of recent changes at each start, of everything every night."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from sessions_app.processes import is_there, this_process
 from sessions_app.verification.checks import Check, checks, run
 
 START_AFTER_S = 2.0
-"""Whoever starts with the server comes first."""
+"""Delay before the first verification after a start."""
 LOOK_S = 300.0
 ROUND = "verification"
 NIGHT_HOURS = range(1, 5)
-"""By UTC: when everything is verified, once in the installation."""
+"""In UTC: when everything is verified, once in the installation."""
 NIGHT_EVERY_S = 20 * 3600.0
 LATE_AFTER_S = 48 * 3600.0
-"""A server that never runs at night verifies everything once it is this late, at any hour."""
+"""A server that never runs at night verifies everything after this long, at any hour."""
 SILENT_AFTER = timedelta(hours=1)
-"""A run that has said nothing for so long is not going on."""
+"""A run without a sign of life for this long has ended."""
 REST = 3.0
 """After a step it rests this many times as long as the step took."""
 NAMED_MAX = 5
@@ -42,14 +42,14 @@ _failing = Outage(__name__, "The store could not be verified", "The store can be
 
 
 async def verify(*, keeps_house: bool) -> None:
-    """Verify what changed since the last time; if this process keeps house, then all of it every night."""
+    """Verify what changed since the last time; if this process keeps house, everything every night."""
     await asyncio.sleep(START_AFTER_S)
     await _made(Occasion.START, rest=0.0)
     while keeps_house:
         await asyncio.sleep(LOOK_S)
         try:
             is_due = await astore.change(_take_night)
-        except Exception as error:  # the next look tries again
+        except Exception as error:  # the next look retries
             _failing.failed(error)
             continue
         if is_due:
@@ -57,7 +57,7 @@ async def verify(*, keeps_house: bool) -> None:
 
 
 def begin(occasion: Occasion) -> tuple[Record, list[Check]]:
-    """Record that a verification of this sort begins, and return its checks."""
+    """Record that a verification of this kind begins, and return its checks."""
     process = this_process()
     if occasion is Occasion.START:
         _close_interrupted()
@@ -70,13 +70,13 @@ def begin(occasion: Occasion) -> tuple[Record, list[Check]]:
 
 
 def last_clean() -> int:
-    """Return the key of the newest event when the server last found nothing; 0 if it never did."""
+    """Return the key of the newest event at the last clean verification; 0 without one."""
     own = VerificationRun.objects.clean().filter(occasion__in=[Occasion.START, Occasion.NIGHT])
     return own.values_list("newest_event", flat=True).first() or 0
 
 
 def _close_interrupted() -> None:
-    """Record the end of verifications whose processes are gone; another process is to make their nights."""
+    """Record the end of verifications whose processes are gone, so that another process repeats theirs."""
     gone = [run for run in records.unfinished() if _is_interrupted(run)]
     records.close(gone)
     if any(run.occasion == Occasion.NIGHT for run in gone):
@@ -84,15 +84,15 @@ def _close_interrupted() -> None:
 
 
 def _is_interrupted(run: VerificationRun) -> bool:
-    """Say whether a run's process is gone, or, if that is another host's, has long said nothing."""
-    # In either direction: the clock of the host that said it may have been ahead.
+    """Return whether a run's process is gone or, on another host, silent for SILENT_AFTER."""
+    # In either direction: the clock of that host may have been ahead.
     if abs(timezone.now() - run.updated_at) > SILENT_AFTER:
         return True
     return not is_there(run.host, run.pid)
 
 
 def _put_back_night() -> None:
-    """Let the night count as not verified, so that the next look makes it, if it is still night."""
+    """Mark the night as not verified, so that the next look verifies it, if it is still night."""
     nights = VerificationRun.objects.filter(
         occasion=Occasion.NIGHT, outcome__in=[Outcome.WHOLE, Outcome.DAMAGED]
     )
@@ -101,14 +101,14 @@ def _put_back_night() -> None:
 
 
 def _take_night() -> bool:
-    """Say whether this process is to verify everything now."""
+    """Return whether this process is to verify everything now."""
     _close_interrupted()
     is_night = timezone.now().hour in NIGHT_HOURS
     return take_round(ROUND, NIGHT_EVERY_S if is_night else LATE_AFTER_S)
 
 
 async def _made(occasion: Occasion, *, rest: float) -> None:
-    """Make a verification, step by step, each in a thread of the store, and log how it ended."""
+    """Make a verification, step by step, each in a thread of the store, and log its outcome."""
     try:
         record, made = await astore.change(begin, occasion)
     except Exception as error:
@@ -130,7 +130,7 @@ async def _made(occasion: Occasion, *, rest: float) -> None:
 
 
 async def _make(steps: Iterator[None], rest: float) -> None:
-    """Make all steps; after each, rest so many times as long as it took."""
+    """Make all steps; after each, rest REST times as long as it took."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     while await astore.change(_next, steps):
@@ -139,7 +139,7 @@ async def _make(steps: Iterator[None], rest: float) -> None:
 
 
 def _next(steps: Iterator[None]) -> bool:
-    """Make one step; say whether there was one."""
+    """Make one step; return whether there was one."""
     return next(steps, _END) is not _END
 
 
@@ -149,7 +149,7 @@ _END = object()
 async def _end_failed(record: Record, reason: str) -> None:
     try:
         await astore.change(_give_up, record, reason)
-    except Exception as error:  # the database that failed may still do
+    except Exception as error:  # the database that failed may work for this
         _failing.failed(error)
 
 

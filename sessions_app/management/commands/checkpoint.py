@@ -25,12 +25,11 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add the file and the key."""
         parser.add_argument("file", type=Path, help="the checkpoint, which must not exist yet")
         add_key(parser)
 
     def handle(self, *args: Any, file: Path, key: Path | None, **others: Any) -> None:
-        """Write the file under another name until it is complete, and say what it covers."""
+        """Write the file under another name until it is complete, and print what it covers."""
         options.prepare_database(dry_run=True)
         if os.path.lexists(file):
             raise CommandError(f"{file} exists already: choose another name.", returncode=COULD_NOT_RUN)

@@ -19,7 +19,6 @@ class Command(BaseCommand):
     help = "Create an API token for a user and print it once. Only its digest is stored."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add the user and the name of the token."""
         parser.add_argument("username", help="the user that the token belongs to")
         parser.add_argument("--name", required=True, help="a name by which to recognise the token later")
         parser.add_argument(
@@ -33,7 +32,7 @@ class Command(BaseCommand):
     def handle(
         self, *args: Any, username: str, name: str, scopes: list[str] | None = None, **options: Any
     ) -> None:
-        """Print only the token, so that a script can read it."""
+        # Only the token is printed, so that a script can read it.
         user = User.objects.filter(username=username, is_active=True).first()
         if user is None:
             raise CommandError(f"There is no active user {username!r}. Create one with createsuperuser.")

@@ -1,4 +1,4 @@
-"""`delete_user`: delete a person with all that is theirs, after a look at what would go."""
+"""`delete_user`: delete a person with all their data, after a look at what will be deleted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add the user, and how it is done."""
         parser.add_argument("username", help="the user")
         parser.add_argument(
             "--export",
@@ -47,7 +46,6 @@ class Command(BaseCommand):
     def handle(
         self, *args: Any, username: str, export: Path | None, dry_run: bool, yes: bool, **others: Any
     ) -> None:
-        """Show, ask, export, delete and clean the files."""
         try:
             options.prepare_database(dry_run=dry_run)
             user = User.objects.filter(username=username).first()
@@ -65,7 +63,7 @@ class Command(BaseCommand):
             raise CommandError(f"Nothing was deleted. {error}") from error
 
     def _tell(self, user: User) -> None:
-        """Print what would go. Raise UserNotDeletable."""
+        """Print what would be deleted. Raise UserNotDeletable."""
         user_deletions.check(user)
         count = Conversation.objects.owned_by(user.pk).unpurged().count()
         self.stdout.write(
@@ -85,7 +83,7 @@ class Command(BaseCommand):
     def _delete(self, user: User) -> None:
         failures = Failures()
         deletion = user_deletions.begin(user, requested_by=requester())
-        rest = rounds.rest if connection.vendor == "sqlite" else None  # where one alone can write
+        rest = rounds.rest if connection.vendor == "sqlite" else None  # where only one can write
         rounds.finish_all(failures, rest)
         while user_deletions.go_on(rounds.BEGUN_AT_ONCE, failures):
             rounds.finish_all(failures, rest)

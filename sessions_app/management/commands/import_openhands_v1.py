@@ -32,7 +32,6 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add the path, the owner and the options."""
         parser.add_argument(
             "path", type=Path, help="the directory of one conversation, or a directory of many"
         )
@@ -85,7 +84,7 @@ class Command(BaseCommand):
             raise CommandError(f"Refused: {totals.refused} of {len(directories)} conversations.")
 
     def _follow(self, user: User, path: Path, zone: ZoneInfo) -> None:
-        """Import what is there and whatever is written from now on, until the process is told to end."""
+        """Import the present events and all later ones, until the process is told to end."""
         stop = told_to_end()
         try:
             with only_one(settings.CONFIGURATION.data_dir, f"openhands-v1 {user.pk} {path.resolve()}"):
@@ -101,8 +100,6 @@ class Command(BaseCommand):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
-    """The options of an import."""
-
     user: User
     zone: ZoneInfo
     dry_run: bool
@@ -112,8 +109,6 @@ class Wanted:
 
 @dataclass(slots=True)
 class Totals:
-    """The sums over all conversations."""
-
     added: int = 0
     repeated: int = 0
     skipped: int = 0
@@ -169,7 +164,6 @@ def _directories(path: Path) -> list[Path]:
 
 
 def _require_idle(persisted: Persisted) -> None:
-    """Raise ImportRefused if another server holds the conversation."""
     expires_at = persisted.lease_expires_at
     if expires_at is not None and expires_at > timezone.now():
         raise ImportRefused(

@@ -34,7 +34,6 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add the format, the path, the owner and the options."""
         parser.formatter_class = RawDescriptionHelpFormatter
         described = {format.name: format.described for format in WAYS.values()} | ELSEWHERE
         width = max(map(len, described))
@@ -80,7 +79,7 @@ class Command(BaseCommand):
         if follow and report is not None:
             raise CommandError("Who follows has no end to report on: leave out --report or --follow.")
         if report is not None:
-            _write(report, Report(format=found.name, path=str(path)))  # before it is too late
+            _write(report, Report(format=found.name, path=str(path)))  # fail early
         if follow:
             self._follow(found, path, wanted)
             return
@@ -90,7 +89,7 @@ class Command(BaseCommand):
         self._sum_up(told, is_dry=dry_run)
 
     def _follow(self, way: Way, path: Path, wanted: Wanted) -> None:
-        """Import what is there and whatever is written from now on, until the process is told to end."""
+        """Import the present files and all later ones, until the process is told to end."""
         if wanted.is_dry:
             raise CommandError("What is followed is stored: leave out --dry-run or --follow.")
         format = way.format
@@ -152,7 +151,7 @@ class Command(BaseCommand):
 
 
 def _source(what: list[str], *, may_be_empty: bool) -> tuple[Way, Path]:
-    """Return the format and the path that somebody has named. Raise Unreadable, and CommandError."""
+    """Return the format and the path of the options. Raise Unreadable, and CommandError."""
     name = what[0] if what and what[0] in WAYS else None
     paths = what if name is None else what[1:]
     if len(paths) > 1 or not what:
@@ -171,7 +170,6 @@ def _source(what: list[str], *, may_be_empty: bool) -> tuple[Way, Path]:
 
 
 def _write(file: Path, told: Report) -> None:
-    """Write a report. Raise CommandError."""
     try:
         file.write_text(json.dumps(told.as_json(), indent=2) + "\n")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`purge_conversations`: remove conversations for good, after a look at what would go."""
+"""`purge_conversations`: remove conversations for good, after a look at what will be removed."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ SHOWN = 20
 
 @dataclass
 class Outcome:
-    """What became of the conversations that were selected."""
+    """The outcome of the selected conversations."""
 
+    # Their purge has begun at least.
     purged: list[Conversation] = field(default_factory=list)
-    """Their purge is begun at least."""
+    # Ids of conversations that no longer met the conditions when their purge was to begin.
     skipped: list[str] = field(default_factory=list)
-    """Ids of those that were selected no more when it was their turn."""
     failures: Failures = field(default_factory=Failures)
 
 
@@ -54,7 +54,6 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add what selects, and how it is done."""
         parser.add_argument("--dry-run", action="store_true", help="show what would go, and change nothing")
         parser.add_argument(
             "--older-than",
@@ -90,7 +89,6 @@ class Command(BaseCommand):
     def handle(
         self, *args: Any, dry_run: bool, yes: bool, as_json: bool, rewrite: bool, **wanted: Any
     ) -> None:
-        """Show, ask, purge and clean the files."""
         try:
             options.prepare_database(dry_run=dry_run)
             outcome = self._handle(wanted, dry_run=dry_run, yes=yes, as_json=as_json, rewrite=rewrite)
@@ -138,7 +136,7 @@ class Command(BaseCommand):
 
     def _is_wanted(self, rows: list[Conversation], by_policy: list[Conversation]) -> bool:
         if not rows and not by_policy:
-            return True  # there is nothing to ask; an interrupted purge goes on, and the files are cleaned
+            return True  # nothing to ask about; an interrupted purge continues, and the files are cleaned
         if not sys.stdin.isatty():
             raise CommandError("Nothing was purged. Add --yes, or answer the question in a terminal.")
         self.stdout.write("A purge cannot be undone. Type `purge` to go on: ", ending="")
@@ -149,7 +147,7 @@ class Command(BaseCommand):
         return False
 
     def _purge(self, rows: list[Conversation], conditions: Selection | None, *, rewrite: bool) -> Outcome:
-        """Begin all purges, so that a server finishes them if this is interrupted, and carry them out."""
+        """Begin all purges, so that a server finishes them after an interruption, and carry them out."""
         outcome = Outcome()
         failures = outcome.failures
         if conditions is None:
@@ -164,7 +162,7 @@ class Command(BaseCommand):
             for policy in _in_force():
                 with failures.noted("policy", policy.name):
                     policies.apply(policy, limit=sys.maxsize, failures=failures)
-        rest = rounds.rest if connection.vendor == "sqlite" else None  # where one alone can write
+        rest = rounds.rest if connection.vendor == "sqlite" else None  # where only one can write
         rounds.finish_all(failures, rest)
         with failures.noted("work", "cleaning the files"):
             self._erase(rest, rewrite=rewrite)
@@ -178,7 +176,6 @@ class Command(BaseCommand):
 
 
 def _conditions(wanted: dict[str, Any]) -> Selection:
-    """Return what the options select. Raise CommandError."""
     name = wanted["owner"]
     user = User.objects.filter(username=name).first() if name is not None else None
     if name is not None and user is None:
@@ -193,7 +190,6 @@ def _conditions(wanted: dict[str, Any]) -> Selection:
 
 
 def _chosen(conditions: Selection) -> list[Conversation]:
-    """Return the conversations that meet the conditions. Raise CommandError."""
     try:
         rows = list(selection.selected(conditions))
     except ConversationError as error:
@@ -260,7 +256,7 @@ def _days(text: str) -> int:
 
 
 def requester() -> str:
-    """Return who runs the command, as far as the system knows."""
+    """Return the name of the operating system's user who runs the command, as far as it is known."""
     try:
         return f"command, as {getuser()}"
     except (KeyError, OSError):

@@ -1,4 +1,4 @@
-"""`verify`: say whether the store is whole, and where it is not."""
+"""`verify`: report whether the store is complete and undamaged."""
 
 from __future__ import annotations
 
@@ -33,14 +33,12 @@ from sessions_app.processes import this_process
 from sessions_app.verification.checks import Check, checks, run
 
 KEY_VARIABLE = "CONVSERVER_CHECKPOINT_KEY"
-"""The variable with the path of the operator's key."""
 DAMAGED, COULD_NOT_RUN = 1, 2
 PROGRESS_EVERY = 50
 """Steps between two lines of progress, on a terminal."""
 
 
 def add_key(parser: ArgumentParser) -> None:
-    """Add `--key`."""
     parser.add_argument(
         "--key",
         type=Path,
@@ -58,7 +56,6 @@ def key_path(given: Path | None) -> Path:
 
 
 def moment(text: str) -> datetime:
-    """Return a time. Raise ArgumentTypeError."""
     try:
         read = datetime.fromisoformat(text)
     except ValueError as error:
@@ -69,7 +66,6 @@ def moment(text: str) -> datetime:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number of things in words."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -83,7 +79,6 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add what narrows the check, and what widens it."""
         parser.add_argument("--conversation", metavar="ID", help="this conversation only")
         parser.add_argument(
             "--since",
@@ -105,7 +100,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", dest="as_json", help="print the result as JSON")
 
     def handle(self, *args: Any, **chosen: Any) -> None:
-        """Verify, print what was found, and end with the status that says it."""
+        """Verify, print the findings, and end with the status that stands for them."""
         try:
             options.prepare_database(dry_run=True)
             outcome = self._verified(chosen)
@@ -116,7 +111,7 @@ class Command(BaseCommand):
         except CommandError as error:
             error.returncode = COULD_NOT_RUN
             raise
-        except Exception as error:  # or Python would end with the status of a damaged store
+        except Exception as error:  # Python would end with the status of a damaged store
             reason = f"The verification could not go on: {records.reason_of(error)}."
             raise CommandError(reason, returncode=COULD_NOT_RUN) from error
         if sentence := durability.of_file(connection):
@@ -173,7 +168,7 @@ class Command(BaseCommand):
             self.stderr.write("")
 
     def _repair(self, record: Record, *, is_shown: bool) -> None:
-        """Rebuild the indexes if they are damaged, and look at them again."""
+        """Rebuild damaged indexes, and check them again."""
         if not derived.is_damaged():
             return
         events = derived.rebuild()
