@@ -13,8 +13,7 @@ class SessionsConfig(AppConfig):
     verbose_name = "sessions"
 
     def ready(self) -> None:
-        """Note from now on what takes access away, and tell workers what asks for an answer."""
-        from sessions_app.identity import access_signals  # its models are there only now
+        from sessions_app.identity import access_signals  # its models are loaded only now
 
         access_signals.follow()
         if settings.CONFIGURATION.is_clustered:

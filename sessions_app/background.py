@@ -1,4 +1,4 @@
-"""The background: what a server does beside its sockets and loops, as tasks of its event loop."""
+"""The background: a server's tasks beside its sockets and loops."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _failing = Outage(__name__, "A task in the background failed")
 
 
 def start() -> None:
-    """Start webhooks, the search index, imports, forks, purges, and what every process does for itself.
+    """Start the background's tasks, once for the running event loop.
 
-    Servers of a cluster leave the first five to workers, and so what is verified every night. Once for the
-    running event loop. Sockets call it too, since not every server supports lifespans.
+    Servers of a cluster leave webhooks, the search index, imports, forks, purges and the nightly
+    verification to workers. Sockets call it too, since not every server supports lifespans.
     """
     _tasks.get()
 
 
 async def close() -> None:
-    """Cancel what `start` has started, and wait until all of it has ended, at most STOP_WAIT_S."""
+    """Cancel the tasks, and wait at most STOP_WAIT_S until all have ended."""
     tasks = _tasks.pop() or set()
     for task in tasks:
         task.cancel()

@@ -21,10 +21,10 @@ from django.db import models
 from conversations.exceptions import ConversationError
 
 KEY_PURPOSE = b"convserver secrets at rest"
-"""Another use of SECRET_KEY derives another key. Changing this makes every stored secret unreadable."""
+"""Other uses of SECRET_KEY derive other keys. Changing this makes every stored secret unreadable."""
 
 _TOKEN = re.compile(r"gAAAAA[A-Za-z0-9_-]{90,}={0,2}")
-"""The beginning of a Fernet token: its version and the time."""
+"""The shape of a Fernet token, which begins with its version and the time."""
 
 
 class SecretUnreadable(ConversationError):
@@ -41,10 +41,10 @@ class InvalidSecret(ConversationError):
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """An encrypted text; printing this shows neither it nor the clear text."""
+    """An encrypted text; its `repr` shows neither it nor the clear text."""
 
     token: str = field(repr=False)
-    """What the database holds."""
+    """The stored text."""
 
     def open(self) -> str:
         """Return the clear text. Raise SecretUnreadable if no key decrypts it."""
@@ -113,11 +113,9 @@ class EncryptedTextField(_TextField):
     """
 
     def from_db_value(self, value: str | None, *args: Any) -> Sealed | None:
-        """Return the stored value, still sealed."""
         return None if value is None else Sealed(value)
 
     def get_prep_value(self, value: Any) -> str:
-        """Return the stored text of a sealed value. Raise TypeError for any other."""
         if not isinstance(value, Sealed):
             raise TypeError(f"{self.name} takes sealed values only: seal() makes them.")
         return value.token
@@ -131,5 +129,4 @@ class EncryptedTextField(_TextField):
         raise ValidationError("Only a sealed value can be stored.")
 
     def value_to_string(self, obj: models.Model) -> str:
-        """Return the stored text, for fixtures."""
         return self.get_prep_value(self.value_from_object(obj))

@@ -1,4 +1,4 @@
-"""What belongs to one event loop, and work that a cancellation must not cut off."""
+"""Values that belong to one event loop, and work that a cancellation must not interrupt."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ T = TypeVar("T")
 
 
 class PerEventLoop(Generic[T]):
-    """One value for each event loop, made when it is first asked for."""
+    """One value for each event loop, created at its first use."""
 
     def __init__(self, make: Callable[[], T]) -> None:
-        """`make` runs on the event loop that has none yet."""
+        """`make` runs on an event loop without a value."""
         self._make = make
         self._values: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
 
     def get(self) -> T:
-        """Return the value of the running event loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._values:
             self._values[loop] = self._make()
@@ -31,7 +30,7 @@ class PerEventLoop(Generic[T]):
 
 
 async def uncancelled(work: Awaitable[T]) -> T:
-    """Await what must not be cut off: a cancellation takes effect after it."""
+    """Await work that must not be interrupted: a cancellation takes effect after it."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
@@ -41,7 +40,7 @@ async def uncancelled(work: Awaitable[T]) -> T:
 
 
 class _Begun(Awaitable[None]):
-    """A coroutine that has been run until it waited for something."""
+    """A coroutine that has run until it waited for something."""
 
     def __init__(self, work: Coroutine[Any, Any, None], waits_for: Any) -> None:
         self._work, self._waits_for = work, waits_for
@@ -63,7 +62,7 @@ class _Begun(Awaitable[None]):
 
 
 def begun(work: Coroutine[Any, Any, None]) -> Awaitable[None] | None:
-    """Run a coroutine in this task until it waits, and return the rest to await; None if it did not wait."""
+    """Run a coroutine in this task until it waits; return the rest to await, None if it did not wait."""
     try:
         return _Begun(work, work.send(None))
     except StopIteration:

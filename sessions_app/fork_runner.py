@@ -1,4 +1,4 @@
-"""Copies the events of long forks, beside the process's event loop: a step of each, in turns."""
+"""Copies the events of long forks, beside the process's event loop: alternately a step of each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sessions_app import astore
 from sessions_app.imports.looking import look_again
 
 POLL_S = 5.0
-"""A fork that another process has left, or whose hint was lost, goes on after this long and its lease."""
+"""A fork without a process, or whose hint was lost, continues after this long and its lease."""
 REST = 1.0
 """After a step it rests this many times as long as the step took."""
 
@@ -18,7 +18,7 @@ _failing = Outage(__name__, "Forks could not be copied", "Forks are copied again
 
 
 class ForkRunner:
-    """The unfinished forks of which this process copies."""
+    """The unfinished forks that this process copies."""
 
     def __init__(self) -> None:
         self._held: list[int] = []
@@ -34,7 +34,7 @@ class ForkRunner:
         )
 
     async def _look(self) -> None:
-        """Copy until all that is held is done; a fork of which a step fails waits for a later look."""
+        """Copy until all held forks are done; a fork whose step fails waits for a later look."""
         failed: set[int] = set()
         while True:
             self._held = await astore.change(copying.take, self._held)
@@ -50,7 +50,7 @@ class ForkRunner:
         began = loop.time()
         try:
             await astore.change(copying.step, pk)
-        except Exception as error:  # of this fork alone, or of the database: the next look finds that out
+        except Exception as error:  # if it is the database, the next look will notice
             _failing.failed(error, fork=pk)
             return False
         await asyncio.sleep(REST * (loop.time() - began))

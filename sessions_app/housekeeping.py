@@ -12,9 +12,9 @@ from sessions_app.models import HousekeepingRound
 
 
 def take_round(name: str, every_s: float) -> bool:
-    """Say whether this process is to do the work now: nobody has begun a round within `every_s` seconds."""
+    """Return whether this process is to do the work now: no round has begun within `every_s` seconds."""
     every = timedelta(seconds=every_s)
-    # By the clock of the database, which all have in common; a moment to come is one of a clock put back.
+    # By the clock of the database, which all share; a moment in the future is one of a clock put back.
     is_due = Q(begun_at__lte=Now() - every) | Q(begun_at__gt=Now() + every)
     if HousekeepingRound.objects.filter(is_due, name=name).update(begun_at=Now()):
         return True
@@ -23,9 +23,10 @@ def take_round(name: str, every_s: float) -> bool:
 
 
 def put_back_round(name: str, every_s: float, last: datetime | None = None) -> None:
-    """Have the round that was taken be due again, as it was not finished.
+    """Mark an unfinished round as due again.
 
-    It counts as begun `every_s` seconds ago, or at `last` (when one was last finished), if that is earlier.
+    It counts as begun `every_s` seconds ago, or at `last` (when one was last finished), if that is
+    earlier.
     """
     begun_at: Combinable = Now() - timedelta(seconds=every_s)  # by the same clock as `take_round`
     if last is not None:

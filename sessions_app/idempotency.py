@@ -1,4 +1,4 @@
-"""Requests that may be repeated: one key creates once, and the answer is that of the first request.
+"""Requests that may be repeated: a key creates once, and repeats get the answer of the first request.
 
 Follows the IETF draft "The Idempotency-Key HTTP Header Field". The answer is recorded in the transaction
 that creates, so a crash leaves both or neither.
@@ -27,7 +27,7 @@ from sessions_app.encryption import SecretUnreadable, seal
 from sessions_app.models.idempotency import KEY_MAX_LENGTH, RecordedAnswer
 
 ID_NAMES = ("id", "conversation_id", "app_conversation_id")
-"""What the wires call the id of a conversation in an answer that creates one."""
+"""The wires' names for the id of a conversation in an answer that creates one."""
 PRUNED_MAX = 1000
 """At most this many expired answers are removed at a time."""
 
@@ -50,7 +50,7 @@ class IdempotencyKeyReused(ConversationError):
 
 
 class IdempotencyKey(NamedTuple):
-    """The request that is repeated, and its user."""
+    """The repeatable request of a user."""
 
     user_id: int
     route: str
@@ -63,7 +63,7 @@ class Answer(NamedTuple):
     status: int
     body: Any
     is_recorded: bool = True
-    """False for a failure that a later request with the key may not have: it is not recorded."""
+    """False for a failure that must not be repeated to later requests."""
 
 
 def key_in(header: str) -> str:
@@ -78,7 +78,7 @@ def key_in(header: str) -> str:
 
 
 def recorded(key: IdempotencyKey, sent: Any) -> Answer | None:
-    """Return the answer to the first request with the key; None if there was none, or too long ago.
+    """Return the answer to the first request with the key; None without one, or after its expiry.
 
     `sent` is the body's JSON. Raise IdempotencyKeyReused if the first body was another, and
     SecretUnreadable.
@@ -90,11 +90,11 @@ def recorded(key: IdempotencyKey, sent: Any) -> Answer | None:
 def answered_once(key: IdempotencyKey, sent: Any, create: Callable[[], Answer]) -> Answer:
     """Return the recorded answer, or that of `create`, recorded in the transaction in which it runs.
 
-    Of several requests at once, one creates and the others wait. A failure records nothing, so the next one
-    creates. A failure that is raised undoes what `create` has stored; one that is answered keeps it. If a
-    commit is lost, the key shows its outcome, so nothing is created twice. Raise IdempotencyKeyReused,
-    SecretUnreadable, ConversationBusy after LOCK_TIMEOUT_S, or LostCommit if the database does not show for
-    LOOK_UP_S what became of a commit.
+    Of several requests at once, one creates and the others wait. A failure records nothing, so the next
+    one creates. A failure that is raised undoes what `create` has stored; one that is answered keeps it.
+    After a lost commit, the key shows its outcome, so nothing is created twice. Raise
+    IdempotencyKeyReused, SecretUnreadable, ConversationBusy after LOCK_TIMEOUT_S, or LostCommit if the
+    database does not show the outcome of a commit for LOOK_UP_S.
     """
     try:
         return _answered_once(key, sent, create)
@@ -105,7 +105,7 @@ def answered_once(key: IdempotencyKey, sent: Any, create: Callable[[], Answer]) 
 def _looked_up(key: IdempotencyKey, sent: Any, create: Callable[[], Answer], lost: LostCommit) -> Answer:
     """Retry after a lost commit until the database answers: a successful commit left the key.
 
-    A session that can only read shows the key, and cannot claim it.
+    A read-only session shows the key, and cannot claim it.
     """
 
     def again() -> Answer:
@@ -142,7 +142,7 @@ def prune(now: datetime | None = None) -> int:
 
 
 def forget(conversation: ConversationRef) -> None:
-    """Remove what repeated requests would get that is about a conversation: by its address or its id."""
+    """Remove recorded answers about a conversation: by its address or its id."""
     names = _spellings(conversation.public_id)
     rows = RecordedAnswer.objects.filter(user_id=conversation.owner_id)
     for row in rows.iterator(chunk_size=50):
@@ -159,7 +159,7 @@ def _spellings(public_id: str) -> set[str]:
 
 
 def _is_about(row: RecordedAnswer, names: set[str]) -> bool:
-    """Say whether the answer has created the conversation; one that nobody can read may have."""
+    """Return whether the answer has created the conversation; an unreadable one may have."""
     try:
         body = json.loads(row.sealed.open()).get("body")
     except SecretUnreadable:

@@ -1,6 +1,6 @@
-"""How the workers of a cluster hear soon of what its servers store: webhooks, the index, imports are theirs.
+"""Hints from a cluster's servers to its workers, which run webhooks, the index and imports.
 
-One hint says that there is something, and not what: they look. A hint that is lost costs a poll's time.
+A hint only wakes them; they look for the work. A lost hint costs a poll's time.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from sessions_app.webhooks import deliveries
 GROUP = "news"
 KINDS = frozenset({"appended", "listed", "changed", deliveries.CHANGED, runs.STARTED})
 GATHER_S = 0.1
-"""What is stored within this time is told of together."""
+"""Changes within this time share a hint."""
 
 
 async def tell() -> None:
-    """Tell workers, until cancelled, whenever this process has stored something."""
+    """Send a hint to workers after each change of this process, until cancelled."""
     loop = asyncio.get_running_loop()
     news = asyncio.Event()
 
@@ -40,9 +40,9 @@ async def tell() -> None:
 
 
 async def listen() -> None:
-    """Let the dispatcher and the indexer here look, until cancelled, whenever a server tells of something."""
+    """Wake the dispatcher and the indexer here at each hint, until cancelled."""
     async with hub().subscribe(GROUP) as hints:
         while True:
-            await hints.next()  # whatever it is, to look does no harm
+            await hints.next()  # whatever it is: a look does no harm
             for kind in ("appended", deliveries.CHANGED, runs.STARTED):
                 live.tell_listeners({"kind": kind})

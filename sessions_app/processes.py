@@ -12,18 +12,18 @@ import psutil
 
 _PROC = Path("/proc")
 _BOOT_ID = _PROC / "sys/kernel/random/boot_id"
-"""Linux alone has it."""
+"""Only on Linux."""
 
 _START_TIME_TOLERANCE = 0.0 if _BOOT_ID.exists() else 1.0
-"""A time shifts a little with the clock that it was read from; ticks do not."""
+"""A start time shifts a little with the clock that it was read from; ticks do not."""
 
 
 class Process(NamedTuple):
     """One process of one host; the start time distinguishes it from a later one with the same number."""
 
     host: str
-    """The host's name, on Linux with the id of its present boot and its namespace of process ids: containers
-    may have the same name and number their processes alike."""
+    """The host's name, on Linux with the id of its present boot and its namespace of process ids:
+    containers may have the same name and number their processes alike."""
     pid: int
     started: float
     """On Linux ticks since the boot, which no correction of the clock changes; otherwise the time."""
@@ -45,8 +45,6 @@ def _namespace() -> str:
 
 
 class _Found(NamedTuple):
-    """A process that the host knows of."""
-
     started: float
     is_zombie: bool
 
@@ -84,15 +82,15 @@ def this_process() -> Process:
 
 
 def is_gone(process: Process) -> bool:
-    """Say whether the process has certainly ended; of another host nothing is certain."""
+    """Return whether the process has certainly ended; always False for another host's."""
     if process.host != _host():
         return False
     found = _find(process.pid)
     if found is None:
-        return not psutil.pid_exists(process.pid)  # it may be there and not be shown to this one
+        return not psutil.pid_exists(process.pid)  # it may exist and be hidden from this one
     return found.is_zombie or abs(found.started - process.started) > _START_TIME_TOLERANCE
 
 
 def is_there(host: str, pid: int) -> bool:
-    """Say whether a process with this number may be running: of another host it may."""
+    """Return whether a process with this number may be running; always True for another host's."""
     return host != _host() or _find(pid) is not None or psutil.pid_exists(pid)

@@ -17,10 +17,7 @@ from sessions_app.sockets.v1.session import SessionConsumer
 
 
 class NoSuchSocket(SocketConsumer):
-    """Every other address."""
-
     async def serve(self, socket: Socket) -> None:
-        """Reply that there is no socket at this address."""
         await socket.accept()
         await socket.close(4404, "There is no socket at this address.")
 

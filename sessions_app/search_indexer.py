@@ -17,11 +17,11 @@ _failing = Outage(
 )
 
 POLL_S = 10.0
-"""Appends of other processes are indexed after this long at the latest, if those do not do it."""
+"""Appends of other processes are indexed after this long at the latest, unless those do it."""
 GATHER_S = 1.0
 """Appends within this time are indexed together."""
 BUSY_PER_S = 20.0
-"""If there are more appends than this, the machine is needed for them."""
+"""With more appends than this, the machine is needed for them."""
 REST_CALM, REST_BUSY = 1.0, 9.0
 """After a step it rests this many times as long as the step took."""
 REST_MIN_S = 0.01
@@ -49,7 +49,7 @@ class Indexer:
         end = live.add_listener(hear)
         try:
             while True:
-                # Before looking: a later hint may be about something that this look does not see.
+                # Before looking: a later hint may be about an event that this look does not see.
                 self._news.clear()
                 await self._catch_up()
                 await self._sleep(GATHER_S if self._horizon.settled < self._horizon.newest else POLL_S)

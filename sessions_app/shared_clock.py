@@ -1,7 +1,7 @@
-"""Leases by the clock that all processes share: the database's, which on SQLite is that of its only host.
+"""Leases by the clock that all processes share: the database's, on SQLite that of its only host.
 
-No host's own clock decides how long a lease lasts. A clock that is put back keeps none either: a moment
-further ahead than a lease can last counts as past.
+No host's own clock decides how long a lease lasts. A clock that is put back does not extend one either: a
+moment further ahead than a lease can last counts as past.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 
 STEP_S = 5.0
-"""A clock that is put back by less than this ends no lease that lasts."""
+"""A clock that is put back by less than this ends no valid lease."""
 
 
 def ahead(seconds: float) -> Combinable:
-    """Return the moment in this many seconds."""
     return Now() + timedelta(seconds=seconds)
 
 
 def lasts(column: str, lease_s: float) -> Q:
-    """Return the condition that a lease of at most `lease_s`, which ends at the column's moment, lasts."""
+    """Return the condition that a lease of at most `lease_s`, which ends at the column's moment, is valid."""
     return Q((f"{column}__gt", Now()), (f"{column}__lte", ahead(lease_s + STEP_S)))
 
 
