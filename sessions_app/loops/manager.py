@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar, assert_never, cast
+from typing import Any, Self, cast
 from weakref import WeakValueDictionary
 
 import structlog
 from django.conf import settings
-from django.contrib.auth.models import User
 from django.db import connection, connections
 from django.utils.module_loading import import_string
 
-from conversations import families, live
-from conversations.events import Dialect, NewEvent
+from conversations.events import NewEvent
 from conversations.exceptions import (
     ConversationError,
     ConversationNotFound,
     LoopUnavailable,
     StoreUnavailable,
 )
-from conversations.models import Conversation, ConversationRef, normal_id
+from conversations.models import Conversation, ConversationRef
 from conversations.outages import Outage, first_of
 from conversations.readiness import readiness
 from conversations.server_log import ids_of
@@ -41,50 +39,37 @@ from sessions_app.live import hub, presence
 from sessions_app.loops import (
     command_channel,
     commands,
-    decisions,
     leases,
-    pauses,
     pending_work,
     recovery,
     registry,
-    runs,
     titles,
 )
-from sessions_app.loops.command_channel import CommandChannel
-from sessions_app.loops.commands import Command, CommandPending
+from sessions_app.loops.commands import CommandPending
 from sessions_app.loops.conversation_manager import AgentLoopInfo, ConversationManager
 from sessions_app.loops.leases import LoopHeld
 from sessions_app.loops.loop import Loop
-from sessions_app.loops.runs import Asked, Said
-from sessions_app.loops.stops import Stops
-from sessions_app.models import CommandOutcome, ExecutionStatus, LoopEnd, LoopStatus, UnknownAnswer, Verb
-from sessions_app.processes import Process, this_process
+from sessions_app.loops.rounds import for_each, logged
+from sessions_app.loops.steering_manager import SteeringConversationManager
+from sessions_app.models import LoopEnd, Verb
+from sessions_app.processes import Process
 
 logger = structlog.stdlib.get_logger(__name__)
-
-_unresumed = Outage(__name__, "A pause could not be taken back", "Pauses are taken back again")
-
-T = TypeVar("T")
 
 SWEEP_S = 5.0
 SWEEP_LIMIT = 100
 RENEW_S = 5.0
 HOUSEKEEPING_S = 20.0
 STOP_WAIT_S = 10.0
-AT_ONCE = 8
-"""At most this many of several conversations are stopped, repaired or started at the same time."""
 A_START = "The start of an agent"
 NO_AGENT = "The agent couldn't start. The server's log has the reason."
 
 
-class StandaloneConversationManager(ConversationManager):
+class StandaloneConversationManager(SteeringConversationManager):
     """Runs all loops of this server as tasks of its event loop."""
 
     def __init__(self, process: Process | None = None) -> None:
-        """`process` holds the leases; by default it is the running one."""
-        self._process = process or this_process()
-        self._loops: dict[int, Loop] = {}
-        self._running: dict[int, asyncio.Task[None]] = {}
+        super().__init__(process)
         self._tasks: set[asyncio.Task[None]] = set()
         # A thread of its own: no lease may expire because all threads of the store wait for a lock.
         self._renewer = ThreadPoolExecutor(1, thread_name_prefix="lease-renewer")
@@ -92,15 +77,8 @@ class StandaloneConversationManager(ConversationManager):
         self._starting: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         # By user: starts of one user's loops do not delay another's.
         self._making_room: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
-        # Stops of the loops here: they cancel starts that were requested before.
-        self._stops = Stops()
         # Conversations for which no agent could be created, so that the log reports it once.
         self._unmakeable: set[int] = set()
-        self._commands = CommandChannel(
-            self._process, held=self._epochs, obey=self._take_command, wake=self._wake_loop_here
-        )
-        # By the id of a connection: its conversation and its user.
-        self._joined: dict[str, tuple[ConversationRef, int]] = {}
         self._swept_through = 0
         self._is_started = False
         self._is_closing = False
@@ -161,13 +139,13 @@ class StandaloneConversationManager(ConversationManager):
             self._own(self._start_unless_refused(conversation, self._stops.now))
 
     async def _start_unless_refused(self, conversation: ConversationRef, stops: int) -> None:
-        with _logged("Setting a title", **ids_of(conversation)):  # whatever the outcome of the start
+        with logged("Setting a title", **ids_of(conversation)):  # whatever the outcome of the start
             await astore.change(titles.set_provisional_title, conversation)
-        with _logged(A_START, **ids_of(conversation)), suppress(ConversationError):
+        with logged(A_START, **ids_of(conversation)), suppress(ConversationError):
             await self._start(conversation, stops=stops)  # a refusal has been logged already
 
     async def _start_if_asked(self, conversation: ConversationRef, stops: int) -> None:
-        with _logged(A_START, **ids_of(conversation)):
+        with logged(A_START, **ids_of(conversation)):
             if await astore.call(pending_work.is_asked, conversation):
                 await self._start_unless_refused(conversation, stops)
 
@@ -241,7 +219,7 @@ class StandaloneConversationManager(ConversationManager):
         return max(0.0, settings.CONFIGURATION.remote_grace_s - left_s)
 
     async def agent_attached(self, user_id: int, name: str, conversation: ConversationRef | None) -> None:
-        with _logged("The look for what a remote agent has to answer"):
+        with logged("The look for what a remote agent has to answer"):
             await astore.change(waiting.forget_absence, user_id, name, conversation)
             for each in await astore.call(waiting.waiting_for, user_id, name, conversation):
                 self.start_soon(each)
@@ -316,255 +294,6 @@ class StandaloneConversationManager(ConversationManager):
                 evict = partial(self._evict_here, row.pk)
                 await self._command(row.conversation.ref, Verb.EVICT, evict, until=until)
 
-    async def _evict_here(self, pk: int) -> None:
-        loop = self._loops.get(pk)
-        if loop is not None:
-            self._evict(loop)
-            await asyncio.wait({self._running[pk]}, timeout=command_channel.WAIT_S)
-
-    def _evict(self, loop: Loop) -> None:
-        loop.mark_evicted()
-        self._end(loop)
-
-    # Commands: for the loop that runs here, or for the process that runs it
-
-    async def _command(
-        self,
-        conversation: ConversationRef,
-        verb: Verb,
-        here: Callable[[], Awaitable[T]],
-        *,
-        until: float | None = None,
-    ) -> T | CommandOutcome:
-        """Act here if the loop is here or nowhere; otherwise send the command to its holder.
-
-        Return what `here` returns, or the outcome of the command. Raise CommandPending after `until`, a
-        moment of `time.monotonic`; LoopUnavailable if the holder refuses.
-        """
-        until = time.monotonic() + command_channel.WAIT_S if until is None else until
-        was_held = False
-        while True:
-            settled = None
-            if conversation.pk not in self._loops:
-                settled = await self._commands.send(conversation, verb, until=until)
-            if settled is None:
-                try:
-                    return await here()
-                except LoopHeld:  # another process has claimed it meanwhile
-                    if was_held:
-                        raise
-                    was_held = True
-            elif settled.outcome is CommandOutcome.REFUSED:
-                raise LoopUnavailable(settled.detail)
-            elif settled.outcome is not CommandOutcome.ENDED:
-                return settled.outcome
-
-    def _epochs(self) -> dict[int, int]:
-        return {pk: loop.epoch for pk, loop in self._loops.items()}
-
-    def _take_command(self, command: Command) -> None:
-        self._own(self._obey(command))
-
-    async def _obey(self, command: Command) -> None:
-        """Carry out another process's command; releasing the loop settles a command that ends it."""
-        loop = self._loops.get(command.conversation_pk)
-        if loop is None or loop.epoch != command.epoch:
-            return
-        try:
-            outcome = await self._obey_in(loop, command)
-        except ConversationError as error:
-            await self._commands.settle(command, CommandOutcome.REFUSED, str(error))
-        except Exception as error:
-            _failing_commands.failed(error, verb=str(command.verb), **ids_of(loop.conversation))
-            self._commands.let_go(command)
-        else:
-            if outcome is not CommandOutcome.PENDING:
-                await self._commands.settle(command, outcome)
-
-    async def _obey_in(self, loop: Loop, command: Command) -> CommandOutcome:
-        match command.verb:
-            case Verb.STOP:
-                self._stops.note(command.conversation_pk)
-                self._stop(loop, command.through)
-                return CommandOutcome.PENDING
-            case Verb.EVICT:
-                self._evict(loop)
-                return CommandOutcome.PENDING
-            case Verb.PAUSE:
-                await loop.pause()
-            case Verb.INTERRUPT:
-                await loop.interrupt(through=command.through)
-            case Verb.RESUME:
-                await self._run_here(loop.conversation)
-            case Verb.RUN:
-                return _OUTCOMES[await self._ask_run_here(loop.conversation)]
-            case _:
-                assert_never(command.verb)
-        return CommandOutcome.DONE
-
-    def _wake_loop_here(self, pk: int) -> None:
-        loop = self._loops.get(pk)
-        if loop is not None:
-            loop.wake()
-
-    async def close_session(self, conversation_id: str) -> None:
-        loop = self.get_agent_session(conversation_id)
-        conversation = loop.conversation if loop else await self.attach_to_conversation(conversation_id)
-        if conversation is not None:
-            until = time.monotonic() + command_channel.WAIT_S
-            await _all_of(self._close(conversation, until), self._close_below(conversation, until))
-
-    async def close_sub_conversations(self, conversation: ConversationRef) -> None:
-        await self._close_below(conversation, time.monotonic() + command_channel.WAIT_S)
-
-    async def _close_below(self, conversation: ConversationRef, until: float) -> None:
-        family = await astore.call(families.family_of, conversation)
-        await self._close_each(family[1:], until)
-
-    async def _close_each(self, conversations: Sequence[ConversationRef], until: float) -> None:
-        async def close(each: ConversationRef) -> None:
-            with suppress(ConversationNotFound):
-                await self._close(each, until)
-
-        await _for_each(conversations, close)
-
-    async def _close(self, conversation: ConversationRef, until: float) -> None:
-        """Stop one loop. Raise CommandPending if it has not ended by `until`; it ends later."""
-        self._stops.note(conversation.pk)
-        through = await astore.call(pending_work.asked_through, conversation)
-        here = partial(self._close_here, conversation, through, until)
-        await self._command(conversation, Verb.STOP, here, until=until)
-
-    async def _close_here(self, conversation: ConversationRef, through: int, until: float) -> None:
-        """Cancel the loop's task and wait for it.
-
-        If no process runs the loop, end a turn that waits for the user as well.
-        """
-        if conversation.pk not in self._loops:
-            if not await astore.call(pending_work.is_suspended, conversation):
-                await astore.change(recovery.give_up_unheld, conversation, through)
-                return
-            try:
-                await self._start(conversation)
-            except AgentAway:
-                await astore.change(recovery.stop_unheld, conversation, self._process, through)
-        loop = self._loops.get(conversation.pk)
-        if loop is not None:
-            await asyncio.wait({self._stop(loop, through)}, timeout=max(0.0, until - time.monotonic()))
-            if self._loops.get(conversation.pk) is loop:
-                raise CommandPending(Verb.STOP)
-
-    def _stop(self, loop: Loop, through: int) -> asyncio.Task[None]:
-        """End the loop at its user's request, and return its task."""
-        loop.mark_stopped(through=through)
-        return self._end(loop)
-
-    def _end(self, loop: Loop) -> asyncio.Task[None]:
-        """Cancel the loop's task, once, and return it."""
-        task = self._running[loop.conversation.pk]
-        if not loop.is_ending:
-            loop.mark_ending()
-            task.cancel()
-        return task
-
-    def get_agent_session(self, conversation_id: str) -> Loop | None:
-        public_id = normal_id(conversation_id)
-        return next((loop for loop in self._loops.values() if loop.conversation.public_id == public_id), None)
-
-    async def run(self, conversation: ConversationRef) -> None:
-        await self._command(conversation, Verb.RESUME, partial(self._run_here, conversation))
-
-    async def _run_here(self, conversation: ConversationRef) -> None:
-        loop = self._loops.get(conversation.pk)
-        if loop is not None:
-            await loop.resume()
-        else:
-            await astore.change(pauses.resume, conversation)
-        await self._start(conversation)
-
-    async def ask_run(self, conversation: ConversationRef) -> bool:
-        asked = await self._command(conversation, Verb.RUN, partial(self._ask_run_here, conversation))
-        return asked not in (Asked.RUNS, CommandOutcome.RUNS)
-
-    async def _ask_run_here(self, conversation: ConversationRef) -> Asked:
-        loop = self._loops.get(conversation.pk)
-        asked = await (loop.ask_run() if loop is not None else astore.change(runs.ask, conversation))
-        if asked is Asked.BEGUN:
-            self.start_soon(conversation)  # it is stored, whatever the outcome of the start
-        elif asked is Asked.NOTHING:
-            live.announce_run(conversation)  # clients that wait for the end of the run learn that it is over
-        return asked
-
-    async def take_input(self, conversation: ConversationRef, message: NewEvent, *, run: bool) -> Said:
-        loop = self._loops.get(conversation.pk)
-        if loop is not None:
-            return await loop.take(message, run=run)
-        said = await astore.call_settled(runs.take, conversation, message, run=run)
-        if run:  # take back a pause that the turn's holder has not obeyed yet
-            with _unresumed.counted(**ids_of(conversation)):  # the message is stored in any case
-                await astore.change(self._resume_turn, conversation)
-        if said.asks or run:  # a repeat has no effect, but the first attempt may have been cut off
-            self.wake(conversation)
-        return said
-
-    def _resume_turn(self, conversation: ConversationRef) -> None:
-        until = time.monotonic() + command_channel.WAIT_S
-        commands.give(conversation, Verb.RESUME, self._process, only_in_turn=True, until=until)
-
-    async def pause(self, conversation: ConversationRef) -> None:
-        await self._command(conversation, Verb.PAUSE, partial(self._pause_here, conversation))
-
-    async def _pause_here(self, conversation: ConversationRef) -> None:
-        if not await self._pause(conversation):
-            await astore.change(recovery.recover, conversation, self._process)
-            await self._pause(conversation)
-
-    async def _pause(self, conversation: ConversationRef) -> bool:
-        loop = self._loops.get(conversation.pk)
-        if loop is None:
-            try:
-                return await astore.change(pauses.pause, conversation)
-            except LoopHeld:
-                loop = self._loops.get(conversation.pk)
-                if loop is None:  # otherwise it was started here meanwhile
-                    raise
-        await loop.pause()
-        return True
-
-    async def interrupt(self, conversation: ConversationRef) -> None:
-        """Notify the loop; without one, end a turn that waits."""
-        await self._command(conversation, Verb.INTERRUPT, partial(self._interrupt_here, conversation))
-
-    async def _interrupt_here(self, conversation: ConversationRef) -> None:
-        loop = self._loops.get(conversation.pk)
-        if loop is not None:
-            await loop.interrupt()
-        elif conversation.dialect is Dialect.V1:
-            await astore.change(runs.interrupt_unheld, conversation)
-        else:
-            await self.close_session(conversation.public_id)
-
-    async def confirm(
-        self,
-        conversation: ConversationRef,
-        *,
-        accept: bool,
-        reason: str = "",
-        call_seq: int | None = None,
-        event_id: str | None = None,
-        outcome: UnknownAnswer | None = None,
-    ) -> None:
-        await astore.change(
-            decisions.decide,
-            conversation,
-            accept,
-            reason,
-            call_seq=call_seq,
-            event_id=event_id,
-            outcome=outcome,
-        )
-        self.start_soon(conversation)  # it is stored, whatever the outcome of the start
-
     # Tasks of the manager
 
     @property
@@ -574,11 +303,11 @@ class StandaloneConversationManager(ConversationManager):
     async def _sweep(self) -> None:
         """Repair what dead loops left, and start loops with work whose wake-up was lost."""
         while True:
-            with _logged("The search for agents to start"):
+            with logged("The search for agents to start"):
                 await self._require_ready()
                 here = list(self._loops)
                 abandoned = await astore.call(pending_work.abandoned, SWEEP_LIMIT, besides=here)
-                await _for_each(self._in_order(abandoned), self._recover)
+                await for_each(self._in_order(abandoned), self._recover)
                 here = list(self._loops)
                 for pk in await astore.call(pending_work.asked_among, here):
                     if pk in self._loops:
@@ -587,7 +316,7 @@ class StandaloneConversationManager(ConversationManager):
                 found = await astore.call(pending_work.needing_a_loop, SWEEP_LIMIT, besides=here, after=after)
                 # The next round starts after these, so that loops that cannot start do not hide the others.
                 self._swept_through = max(each.pk for each in found) if len(found) == SWEEP_LIMIT else 0
-                await _for_each(self._in_order(found), self._take_over)
+                await for_each(self._in_order(found), self._take_over)
             await asyncio.sleep(self._between_sweeps_s)
 
     def _in_order(self, found: Sequence[ConversationRef]) -> Sequence[ConversationRef]:
@@ -596,7 +325,7 @@ class StandaloneConversationManager(ConversationManager):
 
     async def _recover(self, conversation: ConversationRef) -> None:
         if conversation.pk not in self._loops:
-            with _logged("The repair of an interrupted turn", **ids_of(conversation)):
+            with logged("The repair of an interrupted turn", **ids_of(conversation)):
                 await astore.change(recovery.recover, conversation, self._process)
 
     async def _take_over(self, conversation: ConversationRef) -> None:
@@ -606,7 +335,7 @@ class StandaloneConversationManager(ConversationManager):
     async def _stop_deactivated(self) -> None:
         """Stop the loops of deactivated users, as a request of their own would."""
         while True:
-            with _logged("The stop of deactivated users' agents"):
+            with logged("The stop of deactivated users' agents"):
                 found = await astore.call(pending_work.of_deactivated_users, SWEEP_LIMIT)
                 with suppress(CommandPending):  # the holder will obey
                     await self._close_each(found, time.monotonic() + command_channel.WAIT_S)
@@ -623,7 +352,7 @@ class StandaloneConversationManager(ConversationManager):
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(RENEW_S)
-            with _logged("The renewal of leases"):
+            with logged("The renewal of leases"):
                 held = {pk: loop.epoch for pk, loop in self._loops.items() if loop.started.is_set()}
                 lost = asyncio.get_running_loop().run_in_executor(
                     self._renewer, _renew_leases, held, self._process
@@ -637,13 +366,13 @@ class StandaloneConversationManager(ConversationManager):
     async def _look_for_commands(self) -> None:
         while True:
             await asyncio.sleep(command_channel.LOOK_S)
-            with _logged("The look for commands"):
+            with logged("The look for commands"):
                 await self._commands.look()
 
     async def _keep_house(self) -> None:
         while True:
             await asyncio.sleep(HOUSEKEEPING_S)
-            with _logged("Housekeeping"):
+            with logged("Housekeeping"):
                 await astore.change(presence.touch, presence.here())
                 if self.keeps_house and await astore.change(take_round, "clean-up", HOUSEKEEPING_S / 2):
                     await astore.change(idempotency.prune)
@@ -662,141 +391,8 @@ class StandaloneConversationManager(ConversationManager):
         if not task.cancelled() and (error := task.exception()) is not None:
             _failing_tasks.failed(error)
 
-    # Queries, and events from clients
-
-    async def attach_to_conversation(
-        self, conversation_id: str, user_id: str | None = None
-    ) -> ConversationRef | None:
-        return await astore.call(registry.attached, conversation_id, _payer(user_id))
-
-    async def detach_from_conversation(self, conversation: ConversationRef) -> None:
-        """Nothing was held."""
-
-    async def join_conversation(
-        self,
-        conversation: ConversationRef,
-        connection_id: str,
-        user_id: str,
-        settings: Mapping[str, Any] | None = None,
-    ) -> AgentLoopInfo:
-        self._joined[connection_id] = conversation, int(user_id)
-        await presence.come(connection_id, conversation, int(user_id), door="v0")
-        self.start_soon(conversation)
-        infos = await self.get_agent_loop_info(user_id, [conversation.public_id])
-        return infos[0] if infos else _starting(conversation)
-
-    async def is_agent_loop_running(self, conversation_id: str) -> bool:
-        return bool(await self.get_running_agent_loops(filter_to_sids={conversation_id}))
-
-    async def get_running_agent_loops(
-        self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
-    ) -> set[str]:
-        return {info.conversation_id for info in await self.get_agent_loop_info(user_id, filter_to_sids)}
-
-    async def get_connections(
-        self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
-    ) -> dict[str, str]:
-        return await astore.call(registry.connections, _payer(user_id), filter_to_sids)
-
-    async def get_agent_loop_info(
-        self, user_id: str | None = None, filter_to_sids: Collection[str] | None = None
-    ) -> list[AgentLoopInfo]:
-        return await astore.call(registry.infos, _payer(user_id), filter_to_sids)
-
-    async def _infos(self, rows: Any) -> list[AgentLoopInfo]:
-        return await astore.call(registry.infos_of, rows)
-
-    async def send_to_event_stream(self, connection_id: str, data: Mapping[str, Any]) -> int | None:
-        if connection_id not in self._joined:
-            raise LoopUnavailable(f"no_connected_session:{connection_id}")
-        conversation, user_id = self._joined[connection_id]
-        return await self.send_event_to_conversation(conversation, data, sender_id=user_id)
-
-    async def disconnect_from_session(self, connection_id: str) -> None:
-        self._joined.pop(connection_id, None)
-        await presence.go(connection_id)
-
-    async def request_llm_completion(
-        self, conversation_id: str, service_id: str, llm_config: Any, messages: Sequence[Mapping[str, str]]
-    ) -> str:
-        loop = self.get_agent_session(conversation_id)
-        if loop is None:
-            raise LoopUnavailable(f"no_conversation:{conversation_id}")
-        return (await loop.agent.complete(messages)).strip()
-
 
 _failing_tasks = Outage(__name__, "A task of the manager failed")
-_failing_commands = Outage(__name__, "A command to an agent failed and is tried again")
-
-
-class _logged(suppress):  # noqa: N801 - reads as a statement, like suppress itself
-    """Log the failures of one round of a task that must continue."""
-
-    def __init__(self, what: str, **facts: object) -> None:
-        super().__init__(Exception)
-        self._outage = _outage_of(what)
-        self._facts = facts
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        if isinstance(exc_value, StoreUnavailable):
-            pass  # logged already
-        elif isinstance(exc_value, Exception):
-            self._outage.failed(exc_value, **self._facts)
-        elif exc_value is None:
-            self._outage.worked()
-        return super().__exit__(exc_type, exc_value, traceback)
-
-
-@cache
-def _outage_of(what: str) -> Outage:
-    return Outage(__name__, f"{what} failed and is tried again", f"{what} works again")
-
-
-_OUTCOMES = {
-    Asked.BEGUN: CommandOutcome.DONE,
-    Asked.RUNS: CommandOutcome.RUNS,
-    Asked.NOTHING: CommandOutcome.NOTHING,
-}
-
-
-async def _all_of(*works: Coroutine[Any, Any, None]) -> None:
-    """Await all of them to their ends; raise the first failure, with CommandPending last."""
-    outcomes = await asyncio.gather(*works, return_exceptions=True)
-    failures = [each for each in outcomes if isinstance(each, BaseException)]
-    for failure in sorted(failures, key=lambda each: isinstance(each, CommandPending)):
-        raise failure
-
-
-async def _for_each(
-    conversations: Sequence[ConversationRef], act: Callable[[ConversationRef], Coroutine[Any, Any, None]]
-) -> None:
-    """Act on all, AT_ONCE at a time; raise the first failure after that, with CommandPending last."""
-    room = asyncio.Semaphore(AT_ONCE)
-
-    async def in_turn(each: ConversationRef) -> None:
-        async with room:
-            await act(each)
-
-    await _all_of(*map(in_turn, conversations))
-
-
-def _payer(user_id: str | None) -> User | None:
-    """Return the user whose share of the threads a query counts in; None for the server's."""
-    return User(pk=int(user_id)) if user_id else None
-
-
-def _starting(conversation: ConversationRef) -> AgentLoopInfo:
-    return AgentLoopInfo(
-        conversation_id=conversation.public_id,
-        status=LoopStatus.STARTING,
-        runtime_status=None,
-        execution_status=ExecutionStatus.IDLE,
-    )
 
 
 def _renew_leases(held: Mapping[int, int], process: Process) -> set[int]:
@@ -831,9 +427,7 @@ async def close_manager() -> None:
 
 
 __all__ = [
-    "AgentLoopInfo",
     "ConversationManager",
-    "ConversationNotFound",
     "close_manager",
     "get_manager",
     "manager_class",

@@ -37,7 +37,8 @@ from sessions_app.live.replay_throttle import Opening, get_replay_throttle
 from sessions_app.live.status import ConversationState, states_of
 from sessions_app.live.text_frames import in_chunks
 from sessions_app.loops.commands import CommandPending
-from sessions_app.loops.manager import ConversationManager, get_manager
+from sessions_app.loops.conversation_manager import ConversationManager
+from sessions_app.loops.manager import get_manager
 from sessions_app.models import UnknownAnswer, new_connection_id
 from sessions_app.refusals import log_frame_refused
 from sessions_app.sockets.ending import ended
