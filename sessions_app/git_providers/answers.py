@@ -9,7 +9,7 @@ from sessions_app.git_providers.base import GitProviderError
 NUMBER_MAX_CHARS = 18
 
 
-class Answer:
+class ProviderAnswer:
     """One JSON value of a provider; the names of fields lead into it.
 
     Reading raises GitProviderError for a field of another type.
@@ -19,12 +19,12 @@ class Answer:
         self._label = label
         self._value = value
 
-    def at(self, *path: str) -> Answer:
+    def at(self, *path: str) -> ProviderAnswer:
         """Return the value there; null without one."""
         value = self._value
         for name in path:
             value = value.get(name) if isinstance(value, Mapping) else None
-        return Answer(self._label, value)
+        return ProviderAnswer(self._label, value)
 
     def text(self, *path: str) -> str:
         value = self.at(*path)._value
@@ -62,14 +62,14 @@ class Answer:
         """Return whether there is no value."""
         return self.at(*path)._value is None
 
-    def each(self, *path: str) -> list[Answer]:
+    def each(self, *path: str) -> list[ProviderAnswer]:
         """Return the objects of a list, without nulls."""
         value = self.at(*path)._value
         if not isinstance(value, list) or not all(
             item is None or isinstance(item, Mapping) for item in value
         ):
             raise self._odd(path)
-        return [Answer(self._label, item) for item in value if item is not None]
+        return [ProviderAnswer(self._label, item) for item in value if item is not None]
 
     def _odd(self, path: tuple[str, ...]) -> GitProviderError:
         return GitProviderError(f"{self._label} gave an answer without {'.'.join(path) or 'a list'}.")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from sessions_app.git_providers.answers import Answer
+from sessions_app.git_providers.answers import ProviderAnswer
 from sessions_app.git_providers.base import (
-    Branch,
     BranchPage,
     Folder,
     GitNotFound,
@@ -12,16 +11,17 @@ from sessions_app.git_providers.base import (
     GitProviderError,
     GitUser,
     InvalidName,
-    Page,
     ProviderToken,
     ProviderType,
     Repository,
+    RepositoryBranch,
+    RequestedPage,
     SuggestedTask,
     linked,
     outcomes,
     trouble_of,
 )
-from sessions_app.git_providers.http import Api, Query, Reply, basic
+from sessions_app.git_providers.http import Api, ProviderReply, Query, basic
 from sessions_app.git_providers.names import host_of, pieces_of
 
 VERSION = "7.1"
@@ -50,7 +50,9 @@ class AzureDevOps(GitProvider):
             headers={"x-tfs-fedauthredirect": "Suppress"},
         )
 
-    async def _get(self, *pieces: str | int, query: Query | None = None, version: str = VERSION) -> Reply:
+    async def _get(
+        self, *pieces: str | int, query: Query | None = None, version: str = VERSION
+    ) -> ProviderReply:
         return await self._api.get(*pieces, query={"api-version": version, **(query or {})})
 
     async def user(self) -> GitUser:
@@ -79,7 +81,9 @@ class AzureDevOps(GitProvider):
     async def repository(self, name: str) -> Repository:
         return self._repository((await self._get(*self._place(name))).json)
 
-    async def repositories(self, page: Page, *, sort: str, installation_id: str | None) -> list[Repository]:
+    async def repositories(
+        self, page: RequestedPage, *, sort: str, installation_id: str | None
+    ) -> list[Repository]:
         """Return a page, by name: Azure DevOps lists them all at once, without the time of the last push."""
         if installation_id and installation_id.casefold() != self._organisation.casefold():
             raise GitNotFound(f"{self.label} does not show this.")
@@ -102,7 +106,7 @@ class AzureDevOps(GitProvider):
         found = [self._repository(each) for each in answer.each("value") if not each.is_true("isDisabled")]
         return sorted(found, key=lambda each: each["full_name"].casefold())
 
-    async def branches(self, repository: str, page: Page) -> BranchPage:
+    async def branches(self, repository: str, page: RequestedPage) -> BranchPage:
         every = await self._branches(repository, "")
         return {
             "branches": every[page.part],
@@ -112,10 +116,10 @@ class AzureDevOps(GitProvider):
             "total_count": len(every),
         }
 
-    async def search_branches(self, repository: str, text: str, *, count: int) -> list[Branch]:
+    async def search_branches(self, repository: str, text: str, *, count: int) -> list[RepositoryBranch]:
         return (await self._branches(repository, text))[:count]
 
-    async def _branches(self, repository: str, text: str) -> list[Branch]:
+    async def _branches(self, repository: str, text: str) -> list[RepositoryBranch]:
         query = {"filter": "heads/", **({"filterContains": text} if text else {})}
         answer = (await self._get(*self._place(repository), "refs", query=query)).json
         return [_branch(each) for each in answer.each("value")]
@@ -136,7 +140,7 @@ class AzureDevOps(GitProvider):
         pulls = (await self._get(project, "_apis", "git", "pullrequests", query=query)).json.each("value")
         return [task for pull in pulls if (task := self._task(pull))]
 
-    def _task(self, pull: Answer) -> SuggestedTask | None:
+    def _task(self, pull: ProviderAnswer) -> SuggestedTask | None:
         trouble = trouble_of(
             conflicts=pull.text_or_none("mergeStatus") == "conflicts", fails=False, is_commented=False
         )
@@ -175,7 +179,7 @@ class AzureDevOps(GitProvider):
             raise GitNotFound(f"{self.label} does not show this.")
         return [project, "_apis", "git", "repositories", name]
 
-    def _repository(self, answer: Answer) -> Repository:
+    def _repository(self, answer: ProviderAnswer) -> Repository:
         main_branch = answer.text_or_none("defaultBranch")
         return {
             "id": answer.text("id"),
@@ -189,11 +193,11 @@ class AzureDevOps(GitProvider):
             "main_branch": main_branch.removeprefix(HEADS) if main_branch else None,
         }
 
-    def _full_name(self, repository: Answer) -> str:
+    def _full_name(self, repository: ProviderAnswer) -> str:
         return f"{self._organisation}/{repository.text('project', 'name')}/{repository.text('name')}"
 
 
-def _branch(answer: Answer) -> Branch:
+def _branch(answer: ProviderAnswer) -> RepositoryBranch:
     return {
         "name": answer.text("name").removeprefix(HEADS),
         "commit_sha": answer.text("objectId"),

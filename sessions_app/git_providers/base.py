@@ -81,7 +81,7 @@ class Repository(TypedDict):
     main_branch: str | None
 
 
-class Branch(TypedDict):
+class RepositoryBranch(TypedDict):
     """A branch and its newest commit."""
 
     name: str
@@ -93,7 +93,7 @@ class Branch(TypedDict):
 class BranchPage(TypedDict):
     """Some of a repository's branches; pages count from 1."""
 
-    branches: list[Branch]
+    branches: list[RepositoryBranch]
     has_next_page: bool
     current_page: int
     per_page: int
@@ -143,7 +143,7 @@ class Folder(TypedDict):
     changed_at: str
 
 
-class Page(NamedTuple):
+class RequestedPage(NamedTuple):
     """The requested part of a list; pages count from 1."""
 
     number: int
@@ -188,7 +188,9 @@ class GitProvider(ABC):
         """Return one repository."""
 
     @abstractmethod
-    async def repositories(self, page: Page, *, sort: str, installation_id: str | None) -> list[Repository]:
+    async def repositories(
+        self, page: RequestedPage, *, sort: str, installation_id: str | None
+    ) -> list[Repository]:
         """Return a page of the user's repositories, of one installation if it is given."""
 
     @abstractmethod
@@ -198,11 +200,11 @@ class GitProvider(ABC):
         """Return at most `count` repositories with `text` in their name, of this owner if one is given."""
 
     @abstractmethod
-    async def branches(self, repository: str, page: Page) -> BranchPage:
+    async def branches(self, repository: str, page: RequestedPage) -> BranchPage:
         """Return a page of a repository's branches."""
 
     @abstractmethod
-    async def search_branches(self, repository: str, text: str, *, count: int) -> list[Branch]:
+    async def search_branches(self, repository: str, text: str, *, count: int) -> list[RepositoryBranch]:
         """Return at most `count` branches with `text` in their name."""
 
     @abstractmethod

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from sessions_app.git_providers.answers import Answer
+from sessions_app.git_providers.answers import ProviderAnswer
 from sessions_app.git_providers.base import (
-    Branch,
     BranchPage,
     Folder,
     GitAuthenticationError,
@@ -15,10 +14,11 @@ from sessions_app.git_providers.base import (
     GitProvider,
     GitProviderError,
     GitUser,
-    Page,
     ProviderToken,
     ProviderType,
     Repository,
+    RepositoryBranch,
+    RequestedPage,
     SuggestedTask,
     linked,
     outcomes,
@@ -67,7 +67,9 @@ class Bitbucket(GitProvider):
     async def repository(self, name: str) -> Repository:
         return _repository((await self._api.get("repositories", *_workspace_and_slug(name))).json)
 
-    async def repositories(self, page: Page, *, sort: str, installation_id: str | None) -> list[Repository]:
+    async def repositories(
+        self, page: RequestedPage, *, sort: str, installation_id: str | None
+    ) -> list[Repository]:
         """Return a page of each workspace, or of the one that `installation_id` names."""
         query: Query = {
             "role": "member",
@@ -82,7 +84,7 @@ class Bitbucket(GitProvider):
             return linked(found, f'<{self._api.root}/repositories?page={page.number + 1}>; rel="next"')
         return found
 
-    async def _listed(self, workspace: str, query: Query) -> Answer:
+    async def _listed(self, workspace: str, query: Query) -> ProviderAnswer:
         return (await self._api.get("repositories", workspace, query=query)).json
 
     async def search_repositories(
@@ -113,7 +115,7 @@ class Bitbucket(GitProvider):
             raise refusals[0]
         return found
 
-    async def branches(self, repository: str, page: Page) -> BranchPage:
+    async def branches(self, repository: str, page: RequestedPage) -> BranchPage:
         answer = await self._branches(
             repository, {"sort": "-target.date", "page": page.number, "pagelen": page.size}
         )
@@ -125,11 +127,11 @@ class Bitbucket(GitProvider):
             "total_count": answer.number_or_none("size"),
         }
 
-    async def search_branches(self, repository: str, text: str, *, count: int) -> list[Branch]:
+    async def search_branches(self, repository: str, text: str, *, count: int) -> list[RepositoryBranch]:
         query: Query = {"q": f"name ~ {_quoted(text)}", "sort": "-target.date", "pagelen": count}
         return [_branch(each) for each in (await self._branches(repository, query)).each("values")]
 
-    async def _branches(self, repository: str, query: Query) -> Answer:
+    async def _branches(self, repository: str, query: Query) -> ProviderAnswer:
         place = ("repositories", *_workspace_and_slug(repository), "refs", "branches")
         return (await self._api.get(*place, query=query)).json
 
@@ -145,12 +147,12 @@ class Bitbucket(GitProvider):
         tasks = await outcomes(self._task(pull) for pulls in found for pull in pulls)
         return [task for task in tasks if task is not None and not isinstance(task, GitProviderError)]
 
-    async def _pulls(self, workspace: str, uuid: str) -> list[Answer]:
+    async def _pulls(self, workspace: str, uuid: str) -> list[ProviderAnswer]:
         query: Query = {"state": "OPEN", "sort": "-updated_on", "pagelen": PULLS_MAX}
         reply = await self._api.get("workspaces", workspace, "pullrequests", uuid, query=query)
         return reply.json.each("values")
 
-    async def _task(self, pull: Answer) -> SuggestedTask | None:
+    async def _task(self, pull: ProviderAnswer) -> SuggestedTask | None:
         repo = pull.text("destination", "repository", "full_name")
         number = pull.number("id")
         place = ("repositories", *_workspace_and_slug(repo), "pullrequests", number, "statuses")
@@ -214,7 +216,7 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _repository(answer: Answer) -> Repository:
+def _repository(answer: ProviderAnswer) -> Repository:
     return {
         "id": answer.text("uuid"),
         "full_name": answer.text("full_name"),
@@ -228,7 +230,7 @@ def _repository(answer: Answer) -> Repository:
     }
 
 
-def _branch(answer: Answer) -> Branch:
+def _branch(answer: ProviderAnswer) -> RepositoryBranch:
     return {
         "name": answer.text("name"),
         "commit_sha": answer.text("target", "hash"),

@@ -10,7 +10,6 @@ from typing import TypeVar
 from sessions_app.git_providers import microagents
 from sessions_app.git_providers.azure_devops import AzureDevOps
 from sessions_app.git_providers.base import (
-    Branch,
     BranchPage,
     GitAuthenticationError,
     GitNotFound,
@@ -20,10 +19,11 @@ from sessions_app.git_providers.base import (
     InvalidName,
     MicroagentContent,
     MicroagentFile,
-    Page,
     ProviderToken,
     ProviderType,
     Repository,
+    RepositoryBranch,
+    RequestedPage,
     SuggestedTask,
     has_next,
     linked,
@@ -133,7 +133,7 @@ class GitProviders:
         `sort` is pushed, updated, created or full_name, as far as a provider knows it. The first one's
         `link_header` has `rel="next"` while any provider has more.
         """
-        part = Page.of(page, per_page)
+        part = RequestedPage.of(page, per_page)
         pages = await self._from_each(
             provider,
             ["repositories", sort, part, installation_id],
@@ -160,7 +160,7 @@ class GitProviders:
         their organisations or the owner that `query` names are searched. `order` is asc or desc.
         """
         wanted = search_text(query)
-        count = Page.of(None, per_page).size
+        count = RequestedPage.of(None, per_page).size
 
         async def search(asked: GitProvider) -> list[Repository]:
             if wanted.host not in (None, self._host_of(asked.provider_type)):
@@ -180,7 +180,7 @@ class GitProviders:
 
     async def branches(self, repository: str, *, page: int = 1, per_page: int = 30) -> BranchPage:
         """Return a page of the branches of a repository, at the provider that has it."""
-        part = Page.of(page, per_page)
+        part = RequestedPage.of(page, per_page)
         asked, name = _place(await self.verify_access(repository, None))
         return await self._cached(
             asked, ["branches", name, part], lambda each: each.branches(name, part), lifetime_s=LIST_S
@@ -188,10 +188,10 @@ class GitProviders:
 
     async def search_branches(
         self, repository: str, query: str, *, per_page: int = 30, provider: ProviderType | None = None
-    ) -> list[Branch]:
+    ) -> list[RepositoryBranch]:
         """Return at most `per_page` branches with `query` in their names."""
         text = encodable(query)
-        count = Page.of(None, per_page).size
+        count = RequestedPage.of(None, per_page).size
         asked, name = _place(await self.verify_access(repository, provider))
         return await self._cached(
             asked,

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-from sessions_app.git_providers.answers import Answer
+from sessions_app.git_providers.answers import ProviderAnswer
 from sessions_app.git_providers.base import (
-    Branch,
     BranchPage,
     Folder,
     GitAuthenticationError,
     GitProvider,
     GitUser,
-    Page,
     ProviderToken,
     ProviderType,
     Repository,
+    RepositoryBranch,
+    RequestedPage,
     SuggestedTask,
     TaskType,
     has_next,
@@ -91,7 +91,9 @@ class GitHub(GitProvider):
     async def repository(self, name: str) -> Repository:
         return _repository((await self._api.get("repos", *_owner_and_name(name))).json)
 
-    async def repositories(self, page: Page, *, sort: str, installation_id: str | None) -> list[Repository]:
+    async def repositories(
+        self, page: RequestedPage, *, sort: str, installation_id: str | None
+    ) -> list[Repository]:
         paging: dict[str, str | int] = {"page": page.number, "per_page": page.size}
         if installation_id:
             reply = await self._api.get(
@@ -126,7 +128,7 @@ class GitHub(GitProvider):
             return []
         return [f"org:{organisation.text('login')}" for organisation in reply.json.each()]
 
-    async def branches(self, repository: str, page: Page) -> BranchPage:
+    async def branches(self, repository: str, page: RequestedPage) -> BranchPage:
         query = {"page": page.number, "per_page": page.size}
         reply = await self._api.get("repos", *_owner_and_name(repository), "branches", query=query)
         return {
@@ -137,7 +139,7 @@ class GitHub(GitProvider):
             "total_count": None,
         }
 
-    async def search_branches(self, repository: str, text: str, *, count: int) -> list[Branch]:
+    async def search_branches(self, repository: str, text: str, *, count: int) -> list[RepositoryBranch]:
         owner, name = _owner_and_name(repository)
         data = await self._graphql.graphql(BRANCHES, owner=owner, name=name, text=text, count=count)
         return [
@@ -164,7 +166,7 @@ class GitHub(GitProvider):
             *(self._task(TaskType.OPEN_ISSUE, issue) for issue in issues),
         ]
 
-    def _task(self, task_type: TaskType, answer: Answer) -> SuggestedTask:
+    def _task(self, task_type: TaskType, answer: ProviderAnswer) -> SuggestedTask:
         return self.task(
             task_type,
             repo=answer.text("repository", "nameWithOwner"),
@@ -204,7 +206,7 @@ def _owner_and_name(repository: str) -> tuple[str, str]:
     return owner, name
 
 
-def _repository(answer: Answer) -> Repository:
+def _repository(answer: ProviderAnswer) -> Repository:
     owner_types: dict[str | None, Literal["user", "organization"]] = {
         "User": "user",
         "Organization": "organization",
@@ -222,7 +224,7 @@ def _repository(answer: Answer) -> Repository:
     }
 
 
-def _branch(answer: Answer) -> Branch:
+def _branch(answer: ProviderAnswer) -> RepositoryBranch:
     return {
         "name": answer.text("name"),
         "commit_sha": answer.text("commit", "sha"),
@@ -231,7 +233,7 @@ def _branch(answer: Answer) -> Branch:
     }
 
 
-def _trouble_of(pull: Answer) -> TaskType | None:
+def _trouble_of(pull: ProviderAnswer) -> TaskType | None:
     last_commit = pull.each("commits", "nodes")[-1:]
     return trouble_of(
         conflicts=pull.text_or_none("mergeable") == "CONFLICTING",

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from sessions_app.git_providers.answers import Answer
+from sessions_app.git_providers.answers import ProviderAnswer
 from sessions_app.git_providers.base import (
-    Branch,
     BranchPage,
     Folder,
     GitAuthenticationError,
     GitProvider,
     GitUser,
-    Page,
     ProviderToken,
     ProviderType,
     Repository,
+    RepositoryBranch,
+    RequestedPage,
     SuggestedTask,
     TaskType,
     has_next,
     linked,
     trouble_of,
 )
-from sessions_app.git_providers.http import Api, Reply, bearer
+from sessions_app.git_providers.http import Api, ProviderReply, bearer
 from sessions_app.git_providers.names import host_of, pieces_of
 
 ORDERS = {
@@ -74,7 +74,9 @@ class GitLab(GitProvider):
     async def repository(self, name: str) -> Repository:
         return _repository((await self._api.get("projects", _project(name))).json)
 
-    async def repositories(self, page: Page, *, sort: str, installation_id: str | None) -> list[Repository]:
+    async def repositories(
+        self, page: RequestedPage, *, sort: str, installation_id: str | None
+    ) -> list[Repository]:
         query: dict[str, str | int] = {
             "membership": "true",
             "order_by": ORDERS.get(sort, "last_activity_at"),
@@ -99,7 +101,7 @@ class GitLab(GitProvider):
         reply = await self._api.get("projects", query=query)
         return [_repository(each) for each in reply.json.each()]
 
-    async def branches(self, repository: str, page: Page) -> BranchPage:
+    async def branches(self, repository: str, page: RequestedPage) -> BranchPage:
         query = {"page": page.number, "per_page": page.size}
         reply = await self._api.get("projects", _project(repository), "repository", "branches", query=query)
         return {
@@ -110,7 +112,7 @@ class GitLab(GitProvider):
             "total_count": _total(reply),
         }
 
-    async def search_branches(self, repository: str, text: str, *, count: int) -> list[Branch]:
+    async def search_branches(self, repository: str, text: str, *, count: int) -> list[RepositoryBranch]:
         query: dict[str, str | int] = {"search": text, "per_page": count}
         reply = await self._api.get("projects", _project(repository), "repository", "branches", query=query)
         return [_branch(each) for each in reply.json.each()]
@@ -131,7 +133,7 @@ class GitLab(GitProvider):
             *(self._issue(each) for each in issues),
         ]
 
-    def _merge_request(self, trouble: TaskType, answer: Answer) -> SuggestedTask:
+    def _merge_request(self, trouble: TaskType, answer: ProviderAnswer) -> SuggestedTask:
         return self.task(
             trouble,
             repo=answer.text("project", "fullPath"),
@@ -139,7 +141,7 @@ class GitLab(GitProvider):
             title=answer.text("title"),
         )
 
-    def _issue(self, answer: Answer) -> SuggestedTask:
+    def _issue(self, answer: ProviderAnswer) -> SuggestedTask:
         return self.task(
             TaskType.OPEN_ISSUE,
             repo=answer.text("references", "full").rpartition("#")[0],
@@ -167,13 +169,13 @@ def _project(name: str) -> str:
     return "/".join(pieces_of(name, least=2))
 
 
-def _total(reply: Reply) -> int | None:
+def _total(reply: ProviderReply) -> int | None:
     # GitLab does not count beyond 10,000.
     total = reply.headers.get("x-total", "")
     return int(total) if total.isdecimal() else None
 
 
-def _repository(answer: Answer) -> Repository:
+def _repository(answer: ProviderAnswer) -> Repository:
     return {
         "id": answer.identity("id"),
         "full_name": answer.text("path_with_namespace"),
@@ -187,7 +189,7 @@ def _repository(answer: Answer) -> Repository:
     }
 
 
-def _branch(answer: Answer) -> Branch:
+def _branch(answer: ProviderAnswer) -> RepositoryBranch:
     return {
         "name": answer.text("name"),
         "commit_sha": answer.text("commit", "id"),
@@ -196,7 +198,7 @@ def _branch(answer: Answer) -> Branch:
     }
 
 
-def _trouble_of(request: Answer) -> TaskType | None:
+def _trouble_of(request: ProviderAnswer) -> TaskType | None:
     resolvable = request.number_or_none("resolvableDiscussionsCount") or 0
     return trouble_of(
         conflicts=request.is_true("conflicts"),

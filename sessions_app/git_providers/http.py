@@ -16,7 +16,7 @@ import orjson
 
 from conversations.payloads import bounds
 from sessions_app.event_loops import PerEventLoop
-from sessions_app.git_providers.answers import Answer
+from sessions_app.git_providers.answers import ProviderAnswer
 from sessions_app.git_providers.base import GitAuthenticationError, GitNotFound, GitProviderError, InvalidName
 from sessions_app.git_providers.names import is_piece
 from sessions_app.outbound.hosts import HostRefused, port_of
@@ -38,7 +38,7 @@ Query = Mapping[str, str | int]
 _gates = PerEventLoop[WeakValueDictionary[str, Semaphore]](WeakValueDictionary)
 
 
-class Reply(NamedTuple):
+class ProviderReply(NamedTuple):
     """The response of a provider."""
 
     label: str
@@ -46,11 +46,11 @@ class Reply(NamedTuple):
     headers: httpx.Headers
 
     @property
-    def json(self) -> Answer:
+    def json(self) -> ProviderAnswer:
         """Parse it as JSON. Raise GitProviderError."""
         try:
             bounds.require_bounded(self.content.decode("utf-8", "replace"), values_max=ANSWER_VALUES_MAX)
-            return Answer(self.label, orjson.loads(self.content))
+            return ProviderAnswer(self.label, orjson.loads(self.content))
         except bounds.TooManyValues as error:
             raise GitProviderError(f"{self.label} returned a response that is too long.") from error
         except ValueError as error:  # not JSON, or nested too deeply
@@ -84,16 +84,20 @@ class Api:
         if not (self.authorization.isascii() and self.authorization.isprintable()):
             raise GitAuthenticationError(f"The {self.label} token contains invalid characters.")
 
-    async def get(self, *pieces: str | int, query: Query | None = None, accept: str | None = None) -> Reply:
+    async def get(
+        self, *pieces: str | int, query: Query | None = None, accept: str | None = None
+    ) -> ProviderReply:
         headers = {"accept": accept} if accept else {}
         return await self._ask("GET", self._url(pieces, query or {}), headers=headers)
 
-    async def post(self, *pieces: str | int, body: Mapping[str, object], query: Query | None = None) -> Reply:
+    async def post(
+        self, *pieces: str | int, body: Mapping[str, object], query: Query | None = None
+    ) -> ProviderReply:
         headers = {"content-type": "application/json"}
         content = orjson.dumps(body)
         return await self._ask("POST", self._url(pieces, query or {}), headers=headers, content=content)
 
-    async def graphql(self, question: str, **variables: str | int) -> Answer:
+    async def graphql(self, question: str, **variables: str | int) -> ProviderAnswer:
         """Ask a GraphQL question and return its data. Raise GitProviderError without data."""
         reply = await self.post(body={"query": question, "variables": variables})
         if reply.json.is_null("data"):
@@ -111,7 +115,7 @@ class Api:
 
     async def _ask(
         self, method: str, url: httpx.URL, *, headers: Mapping[str, str], content: bytes | None = None
-    ) -> Reply:
+    ) -> ProviderReply:
         sent = {
             "accept": "application/json",
             # Read in pieces, so that a compressed answer cannot grow beyond its limit.
@@ -136,12 +140,12 @@ class Api:
 
     async def _answered(
         self, client: httpx.AsyncClient, method: str, url: httpx.URL, content: bytes | None
-    ) -> Reply:
+    ) -> ProviderReply:
         for _ in range(REDIRECTS_MAX + 1):
             async with client.stream(method, url, content=content) as response:
                 if not response.has_redirect_location:
                     self._check(response)
-                    return Reply(self.label, await self._content(response), response.headers)
+                    return ProviderReply(self.label, await self._content(response), response.headers)
                 url = self._redirected(response)
         raise GitProviderError(f"{self.label} redirects without end.")
 

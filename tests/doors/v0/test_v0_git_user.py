@@ -460,7 +460,7 @@ async def test_a_query_that_cannot_be_asked_is_refused(
     [
         (shapes.GitUserInfo, base.GitUser),
         (shapes.GitRepository, base.Repository),
-        (shapes.GitBranch, base.Branch),
+        (shapes.GitBranch, base.RepositoryBranch),
         (shapes.GitBranchPage, base.BranchPage),
         (shapes.GitTask, base.SuggestedTask),
         (shapes.GitMicroagent, base.MicroagentFile),
