@@ -57,7 +57,7 @@ class IdempotencyKey(NamedTuple):
     text: str
 
 
-class Answer(NamedTuple):
+class RepeatableAnswer(NamedTuple):
     """The answer to a request: a status, and a body of JSON."""
 
     status: int
@@ -77,7 +77,7 @@ def key_in(header: str) -> str:
     return _ESCAPED.sub(r"\1", header[1:-1]) if header.startswith('"') else header
 
 
-def recorded(key: IdempotencyKey, sent: Any) -> Answer | None:
+def recorded(key: IdempotencyKey, sent: Any) -> RepeatableAnswer | None:
     """Return the answer to the first request with the key; None without one, or after its expiry.
 
     `sent` is the body's JSON. Raise IdempotencyKeyReused if the first body was another, and
@@ -87,7 +87,7 @@ def recorded(key: IdempotencyKey, sent: Any) -> Answer | None:
     return None if row is None else _opened(row, sent)
 
 
-def answered_once(key: IdempotencyKey, sent: Any, create: Callable[[], Answer]) -> Answer:
+def answered_once(key: IdempotencyKey, sent: Any, create: Callable[[], RepeatableAnswer]) -> RepeatableAnswer:
     """Return the recorded answer, or that of `create`, recorded in the transaction in which it runs.
 
     Of several requests at once, one creates and the others wait. A failure records nothing, so the next
@@ -102,13 +102,15 @@ def answered_once(key: IdempotencyKey, sent: Any, create: Callable[[], Answer]) 
         return _looked_up(key, sent, create, error)
 
 
-def _looked_up(key: IdempotencyKey, sent: Any, create: Callable[[], Answer], lost: LostCommit) -> Answer:
+def _looked_up(
+    key: IdempotencyKey, sent: Any, create: Callable[[], RepeatableAnswer], lost: LostCommit
+) -> RepeatableAnswer:
     """Retry after a lost commit until the database answers: a successful commit left the key.
 
     A read-only session shows the key, and cannot claim it.
     """
 
-    def again() -> Answer:
+    def again() -> RepeatableAnswer:
         commits.drop_broken_connections()
         return recorded(key, sent) or _answered_once(key, sent, create)
 
@@ -119,7 +121,9 @@ def _looked_up(key: IdempotencyKey, sent: Any, create: Callable[[], Answer], los
         raise lost from error
 
 
-def _answered_once(key: IdempotencyKey, sent: Any, create: Callable[[], Answer]) -> Answer:
+def _answered_once(
+    key: IdempotencyKey, sent: Any, create: Callable[[], RepeatableAnswer]
+) -> RepeatableAnswer:
     digest = _digest(sent)
     with transaction.atomic():
         row, is_new = _claimed(key)
@@ -185,13 +189,13 @@ def _claimed(key: IdempotencyKey) -> tuple[RecordedAnswer, bool]:
         raise
 
 
-def _opened(row: RecordedAnswer, sent: Any) -> Answer:
+def _opened(row: RecordedAnswer, sent: Any) -> RepeatableAnswer:
     answer = json.loads(row.sealed.open())
     if answer["sent"] != _digest(sent):
         raise IdempotencyKeyReused(
             "This Idempotency-Key was used for a request with another body: a new request needs a new key."
         )
-    return Answer(answer["status"], answer["body"])
+    return RepeatableAnswer(answer["status"], answer["body"])
 
 
 def _digest(sent: Any) -> str:

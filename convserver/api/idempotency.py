@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from conversations import access
 from conversations.models import ConversationRef
 from sessions_app import idempotency
-from sessions_app.idempotency import FORM, Answer, IdempotencyKey
+from sessions_app.idempotency import FORM, IdempotencyKey, RepeatableAnswer
 from sessions_app.models.idempotency import KEY_MAX_LENGTH
 
 HEADER = "Idempotency-Key"
@@ -60,9 +60,9 @@ def answer_once(
     if key is None:
         return create()
 
-    def answer() -> Answer:
+    def answer() -> RepeatableAnswer:
         response = create()
-        return Answer(response.status_code, response.data, is_recorded(response.data))
+        return RepeatableAnswer(response.status_code, response.data, is_recorded(response.data))
 
     answered = idempotency.answered_once(key, sent, answer)
     return Response(answered.body, status=answered.status)

@@ -39,7 +39,7 @@ from conversations.storage import stored_bytes
 from conversations.store import ConversationExists, changes, creation, deletion, forks, purging
 from sessions_app import idempotency
 from sessions_app.encryption import seal
-from sessions_app.idempotency import Answer, IdempotencyKey
+from sessions_app.idempotency import IdempotencyKey, RepeatableAnswer
 from sessions_app.live import drafts, marks
 from sessions_app.live.drafts import Edit
 from sessions_app.loops import leases
@@ -133,7 +133,7 @@ def full(conversation: ConversationRef, alice: User) -> ConversationRef:
     idempotency.answered_once(
         IdempotencyKey(alice.pk, "/api/conversations", "once"),
         {},
-        lambda: Answer(201, {"id": conversation.public_id, "title": WORD}),
+        lambda: RepeatableAnswer(201, {"id": conversation.public_id, "title": WORD}),
     )
     LogEntry.objects.create(
         user=alice,
@@ -268,9 +268,9 @@ def test_no_other_conversation_loses_anything(full: ConversationRef, alice: User
         writes.append(other, [event("kept")])
         attach(other, [NewFile(name="kept.txt", content=b"kept")])
         drafts.write(other.owner_id, other, Edit(text="kept", images=[], version=0))
-        answer = Answer(201, {"id": other.public_id, "parent_conversation_id": full.public_id})
+        answer = RepeatableAnswer(201, {"id": other.public_id, "parent_conversation_id": full.public_id})
         key = IdempotencyKey(other.owner_id, "/api/conversations", f"key of {other.public_id}")
-        idempotency.answered_once(key, {}, partial(Answer, *answer))
+        idempotency.answered_once(key, {}, partial(RepeatableAnswer, *answer))
     purge(full)
     assert Event.objects.count() == Attachment.objects.count() == Draft.objects.count() == 2
     assert RecordedAnswer.objects.count() == 2
