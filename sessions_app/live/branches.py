@@ -11,7 +11,7 @@ from conversations.models import Conversation, ConversationRef
 BRANCHES_MAX = 100
 
 
-class Branch(NamedTuple):
+class ConversationBranch(NamedTuple):
     """A conversation that shares its beginning with another one."""
 
     public_id: str
@@ -35,7 +35,7 @@ def place(forked_at: int | None) -> int:
     return -1 if forked_at is None else forked_at
 
 
-def forks_of(user: Visitor, conversation: ConversationRef, *, most: int) -> Sequence[Branch]:
+def forks_of(user: Visitor, conversation: ConversationRef, *, most: int) -> Sequence[ConversationBranch]:
     """Return the forks of a conversation that the user may see, ordered by the seq at which they begin."""
     rows = Conversation.objects.visible_to(user).filter(forked_from_id=conversation.pk)
     return [_branch(row, row.forked_at) for row in rows.order_by("forked_at", "pk")[:most]]
@@ -54,5 +54,5 @@ def described(user: Visitor, conversation: ConversationRef) -> dict[str, Any]:
     }
 
 
-def _branch(row: Conversation, forked_at: int | None) -> Branch:
-    return Branch(row.public_id, row.shown_title, row.last_message, place(forked_at))
+def _branch(row: Conversation, forked_at: int | None) -> ConversationBranch:
+    return ConversationBranch(row.public_id, row.shown_title, row.last_message, place(forked_at))

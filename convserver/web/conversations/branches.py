@@ -9,7 +9,7 @@ from django.http import HttpRequest
 
 from conversations.models import Conversation, ConversationRef
 from sessions_app.live import branches
-from sessions_app.live.branches import Branch
+from sessions_app.live.branches import ConversationBranch
 
 SHOWN_MAX = 50
 """At most this many branches are shown."""
@@ -34,7 +34,7 @@ class Branches:
     """What the page of a conversation says of its branches."""
 
     left: Left | None
-    own: Sequence[Branch]
+    own: Sequence[ConversationBranch]
 
     @property
     def has_more(self) -> bool:
