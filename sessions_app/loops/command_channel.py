@@ -13,7 +13,7 @@ from conversations.outages import Outage
 from sessions_app import astore
 from sessions_app.live.hub import hub
 from sessions_app.loops import commands
-from sessions_app.loops.commands import Command, CommandPending, Settled
+from sessions_app.loops.commands import CommandPending, ReceivedCommand, Settled
 from sessions_app.models import CommandOutcome, Verb
 from sessions_app.processes import Process
 
@@ -36,7 +36,7 @@ class CommandChannel:
         process: Process,
         *,
         held: Callable[[], Mapping[int, int]],
-        obey: Callable[[Command], None],
+        obey: Callable[[ReceivedCommand], None],
         wake: Callable[[int], None],
     ) -> None:
         """`held` returns the loops of this process (conversation → epoch); none of the three may block."""
@@ -72,10 +72,10 @@ class CommandChannel:
             del self._awaited[command_id]
         raise CommandPending(verb)
 
-    async def settle(self, command: Command, outcome: CommandOutcome, detail: str = "") -> None:
+    async def settle(self, command: ReceivedCommand, outcome: CommandOutcome, detail: str = "") -> None:
         await astore.change(commands.settle, command.id, outcome, detail)
 
-    def let_go(self, command: Command) -> None:
+    def let_go(self, command: ReceivedCommand) -> None:
         """Release a failed command, so that it is taken again."""
         self._taken.discard(command.id)
 

@@ -61,7 +61,7 @@ _PENDING_WORDS = {
 }
 
 
-class Command(NamedTuple):
+class ReceivedCommand(NamedTuple):
     id: int
     conversation_pk: int
     epoch: int
@@ -133,10 +133,10 @@ def _held_elsewhere(conversation: ConversationRef, process: Process) -> AgentLoo
     return loop
 
 
-def pending(held: Mapping[int, int]) -> list[Command]:
+def pending(held: Mapping[int, int]) -> list[ReceivedCommand]:
     """Return the commands for these loops (conversation → epoch), in order, by one query."""
     rows = LoopCommand.objects.pending().filter(conversation_id__in=list(held))
-    return [Command.of(row) for row in rows if held[row.conversation_id] == row.epoch]
+    return [ReceivedCommand.of(row) for row in rows if held[row.conversation_id] == row.epoch]
 
 
 def settled(command_id: int) -> Settled | None:

@@ -28,7 +28,7 @@ from sessions_app.capacity.parsing import in_turn
 from sessions_app.loops import runs
 from sessions_app.loops.inputs import while_working
 from sessions_app.loops.loop import Loop
-from sessions_app.loops.runs import Said
+from sessions_app.loops.runs import TakenMessage
 from sessions_app.models import UnknownAnswer
 
 logger = logging.getLogger(__name__)
@@ -280,7 +280,9 @@ class ConversationManager(ABC):
             self.wake(conversation)  # a later message may wait for an answer
 
     @abstractmethod
-    async def take_input(self, conversation: ConversationRef, message: NewEvent, *, run: bool) -> Said:
+    async def take_input(
+        self, conversation: ConversationRef, message: NewEvent, *, run: bool
+    ) -> TakenMessage:
         """Store a V1 client's message; with `run`, request a run unless one is on (see `runs.take`)."""
 
     @abstractmethod

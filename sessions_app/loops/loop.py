@@ -30,8 +30,8 @@ from sessions_app.loops.calls import left
 from sessions_app.loops.inputs import while_working
 from sessions_app.loops.played_turn import PlayedTurn
 from sessions_app.loops.retries import retry
-from sessions_app.loops.runs import Asked, Said
-from sessions_app.loops.steering import ForbiddenTransition, Interruption, Pause, Stay, Steering
+from sessions_app.loops.runs import Asked, TakenMessage
+from sessions_app.loops.steering import ForbiddenTransition, Interruption, PauseRequest, Stay, Steering
 from sessions_app.loops.turns import AgentNotHere, PendingTurn, TurnStart
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd
 from sessions_app.processes import Process
@@ -148,7 +148,7 @@ class Loop:
         self.wake()
         return Asked.BEGUN if was_pausing and asked is Asked.RUNS else asked
 
-    async def take(self, message: NewEvent, *, run: bool) -> Said:
+    async def take(self, message: NewEvent, *, run: bool) -> TakenMessage:
         """Store the user's message; if it asks for a run, it cancels a pause that is still pending."""
         async with self._in_order:
             was_pausing = run and self._take_pause_back()
@@ -369,7 +369,7 @@ class Loop:
         if self._steering.is_interrupted and not self._steering.is_superseded:
             await self._end_interrupted()
             return False
-        if self._steering.pause is Pause.TAKEN_BACK and suspended.args == (AgentState.PAUSED,):
+        if self._steering.pause is PauseRequest.TAKEN_BACK and suspended.args == (AgentState.PAUSED,):
             await retry(lambda: _to_its_end(runs.ask, self.conversation))
             self.wake()
         return True

@@ -42,7 +42,7 @@ class Asked(Enum):
     """The run is over, since there was nothing to do."""
 
 
-class Said(NamedTuple):
+class TakenMessage(NamedTuple):
     """The seq of a message, and whether the agent is to answer it now."""
 
     seq: int
@@ -97,7 +97,9 @@ def _ask_after(conversation: ConversationRef, row: Conversation, given_up: int) 
     return Asked.BEGUN
 
 
-def take(conversation: ConversationRef, message: NewEvent, *, run: bool, given_up: int | None = None) -> Said:
+def take(
+    conversation: ConversationRef, message: NewEvent, *, run: bool, given_up: int | None = None
+) -> TakenMessage:
     """Store the user's message; with `run`, request a run unless one is on or a call waits for approval.
 
     A running run answers the message; otherwise it waits for the next run. `given_up` is as in `ask`. A
@@ -106,7 +108,7 @@ def take(conversation: ConversationRef, message: NewEvent, *, run: bool, given_u
     with transaction.atomic():
         row, loop = _locked(conversation)
         if (seq := reads.seq_of_event(conversation, message.event_id)) is not None:
-            return Said(seq, asks=False)
+            return TakenMessage(seq, asks=False)
         status = loop.execution_status
         if conversation.dialect is Dialect.V1 and status in OVER:
             _enter(conversation, AgentState.IDLE, ExecutionStatus.IDLE)
@@ -120,7 +122,7 @@ def take(conversation: ConversationRef, message: NewEvent, *, run: bool, given_u
         if run and not asks:
             _begin(conversation, row, loop)
     leases.announce(conversation)
-    return Said(appended.seq, asks=asks or run)
+    return TakenMessage(appended.seq, asks=asks or run)
 
 
 def reject(conversation: ConversationRef, reason: str) -> None:

@@ -19,7 +19,7 @@ class Stage(Enum):
     """The agent is done, and the end of the turn is being stored."""
 
 
-class Pause(Enum):
+class PauseRequest(Enum):
     """The state of a request to pause."""
 
     NONE = auto()
@@ -52,16 +52,16 @@ class Stay(Enum):
     """Its task was cancelled; cancelling it twice would interrupt the cleanup."""
 
 
-State = Stage | Pause | Interruption | Stay
+State = Stage | PauseRequest | Interruption | Stay
 
 TRANSITIONS: Final[Mapping[State, Set[State]]] = {
     Stage.WAITING: {Stage.PREPARING},
     Stage.PREPARING: {Stage.PLAYING, Stage.WAITING},
     Stage.PLAYING: {Stage.ENDING},
     Stage.ENDING: {Stage.WAITING},
-    Pause.NONE: {Pause.NONE, Pause.WANTED},
-    Pause.WANTED: {Pause.NONE, Pause.WANTED, Pause.TAKEN_BACK},
-    Pause.TAKEN_BACK: {Pause.NONE, Pause.WANTED, Pause.TAKEN_BACK},
+    PauseRequest.NONE: {PauseRequest.NONE, PauseRequest.WANTED},
+    PauseRequest.WANTED: {PauseRequest.NONE, PauseRequest.WANTED, PauseRequest.TAKEN_BACK},
+    PauseRequest.TAKEN_BACK: {PauseRequest.NONE, PauseRequest.WANTED, PauseRequest.TAKEN_BACK},
     Interruption.NONE: {Interruption.WANTED, Interruption.SUPERSEDED},
     Interruption.WANTED: {Interruption.NONE, Interruption.WANTED, Interruption.RESUMED},
     Interruption.RESUMED: {Interruption.NONE, Interruption.WANTED, Interruption.RESUMED},
@@ -77,7 +77,7 @@ INTERRUPTIBLE: Final[Set[Stage]] = {Stage.PREPARING, Stage.PLAYING}
 
 _FIELDS: Final[Mapping[type[Enum], str]] = {
     Stage: "stage",
-    Pause: "pause",
+    PauseRequest: "pause",
     Interruption: "interruption",
     Stay: "stay",
 }
@@ -103,7 +103,7 @@ class Steering:
     """
 
     stage: Stage = Stage.WAITING
-    pause: Pause = Pause.NONE
+    pause: PauseRequest = PauseRequest.NONE
     interruption: Interruption = Interruption.NONE
     interrupted_through: int | None = None
     """The newest input when the user interrupted the turn under way: inputs up to it are given up."""
@@ -133,12 +133,12 @@ class Steering:
     @property
     def can_be_superseded(self) -> bool:
         # The agent must play, and nothing else may be about to end that.
-        is_left_alone = self.pause is Pause.NONE and self.stay is not Stay.ENDS
+        is_left_alone = self.pause is PauseRequest.NONE and self.stay is not Stay.ENDS
         return self.stage is Stage.PLAYING and is_left_alone and not self.is_interrupted
 
     @property
     def is_pause_wanted(self) -> bool:
-        return self.pause is Pause.WANTED
+        return self.pause is PauseRequest.WANTED
 
     # The steps of a turn
 
@@ -155,8 +155,8 @@ class Steering:
     def end_turn(self) -> Steering:
         """End the turn, or its preparation, together with the requests about it."""
         over = self._to(Stage.WAITING)
-        if over.pause is Pause.TAKEN_BACK:
-            over = over._to(Pause.NONE)
+        if over.pause is PauseRequest.TAKEN_BACK:
+            over = over._to(PauseRequest.NONE)
         if over.is_interrupted:
             over = replace(over._to(Interruption.NONE), interrupted_through=None)
         return over
@@ -165,19 +165,19 @@ class Steering:
 
     def want_pause(self) -> Steering:
         """Request a pause; the conversation of an interrupted turn is no longer resumed."""
-        return self._unresumed()._to(Pause.WANTED)
+        return self._unresumed()._to(PauseRequest.WANTED)
 
     def drop_pause(self) -> Steering:
         """Drop the request to pause: it has taken effect, or is cancelled."""
-        return self._to(Pause.NONE) if self.is_pause_wanted else self
+        return self._to(PauseRequest.NONE) if self.is_pause_wanted else self
 
     def take_pause_back(self) -> Steering:
         """Cancel a pause for a run, which follows at once if the turn is just pausing."""
-        return self if self.pause is Pause.NONE else self._to(Pause.TAKEN_BACK)
+        return self if self.pause is PauseRequest.NONE else self._to(PauseRequest.TAKEN_BACK)
 
     def restore_pause(self) -> Steering:
         """Restore a cancelled request to pause."""
-        return self._to(Pause.WANTED)
+        return self._to(PauseRequest.WANTED)
 
     def resume(self) -> Steering:
         """Cancel a pause, also the one with which an interrupted turn ends."""
@@ -200,7 +200,7 @@ class Steering:
     def forget_runs(self) -> Steering:
         """Cancel what was requested against a pause or an interruption."""
         unresumed = self._unresumed()
-        return unresumed._to(Pause.NONE) if unresumed.pause is Pause.TAKEN_BACK else unresumed
+        return unresumed._to(PauseRequest.NONE) if unresumed.pause is PauseRequest.TAKEN_BACK else unresumed
 
     def _unresumed(self) -> Steering:
         return self._to(Interruption.WANTED) if self.interruption is Interruption.RESUMED else self

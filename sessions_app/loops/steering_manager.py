@@ -20,12 +20,12 @@ from sessions_app import astore
 from sessions_app.agents.remote.waiting import AgentAway
 from sessions_app.loops import command_channel, commands, decisions, pauses, pending_work, recovery, runs
 from sessions_app.loops.command_channel import CommandChannel
-from sessions_app.loops.commands import Command, CommandPending
+from sessions_app.loops.commands import CommandPending, ReceivedCommand
 from sessions_app.loops.leases import LoopHeld
 from sessions_app.loops.loop import Loop
 from sessions_app.loops.registry_manager import RegistryConversationManager
 from sessions_app.loops.rounds import all_of, for_each
-from sessions_app.loops.runs import Asked, Said
+from sessions_app.loops.runs import Asked, TakenMessage
 from sessions_app.loops.stops import Stops
 from sessions_app.models import CommandOutcome, UnknownAnswer, Verb
 from sessions_app.processes import Process, this_process
@@ -113,10 +113,10 @@ class SteeringConversationManager(RegistryConversationManager):
     def _epochs(self) -> dict[int, int]:
         return {pk: loop.epoch for pk, loop in self._loops.items()}
 
-    def _take_command(self, command: Command) -> None:
+    def _take_command(self, command: ReceivedCommand) -> None:
         self._own(self._obey(command))
 
-    async def _obey(self, command: Command) -> None:
+    async def _obey(self, command: ReceivedCommand) -> None:
         """Carry out another process's command; releasing the loop settles a command that ends it."""
         loop = self._loops.get(command.conversation_pk)
         if loop is None or loop.epoch != command.epoch:
@@ -132,7 +132,7 @@ class SteeringConversationManager(RegistryConversationManager):
             if outcome is not CommandOutcome.PENDING:
                 await self._commands.settle(command, outcome)
 
-    async def _obey_in(self, loop: Loop, command: Command) -> CommandOutcome:
+    async def _obey_in(self, loop: Loop, command: ReceivedCommand) -> CommandOutcome:
         match command.verb:
             case Verb.STOP:
                 self._stops.note(command.conversation_pk)
@@ -246,7 +246,9 @@ class SteeringConversationManager(RegistryConversationManager):
             live.announce_run(conversation)  # clients that wait for the end of the run learn that it is over
         return asked
 
-    async def take_input(self, conversation: ConversationRef, message: NewEvent, *, run: bool) -> Said:
+    async def take_input(
+        self, conversation: ConversationRef, message: NewEvent, *, run: bool
+    ) -> TakenMessage:
         loop = self._loops.get(conversation.pk)
         if loop is not None:
             return await loop.take(message, run=run)

@@ -13,7 +13,7 @@ from sessions_app.loops.steering import (
     TRANSITIONS,
     ForbiddenTransition,
     Interruption,
-    Pause,
+    PauseRequest,
     Stage,
     State,
     Stay,
@@ -84,7 +84,7 @@ FORBIDDEN = [pair for pair in product(TRANSITIONS, repeat=2) if pair not in ALLO
 
 
 def test_the_table_names_every_state() -> None:
-    assert set(TRANSITIONS) == {*Stage, *Pause, *Interruption, *Stay}
+    assert set(TRANSITIONS) == {*Stage, *PauseRequest, *Interruption, *Stay}
 
 
 @pytest.mark.parametrize(("before", "after"), ALLOWED, ids=str)
@@ -157,13 +157,13 @@ def test_a_turn_that_may_be_pausing_just_now_goes_on_however_often_that_is_asked
     steering: Steering,
 ) -> None:
     taken_back = steering.want_pause().take_pause_back()
-    assert taken_back.pause is Pause.TAKEN_BACK
+    assert taken_back.pause is PauseRequest.TAKEN_BACK
     assert steering.want_pause().resume() == taken_back.resume() == taken_back.take_pause_back() == taken_back
 
 
 def test_a_pause_that_was_taken_back_is_forgotten_at_the_end_of_the_turn() -> None:
     taken_back = ENDING.want_pause().take_pause_back()
-    assert (taken_back.pause, taken_back.end_turn()) == (Pause.TAKEN_BACK, WAITING)
+    assert (taken_back.pause, taken_back.end_turn()) == (PauseRequest.TAKEN_BACK, WAITING)
 
 
 def test_a_pause_that_is_still_wanted_outlives_the_turn() -> None:
