@@ -294,5 +294,5 @@ if __name__ == "__main__":
     django.setup()
     from convserver.mcp import door
 
-    door.application = door.Door(fixtures)
+    door.application = door.McpDoor(fixtures)
     sys.exit(main(sys.argv[1:] or ["serve"]))

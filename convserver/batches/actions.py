@@ -19,7 +19,7 @@ from conversations.models import Conversation, ConversationQuerySet, Conversatio
 from conversations.store import delete as delete_from_store
 from conversations.store import deletion, labels
 from convserver.batches import undo
-from convserver.batches.undo import Change
+from convserver.batches.undo import UndoableChange
 from convserver.event_loop import in_loop
 from sessions_app.live import marks
 from sessions_app.models import Mark
@@ -33,7 +33,7 @@ STOPS_AT_ONCE = 20
 """So many agents are stopped at the same time before their conversations are deleted."""
 
 
-class Action(StrEnum):
+class BatchAction(StrEnum):
     """What can be done to many conversations."""
 
     ARCHIVE = "archive"
@@ -45,16 +45,16 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Order:
+class BatchOrder:
     """An action with what it says: the tag that it sets or takes away."""
 
-    action: Action
+    action: BatchAction
     name: str = ""
     value: str = ""
 
 
 @dataclass(kw_only=True, slots=True)
-class Done:
+class BatchResult:
     """What an action has done."""
 
     changed: list[str] = field(default_factory=list)
@@ -67,32 +67,32 @@ class Done:
     """What `undo.read` takes; None if nothing changed."""
 
 
-def reachable(user: Visitor, action: Action) -> ConversationQuerySet:
+def reachable(user: Visitor, action: BatchAction) -> ConversationQuerySet:
     """Return the conversations of a user that an action may be about: for `restore`, the deleted ones too."""
-    if action is not Action.RESTORE:
+    if action is not BatchAction.RESTORE:
         return Conversation.objects.visible_to(user)
     return Conversation.objects.reachable_by(user)
 
 
-def carry_out(user: Visitor, order: Order, conversations: Sequence[ConversationRef]) -> Done:
+def carry_out(user: Visitor, order: BatchOrder, conversations: Sequence[ConversationRef]) -> BatchResult:
     """Do it to at most BATCH_MAX conversations that the user may change.
 
     Archives and labels are one transaction; deletions are one each, since agents are stopped before.
     """
-    done = Done()
+    done = BatchResult()
     before = _ACTS[order.action](user, order, conversations, done)
     done.changed = list(before)
     done.unchanged = len(conversations) - len(before) - len(done.refused)
     if before:
-        value = order.value if order.action is Action.LABEL else None
-        done.undo = undo.written(user, Change(order.action, order.name, value, before))
+        value = order.value if order.action is BatchAction.LABEL else None
+        done.undo = undo.written(user, UndoableChange(order.action, order.name, value, before))
     return done
 
 
-def take_back(user: Visitor, change: Change) -> Done:
+def take_back(user: Visitor, change: UndoableChange) -> BatchResult:
     """Undo a change where it still stands: what was changed again since stays."""
-    done = Done()
-    inverse = _INVERSE.get(Action(change.action))
+    done = BatchResult()
+    inverse = _INVERSE.get(BatchAction(change.action))
     if inverse is None:
         rows = Conversation.objects.visible_to(user).with_public_ids(change.before)
         values = {each: change.before[each.public_id] for each in refs_of(rows)}
@@ -100,7 +100,7 @@ def take_back(user: Visitor, change: Change) -> Done:
         done.changed, done.refused = list(retagged.before), retagged.refused
     else:
         rows = reachable(user, inverse).with_public_ids(change.before)
-        done.changed = list(_ACTS[inverse](user, Order(action=inverse), refs_of(rows), done))
+        done.changed = list(_ACTS[inverse](user, BatchOrder(action=inverse), refs_of(rows), done))
     done.unchanged = len(change.before) - len(done.changed) - len(done.refused)
     return done
 
@@ -112,11 +112,13 @@ def refs_of(rows: ConversationQuerySet) -> list[ConversationRef]:
 
 Before = dict[str, str | None]
 """By id of what changed: the value that its tag had; None for none, and for what is no tag."""
-Act = Callable[[Visitor, Order, Sequence[ConversationRef], Done], Before]
+Act = Callable[[Visitor, BatchOrder, Sequence[ConversationRef], BatchResult], Before]
 
 
-def _archive(user: Visitor, order: Order, conversations: Sequence[ConversationRef], done: Done) -> Before:
-    wanted = order.action is Action.ARCHIVE
+def _archive(
+    user: Visitor, order: BatchOrder, conversations: Sequence[ConversationRef], done: BatchResult
+) -> Before:
+    wanted = order.action is BatchAction.ARCHIVE
     user_pk = access.pk_of(user)
     pks = [each.pk for each in conversations]
     with transaction.atomic():
@@ -129,7 +131,9 @@ def _archive(user: Visitor, order: Order, conversations: Sequence[ConversationRe
     return _ids(changed)
 
 
-def _delete(user: Visitor, order: Order, conversations: Sequence[ConversationRef], done: Done) -> Before:
+def _delete(
+    user: Visitor, order: BatchOrder, conversations: Sequence[ConversationRef], done: BatchResult
+) -> Before:
     deleted = []
     for each, problem in zip(conversations, in_loop(_stop, conversations), strict=True):
         if problem := problem or _problem_of_deleting(each):
@@ -169,7 +173,9 @@ def _told(problem: BaseException, conversation: ConversationRef) -> str:
     return "The server could not delete it. Try again."
 
 
-def _restore(user: Visitor, order: Order, conversations: Sequence[ConversationRef], done: Done) -> Before:
+def _restore(
+    user: Visitor, order: BatchOrder, conversations: Sequence[ConversationRef], done: BatchResult
+) -> Before:
     with transaction.atomic():
         lock_all(conversations)
         rows = Conversation.objects.deleted().with_pks(each.pk for each in conversations)
@@ -180,8 +186,10 @@ def _restore(user: Visitor, order: Order, conversations: Sequence[ConversationRe
     return _ids(changed)
 
 
-def _label(user: Visitor, order: Order, conversations: Sequence[ConversationRef], done: Done) -> Before:
-    value = order.value if order.action is Action.LABEL else None
+def _label(
+    user: Visitor, order: BatchOrder, conversations: Sequence[ConversationRef], done: BatchResult
+) -> Before:
+    value = order.value if order.action is BatchAction.LABEL else None
     retagged = labels.set_tag(order.name, dict.fromkeys(conversations, value))
     done.refused = retagged.refused
     return retagged.before
@@ -191,17 +199,17 @@ def _ids(conversations: Iterable[ConversationRef]) -> Before:
     return dict.fromkeys(each.public_id for each in conversations)
 
 
-_ACTS: dict[Action, Act] = {
-    Action.ARCHIVE: _archive,
-    Action.UNARCHIVE: _archive,
-    Action.DELETE: _delete,
-    Action.RESTORE: _restore,
-    Action.LABEL: _label,
-    Action.UNLABEL: _label,
+_ACTS: dict[BatchAction, Act] = {
+    BatchAction.ARCHIVE: _archive,
+    BatchAction.UNARCHIVE: _archive,
+    BatchAction.DELETE: _delete,
+    BatchAction.RESTORE: _restore,
+    BatchAction.LABEL: _label,
+    BatchAction.UNLABEL: _label,
 }
 _INVERSE = {
-    Action.ARCHIVE: Action.UNARCHIVE,
-    Action.UNARCHIVE: Action.ARCHIVE,
-    Action.DELETE: Action.RESTORE,
-    Action.RESTORE: Action.DELETE,
+    BatchAction.ARCHIVE: BatchAction.UNARCHIVE,
+    BatchAction.UNARCHIVE: BatchAction.ARCHIVE,
+    BatchAction.DELETE: BatchAction.RESTORE,
+    BatchAction.RESTORE: BatchAction.DELETE,
 }

@@ -21,7 +21,7 @@ class CannotUndo(ConversationError):
     code: ClassVar[str] = "cannot_undo"
 
 
-class Change(NamedTuple):
+class UndoableChange(NamedTuple):
     """What was done, and to which conversations."""
 
     action: str
@@ -33,12 +33,12 @@ class Change(NamedTuple):
     """By id of each that changed: the value that its tag had, None for none."""
 
 
-def written(user: Visitor, change: Change) -> str:
+def written(user: Visitor, change: UndoableChange) -> str:
     """Return the text that takes a change back; only this user can use it."""
     return signing.dumps([access.pk_of(user), *change], salt=_SALT, compress=True)
 
 
-def read(user: Visitor, text: str) -> Change:
+def read(user: Visitor, text: str) -> UndoableChange:
     """Return what `written` was given. Raise CannotUndo."""
     try:
         user_pk, *change = signing.loads(text, salt=_SALT, max_age=UNDO_S)
@@ -48,4 +48,4 @@ def read(user: Visitor, text: str) -> Change:
         raise CannotUndo("This is not the `undo` of a change that was made here.") from error
     if user_pk != access.pk_of(user):
         raise CannotUndo("This is not the `undo` of a change that you have made.")
-    return Change(*change)
+    return UndoableChange(*change)

@@ -28,7 +28,7 @@ NO_STREAM = "This door sends nothing by itself: POST each message."
 NO_DATABASE = "The server could not reach its database. Try again."
 
 
-class Door:
+class McpDoor:
     """The ASGI application: lets those who may read ask an MCP server."""
 
     def __init__(self, make_server: Callable[[], Server[Any]]) -> None:
@@ -94,4 +94,4 @@ async def _refuse(send: Any, status: HTTPStatus, detail: str, header: tuple[str,
     await send({"type": "http.response.body", "body": body})
 
 
-application = Door(lambda: server(lambda request: NativeDoor(http, request.scope)))
+application = McpDoor(lambda: server(lambda request: NativeDoor(http, request.scope)))

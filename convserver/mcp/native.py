@@ -21,7 +21,7 @@ _KEYS = ("authorization", "x-session-api-key")
 _PROXY = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")
 
 
-class Refused(Exception):
+class NativeRefused(Exception):
     """The native door has refused; the text says why, and what to do."""
 
 
@@ -58,12 +58,12 @@ class NativeDoor:
         await self._client.aclose()
 
     async def get(self, *path: str, **query: Any) -> Any:
-        """Return the JSON at this path below `/api/native`; None in the query is left out. Raise Refused."""
+        """Return the JSON at this path below `/api/native`; None in the query is left out. Raise NativeRefused."""
         asked = {name: value for name, value in query.items() if value is not None}
         return _body(await self._client.get(_address(path), params=asked))
 
     async def post(self, *path: str, body: Any) -> Any:
-        """Send JSON to this path below `/api/native`, and return that of the answer. Raise Refused."""
+        """Send JSON to this path below `/api/native`, and return that of the answer. Raise NativeRefused."""
         return _body(await self._client.post(_address(path), json=body))
 
 
@@ -74,7 +74,7 @@ def _address(path: Sequence[str]) -> str:
 def _body(answer: httpx.Response) -> Any:
     if answer.is_success:
         return answer.json()
-    raise Refused(_sentence(answer))
+    raise NativeRefused(_sentence(answer))
 
 
 def _sentence(answer: httpx.Response) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 from mcp import types
 
 from convserver.mcp import tools
-from convserver.mcp.native import NativeDoor, Refused
+from convserver.mcp.native import NativeDoor, NativeRefused
 
 SCHEME = "convserver"
 PAGE = 20
@@ -35,7 +35,7 @@ TEMPLATES = [
 
 
 async def listed(door: NativeDoor, cursor: str | None) -> types.ListResourcesResult:
-    """Return a page of conversations, those with the newest events first. Raise Refused."""
+    """Return a page of conversations, those with the newest events first. Raise NativeRefused."""
     found = await tools.list_conversations(door, {"cursor": cursor, "limit": PAGE})
     resources = [
         types.Resource(
@@ -50,10 +50,10 @@ async def listed(door: NativeDoor, cursor: str | None) -> types.ListResourcesRes
 
 
 async def read(door: NativeDoor, uri: str) -> types.ReadResourceResult:
-    """Return what a resource holds. Raise Refused."""
+    """Return what a resource holds. Raise NativeRefused."""
     match = _URI.fullmatch(uri)
     if match is None:
-        raise Refused(f"There is no resource {uri}. The templates say how resources are called.")
+        raise NativeRefused(f"There is no resource {uri}. The templates say how resources are called.")
     given: dict[str, Any] = {"conversation_id": unquote(match[1])}
     if match[2] is None:
         found = await tools.read_conversation(door, given)

@@ -12,8 +12,8 @@ from mcp.shared.exceptions import MCPError
 
 from convserver import __version__
 from convserver.mcp import resources
-from convserver.mcp.native import NativeDoor, Refused
-from convserver.mcp.tools import Tool, as_text, offered
+from convserver.mcp.native import NativeDoor, NativeRefused
+from convserver.mcp.tools import McpTool, as_text, offered
 
 T = TypeVar("T")
 Door = Callable[[Any], NativeDoor]
@@ -43,7 +43,7 @@ def server(door: Door) -> Server[Any]:
             _require_valid(tool, given)
             async with door(context.request) as native:
                 return _result(as_text(await tool.run(native, given)))
-        except Refused as error:
+        except NativeRefused as error:
             return _result(str(error), is_error=True)
 
     async def list_resources(
@@ -80,11 +80,11 @@ async def _told(work: Awaitable[T]) -> T:
     """Await what has no place for a sentence in its result. Raise MCPError with it."""
     try:
         return await work
-    except Refused as error:
+    except NativeRefused as error:
         raise MCPError(types.INVALID_PARAMS, str(error)) from error
 
 
-def _described(tool: Tool) -> types.Tool:
+def _described(tool: McpTool) -> types.Tool:
     return types.Tool(
         name=tool.name,
         title=tool.title,
@@ -94,12 +94,12 @@ def _described(tool: Tool) -> types.Tool:
     )
 
 
-def _require_valid(tool: Tool, given: Mapping[str, Any]) -> None:
-    """Raise Refused if the arguments are not what the tool takes."""
+def _require_valid(tool: McpTool, given: Mapping[str, Any]) -> None:
+    """Raise NativeRefused if the arguments are not what the tool takes."""
     errors = list(Draft202012Validator(tool.input_schema).iter_errors(given))
     if errors:
         said = "; ".join(f"{each.json_path[2:]}: {each.message}".removeprefix(": ") for each in errors[:3])
-        raise Refused(f"The arguments of `{tool.name}` are wrong: {said[:500]}.")
+        raise NativeRefused(f"The arguments of `{tool.name}` are wrong: {said[:500]}.")
 
 
 def _result(text: str, *, is_error: bool = False) -> types.CallToolResult:

@@ -13,7 +13,7 @@ from django.conf import settings
 
 from conversations.dialects import v1
 from conversations.events import Kind
-from convserver.mcp.native import NativeDoor, Refused
+from convserver.mcp.native import NativeDoor, NativeRefused
 
 RESULT_MAX_BYTES = 25_000
 """A result that is longer is cut short, and says where to go on."""
@@ -33,7 +33,7 @@ Schema = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tool:
+class McpTool:
     """A tool: what models are told of it, and what it does."""
 
     name: str
@@ -129,7 +129,7 @@ async def read_event(door: NativeDoor, given: Mapping[str, Any]) -> Any:
     path = ("conversations", given["conversation_id"], "events")
     found = await door.get(*path, before=seq + 1, limit=1)
     if not found["events"] or found["events"][0]["seq"] != seq:
-        raise Refused(f"There is no event {seq}. The newest is {found['last_seq']}.")
+        raise NativeRefused(f"There is no event {seq}. The newest is {found['last_seq']}.")
     [event] = found["events"]
     text = event["text"]
     end = offset + PIECE_CHARS
@@ -226,7 +226,7 @@ _ID = _string("The id of a conversation, as `search` and `list_conversations` re
 _CURSOR = _string("`next_cursor` of the page before; leave it out for the first page.")
 
 TOOLS = (
-    Tool(
+    McpTool(
         name="search",
         title="Search all conversations",
         description=(
@@ -253,7 +253,7 @@ TOOLS = (
         required=("query",),
         run=search,
     ),
-    Tool(
+    McpTool(
         name="list_conversations",
         title="List conversations",
         description="List the user's conversations, those with the newest events first.",
@@ -265,7 +265,7 @@ TOOLS = (
         },
         run=list_conversations,
     ),
-    Tool(
+    McpTool(
         name="read_conversation",
         title="Read a conversation",
         description=(
@@ -281,7 +281,7 @@ TOOLS = (
         required=("conversation_id",),
         run=read_conversation,
     ),
-    Tool(
+    McpTool(
         name="read_event",
         title="Read one event",
         description="Read the text of one event in pieces. Go on with `offset` set to `next_offset`.",
@@ -295,7 +295,7 @@ TOOLS = (
     ),
 )
 NOTES = (
-    Tool(
+    McpTool(
         name="append_note",
         title="Append a note",
         description=(
@@ -314,6 +314,6 @@ NOTES = (
 """Offered only where the operator wants it."""
 
 
-def offered() -> tuple[Tool, ...]:
+def offered() -> tuple[McpTool, ...]:
     """Return the tools that this server offers."""
     return (*TOOLS, *NOTES) if settings.CONFIGURATION.mcp_notes else TOOLS

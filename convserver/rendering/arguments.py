@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from conversations.dialects import columns
 from convserver.rendering.cards import Task
-from convserver.rendering.tools import Tool, first_line
+from convserver.rendering.tools import ShownTool, first_line
 
 TASKS_MAX = 200
 CODE = {
@@ -24,7 +24,7 @@ _EDITED = frozenset({"old_str", "new_str", "file_text", "content", "path", "comm
 """Arguments of an edit that its diff and its card's first line show."""
 
 
-def code_of(tool: Tool, arguments: Mapping[str, object]) -> tuple[str, str]:
+def code_of(tool: ShownTool, arguments: Mapping[str, object]) -> tuple[str, str]:
     """Return the arguments as text, and in which language: a command as itself, others as JSON."""
     name, language = CODE.get(tool.icon, ("", ""))
     if code := columns.first_text(arguments.get(name)):
@@ -45,7 +45,7 @@ def _is_told(shown: Mapping[str, object]) -> bool:
     )
 
 
-def is_edit(tool: Tool) -> bool:
+def is_edit(tool: ShownTool) -> bool:
     """Say whether calls of the tool change a file, so that they are shown as a diff."""
     return tool.icon == "edit"
 
@@ -60,7 +60,7 @@ def written(value: object) -> str:
         return ""
 
 
-def tasks_of(fields: Mapping[str, object], called: Tool | None = None) -> tuple[Task, ...]:
+def tasks_of(fields: Mapping[str, object], called: ShownTool | None = None) -> tuple[Task, ...]:
     """Return the agent's list of tasks, where the fields bring one; tools for plans name it differently."""
     names = _TASK_LISTS if called is not None and called.icon == "tasks" else _TASK_LISTS[:1]
     given = next((fields[name] for name in names if isinstance(fields.get(name), list)), [])

@@ -10,10 +10,10 @@ from enum import StrEnum
 from conversations.dialects import CALL_STOPPED
 from conversations.events import EventEnvelope
 from convserver.rendering.diffs import Diff
-from convserver.rendering.tools import Tool
+from convserver.rendering.tools import ShownTool
 
 
-class Outcome(StrEnum):
+class CallOutcome(StrEnum):
     """How a tool call ended, or that it has not."""
 
     RUNNING = "running"
@@ -29,7 +29,7 @@ class Outcome(StrEnum):
     REJECTED = "rejected"
 
 
-WAITING = frozenset({Outcome.WAITING, Outcome.UNTOLD})
+WAITING = frozenset({CallOutcome.WAITING, CallOutcome.UNTOLD})
 """Of calls that wait for the user."""
 
 
@@ -67,7 +67,7 @@ class MessageCard:
 class CallCard:
     """A tool that was called."""
 
-    tool: Tool
+    tool: ShownTool
     summary: str
     """One line: a command's first, a file's path."""
     thought: str = ""
@@ -79,7 +79,7 @@ class CallCard:
     diff: Diff | None = None
     tasks: tuple[Task, ...] = ()
     risk: str = ""
-    outcome: Outcome = Outcome.RUNNING
+    outcome: CallOutcome = CallOutcome.RUNNING
     given: Mapping[str, object] | None = field(default_factory=dict)
     """All that it was called with; None where that cannot be read."""
 
@@ -88,9 +88,9 @@ class CallCard:
 class ResultCard:
     """What a tool answered."""
 
-    tool: Tool
+    tool: ShownTool
     output: str
-    outcome: Outcome = Outcome.DONE
+    outcome: CallOutcome = CallOutcome.DONE
     exit_code: int | None = None
     timed_out: bool = False
     diff: Diff | None = None
@@ -98,11 +98,11 @@ class ResultCard:
     tasks: tuple[Task, ...] = ()
 
 
-def unanswered(tool: Tool, reason: str) -> ResultCard:
+def unanswered(tool: ShownTool, reason: str) -> ResultCard:
     """Return the card of a call that brought no result: it failed, or the user stopped it."""
     if reason == CALL_STOPPED:
-        return ResultCard(tool=tool, output="", outcome=Outcome.STOPPED)
-    return ResultCard(tool=tool, output=reason, outcome=Outcome.FAILED)
+        return ResultCard(tool=tool, output="", outcome=CallOutcome.STOPPED)
+    return ResultCard(tool=tool, output=reason, outcome=CallOutcome.FAILED)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

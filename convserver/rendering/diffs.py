@@ -20,7 +20,7 @@ _HUNK = re.compile(r"@@ -(\d{1,9})(?:,\d{1,9})? \+(\d{1,9})(?:,\d{1,9})? @@")
 _HEADERS = ("--- ", "+++ ", "diff ", "index ")
 
 
-class Line(NamedTuple):
+class DiffLine(NamedTuple):
     """One line of a diff; `kind` is `added`, `removed`, `same` or `gap`."""
 
     kind: str
@@ -38,7 +38,7 @@ class Line(NamedTuple):
 class Diff(NamedTuple):
     """A change of one file."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[DiffLine, ...]
     added: int
     removed: int
     is_cut: bool
@@ -71,8 +71,8 @@ def _lines(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def _diff(lines: Iterator[Line]) -> Diff | None:
-    shown: list[Line] = []
+def _diff(lines: Iterator[DiffLine]) -> Diff | None:
+    shown: list[DiffLine] = []
     added = removed = 0
     room, is_cut = SHOWN_MAX_CHARS, False
     for line in lines:
@@ -87,49 +87,49 @@ def _diff(lines: Iterator[Line]) -> Diff | None:
     return Diff(tuple(shown), added, removed, is_cut) if shown else None
 
 
-def _unified_lines(lines: Sequence[str]) -> Iterator[Line]:
+def _unified_lines(lines: Sequence[str]) -> Iterator[DiffLine]:
     old = new = 0
     for text in lines:
         if hunk := _HUNK.match(text):
             if old or new:
-                yield Line("gap", None, None, "…")
+                yield DiffLine("gap", None, None, "…")
             old, new = int(hunk[1]), int(hunk[2])
         elif not (old or new) or text.startswith("\\"):
             continue
         elif text.startswith("+"):
-            yield Line("added", None, new, text[1:])
+            yield DiffLine("added", None, new, text[1:])
             new += 1
         elif text.startswith("-"):
-            yield Line("removed", old, None, text[1:])
+            yield DiffLine("removed", old, None, text[1:])
             old += 1
         elif not text.startswith(_HEADERS) and (text or text is not lines[-1]):
-            yield Line("same", old, new, text[1:])
+            yield DiffLine("same", old, new, text[1:])
             old, new = old + 1, new + 1
 
 
-def _compared(old: list[str], new: list[str], *, is_file: bool) -> Iterator[Line]:
+def _compared(old: list[str], new: list[str], *, is_file: bool) -> Iterator[DiffLine]:
     """Compare what is left when what is the same at both ends is put aside."""
     head = _same_beginning(old, new)
     tail = _same_beginning(old[head:][::-1], new[head:][::-1])
     start = max(0, head - CONTEXT)
     end_old, end_new = len(old) - tail, len(new) - tail
     for at in range(start, head):
-        yield Line("same", at + 1 if is_file else None, at + 1 if is_file else None, old[at])
+        yield DiffLine("same", at + 1 if is_file else None, at + 1 if is_file else None, old[at])
     for kind, a, b in _changes(old[head:end_old], new[head:end_new]):
         number_a = head + a + 1 if is_file else None
         number_b = head + b + 1 if is_file else None
         match kind:
             case "removed":
-                yield Line(kind, number_a, None, old[head + a])
+                yield DiffLine(kind, number_a, None, old[head + a])
             case "added":
-                yield Line(kind, None, number_b, new[head + b])
+                yield DiffLine(kind, None, number_b, new[head + b])
             case "gap":
-                yield Line(kind, None, None, "…")
+                yield DiffLine(kind, None, None, "…")
             case _:
-                yield Line(kind, number_a, number_b, old[head + a])
+                yield DiffLine(kind, number_a, number_b, old[head + a])
     for at in range(min(CONTEXT, tail)):
         a, b = end_old + at, end_new + at
-        yield Line("same", a + 1 if is_file else None, b + 1 if is_file else None, old[a])
+        yield DiffLine("same", a + 1 if is_file else None, b + 1 if is_file else None, old[a])
 
 
 def _same_beginning(old: Sequence[str], new: Sequence[str]) -> int:

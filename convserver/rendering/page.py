@@ -16,11 +16,11 @@ from convserver.rendering import v0, v1
 from convserver.rendering.cards import (
     WAITING,
     CallCard,
+    CallOutcome,
     Card,
     Entry,
     ErrorCard,
     MessageCard,
-    Outcome,
     QuietLine,
     ResultCard,
 )
@@ -29,11 +29,11 @@ from convserver.rendering.plans import Plan, gathered
 from convserver.rendering.subjects import subject_of
 
 RESULTS = (Kind.TOOL_RESULT, Kind.ERROR)
-OPEN = frozenset({Outcome.RUNNING, Outcome.WAITING})
+OPEN = frozenset({CallOutcome.RUNNING, CallOutcome.WAITING})
 """What a call without a result can be as long as nothing else is known."""
 
 
-class Asked(NamedTuple):
+class PendingCall(NamedTuple):
     """The newest call of a page that waits for the user."""
 
     seq: int
@@ -43,11 +43,11 @@ class Asked(NamedTuple):
     """Whether the user is asked what became of it, and not for an approval."""
 
 
-class Page(NamedTuple):
+class RenderedPage(NamedTuple):
     """One page of events."""
 
     html: SafeString
-    asked: Asked | None
+    asked: PendingCall | None
 
 
 def render_events(
@@ -55,7 +55,7 @@ def render_events(
     *,
     conversation_id: str,
     beyond: Sequence[EventEnvelope] = (),
-    still: Set[Outcome] = OPEN,
+    still: Set[CallOutcome] = OPEN,
     whole: bool = False,
 ) -> SafeString:
     """Return the events of one page as HTML; see `render_page`."""
@@ -69,10 +69,10 @@ def render_page(
     *,
     conversation_id: str,
     beyond: Sequence[EventEnvelope] = (),
-    still: Set[Outcome] = OPEN,
+    still: Set[CallOutcome] = OPEN,
     untold: int | None = None,
     whole: bool = False,
-) -> Page:
+) -> RenderedPage:
     """Return the events of one page that people are shown, in order, as articles.
 
     A result stands inside its call where both are on the page, else as an article that names its call.
@@ -84,15 +84,18 @@ def render_page(
     parts = Parts(conversation_id, whole=whole)
     shown = entries(envelopes, beyond)
     _leave_behind(shown, OPEN - still)
-    _tell([entry for entry in shown if entry.event["seq"] == untold], set(Outcome), Outcome.UNTOLD)
+    _tell([entry for entry in shown if entry.event["seq"] == untold], set(CallOutcome), CallOutcome.UNTOLD)
     html = mark_safe("\n".join(_article(each, parts) for each in gathered(shown)))  # noqa: S308 - of templates
     waiting = [entry for entry in shown if _waits(entry)]
-    return Page(html, _asked(waiting[-1]) if waiting else None)
+    return RenderedPage(html, _asked(waiting[-1]) if waiting else None)
 
 
-_DECIDED: Mapping[str, Mapping[str, Outcome]] = {
-    Dialect.V0: {"user_confirmed": Outcome.RUNNING, "user_rejected": Outcome.REJECTED},
-    Dialect.V1: {"running": Outcome.RUNNING, "idle": Outcome.REJECTED},  # it has no event for a decision
+_DECIDED: Mapping[str, Mapping[str, CallOutcome]] = {
+    Dialect.V0: {"user_confirmed": CallOutcome.RUNNING, "user_rejected": CallOutcome.REJECTED},
+    Dialect.V1: {
+        "running": CallOutcome.RUNNING,
+        "idle": CallOutcome.REJECTED,
+    },  # it has no event for a decision
 }
 """What a decision, by the state that it leads to, makes of calls that wait: results may come much later."""
 
@@ -102,10 +105,10 @@ def _waits(entry: Entry) -> bool:
     return isinstance(entry.card, CallCard) and entry.card.outcome in WAITING and not entry.results
 
 
-def _asked(entry: Entry) -> Asked:
+def _asked(entry: Entry) -> PendingCall:
     assert isinstance(entry.card, CallCard)  # noqa: S101 - asked before
-    is_untold = entry.card.outcome is Outcome.UNTOLD
-    return Asked(entry.event["seq"], subject_of(entry.card).is_whole, is_untold)
+    is_untold = entry.card.outcome is CallOutcome.UNTOLD
+    return PendingCall(entry.event["seq"], subject_of(entry.card).is_whole, is_untold)
 
 
 def entries(envelopes: Iterable[EventEnvelope], beyond: Iterable[EventEnvelope] = ()) -> list[Entry]:
@@ -209,20 +212,20 @@ def _note_state(event: EventEnvelope, calls: Iterable[Entry]) -> None:
     """Say of calls without a result what later events tell of them."""
     state = event["text"].partition(":")[0] if event["kind"] == Kind.STATE else ""
     if decided := _DECIDED[event["dialect"]].get(state):
-        _tell(calls, {Outcome.WAITING}, decided)
+        _tell(calls, {CallOutcome.WAITING}, decided)
     elif state in ("waiting_for_confirmation", "awaiting_user_confirmation"):
-        _tell(calls, OPEN, Outcome.WAITING)
+        _tell(calls, OPEN, CallOutcome.WAITING)
     elif event["kind"] == Kind.MESSAGE and event["source"] == "user":
-        _leave_behind(calls, {Outcome.RUNNING})  # what waits for a decision waits on
+        _leave_behind(calls, {CallOutcome.RUNNING})  # what waits for a decision waits on
     elif event["kind"] in (Kind.MESSAGE, Kind.TURN):
         _leave_behind(calls, OPEN)
 
 
-def _leave_behind(calls: Iterable[Entry], outcomes: Set[Outcome]) -> None:
-    _tell(calls, outcomes, Outcome.UNKNOWN)
+def _leave_behind(calls: Iterable[Entry], outcomes: Set[CallOutcome]) -> None:
+    _tell(calls, outcomes, CallOutcome.UNKNOWN)
 
 
-def _tell(entries: Iterable[Entry], outcomes: Set[Outcome], outcome: Outcome) -> None:
+def _tell(entries: Iterable[Entry], outcomes: Set[CallOutcome], outcome: CallOutcome) -> None:
     """Give the calls without a result that are one of `outcomes` another one."""
     for entry in entries:
         card = entry.card
@@ -247,7 +250,7 @@ def _article(entry: Entry | Plan, parts: Parts) -> str:
                 for each in entry.results
                 if isinstance(each.card, ResultCard)
             ]
-            card = entry.card if not entry.results else replace(entry.card, outcome=Outcome.UNKNOWN)
+            card = entry.card if not entry.results else replace(entry.card, outcome=CallOutcome.UNKNOWN)
             name, context = "call", {**parts.call(entry.event, card), "results": results}
         case ResultCard():
             name, context = "result_alone", {"result": parts.result(entry.event, entry.card)}

@@ -14,10 +14,10 @@ from convserver.rendering.arguments import plan
 from convserver.rendering.cards import (
     WAITING,
     CallCard,
+    CallOutcome,
     Entry,
     ErrorCard,
     MessageCard,
-    Outcome,
     QuietLine,
     ResultCard,
     Task,
@@ -39,14 +39,14 @@ NAME_MAX_CHARS = 200
 EMPTY_PLAN = "No tasks"
 
 _OUTCOMES = {
-    Outcome.RUNNING: "Running…",
-    Outcome.WAITING: "Needs your approval",
-    Outcome.UNKNOWN: "No result",
-    Outcome.UNTOLD: "Outcome unknown",
-    Outcome.DONE: "Done",
-    Outcome.FAILED: "Failed",
-    Outcome.STOPPED: "Stopped",
-    Outcome.REJECTED: "Rejected",
+    CallOutcome.RUNNING: "Running…",
+    CallOutcome.WAITING: "Needs your approval",
+    CallOutcome.UNKNOWN: "No result",
+    CallOutcome.UNTOLD: "Outcome unknown",
+    CallOutcome.DONE: "Done",
+    CallOutcome.FAILED: "Failed",
+    CallOutcome.STOPPED: "Stopped",
+    CallOutcome.REJECTED: "Rejected",
 }
 _STATUSES = {"todo": "To do", "in_progress": "In progress", "done": "Done"}
 _TIMED_OUT = -1
@@ -112,7 +112,7 @@ class Parts:
             "diff": card.diff and _diff(card.diff),
             "tasks": _tasks(card.tasks),
             "risk": _risk(card.risk, is_asked=waits),
-            "outcome": "waiting untold" if card.outcome is Outcome.UNTOLD else card.outcome.value,
+            "outcome": "waiting untold" if card.outcome is CallOutcome.UNTOLD else card.outcome.value,
             "state": "" if card.tool.icon == "think" else _OUTCOMES[card.outcome],
         }
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from convserver.rendering.cards import CallCard, Entry, MessageCard, Outcome, ResultCard, Task
+from convserver.rendering.cards import CallCard, CallOutcome, Entry, MessageCard, ResultCard, Task
 
-_MADE = frozenset({Outcome.UNKNOWN, Outcome.DONE})
+_MADE = frozenset({CallOutcome.UNKNOWN, CallOutcome.DONE})
 """How calls stand that have changed the plan: nothing is known against it."""
 
 
@@ -52,7 +52,7 @@ def tasks_in(state: Entry) -> tuple[Task, ...]:
 def _is_state(entry: Entry) -> bool:
     """Say whether this shows a plan and nothing else: no approval to give, no failure to read."""
     match entry.card:
-        case ResultCard(outcome=Outcome.DONE, tasks=tasks):
+        case ResultCard(outcome=CallOutcome.DONE, tasks=tasks):
             return bool(tasks)
         case CallCard() as call:
             outcomes = {each.card.outcome for each in entry.results if isinstance(each.card, ResultCard)}

@@ -16,7 +16,7 @@ _TELLING = (
 """The arguments that say most of what a call does, the most telling first."""
 
 
-class Tool(NamedTuple):
+class ShownTool(NamedTuple):
     """A tool: `icon` is one of a closed set, `label` is for people, `name` is the sender's own."""
 
     icon: str
@@ -58,12 +58,12 @@ _LABELS = {
 }
 
 
-def tool(name: str, *, action: str = "") -> Tool:
+def tool(name: str, *, action: str = "") -> ShownTool:
     """Return the tool with this name; `action` is what the wire calls its call, where it is known."""
     known = _ICONS.get(name)
     # A plan looks like one, whichever way it came.
     icon = (known if known == "tasks" else _ICONS.get(action) or known) or _by_beginning(name) or "tool"
-    return Tool(icon, _LABELS.get(icon) or name or "Tool", name)
+    return ShownTool(icon, _LABELS.get(icon) or name or "Tool", name)
 
 
 def _by_beginning(name: str) -> str | None:

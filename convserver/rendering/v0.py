@@ -12,18 +12,18 @@ from convserver.rendering import diffs, words
 from convserver.rendering.arguments import code_of, is_edit, plan, tasks_of
 from convserver.rendering.cards import (
     CallCard,
+    CallOutcome,
     Card,
     ErrorCard,
     Folded,
     MessageCard,
-    Outcome,
     QuietLine,
     ResultCard,
     noticed,
     unanswered,
 )
 from convserver.rendering.diffs import Diff
-from convserver.rendering.tools import Tool, first_line, summary, tool
+from convserver.rendering.tools import ShownTool, first_line, summary, tool
 
 Payload = Mapping[str, object]
 
@@ -122,7 +122,7 @@ def _call(event: EventEnvelope, payload: Payload, args: Payload) -> CallCard:
         diff=_edit(args) if is_edit(called) else None,
         tasks=tasks,
         risk=_RISKS.get(risk, "") if isinstance(risk, int) else "",
-        outcome=Outcome.WAITING if waits else Outcome.RUNNING,
+        outcome=CallOutcome.WAITING if waits else CallOutcome.RUNNING,
         given=_given(event, columns.fields(payload.get("args"))) if payload else None,
     )
 
@@ -177,12 +177,12 @@ def _result(event: EventEnvelope, payload: Payload, extras: Payload) -> ResultCa
 
 def _outcome(
     event: EventEnvelope, payload: Payload, extras: Payload, exit_code: int | None, output: str
-) -> Outcome:
+) -> CallOutcome:
     if event["type"] == "user_rejected":
-        return Outcome.REJECTED
+        return CallOutcome.REJECTED
     failed_edit = event["type"] in ("edit", "read", "write") and output.startswith(_FAILED_EDIT)
     is_told = extras.get("error") is True or payload.get("is_error") is True
-    return Outcome.FAILED if exit_code not in (None, 0) or is_told or failed_edit else Outcome.DONE
+    return CallOutcome.FAILED if exit_code not in (None, 0) or is_told or failed_edit else CallOutcome.DONE
 
 
 def _exit_code(extras: Payload) -> int | None:
@@ -230,7 +230,7 @@ def _line(said: str, label: str, text: str) -> QuietLine:
     return QuietLine(words=said, folded=(Folded(label=label, text=text),) if text else ())
 
 
-def _tool(event: EventEnvelope, payload: Payload, fields: Payload) -> Tool:
+def _tool(event: EventEnvelope, payload: Payload, fields: Payload) -> ShownTool:
     name = columns.first_text(columns.fields(payload.get("tool_call_metadata")).get("function_name"))
     if event["type"] in ("call_tool_mcp", "mcp"):
         return tool(columns.first_text(fields.get("name"), name), action="mcp")

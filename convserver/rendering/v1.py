@@ -14,18 +14,18 @@ from convserver.rendering import diffs, words
 from convserver.rendering.arguments import code_of, is_edit, plan, tasks_of, written
 from convserver.rendering.cards import (
     CallCard,
+    CallOutcome,
     Card,
     ErrorCard,
     Folded,
     MessageCard,
-    Outcome,
     QuietLine,
     ResultCard,
     noticed,
     unanswered,
 )
 from convserver.rendering.diffs import Diff
-from convserver.rendering.tools import Tool, first_line, summary, tool
+from convserver.rendering.tools import ShownTool, first_line, summary, tool
 
 Payload = Mapping[str, object]
 
@@ -164,7 +164,7 @@ def _observation(event: EventEnvelope, payload: Payload) -> ResultCard | None:
     return ResultCard(
         tool=_tool(payload),
         output="" if tasks and not failed else output,
-        outcome=Outcome.FAILED if failed else Outcome.DONE,
+        outcome=CallOutcome.FAILED if failed else CallOutcome.DONE,
         exit_code=exit_code,
         timed_out=seen.get("timeout") is True,
         diff=_change(seen),
@@ -188,7 +188,7 @@ def _exit_code(seen: Payload) -> int | None:
 
 
 def _rejection(event: EventEnvelope, payload: Payload) -> ResultCard:
-    return ResultCard(tool=_tool(payload), output=whole_text(payload), outcome=Outcome.REJECTED)
+    return ResultCard(tool=_tool(payload), output=whole_text(payload), outcome=CallOutcome.REJECTED)
 
 
 def _agent_error(event: EventEnvelope, payload: Payload) -> ResultCard:
@@ -203,8 +203,8 @@ def _error(event: EventEnvelope, payload: Payload) -> ErrorCard:
 def _acp_call(event: EventEnvelope, payload: Payload) -> CallCard:
     status = columns.first_text(payload.get("status"))
     title = columns.first_text(payload.get("title"))
-    ends = {"completed": Outcome.DONE, "failed": Outcome.FAILED}
-    outcome = Outcome.FAILED if payload.get("is_error") is True else ends.get(status, Outcome.RUNNING)
+    ends = {"completed": CallOutcome.DONE, "failed": CallOutcome.FAILED}
+    outcome = CallOutcome.FAILED if payload.get("is_error") is True else ends.get(status, CallOutcome.RUNNING)
     parts = [written(payload.get("raw_input")), whole_text(payload)]
     return CallCard(
         tool=tool(columns.first_text(payload.get("tool_kind"))),
@@ -290,7 +290,7 @@ def _unknown(event: EventEnvelope, payload: Payload) -> QuietLine:
     return QuietLine(words=f"{event['type']}: {line}" if line else event["type"], folded=folded)
 
 
-def _tool(payload: Payload) -> Tool:
+def _tool(payload: Payload) -> ShownTool:
     name = columns.first_text(payload.get("tool_name"))
     observed = kind_of(payload.get("observation")).removesuffix("Observation")
     return tool(name, action=_ACTIONS.get(f"{observed}Action", ""))

@@ -13,7 +13,7 @@ from conversations.models import Conversation
 from conversations.store import labels
 from convserver.api.errors import NATIVE_STATUS, retry_headers, status_of
 from convserver.batches import actions, undo
-from convserver.batches.actions import BATCH_MAX, Action, Done, Order
+from convserver.batches.actions import BATCH_MAX, BatchAction, BatchOrder, BatchResult
 from convserver.pagination import newest_page
 from convserver.serving.admission import Lane, in_lane
 from convserver.web.listing import Filters, normal_ids
@@ -70,15 +70,15 @@ def _done(request: HttpRequest) -> dict[str, Any]:
     return _words(actions.carry_out(request.user, order, actions.refs_of(rows)), following)
 
 
-def _order(request: HttpRequest) -> Order:
+def _order(request: HttpRequest) -> BatchOrder:
     try:
-        action = Action(request.POST.get("action", ""))
+        action = BatchAction(request.POST.get("action", ""))
     except ValueError as error:
         raise BadAction("Choose what to do: archive, unarchive, delete, label or unlabel.") from error
-    if action not in (Action.LABEL, Action.UNLABEL):
-        return Order(action=action)
+    if action not in (BatchAction.LABEL, BatchAction.UNLABEL):
+        return BatchOrder(action=action)
     name, value = labels.read_label(request.POST.get("name", ""))
-    return Order(action=action, name=name, value=value)
+    return BatchOrder(action=action, name=name, value=value)
 
 
 def _chosen(request: HttpRequest) -> tuple[list[int], None]:
@@ -98,7 +98,7 @@ def _all_that_match(request: HttpRequest) -> tuple[list[int], str | None]:
     return page.pks, page.next_page_id
 
 
-def _words(done: Done, following: str | None) -> dict[str, Any]:
+def _words(done: BatchResult, following: str | None) -> dict[str, Any]:
     return {
         "changed": len(done.changed),
         "unchanged": done.unchanged,

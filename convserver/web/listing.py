@@ -140,7 +140,7 @@ class Filters:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class ListRow:
     """One conversation of the list, in words."""
 
     state: ListedConversation
@@ -273,12 +273,12 @@ def page_of(user: Visitor, filters: Filters, *, page_id: str | None = None) -> d
     }
 
 
-def row_of(user: Visitor, conversation_id: str, filters: Filters) -> Row | None:
+def row_of(user: Visitor, conversation_id: str, filters: Filters) -> ListRow | None:
     """Return a conversation's row if the list that these filters make shows it."""
     return next(iter(rows_by_ids(user, filters, [conversation_id])), None)
 
 
-def rows_by_ids(user: Visitor, filters: Filters, ids: Sequence[str]) -> list[Row]:
+def rows_by_ids(user: Visitor, filters: Filters, ids: Sequence[str]) -> list[ListRow]:
     """Return the rows of those with these ids that the filters let through, in the list's order."""
     found = filters.matching(user).with_public_ids(normal_ids(ids)).listed_by(filters.order)
     return _rows(states := listed(found, access.pk_of(user)), states, timezone.now(), filters.order)
@@ -314,8 +314,8 @@ def _pinned(user: Visitor, matching: ConversationQuerySet, order: ListOrder) -> 
 
 def _rows(
     states: Mapping[int, ListedConversation], pks: Iterable[int], now: datetime, order: ListOrder
-) -> list[Row]:
-    return [Row(state=states[pk], now=now, order=order) for pk in pks if pk in states]
+) -> list[ListRow]:
+    return [ListRow(state=states[pk], now=now, order=order) for pk in pks if pk in states]
 
 
 def _order(text: str) -> ListOrder:

@@ -76,7 +76,7 @@ def _with_attempts_left(error: ValidationError, guesses: Guesses) -> ValidationE
     return ValidationError(said + said_of_attempts(guesses.left()), code=error.code)
 
 
-class PasswordForm(CountedForm):
+class LoginForm(CountedForm):
     """A name and its password."""
 
     error_messages = {
@@ -148,7 +148,7 @@ class PasswordView(_WayIn):
     """Ask for a name and a password."""
 
     template_name = "web/login.html"
-    form_class = PasswordForm
+    form_class = LoginForm
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Lead to the key where it is the one way in, and on where everybody is let in."""

@@ -19,7 +19,7 @@ from convserver.api.errors import sentences
 from convserver.api.native.search import answer
 from convserver.rendering.text.excerpts import plain_parts
 from convserver.serving.admission import Lane, in_lane
-from convserver.web.listing import Row
+from convserver.web.listing import ListRow
 from convserver.web.pages import page, person
 from sessions_app.live.state_words import OWNER_WORDS
 
@@ -70,7 +70,7 @@ def search(request: HttpRequest) -> HttpResponse:
     except (ConversationError, ValidationError) as error:
         return page(request, "web/search.html", {**context, "problem": _sentence(error)}, status=400)
     now = timezone.now()
-    titled = [Row(state=state, now=now) for state in found["conversations"]]
+    titled = [ListRow(state=state, now=now) for state in found["conversations"]]
     more = _next(request.GET, found["next_page_id"])
     for hit in found["hits"]:
         hit["moment"] = parse_datetime(hit["timestamp"])

@@ -28,7 +28,7 @@ from sessions_app.retention import limit
 PAGE_ROWS = 50
 
 
-class Deleted(NamedTuple):
+class DeletedRow(NamedTuple):
     """One conversation of the trash."""
 
     state: ListedConversation
@@ -85,7 +85,7 @@ def _page_of(user: Visitor, place: ListCursor | None) -> dict[str, Any]:
     kept = limit.kept_time()
     return {
         "deleted": [
-            Deleted(states[pk], moments[pk], kept.until(moments[pk])) for pk in shown.pks if pk in states
+            DeletedRow(states[pk], moments[pk], kept.until(moments[pk])) for pk in shown.pks if pk in states
         ],
         "days": kept.days,
         "next_page_id": shown.next_page_id,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from conversations.events import EventEnvelope
 from convserver.rendering import render_page
-from convserver.rendering.page import Asked
+from convserver.rendering.page import PendingCall
 from convserver.rendering.subjects import SHOWN_MAX_CHARS
 from tests.conftest import once
 from tests.page_parts import PageParts
@@ -53,7 +53,7 @@ WAITING = {
 }
 
 
-def asked(*events: EventEnvelope) -> tuple[str, Asked | None]:
+def asked(*events: EventEnvelope) -> tuple[str, PendingCall | None]:
     """Return what the page of these events shows without a click, and what it says that waits."""
     page = render_page([*events, stored(json.dumps(WAITING), seq=9)], conversation_id=CONVERSATION)
     PageParts(page.html)
@@ -108,7 +108,7 @@ def asked(*events: EventEnvelope) -> tuple[str, Asked | None]:
 def test_a_call_that_waits_shows_all_it_would_do_unfolded(call: EventEnvelope, said: list[str]) -> None:
     text, waiting = asked(call)
     assert [each for each in said if each not in text] == []
-    assert waiting == Asked(seq=1, is_whole=True)
+    assert waiting == PendingCall(seq=1, is_whole=True)
 
 
 def test_a_call_that_waits_says_how_long_it_is_and_shows_thought_and_risk() -> None:
@@ -124,7 +124,7 @@ def test_each_of_several_calls_that_wait_is_shown_whole() -> None:
     text, waiting = asked(first, second)
     assert "x\none" in text
     assert "x\ntwo" in text
-    assert waiting == Asked(seq=2, is_whole=True)
+    assert waiting == PendingCall(seq=2, is_whole=True)
 
 
 def test_an_answered_call_does_not_wait_whatever_it_says() -> None:
@@ -173,7 +173,7 @@ def test_what_nobody_would_see_is_shown_by_its_number(hidden: str, shown: str, p
 )
 def test_what_is_too_long_to_be_shown_says_so_and_links_to_the_event(call: EventEnvelope) -> None:
     text, waiting = asked(call)
-    assert waiting == Asked(seq=1, is_whole=False)
+    assert waiting == PendingCall(seq=1, is_whole=False)
     assert "cannot be approved on this page" in text
     assert "Open the stored event" in text
     assert len(text) < 3 * SHOWN_MAX_CHARS
@@ -190,4 +190,4 @@ def test_a_call_that_cannot_be_read_is_not_whole() -> None:
 @given(st.text(max_size=60))
 def test_any_command_stands_there_to_its_last_character(command: str) -> None:
     _, waiting = asked(v0("run", command=command))
-    assert waiting == Asked(seq=1, is_whole=True)
+    assert waiting == PendingCall(seq=1, is_whole=True)

@@ -18,18 +18,18 @@ from convserver.api.native.lists import LABEL_MAX_LENGTH
 from convserver.api.native.shapes import NATIVE, NativeBatch, refusals
 from convserver.api.scopes import WRITES
 from convserver.batches import actions, undo
-from convserver.batches.actions import BATCH_MAX, Action, Done, Order
+from convserver.batches.actions import BATCH_MAX, BatchAction, BatchOrder, BatchResult
 from convserver.serving.admission import Lane, in_lane
 
 UNDO = "undo"
-_LABELS = (Action.LABEL, Action.UNLABEL)
+_LABELS = (BatchAction.LABEL, BatchAction.UNLABEL)
 
 
 @extend_schema_serializer(component_name="NativeBatchRequest")
 class BatchSerializer(Body):
     """The body: an action and the ids of conversations, or `undo` and what an earlier answer gave for it."""
 
-    action = ChoiceField([*(each.value for each in Action), UNDO])
+    action = ChoiceField([*(each.value for each in BatchAction), UNDO])
     ids = serializers.ListField(
         child=Text(max_length=200, trim_whitespace=False), default=list, max_length=BATCH_MAX
     )
@@ -88,14 +88,14 @@ class BatchView(APIView):
         return _answer(done, [each for each, public_id in ids.items() if public_id not in there])
 
 
-def _order(asked: dict[str, Any]) -> Order:
-    action = Action(asked["action"])
+def _order(asked: dict[str, Any]) -> BatchOrder:
+    action = BatchAction(asked["action"])
     if action not in _LABELS:
-        return Order(action=action)
-    if action is Action.UNLABEL:
-        return Order(action=action, name=asked["label"])
+        return BatchOrder(action=action)
+    if action is BatchAction.UNLABEL:
+        return BatchOrder(action=action, name=asked["label"])
     name, value = labels.read_label(asked["label"])
-    return Order(action=action, name=name, value=value)
+    return BatchOrder(action=action, name=name, value=value)
 
 
 def _normal(text: str) -> str | None:
@@ -105,7 +105,7 @@ def _normal(text: str) -> str | None:
         return None
 
 
-def _answer(done: Done, not_found: list[str]) -> Response:
+def _answer(done: BatchResult, not_found: list[str]) -> Response:
     return Response(
         {
             "changed": len(done.changed),

@@ -19,7 +19,7 @@ _previews = Previews()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shown:
+class ShownAnswer:
     """What a page gets of an answer: the parts that it lacks."""
 
     answer: str
@@ -65,11 +65,11 @@ def _grow(preview: Preview, conversation: ConversationRef, answer: str) -> bool:
     return True
 
 
-def _shown(request: HttpRequest, preview: Preview, answer: str) -> Shown:
+def _shown(request: HttpRequest, preview: Preview, answer: str) -> ShownAnswer:
     is_same = request.GET.get("answer") == answer and request.GET.get("version") == str(preview.version)
     kept = _kept(request, "parts", len(preview.finished)) if is_same else 0
     known = _kept(request, "reasoning", len(preview.reasoning)) if is_same else 0
-    return Shown(
+    return ShownAnswer(
         answer=answer,
         version=preview.version,
         through=preview.through,

@@ -47,7 +47,7 @@ def field_of(unit: Unit) -> forms.Field:
     return forms.IntegerField(required=False, min_value=1, max_value=COUNT_MAX)
 
 
-class LimitsForm(forms.Form):
+class ConversationLimitsForm(forms.Form):
     """All limits of a conversation; an empty field leaves the default."""
 
     def __init__(
@@ -65,15 +65,15 @@ class LimitsForm(forms.Form):
             field.widget.attrs["placeholder"] = default_of(state)
         self._states = states
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[LimitRow]:
         """Return the fields by what they limit."""
         by_unit: dict[Unit, list[BoundField]] = {}
         for state in self._states:
             by_unit.setdefault(state.unit, []).append(self[f"max_{state.name}"])
-        return [Row(TITLES[unit], EXPLAINED[unit], fields) for unit, fields in by_unit.items()]
+        return [LimitRow(TITLES[unit], EXPLAINED[unit], fields) for unit, fields in by_unit.items()]
 
 
-class Row(NamedTuple):
+class LimitRow(NamedTuple):
     """The fields of one thing that is limited."""
 
     title: str
@@ -110,11 +110,13 @@ def limits(request: HttpRequest, conversation_id: str) -> HttpResponse:
     conversation = access.readable(request.user, conversation_id)
     options = run_options.options_of(conversation)
     initial = {f"max_{name}": getattr(options, f"max_{name}") for name in run_limits.NAMES}
-    return _shown(request, conversation, LimitsForm(metering.states_of(conversation), initial=initial))
+    return _shown(
+        request, conversation, ConversationLimitsForm(metering.states_of(conversation), initial=initial)
+    )
 
 
 def _change(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
-    form = LimitsForm(metering.states_of(conversation), request.POST)
+    form = ConversationLimitsForm(metering.states_of(conversation), request.POST)
     if not form.is_valid():
         return _shown(request, conversation, form, status=400)
     changed: Mapping[str, Any] = form.cleaned_data
@@ -124,7 +126,7 @@ def _change(request: HttpRequest, conversation: ConversationRef) -> HttpResponse
 
 
 def _shown(
-    request: HttpRequest, conversation: ConversationRef, form: LimitsForm, *, status: int = 200
+    request: HttpRequest, conversation: ConversationRef, form: ConversationLimitsForm, *, status: int = 200
 ) -> HttpResponse:
     row = Conversation.objects.get(pk=conversation.pk)
     context = {"conversation": {"id": row.public_id, "title": row.shown_title}, "form": form}

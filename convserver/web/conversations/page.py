@@ -21,13 +21,13 @@ from conversations.log import reads
 from conversations.models import Conversation, ConversationRef
 from convserver.api.errors import NATIVE_STATUS, retry_headers, status_of
 from convserver.rendering import render_page
-from convserver.rendering.cards import Outcome
-from convserver.rendering.page import Asked
+from convserver.rendering.cards import CallOutcome
+from convserver.rendering.page import PendingCall
 from convserver.web.conversations.agent import words_of
 from convserver.web.conversations.branches import branches_of
 from convserver.web.conversations.messages import message_id, say, text_of, why_not_said
 from convserver.web.conversations.while_working import choices_of
-from convserver.web.listing import Row, labels_in
+from convserver.web.listing import ListRow, labels_in
 from convserver.web.pages import page, person, takes_form
 from sessions_app.agents.chosen import cues, uses_model
 from sessions_app.agents.remote.names import name_in, not_connected
@@ -70,7 +70,7 @@ class EventsShown:
     """What to go on after from that end; with a fingerprint where the last event was read."""
     has_calls: bool
     """Whether calls, results, errors, output or code are there, which stylesheets of their own style."""
-    asked: Asked | None = None
+    asked: PendingCall | None = None
     """The call that waits for approval, if it is there."""
 
 
@@ -133,7 +133,7 @@ def _page(request: HttpRequest, found: ConversationRef, *, status: int = 200, **
         "last_turn": last_turn_of(found) if _has_given_up(state) else None,
         **_absence(found, options.agent, state),
         "is_resumed": _is_resumed(found, state),
-        "row": Row(state=state, now=timezone.now()),
+        "row": ListRow(state=state, now=timezone.now()),
         "parent": _parent(request, state["parent"]),
         "branches": branches_of(request, found),
         "labels": labels_in(state["tags"]),
@@ -224,7 +224,7 @@ def _shown(found: ConversationRef, page: list[EventEnvelope], first: int, last_s
     last = page[-1]["seq"] if page else first - 1
     beyond = reads.read_after(found, last, limit=BEYOND_EVENTS) if last < last_seq else []
     still = _still(found, is_end=last >= last_seq)
-    untold = _untold(found) if still == {Outcome.WAITING} else None
+    untold = _untold(found) if still == {CallOutcome.WAITING} else None
     shown = render_page(page, conversation_id=found.public_id, beyond=beyond, still=still, untold=untold)
     asked = shown.asked if shown.asked and AgentLoop.objects.of(found).undecided().exists() else None
     has_calls = any(mark in shown.html for mark in _CALLS)
@@ -250,14 +250,14 @@ def _untold(found: ConversationRef) -> int | None:
     return ToolRun.objects.of(found).unknown().values_list("call_seq", flat=True).first()
 
 
-def _still(found: ConversationRef, *, is_end: bool) -> Set[Outcome]:
+def _still(found: ConversationRef, *, is_end: bool) -> Set[CallOutcome]:
     """Return what a call without a result can be, by what the agent does once the call was read."""
     loop = states_of([found.pk])[found.pk]["loop"]
     is_there = loop["status"] in THERE
     if loop["execution_status"] == ExecutionStatus.WAITING_FOR_CONFIRMATION:
-        return {Outcome.RUNNING if _is_decided(found, loop["execution_status"]) else Outcome.WAITING}
+        return {CallOutcome.RUNNING if _is_decided(found, loop["execution_status"]) else CallOutcome.WAITING}
     if loop["execution_status"] == ExecutionStatus.RUNNING and is_there and is_end:
-        return {Outcome.RUNNING, Outcome.WAITING}
+        return {CallOutcome.RUNNING, CallOutcome.WAITING}
     return set()
 
 

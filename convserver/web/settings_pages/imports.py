@@ -39,7 +39,7 @@ TITLES = {
 """What people call the formats."""
 
 
-class Count(NamedTuple):
+class ReportLine(NamedTuple):
     """One line of a report: how many of something, and why."""
 
     what: str
@@ -183,26 +183,26 @@ def _here(user: Visitor, lines: list[ImportedConversation]) -> set[str]:
     return set(rows.values_list("public_id", flat=True))
 
 
-def counts_of(run: ImportRun) -> Iterator[Count]:
+def counts_of(run: ImportRun) -> Iterator[ReportLine]:
     """Yield the lines of the report's table."""
-    yield Count("Conversations in the file", run.conversations)
+    yield ReportLine("Conversations in the file", run.conversations)
     if run.failed:
-        yield Count("Failed", run.failed, is_part=True)
+        yield ReportLine("Failed", run.failed, is_part=True)
     if not run.totals:
         return
     records, events = run.totals["records"], run.totals["events"]
-    yield Count("Records in the file", records["found"])
-    yield Count("Stored", records["stored"], is_part=True)
+    yield ReportLine("Records in the file", records["found"])
+    yield ReportLine("Stored", records["stored"], is_part=True)
     for what in ("skipped", "refused"):
         for reason, count in sorted(records[what].items()):
-            yield Count(f"{what.capitalize()}: {reason}", count, is_part=True)
+            yield ReportLine(f"{what.capitalize()}: {reason}", count, is_part=True)
     if records["shared"]:
-        yield Count("Records shared by branches, counted once", records["shared"])
-    yield Count("Events imported", events["added"])
+        yield ReportLine("Records shared by branches, counted once", records["shared"])
+    yield ReportLine("Events imported", events["added"])
     if events["masked"]:
-        yield Count("Containing your secrets, now masked", events["masked"], is_part=True)
-    yield Count("Events that were here already", events["already_here"])
+        yield ReportLine("Containing your secrets, now masked", events["masked"], is_part=True)
+    yield ReportLine("Events that were here already", events["already_here"])
     for why, count in sorted(run.totals["kept_as_they_were"].items()):
-        yield Count(f"Kept as they were: {why}", count)
+        yield ReportLine(f"Kept as they were: {why}", count)
     for what, count in sorted(run.totals["noted"].items()):
-        yield Count(f"Note: {what}", count)
+        yield ReportLine(f"Note: {what}", count)

@@ -14,7 +14,7 @@ from conversations import dialects
 from conversations.dialects import CALL_INTERRUPTED, columns
 from conversations.events import EventEnvelope
 from convserver.rendering import render_events
-from convserver.rendering.cards import Outcome
+from convserver.rendering.cards import CallOutcome
 from convserver.rendering.text.excerpts import excerpt
 from convserver.rendering.text.markdown import markdown
 from tests import event_places
@@ -176,7 +176,7 @@ def test_a_call_that_the_conversation_left_behind_is_not_running() -> None:
 
 def test_a_call_is_only_what_the_agent_still_does() -> None:
     waiting = run(confirmation_state="awaiting_confirmation", seq=2)
-    html = render_events([run(), waiting], conversation_id=CONVERSATION, still={Outcome.WAITING})
+    html = render_events([run(), waiting], conversation_id=CONVERSATION, still={CallOutcome.WAITING})
     states = [each.attributes["class"] for each in PageParts(html).of_class("state")]
     assert states == ["state unknown", "state waiting"]
 

@@ -490,4 +490,4 @@ async def test_without_a_script_a_deleted_conversation_can_be_brought_back(
 def test_a_time_is_told_in_a_few_letters(seconds: int, words: str) -> None:
     moment = timezone.now()
     state: Any = {"last_message_at": None, "created_at": moment.isoformat()}
-    assert listing.Row(state=state, now=moment + timedelta(seconds=seconds)).ago == words
+    assert listing.ListRow(state=state, now=moment + timedelta(seconds=seconds)).ago == words
