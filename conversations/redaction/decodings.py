@@ -8,16 +8,15 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
 
-READINGS = 3
-"""A string is examined as it stands, as JSON text that it may be, and as JSON text inside that."""
+READINGS = 3  # a string is searched as it is, as JSON text, and as JSON text inside that
 
 _PAIR = r"u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 ESCAPE = re.compile(rf'\\(?:{_PAIR}|u[0-9a-fA-F]{{4}}|["\\/bfnrt])')
 _HEX, _MORE = "[0-9a-fA-F]", "%[89abAB][0-9a-fA-F]"
+# One character of a URL, as the bytes of its UTF-8.
 PERCENT = re.compile(
     rf"%[0-7]{_HEX}|%[cdCD]{_HEX}{_MORE}|%[eE]{_HEX}{_MORE}{_MORE}|%[fF][0-7]{_MORE}{_MORE}{_MORE}"
 )
-"""One character of a URL, as the bytes of its UTF-8."""
 
 
 class Reading:
@@ -26,7 +25,7 @@ class Reading:
     __slots__ = ("_back", "_escape", "_places", "text")
 
     def __init__(self, text: str, back: Reading | None = None, *, escape: re.Pattern[str] = ESCAPE) -> None:
-        """Take a text as it stands, or a text decoded from `back`, where each `escape` is one character."""
+        """`text` is the original, or was decoded from `back`, where each `escape` is one character."""
         self.text = text
         self._back = back
         self._escape = escape

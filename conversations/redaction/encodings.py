@@ -1,12 +1,11 @@
-"""The texts that stand for a secret value where a program has encoded it."""
+"""The forms of a secret value that a program may have encoded."""
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator
 
-ENCODED_MIN_BYTES = 6
-"""The encodings of a shorter value are not looked for, because they occur by chance."""
+ENCODED_MIN_BYTES = 6  # encodings of shorter values are not searched for, because they occur by chance
 
 _URL_SAFE = str.maketrans("+/", "-_")
 
@@ -30,9 +29,9 @@ def written_forms(value: str) -> Iterator[str]:
 
 
 def _base64_core(encoded: bytes, bytes_before: int) -> str:
-    """Return the characters that depend on nothing but these bytes, wherever they stand in what is encoded.
+    """Return the characters that depend only on these bytes, wherever they are in the encoded text.
 
-    At each end up to five bits share a character with what is beside them. Padding is not part of it.
+    At each end up to five bits share a character with the neighbouring bytes. Padding is not part of it.
     """
     text = b64encode(bytes(bytes_before) + encoded).decode()
     first = -(-bytes_before * 8 // 6)

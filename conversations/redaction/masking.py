@@ -17,38 +17,32 @@ from conversations.redaction.matching import Matcher, Span, TooMuchWork, TraceMa
 
 MASK = "<secret_hidden>"
 
+# Members of an event that name an event. A secret in one is refused, because a mask would be no id.
 IDENTIFYING = frozenset({"id", "parent_id", "action_id"})
-"""Members of an event that name an event: one with a value is refused, because a mask would be no id."""
+# Members of an event that say what it is. A secret in one is refused, because a mask would change that.
 TYPING = frozenset({"action", "observation", "kind", "source"})
-"""Members of an event that say what it is: one with a value is refused, because a mask would change that."""
+# Members of an event in which values shorter than NAME_MIN_CHARS, words of the wires and times are left, as
+# in names of members.
 STRUCTURAL = (
     IDENTIFYING | TYPING | {"cause", "timestamp", "tool_call_id", "tool_name", "llm_response_id", "key"}
 )
-"""Members of an event in which a value shorter than NAME_MIN_CHARS is left, as it is in names of members.
-
-So is a word of the wires, and a time.
-"""
 NAME_MIN_CHARS = 8
 
+# A string with more values than this is masked whole: a value of one letter must not take seconds. Once one
+# event has had this many, every further string that may contain a value is masked whole, too.
 SPANS_MAX = 10_000
-"""A string with more values than this is masked whole: a value of one letter must not take seconds.
-
-So is every further string that may contain a value, once one event has had this many.
-"""
-STRINGS_MAX = 50_000
-"""An event with more strings that may contain values is refused."""
+STRINGS_MAX = 50_000  # an event with more strings that may contain values is refused
+# What follows this many escapes is masked whole if it contains a value, because mapping it back is slow.
 ESCAPES_MAX = 300_000
-"""What follows this many escapes is masked whole if it contains a value, because mapping it back is slow.
-"""
+# A string is masked whole if more must be looked at again to find values that overlap.
 OVERLAPS_MAX_CHARS = 64 * 1024 * 1024
-"""A string is masked whole if more must be looked at again to find values that overlap."""
 
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _ANY_STRING = re.compile(_STRING, re.DOTALL)
+# The sizes of groups of strings to test: from many, which usually contain no trace, to few.
 _PARTS = [
     re.compile(rf'({_STRING}(?:[^"]*+{_STRING}){{0,{others}}}[^"]*+)', re.DOTALL) for others in (255, 15)
 ]
-"""The sizes of groups of strings to test: from many, which usually contain no trace, to few."""
 _COLON = re.compile(r"[ \t\n\r]*+:")
 _BEFORE_MAX_CHARS = 200
 _NAMES = {f'"{name}"': name for name in STRUCTURAL}
@@ -66,49 +60,41 @@ class _Place(NamedTuple):
 
     start: int
     end: int
-    member: str = ""
-    """Of a value of the event itself: which of the STRUCTURAL members."""
+    member: str = ""  # of a value of the event itself: which of the STRUCTURAL members
     is_name: bool = False
 
 
 class Masks:
-    """The values that nobody may see; printing this object shows none."""
+    """The secret values of an owner or a conversation; printing this object shows none."""
 
     def __init__(self, values: Iterable[str]) -> None:
-        """Accept any texts; blank ones, which would be found everywhere, are ignored.
-
-        What they are looked for with is built by the first search, once.
-        """
+        # Blank values would be found everywhere. The automata are built by the first search.
         self._values = sorted({value for value in values if value.strip()})
-        self.size = sum(map(len, self._values))
-        """The length of all values in characters."""
+        self.size = sum(map(len, self._values))  # the length of all values in characters
 
     def __eq__(self, other: object) -> bool:
-        """Say whether the other ones hide the same values."""
         return isinstance(other, Masks) and self._values == other._values
 
     def __hash__(self) -> int:
-        """Agree with equality."""
         return hash(tuple(self._values))
 
     def __bool__(self) -> bool:
-        """Say whether there are any values."""
         return bool(self._values)
 
     @property
     def is_built(self) -> bool:
-        """Whether the first search is over, which builds what they are looked for with."""
+        """Return whether the first search, which builds the automata, is over."""
         return "_traces" in self.__dict__
 
     def may_be_in(self, text: str) -> bool:
-        """Say whether a text has a trace of a value; without one it costs nothing to mask."""
+        """Return whether a text has a trace of a value; a text without one needs no masking."""
         return bool(self._values) and self._traces.may_hold_any(text)
 
     def in_event(self, payload: str) -> list[Span]:
         """Return where the strings of an event (JSON text of one object) contain values, in any spelling.
 
-        Numbers are skipped, and what STRUCTURAL says. A text without a trace of a value is not parsed. Raise
-        InvalidEvent for more than STRINGS_MAX strings with one, and for a value in a member that is
+        Skip numbers, and what STRUCTURAL excludes. Do not parse a text without a trace of a value. Raise
+        InvalidEvent for more than STRINGS_MAX strings with a trace, and for a value in a member that is
         IDENTIFYING or TYPING.
         """
         if not self.may_be_in(payload):
@@ -127,12 +113,12 @@ class Masks:
         return found
 
     def check_id(self, event_id: str) -> None:
-        """Raise InvalidEvent for an event's id that contains a value of at least NAME_MIN_CHARS."""
+        """Raise InvalidEvent if an event's id contains a value of at least NAME_MIN_CHARS."""
         if self._is_in_structure(event_id):
             raise InvalidEvent("The event's id contains a secret. Use another id.")
 
     def check_type(self, type_: str) -> None:
-        """Raise InvalidEvent for an event's type that contains such a value and is no word of the wires."""
+        """Raise InvalidEvent if an event's type contains such a value and is no word of the wires."""
         if type_ not in WORDS and self._is_in_structure(type_):
             raise InvalidEvent("The event's type contains a secret. Use another type.")
 
@@ -141,7 +127,7 @@ class Masks:
         return replaced(text, self._in_text(text))
 
     def settled(self, text: str) -> int:
-        """Return how much of a streamed text can be shown: after that, a value may have begun."""
+        """Return how much of a streamed text can be shown: a value may have begun after that."""
         if not self._values:
             return len(text)
         if text.count("\\") + text.count("%") > ESCAPES_MAX:
@@ -217,7 +203,7 @@ class Masks:
 
 
 class _Budget:
-    """What may still be spent on one event."""
+    """The work that may still be spent on one event."""
 
     __slots__ = ("escapes_left", "work")
 
@@ -230,7 +216,7 @@ class _Finder:
     """Finds some forms of values in decodings of a text."""
 
     def __init__(self, forms: set[str], traces: TraceMatcher) -> None:
-        """Take the forms and what tells, for these forms and maybe others, which text has none."""
+        # `traces` rules out texts without any form; it may know more forms than these.
         self._traces = traces
         self._matcher = Matcher(form for form in forms if form not in MASK)
         self._beside_masks = Matcher(form for form in forms if form in MASK)
@@ -245,7 +231,7 @@ class _Finder:
         return _joined(found)
 
     def _in_readings(self, first: Reading, work: Work, *, is_far: bool) -> list[Span] | None:
-        """Return where the decodings contain values, None for too many or if that is too hard to tell."""
+        """Return where the decodings contain values; None if they are too many, or too costly to find."""
         found: list[Span] = []
         for reading in readings(first):
             if reading is not first and not self._traces.may_hold_any(reading.text):
@@ -271,7 +257,7 @@ class _Finder:
         return reading.place(min(self._matcher.beginning(text), self._beside_masks.beginning(text)))
 
     def _spans(self, text: str, work: Work) -> Iterator[Span]:
-        """Yield where the forms are; one that is part of the mask's own text is ignored in a mask."""
+        """Yield where the forms are; ignore a form inside a mask's own text."""
         yield from self._matcher.spans(text, work)
         yield from self._beside_masks.spans(text.replace(MASK, "\0" * len(MASK)), work)
 
@@ -290,7 +276,7 @@ def moved(place: int, spans: Iterable[Span]) -> int:
 
 
 def may_hide(masked: str, clear: str) -> bool:
-    """Say whether masked JSON text can have been made from the clear one, whatever the values were.
+    """Return whether masked JSON text can have been made from the clear one, with any values.
 
     A mask replaces a piece of one string, so it never hides where a string ends. If the clear text itself
     has a mask, that mask replaces only itself.
@@ -305,18 +291,16 @@ def may_hide(masked: str, clear: str) -> bool:
             found = at + len(MASK)
         else:
             found = len(clear) - len(part) if is_last else clear.find(part, at + 1)
-        if found <= at or not clear.startswith(part, found) or not _is_inside_a_string(clear[at:found]):
+        if found <= at or not clear.startswith(part, found):
+            return False
+        if '"' in ESCAPE.sub("", clear[at:found]):  # the end of a string
             return False
         at = found + len(part)
     return at == len(clear)
 
 
-def _is_inside_a_string(piece: str) -> bool:
-    return '"' not in ESCAPE.sub("", piece)
-
-
 def _member_before(payload: str, start: int) -> str:
-    """Return the name before a value if it is one of the STRUCTURAL members."""
+    """Return the name of the member before a value, if it is one of the STRUCTURAL members."""
     match = _NAME_BEFORE.search(payload, max(0, start - _BEFORE_MAX_CHARS), start)
     return _NAMES[match[1]] if match else ""
 
@@ -344,5 +328,4 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
     return joined
 
 
-NO_MASKS = Masks(())
-"""The masks of an owner without secrets."""
+NO_MASKS = Masks(())  # the masks of an owner without secrets

@@ -14,18 +14,16 @@ from ahocorasick_rs import AhoCorasick, BytesAhoCorasick, Implementation, MatchK
 
 T = TypeVar("T", str, bytes)
 
-SLICE_CHARS = 64 * 1024
-"""How much is searched by one call, which keeps other threads of the process waiting."""
-AUTOMATON_MAX_CHARS = 256 * 1024
-"""More and longer texts are spread over several automata: building one keeps other threads waiting, too."""
+SLICE_CHARS = 64 * 1024  # searched by one call, which blocks the other threads of the process
+AUTOMATON_MAX_CHARS = 256 * 1024  # more text takes several automata: building one blocks other threads, too
+# At most this many possible beginnings are tried at the end of a text; the next one counts as one.
 BEGINNINGS_MAX = 1000
-"""If the end of a text may be the beginning of one in more places than this, it waits from the last one."""
 _HEAD_CHARS = 4
 
 PERCENT = re.compile(r"%[0-9a-fA-F]{2}")
 _CODE_ESCAPE = r"\u00"
+# An escape that needs none or has a short form: hardly any writer uses it, and then all strings are read.
 _UNUSUAL_ESCAPE = re.compile(r"\\u00(?:[2-7]|0[89aAcCdD])")
-"""An escape that needs none or has a short form: hardly any writer uses it, and then all strings are read."""
 _LOWER = bytes(range(128)).lower() + bytes(range(128, 256))
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
@@ -38,16 +36,15 @@ class Span(NamedTuple):
 
 
 class TooMuchWork(Exception):
-    """So many texts overlap that looking for all of them would take too long."""
+    """Too many texts overlap to find all of them in bounded time."""
 
 
 class Work:
-    """What may still be spent on looking again at what was found."""
+    """The characters that may still be searched again."""
 
     __slots__ = ("left",)
 
     def __init__(self, characters: int) -> None:
-        """Allow this many characters to be looked at again."""
         self.left = characters
 
     def spend(self, characters: int) -> None:
@@ -58,10 +55,9 @@ class Work:
 
 
 class Matcher:
-    """Finds texts as they stand; printing it shows none of them."""
+    """Finds texts of at least one character; printing it shows none of them."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        """Accept texts of at least one character."""
         self._texts = sorted({_SURROGATE.sub("\ufffd", text) for text in texts})
 
     def spans(self, text: str, work: Work) -> Iterator[Span]:
@@ -75,7 +71,7 @@ class Matcher:
             yield from automaton.spans(text, work)
 
     def beginning(self, text: str) -> int:
-        """Return where the first of the texts may begin that the end of `text` cuts off; else its length."""
+        """Return where the first text that the end of `text` cuts off may begin; its length if none does."""
         tried = 0
         for at in range(max(0, len(text) - self._longest + 1), len(text)):
             if text[at : at + _HEAD_CHARS] not in self._heads:
@@ -98,7 +94,7 @@ class Matcher:
 
     @cached_property
     def _heads(self) -> frozenset[str]:
-        """What a text can begin with, also where fewer characters are left."""
+        """Return all beginnings of the texts, up to _HEAD_CHARS."""
         return frozenset(text[:length] for text in self._texts for length in range(1, _HEAD_CHARS + 1))
 
 
@@ -117,7 +113,6 @@ class _Automaton:
         )
 
     def spans(self, text: str, work: Work) -> Iterator[Span]:
-        """Yield where the texts are: Matcher.spans."""
         at = 0
         while at < len(text):
             at = yield from self._spans_of_slice(text, at, work)
@@ -160,7 +155,7 @@ class _Automaton:
 
 
 class TraceMatcher:
-    """Finds out whether a text may hold any of some texts, however often it was written as JSON.
+    """Finds out whether a text may contain any of some texts, however often it was written as JSON.
 
     The answer yes may be wrong; the answer no is not.
     """
@@ -168,7 +163,6 @@ class TraceMatcher:
     __slots__ = ("_automata", "_is_everywhere", "_longest")
 
     def __init__(self, texts: Iterable[str]) -> None:
-        """Accept texts of at least one character."""
         traces = sorted({_folded(text) for text in texts})
         self._is_everywhere = b"" in traces  # backslashes leave no trace
         self._longest = max(map(len, traces), default=0)
@@ -178,15 +172,14 @@ class TraceMatcher:
         ]
 
     def may_hold_any(self, text: str) -> bool:
-        """Say whether the text, JSON or not, may hold any of the texts in any spelling."""
+        """Return whether the text, JSON or not, may contain any of the texts in any spelling."""
         if self._is_everywhere or not self._automata:
             return self._is_everywhere
         if _CODE_ESCAPE in text and _UNUSUAL_ESCAPE.search(text) is not None:
             return True
-        return self._holds_trace(text) or ("%" in text and self._holds_encoded_trace(text))
-
-    def _holds_encoded_trace(self, text: str) -> bool:
-        return PERCENT.search(text) is not None and self._holds_trace(unquote(text))
+        if self._holds_trace(text):
+            return True
+        return "%" in text and PERCENT.search(text) is not None and self._holds_trace(unquote(text))
 
     def _holds_trace(self, text: str) -> bool:
         # Each character of the text is at least one of the trace, if any, so an overlap as long as the

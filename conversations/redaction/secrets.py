@@ -1,11 +1,10 @@
-"""Redaction: where the secret values of owners and conversations come from, and how events lose them."""
+"""The secret values of owners and conversations, and masking them in events."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, cast
 
 from django.conf import settings
@@ -20,35 +19,31 @@ from conversations.payloads.jsontext import InvalidJson
 from conversations.redaction import masking
 from conversations.redaction.masking import NO_MASKS, Masks
 
-UNDER_LOCK_MAX_CHARS = 16 * 1024
-"""Longer events of one append are not masked in the transaction that stores them, if they hold secrets."""
-TRANSACTION_MAX_CHARS = 64 * 1024
-"""Nor are more of them, all appends of a transaction together."""
-TRACED_MAX_CHARS = 1024 * 1024
-"""Longer ones are not even searched there."""
-BUILT_MAX_CHARS = 8 * 1024
-"""Nor is the search for longer secrets built there."""
+# What may be done in the transaction that stores events, while all others wait.
+UNDER_LOCK_MAX_CHARS = 16 * 1024  # masking the events of one append that contain secrets
+TRANSACTION_MAX_CHARS = 64 * 1024  # masking those of all appends of the transaction
+TRACED_MAX_CHARS = 1024 * 1024  # searching the events of one append for traces
+BUILT_MAX_CHARS = 8 * 1024  # building the automata for secrets of this length together
 
 
 @dataclass(frozen=True, slots=True)
 class MaskedEvents:
-    """What was masked before its transaction; it holds while the secrets are the same."""
+    """Events masked before their transaction; valid while the secrets stay the same."""
 
     masks: Masks
     events: Sequence[NewEvent] | InvalidEvent
 
 
 class MaskingAllowance:
-    """How much may be masked in one transaction, while all others wait."""
+    """The masking that one transaction may still do, while all others wait."""
 
     __slots__ = ("_left",)
 
     def __init__(self) -> None:
-        """Allow TRANSACTION_MAX_CHARS."""
         self._left = TRANSACTION_MAX_CHARS
 
     def covers(self, events: Sequence[NewEvent], masks: Masks) -> bool:
-        """Say whether these events may be masked, and count them."""
+        """Return whether these events may be masked now; count them if so."""
         if not masks:
             return True
         size = sum(len(event.payload) for event in events)
@@ -84,17 +79,13 @@ class SecretValues(ABC):
         """
 
 
-@cache
-def _values_class(path: str) -> type[SecretValues]:
-    return cast(type[SecretValues], import_string(path))
-
-
 def _values() -> SecretValues:
-    return _values_class(settings.CONVERSATION_SECRETS)()
+    # A loaded module is found in `sys.modules`, so this imports nothing twice.
+    return cast(SecretValues, import_string(settings.CONVERSATION_SECRETS)())
 
 
 def found(owners: Sequence[int], conversations: Sequence[int]) -> Result:
-    """Find the secrets of these users and conversations; their rows are for `masks_for`."""
+    """Return the secrets of these users and conversations as rows for `masks_for`."""
     return _values().find(owners, conversations)
 
 
@@ -174,7 +165,7 @@ def masked(event: NewEvent, masks: Masks) -> NewEvent:
 
 
 def _reading(payload: str, clear: Reading, masks: Masks) -> Reading:
-    """Derive text and ids again: the present text may be cut in the middle of a value."""
+    """Derive text and ids again: a cut in the present text may go through a value."""
     try:
         members = jsontext.members(payload)
     except InvalidJson:  # nested too deeply for this thread's stack

@@ -1,15 +1,15 @@
-"""A text that is shown while it grows, without its secrets."""
+"""A text that is shown without its secrets while it grows."""
 
 from __future__ import annotations
 
 from conversations.redaction.masking import MASK, Masks
 
+# If the end of an interrupted text may be the beginning of a secret and is longer, it is masked.
 HELD_BACK_SHOWN_MAX_CHARS = 4
-"""If the end of an interrupted text may be the beginning of a secret and is longer, it is masked."""
 
 
 class MaskedStream:
-    """What may be shown of a text that comes in pieces.
+    """The shown part of a text that arrives in pieces.
 
     A secret value may span pieces, so an end in which one may have begun waits for the next piece.
     """
@@ -19,7 +19,6 @@ class MaskedStream:
         self._waiting = ""
 
     def add(self, text: str) -> None:
-        """Add a piece."""
         self._waiting += text
 
     def take(self, masks: Masks) -> str:

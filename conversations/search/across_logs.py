@@ -1,4 +1,4 @@
-"""Reading the logs of many conversations at once, in the order of the conversations' creation."""
+"""Reading the logs of many conversations at once, in the order in which the conversations were created."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from conversations.models import Conversation, ConversationQuerySet, Event
 
 
 class Place(NamedTuple):
-    """The place of an event."""
-
     conversation_pk: int
     seq: int
 
@@ -27,14 +25,14 @@ class Found(NamedTuple):
 
 
 class FoundById(NamedTuple):
-    """Events that were requested by id; for those that are too long to read now, the keys by id."""
+    """Events that were requested by id; the keys, by id, of those that are too long to read now."""
 
     loaded: list[Found]
     deferred: dict[str, int]
 
 
 class FoundPage(NamedTuple):
-    """Some events, and whether more of those that were asked for follow."""
+    """A page of events, and whether more of the requested events follow."""
 
     found: list[Found]
     has_more: bool
@@ -66,7 +64,7 @@ def count(user: Visitor, wanted: EventFilter) -> int:
 
 
 def with_ids(user: Visitor, event_ids: Collection[str]) -> FoundById:
-    """Return the user's events of the V1 wire with these ids; of copies, the oldest."""
+    """Return the user's V1 events with these ids; of copies, the oldest."""
     rows = Event.objects.of_any(_logs(user)).with_event_ids(event_ids, dialect=Dialect.V1)
     places = list(rows.oldest_copies().order_by("pk").values_list("pk", "size", "event_id"))
     loaded = take_bytes((pk, size) for pk, size, _ in places)

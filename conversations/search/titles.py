@@ -22,12 +22,9 @@ from conversations.engines import case_insensitive, guards
 
 TABLE = guards.TITLE_TEXT
 CHANGED = guards.TITLE_CHANGE
-PIECE = 3
-"""Characters; shorter texts are searched in the conversations themselves."""
-ASKED_MAX = 100
-"""Characters: a longer text is looked up by this many, which few other titles contain."""
-CANDIDATES_MAX = 1_000
-"""A text that more titles than this contain is soon found by reading the newest."""
+PIECE = 3  # characters; shorter texts are searched in the conversations themselves
+ASKED_MAX = 100  # characters: a longer text is looked up by its beginning, which few other titles contain
+CANDIDATES_MAX = 1_000  # if more titles contain a text, reading the newest conversations soon finds it
 STEP_TITLES = 500
 
 _CREATION = {
@@ -65,14 +62,13 @@ logger = logging.getLogger(__name__)
 
 
 def create(connection: BaseDatabaseWrapper) -> None:
-    """Create the table, empty, and mark every title for indexing."""
+    """Create the empty table, and mark every title for indexing."""
     with connection.cursor() as cursor:
         cursor.execute(_CREATION[connection.vendor])
     _begin(connection)
 
 
 def drop(connection: BaseDatabaseWrapper) -> None:
-    """Remove the table."""
     with connection.cursor() as cursor:
         cursor.execute(f"DROP TABLE {TABLE}")
 
@@ -138,7 +134,7 @@ class _InIndex(Func):
         self._texts = texts  # copies of the condition share it, so that the index is queried once
 
     def as_sql(self, compiler: Any, connection: Any, *args: Any, **context: Any) -> Any:
-        """Return it in SQL: this is called when the query is executed."""
+        # Django calls this when the query is executed, so a condition that is never used costs nothing.
         keys = self._texts.keys()
         if keys is None:
             raise FullResultSet
@@ -150,16 +146,19 @@ class _InIndex(Func):
 
 
 def _candidates(wanted: str) -> set[int] | None:
-    """Return the keys of those that contained it when indexed, and of those that have changed since.
+    """Return the keys of titles that contained a text when indexed, and of titles changed since.
 
     Return None if these are many.
     """
     if len(wanted) < PIECE or "\0" in wanted:  # where FTS5 would end a query
         return None
-    beginning = wanted[:ASKED_MAX]
-    asked = _phrase(beginning) if connection.vendor == "sqlite" else _pattern(beginning)
+    text = wanted[:ASKED_MAX]
+    if connection.vendor == "sqlite":
+        pattern = '"' + text.replace('"', '""') + '"'
+    else:
+        pattern = "%" + text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
     with connection.cursor() as cursor:
-        cursor.execute(_FINDING[connection.vendor], [asked])
+        cursor.execute(_FINDING[connection.vendor], [pattern])
         keys = [key for (key,) in cursor.fetchall()]
     return set(keys) if len(keys) <= CANDIDATES_MAX else None
 
@@ -195,11 +194,3 @@ def _renew(connection: BaseDatabaseWrapper, keys: Sequence[int]) -> None:
         titles = cursor.fetchall()
         cursor.execute(f"DELETE FROM {TABLE} WHERE {_KEY[connection.vendor]} IN ({places})", keys)
         cursor.executemany(_ADDING[connection.vendor], titles)
-
-
-def _phrase(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'
-
-
-def _pattern(text: str) -> str:
-    return "%" + text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"

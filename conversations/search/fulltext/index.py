@@ -1,7 +1,7 @@
 """The index: the words of each event, to find the newest events that may match.
 
-It stores no positions, so each event that it finds is checked. Beside words it has facets, words that
-nobody can type: the owner of the event, its kind and source. Both engines use the same words.
+It stores no positions, so each event that it finds is checked. Beside words it has facets, words that no
+user can type: the owner of the event, its kind and source. Both engines use the same words.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from conversations.search.fulltext.questions import Branch, Question, Term
 from conversations.search.fulltext.words import RESERVED
 
 TABLE = guards.SEARCH_TEXT
+# PostgreSQL stores 1 MiB of words for a row, and no text within the limits has more.
 WORDS_MAX_BYTES = 900_000
-"""PostgreSQL stores 1 MiB of words for a row, and no text within the limits has more."""
 
 _FACET = RESERVED
 
+# Keys of events are grouped in blocks of 8,192, of 131,072 and of 2,097,152, as powers of two.
 _BLOCKS = (13, 17, 21)
-"""Keys of events are grouped in blocks of 8,192, of 131,072 and of 2,097,152, as powers of two."""
 
 _CREATION = {
     # Only ASCII spaces separate the words of a row; positions are not stored.
@@ -58,8 +58,6 @@ _FINDING = {
 
 
 class Entry(NamedTuple):
-    """The entry of one event."""
-
     event_pk: int
     words: Iterable[str]
 
@@ -73,7 +71,7 @@ class Facets(NamedTuple):
     sources: Sequence[str] = ()
 
     def words(self) -> list[list[str]]:
-        """Return the words for them: the row of a matching event has one word of each list."""
+        """Return the words of these facts: the row of a matching event has one word of each list."""
         facts: tuple[tuple[str, Sequence[int | str]], ...] = (
             ("o", self.owners),
             ("c", self.conversations),
@@ -84,14 +82,13 @@ class Facets(NamedTuple):
 
 
 def create(connection: BaseDatabaseWrapper) -> None:
-    """Create the table, empty."""
+    """Create the empty table."""
     with connection.cursor() as cursor:
         for statement in _CREATION[connection.vendor]:
             cursor.execute(statement)
 
 
 def drop(connection: BaseDatabaseWrapper) -> None:
-    """Remove the table."""
     with connection.cursor() as cursor:
         cursor.execute(f"DROP TABLE {TABLE}")
 
@@ -134,7 +131,7 @@ def add(entries: Sequence[Entry]) -> None:
 def newest(question: Question, facets: Facets, *, below: int, limit: int) -> list[int]:
     """Return the keys of events that may match, the highest first: at most `limit`, below a key.
 
-    Fewer mean that there are no more. Raise SearchTooBroad if one of the windows takes too long.
+    If there are fewer, no more match. Raise SearchTooBroad if one of the windows takes too long.
     """
     syntax = _SYNTAX[connection.vendor]
     if connection.vendor == "sqlite":
@@ -160,9 +157,8 @@ def _found(condition: str, below: int, limit: int) -> list[int]:
 def _windows(below: int) -> Iterator[tuple[int, list[str]]]:
     """Yield the first key of each window and its blocks; no blocks for the last window, the rest.
 
-    The newest window is short, and each is longer than the one before. A frequent word is soon found often
-    enough, and no more events are read; a word that does not occur takes as many queries as there are
-    windows.
+    The newest window is short, and each is longer than the one before. Enough events with a frequent word
+    are soon found, without reading more; a word that does not occur takes one query for each window.
     """
     end = below
     for shift in _BLOCKS:
@@ -193,8 +189,6 @@ def _block(shift: int, number: int) -> str:
 
 
 class _Syntax(NamedTuple):
-    """The syntax of an engine's queries."""
-
     both: str
     either: str
     without: str
@@ -229,7 +223,7 @@ _SYNTAX = {
 
 
 def _words_of(term: Term) -> Iterator[tuple[str, bool]]:
-    """Yield each word of a term, and whether it is only a beginning."""
+    # Each word, and whether it is only a beginning.
     last = len(term.words) - 1
     for number, word in enumerate(term.words):
         yield word, term.is_beginning and number == last

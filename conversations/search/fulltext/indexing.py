@@ -20,8 +20,8 @@ from conversations.search.fulltext.index import Entry, Facets
 from conversations.search.fulltext.words import Words
 
 STEP_EVENTS = 200
+# A step ends with the event that reaches this size: on SQLite nothing else can write meanwhile.
 STEP_BYTES = 512 * 1024
-"""A step ends with the event that reaches this size: on SQLite nothing else can write meanwhile."""
 
 
 class Watermark(KeyHorizon[int]):
@@ -32,15 +32,12 @@ class Watermark(KeyHorizon[int]):
 
 
 class Step(NamedTuple):
-    """The result of one step."""
-
     events: int
-    is_last: bool
-    """No event up to the watermark is left."""
+    is_last: bool  # no event up to the watermark is left
 
 
 def step(watermark: Watermark) -> Step:
-    """Index the next events; of several processes, one does this at a time."""
+    """Index the next events; if several processes do this, one of them stores its step."""
     through = SearchProgress.through_now()
     if through >= watermark.settled:
         return Step(0, is_last=True)
@@ -61,7 +58,7 @@ def begin_anew() -> None:
 
 
 def _next(through: int, settled: int) -> tuple[int, list[int]]:
-    """Return where the next step ends, and the keys of its events."""
+    # Where the next step ends, and the keys of its events.
     rows = Event.objects.filter(pk__gt=through, pk__lte=settled).order_by("pk")
     pks, size_so_far = [], 0
     for pk, size in rows.values_list("pk", "size")[:STEP_EVENTS]:
@@ -73,7 +70,7 @@ def _next(through: int, settled: int) -> tuple[int, list[int]]:
 
 
 def entries_of(pks: list[int], *, known_through: int = 0) -> Iterator[Entry]:
-    """Yield the index entries of these; events that their authors hid or that have no words get none.
+    """Yield the index entries of these events; hidden events and events without words get none.
 
     Events up to `known_through` have an entry in a former form, which is right where the text is ASCII.
     """

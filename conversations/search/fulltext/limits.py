@@ -1,4 +1,4 @@
-"""How long a statement of a search may take: the database ends a longer one."""
+"""The time limit of a search statement: the database ends a statement that takes longer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from psycopg.errors import QueryCanceled
 
 from conversations.exceptions import ConversationError
 
-STATEMENT_S = 3.0
-"""A statement that takes longer is ended; on SQLite, which works in this process, of the processor's time."""
-STEPS = 1_000
-"""After this many steps of its virtual machine, SQLite looks at the time."""
+STATEMENT_S = 3.0  # on SQLite, which works in this process, of the processor's time
+STEPS = 1_000  # steps of SQLite's virtual machine between two looks at the time
 
 
 class SearchTooBroad(ConversationError):
@@ -28,7 +26,7 @@ class SearchTooBroad(ConversationError):
 def limited() -> Iterator[str]:
     """End a statement of this block that takes longer than STATEMENT_S. Raise SearchTooBroad then.
 
-    Yield what the statement's text has to begin with; its results are in the cursor's last set.
+    Yield the prefix of the statement's text; the results are in the cursor's last set.
     """
     clock = _Clock(time.thread_time() + STATEMENT_S)
     try:

@@ -31,11 +31,10 @@ class Term(NamedTuple):
 
     words: tuple[str, ...]
     is_beginning: bool
-    written: str
-    """As it was typed, to search titles."""
+    written: str  # as it was typed, to search titles
 
     def stands_in(self, among: Words) -> bool:
-        """Say whether the term occurs in a text."""
+        """Return whether the term occurs in a text."""
         return self._place(among) is not None
 
     def first_in(self, among: Words) -> int | None:
@@ -44,12 +43,12 @@ class Term(NamedTuple):
         return None if place is None else among.joined.count(" ", 0, place)
 
     def stands_at(self, among: Words, number: int) -> bool:
-        """Say whether it occurs in a text at the word with this number."""
+        """Return whether the term occurs in a text at the word with this number."""
         there = among.all[number : number + len(self.words)]
         return f" {' '.join(there)} ".startswith(self._joined)
 
+    # The first position in the joined words.
     def _place(self, among: Words) -> int | None:
-        """Return its first position in the joined words."""
         if any(among.lacks(word) for word in self.words):
             return None
         place = among.joined.find(self._joined)  # much faster than comparing word after word
@@ -67,7 +66,7 @@ class Branch(NamedTuple):
     unwanted: tuple[Term, ...]
 
     def is_met_by(self, words: Words) -> bool:
-        """Say whether a text matches."""
+        """Return whether a text has all wanted terms and no unwanted one."""
         return all(term.stands_in(words) for term in self.wanted) and not any(
             term.stands_in(words) for term in self.unwanted
         )
@@ -77,27 +76,26 @@ class Question(NamedTuple):
     """A whole query: a text must match one of the branches; without branches nothing matches."""
 
     branches: tuple[Branch, ...]
-    notice: str = ""
-    """What of the query was not searched for as it is written, as a sentence for people."""
+    notice: str = ""  # what of the query was not searched for as it is written, as a sentence for people
 
     def is_met_by(self, words: Words) -> bool:
-        """Say whether a text matches; the index only says which may."""
+        """Return whether a text matches; the index only finds candidates."""
         return any(branch.is_met_by(words) for branch in self.branches)
 
     @property
     def wanted(self) -> list[Term]:
-        """Every term whose occurrences are highlighted."""
+        """Return all terms whose occurrences are highlighted."""
         return list(dict.fromkeys(term for branch in self.branches for term in branch.wanted))
 
 
 def read(text: str) -> Question:
-    """Parse a query, whatever a person has typed; misplaced operators are ignored."""
+    """Parse a query, whatever a person has typed; ignore misplaced operators."""
     asked = _beginning(text)
     notices = [_TOO_LONG] if asked != text else []
     parsed = _Parsed()
     branches = [Branch(tuple(wanted), tuple(unwanted)) for wanted, unwanted in parsed.sides(asked)]
     found = [branch for branch in branches if branch.wanted]
-    if not found:  # nothing but operators and excluded words: what stands there is searched for as it is
+    if not found:  # only operators and excluded words: search for the text as it is
         parsed = _Parsed()
         term = parsed.made(asked, is_beginning=False)
         if term is None:
@@ -111,7 +109,7 @@ def read(text: str) -> Question:
 
 
 def _beginning(text: str) -> str:
-    """Return as much of a query as is parsed, up to the end of a word where there is one."""
+    """Return the part of a query that is parsed: whole words, if the limit allows it."""
     if len(text) <= QUESTION_MAX_LENGTH:
         return text
     cut = text[:QUESTION_MAX_LENGTH]
@@ -119,7 +117,7 @@ def _beginning(text: str) -> str:
 
 
 class _Parsed:
-    """The parsing of one query: how many words it has so far, and what was not taken as it is written."""
+    """The state of parsing one query: the words so far, and notices about what was ignored."""
 
     def __init__(self) -> None:
         self._words = 0

@@ -25,16 +25,13 @@ from conversations.search.fulltext.snippets import SnippetPart, snippet
 from conversations.search.fulltext.words import Words
 
 KEY_MAX = 2**63 - 1
+# A page ends after this many events, this much text or this much processor time; the next one continues.
 EVENTS_MAX = 10_000
 BYTES_MAX = 32 * 1024 * 1024
-"""After this many events, or this much text, a page ends; the next one continues."""
-READING_S = 1.0
-"""The same after so much time of the processor; it has at least one event then."""
-TEXTS = 200
-"""At most this many texts are in memory at a time."""
+READING_S = 1.0  # at least one event is read even so
+TEXTS = 200  # at most this many texts are in memory at a time
 CANDIDATES_MAX = 4_000
-FEW = 32
-"""Up to this many conversations, the index is queried for them by name."""
+FEW = 32  # the index is queried for at most this many conversations by name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,19 +40,16 @@ class Wanted:
 
     kinds: Collection[str] = ()
     sources: Collection[str] = ()
-    since: datetime | None = None
-    """Aware; this moment or later."""
-    before: datetime | None = None
-    """Aware; earlier than this moment."""
+    since: datetime | None = None  # aware; this moment or later
+    before: datetime | None = None  # aware; earlier than this moment
 
     @property
     def is_anything(self) -> bool:
-        """Whether no condition is set."""
         return self == Wanted()
 
 
 class Hit(NamedTuple):
-    """A matching event and its place."""
+    """A matching event with its conversation's columns."""
 
     pk: int
     public_id: str
@@ -101,8 +95,7 @@ class Scope:
 
     user: Visitor
     conversations: ConversationQuerySet
-    is_narrow: bool
-    """Some of the user's conversations are excluded."""
+    is_narrow: bool  # some of the user's conversations are excluded
 
 
 def search(
@@ -120,11 +113,11 @@ def search(
         page = _page(scope, question, wanted, looked_from, KEY_MAX if below is None else below, limit)
         if SearchProgress.through_now() >= looked_from:
             return page
-        # The index was emptied meanwhile.
+        # The index was emptied meanwhile, so matching events may be missing: read again.
 
 
 def by_title(conversations: ConversationQuerySet, question: Question) -> ConversationQuerySet:
-    """Return those whose title contains the words of the query as they are written, in any case."""
+    """Return the conversations whose title contains the words of the query as written, in any case."""
     return conversations.filter(reduce(or_, map(_in_title, question.branches), Q(pk__in=[])))
 
 

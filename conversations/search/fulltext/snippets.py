@@ -10,9 +10,9 @@ from typing import TypedDict
 from conversations.search.fulltext.questions import Term
 from conversations.search.fulltext.words import Words
 
+# Characters before the first match, and in the whole excerpt.
 BEFORE = 60
 LENGTH = 240
-"""Characters before the first match, and in the whole excerpt."""
 
 _BLANKS = re.compile(r"\s+")
 

@@ -11,12 +11,9 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 from itertools import islice
 
-WORD_MAX_LENGTH = 50
-"""Only this many characters of a word count: hashes and encoded files are not words."""
-KNOWN_MAX_LENGTH = 100
-"""The forms of longer words are not cached, because a whole text may be one word."""
-RESERVED = "\ue000"
-"""Never a word: the index begins words of its own with it."""
+WORD_MAX_LENGTH = 50  # only this many characters of a word count: hashes and encoded files are not words
+KNOWN_MAX_LENGTH = 100  # the forms of longer words are not cached, because a whole text may be one word
+RESERVED = "\ue000"  # never a word: the index begins words of its own with it
 
 # Scripts without spaces between words, emoji, and the letters that name a flag: each character is a word.
 _ALONE = (
@@ -32,10 +29,9 @@ _UNSEEN = (
 _IS_UNSEEN = re.compile(f"[{_UNSEEN}]")
 _SYMBOLS = frozenset({"So", "Sm", "Sc", "Co"})
 _PUNCTUATION_AS_EMOJI = frozenset("\u203c\u2049\u3030\u303d")
+# Marks of these combining classes are vowels and viramas, without which an Indic word is another one.
 _VOWEL_CLASSES = (0, 9)
-"""Marks of these combining classes are vowels and viramas, without which an Indic word is another one."""
-_TATWEEL = "\u0640"
-"""Only makes an Arabic word longer."""
+_TATWEEL = "\u0640"  # only makes an Arabic word longer
 
 
 def _class(characters: Iterable[str]) -> str:
@@ -80,29 +76,27 @@ class Words:
 
     def __init__(self, text: str) -> None:
         self._is_ascii = text.isascii()
-        self.text = text if self._is_ascii else _composed(text)
-        """The text to which `places` refer."""
+        self.text = text if self._is_ascii else _composed(text)  # the text to which `places` refer
         self._read = text.lower() if self._is_ascii else self.text
 
     @cached_property
     def all(self) -> list[str]:
-        """Every word, in order, with repetitions."""
+        """Return all words in order, with repetitions."""
         if self._is_ascii:
             return [word[:WORD_MAX_LENGTH] for word in _ASCII_WORD.findall(self._read)]
         return [form for word in _WORD.findall(self._read) if (form := _form(word))]
 
     @cached_property
     def different(self) -> frozenset[str]:
-        """Every word once."""
         return frozenset(self.all)
 
     @cached_property
     def joined(self) -> str:
-        """All words with a space before and after each, so that one search finds several in a row."""
+        """Return all words with a space before and after each, so that one search finds several in a row."""
         return f" {' '.join(self.all)} "
 
     def lacks(self, word: str) -> bool:
-        """Say that the word, or one with this beginning, is certainly absent; quick, and often undecided."""
+        """Return True if the text certainly lacks the word, or one with this beginning; often undecided."""
         return self._is_ascii and word not in self._read
 
     def places(self, first: int) -> Iterator[tuple[int, int]]:
@@ -115,7 +109,7 @@ class Words:
 
     @cached_property
     def ends_in_word(self) -> bool:
-        """Whether the text ends with a word, and not with a sign that only separates words."""
+        """Return whether the text ends with a word, and not with a sign that only separates words."""
         return bool(self.all) and next(self.places(len(self.all) - 1))[1] == len(self.text)
 
 
@@ -139,13 +133,9 @@ def _folded(word: str) -> str:
     bare = _SILENT.sub("", word)
     apart = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", bare).casefold())
     kept = (each for each in apart if each.isalnum() or _is_vowel(each))
-    letters = "".join(_plain(each) for each in kept if each != _TATWEEL)
+    # A digit of any script is compared as the ASCII digit.
+    letters = "".join(str(unicodedata.decimal(each, each)) for each in kept if each != _TATWEEL)
     return (letters or word)[:WORD_MAX_LENGTH]
-
-
-def _plain(letter: str) -> str:
-    """Return a letter, and of a digit of any script the ASCII digit."""
-    return str(unicodedata.decimal(letter, letter))
 
 
 def _folded_sign(sign: str) -> str:
