@@ -42,8 +42,8 @@ from conversations.redaction import secrets as secrecy
 from conversations.redaction.masking import NO_MASKS, Masks
 from conversations.redaction.secrets import MaskedEvents, MaskingAllowance
 
+# How long an append waits for a conversation that another transaction has locked (PostgreSQL).
 LOCK_TIMEOUT_S: float = settings.LOCK_TIMEOUT_S
-"""How long an append waits for a conversation that another transaction has locked (PostgreSQL)."""
 
 STAMP_LENGTH = 26
 _MICROSECOND = timedelta(microseconds=1)
@@ -55,18 +55,16 @@ class AppendRequest:
 
     conversation: ConversationRef
     events: Sequence[NewEvent]
-    epoch: int | None = None
-    """The epoch of the writing loop; None for all other callers."""
+    epoch: int | None = None  # the epoch of the writing loop; None for all other callers
+    # Run in the same transaction after the events are stored, under the conversation's lock.
     also: Callable[[Sequence[Appended]], None] | None = None
-    """Run in the same transaction after the events are stored, under the conversation's lock."""
+    # Why it is refused, if it is: asked under the lock of a conversation that guards its inputs.
     refusal: Callable[[], ConversationError | None] | None = None
-    """Why it is refused, if it is: asked under the lock of a conversation that guards its inputs."""
-    masked: MaskedEvents | None = None
-    """The events without secrets, if they were masked before."""
+    masked: MaskedEvents | None = None  # the events without secrets, if they were masked before
+    # Whether to answer MaskingDeferred instead of masking long events under the lock.
     defers_masking: bool = False
-    """Whether to answer MaskingDeferred instead of masking long events under the lock."""
+    # Its events in their places, as the end of the log was before the transaction.
     numbered: _NumberedBeforehand | None = None
-    """Its events in their places, as the end of the log was before the transaction."""
 
 
 def masked(request: AppendRequest) -> AppendRequest:
@@ -76,7 +74,7 @@ def masked(request: AppendRequest) -> AppendRequest:
 
 
 def numbered(request: AppendRequest) -> AppendRequest:
-    """Return the request with its events numbered and digested before its transaction, which locks no log.
+    """Return the request with its events numbered and digested before its transaction; lock nothing.
 
     They keep their places if the log, its state and the secrets are the same in the transaction; otherwise
     they are numbered again there.
@@ -94,7 +92,7 @@ def numbered(request: AppendRequest) -> AppendRequest:
 
 @dataclass(frozen=True, slots=True)
 class AppendOutcome:
-    """The outcome of one request: where its events stand, and the envelopes of the new ones."""
+    """The outcome of one request: the places of its events, and the envelopes of the new ones."""
 
     appended: list[Appended]
     envelopes: list[EventEnvelope]
@@ -124,47 +122,42 @@ class _Head:
     listed_at: datetime
     deleted_at: datetime | None
     guards_inputs: bool | None
-    masks: Masks = NO_MASKS
-    """The values to mask: the owner's secrets and the conversation's."""
-    is_asked: bool = False
-    """Whether an event of this transaction asks for an answer."""
-    is_deferred: bool = False
-    """Whether an append of this transaction waits until its events are masked."""
+    masks: Masks = NO_MASKS  # the values to mask: the owner's secrets and the conversation's
+    is_asked: bool = False  # whether an event of this transaction asks for an answer
+    is_deferred: bool = False  # whether an append of this transaction waits until its events are masked
+    # By event id: stored events that these requests repeat or refer to, and events added so far.
     stored: dict[str, _Stored] = field(default_factory=dict)
-    """By event id: stored events that these requests repeat or refer to, and events added so far."""
+    # By the number that a V0 sender gave an event: its newest seq.
     wire_ids: dict[int, int] = field(default_factory=dict)
-    """By the number that a V0 sender gave an event: its newest seq."""
 
     def copy(self) -> _Head:
-        """Return one that moves by itself."""
+        """Return a copy that moves independently."""
         return replace(self, stored=dict(self.stored), wire_ids=dict(self.wire_ids))
 
 
 @dataclass(frozen=True, slots=True)
 class _NumberedBeforehand:
-    """The events of one request, as they stand behind the end of a log that was not locked."""
+    """The events of one request, numbered behind the end of a log that was not locked."""
 
-    found: _Head
-    """The end that they follow."""
-    head: _Head
-    """The end that they are then."""
+    found: _Head  # the end that they follow
+    head: _Head  # the end that they are then
     rows: Sequence[sql.EventRow]
     outcome: AppendOutcome
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedAppends:
-    """Requests whose events have their places at the end of locked logs, and are not written yet."""
+    """Requests whose events have their places at the end of locked logs, but are not written yet."""
 
     requests: Sequence[AppendRequest]
+    # Each in the place of its request; they hold once the transaction is committed.
     outcomes: list[AppendOutcome | ConversationError]
-    """Each in the place of its request; they hold once the transaction is committed."""
     heads: Mapping[int, _Head]
     rows: list[sql.EventRow]
 
     @property
     def ends_transaction(self) -> bool:
-        """Whether these are the last statements: no request does anything else in their transaction."""
+        """Return whether these are the last statements: no request has further work in the transaction."""
         return bool(self.rows) and all(request.also is None for request in self.requests)
 
     def write(self, *, commits: bool) -> None:
@@ -209,7 +202,7 @@ def chain(head_digest: str, *, seq: int, event_id: str, payload: str | bytes) ->
     """Return the digest of the event that follows `head_digest`: SHA-256 in hex.
 
     The id is preceded by its length, so that two different logs never hash the same text. A payload in bytes
-    is one as it is stored.
+    is hashed as it is stored.
     """
     name = event_id.encode()
     digest = hashlib.sha256(b"%s %d %d %s" % (head_digest.encode(), seq, len(name), name))
@@ -222,8 +215,7 @@ def number(requests: Sequence[AppendRequest], *, wait: bool) -> NumberedAppends:
 
     A refused request stores nothing and affects no other. Without `wait`, a conversation that another
     transaction has locked is answered with ConversationBusy at once; with it, after LOCK_TIMEOUT_S. If this
-    raises, the transaction must be rolled back. Raise StoreUnavailable if nothing can be stored at the
-    moment.
+    raises, the transaction must be rolled back. Raise StoreUnavailable if nothing can be stored now.
     """
     readiness.require()
     heads = _locked_heads(requests, wait=wait)
@@ -302,7 +294,7 @@ def _take(
     *,
     wait: bool,
 ) -> AppendOutcome | ConversationError:
-    """Number the request's events at the end of their log, or return the reason why not."""
+    """Number the request's events at the end of their log, or return the refusal."""
     head = heads.get(request.conversation.pk)
     if head is None and not wait:
         return ConversationBusy("The conversation is locked by another process.")
@@ -332,10 +324,10 @@ def _take(
 def _masked(
     head: _Head, request: AppendRequest, allowance: MaskingAllowance
 ) -> Sequence[NewEvent] | InvalidEvent | MaskingDeferred:
-    """Return the request's events without secrets, or the reason why not."""
+    """Return the request's events without secrets, or the refusal."""
     if request.masked is not None and request.masked.masks == head.masks:
         return request.masked.events
-    # Whatever follows a deferred append of a conversation is stored after it.
+    # Later appends of the conversation must be stored after a deferred one, so they are deferred, too.
     if request.defers_masking and (head.is_deferred or not allowance.covers(request.events, head.masks)):
         head.is_deferred = True
         return MaskingDeferred("The conversation's secrets keep changing. Try again.")
@@ -343,7 +335,7 @@ def _masked(
 
 
 def _refusal(head: _Head, request: AppendRequest) -> ConversationError | None:
-    """Return why the conversation refuses the request; what is stored already can be repeated."""
+    """Return why the conversation refuses the request; stored events may be repeated."""
     if not head.guards_inputs or request.refusal is None:
         return None
     is_repeated = all(event.event_id in head.stored for event in request.events)
@@ -365,7 +357,7 @@ def _conflict(head: _Head, sent: Sequence[NewEvent], masked: Sequence[NewEvent])
 
 
 def _same(sent: NewEvent, masked: NewEvent, stored: str) -> bool:
-    """Say whether an event was stored before, whichever values were secrets then and are now."""
+    """Return whether an event was stored before, with the secrets of that time or of now."""
     if masked.stamp_offset is not None:
         start, end = masked.stamp_offset, masked.stamp_offset + STAMP_LENGTH
         stored = stored[:start] + masked.payload[start:end] + stored[end:]
@@ -427,7 +419,7 @@ def _stamped(payload: str, offset: int, now: datetime) -> str:
 
 
 def _cause(head: _Head, event: NewEvent, seq: int) -> int | None:
-    """Return the seq of the event that this one answers, in whichever way its wire names it."""
+    """Return the seq of the event that this one answers, by any of the wires' references."""
     reading = event.reading
     if event.cause_seq is not None:
         return event.cause_seq
@@ -453,7 +445,8 @@ def _count(head: _Head, event: NewEvent, *, seq: int, now: datetime) -> None:
     if event.reading.kind is Kind.MESSAGE and not event.reading.hidden:
         head.last_message = event.reading.text[:LAST_MESSAGE_MAX_LENGTH]
         head.last_message_at = now
-        head.listed_at = max(now, head.listed_at + _MICROSECOND)  # always another one: so it is numbered
+        # Always a new time: the guard numbers a changed row by it.
+        head.listed_at = max(now, head.listed_at + _MICROSECOND)
 
 
 def _moved(head: _Head) -> sql.HeadRow:

@@ -20,12 +20,9 @@ from conversations.outages import Outage
 
 T = TypeVar("T")
 
-LOOK_UP_S = 10.0
-"""How long a lost commit is looked up, at least."""
-MASK_TRIES = 3
-"""How often an append is masked again before its transaction, because the secrets have changed."""
-AGAIN_S = 0.2
-"""The pause before it is looked up again."""
+LOOK_UP_S = 10.0  # how long a lost commit is looked up, at least
+MASK_TRIES = 3  # how often an append is masked again before its transaction, because the secrets have changed
+AGAIN_S = 0.2  # the pause before it is looked up again
 UNKNOWN = (
     "The connection to the database broke while this was being stored, so it may be stored or not: "
     "repeat it with the same id, and it is stored once."
@@ -52,10 +49,10 @@ stamina.instrumentation.set_on_retry_hooks(())
 def committed(requests: Sequence[AppendRequest], *, wait: bool) -> list[AppendOutcome | ConversationError]:
     """Append all in one transaction and commit it; answer each in its place.
 
-    Raise OperationalError or InterfaceError only where nothing was stored, OutcomeUnknown where the
-    connection broke during the commit and the database does not say within LOOK_UP_S what it has made of it,
-    or where SQLite's file was removed or could not be synced during the commit.
-    Inside another transaction it is that one which commits.
+    Raise OperationalError or InterfaceError only where nothing was stored. Raise OutcomeUnknown where the
+    connection broke during the commit and the database does not tell its outcome within LOOK_UP_S, or where
+    SQLite's file was removed or could not be synced during the commit. Inside another transaction, that one
+    commits.
     """
     is_inner = connection.in_atomic_block
     outcomes: list[AppendOutcome | ConversationError] = []
@@ -72,7 +69,7 @@ def committed(requests: Sequence[AppendRequest], *, wait: bool) -> list[AppendOu
             # A look would not help: the file is not there, or the next start may find more in it.
             is_away = isinstance(error.__cause__, CommittedAway)
             raise OutcomeUnknown(UNKNOWN_FILE if is_away else UNKNOWN_DISK) from error
-        # SQLite has no connection that could be lost: if it reports another failure, nothing was stored.
+        # SQLite has no connection to lose: if it reports another failure, nothing was stored.
         if not new or not (may_be_stored or isinstance(error, LostCommit)):
             raise
         _lost.failed(error)
@@ -85,9 +82,9 @@ def committed(requests: Sequence[AppendRequest], *, wait: bool) -> list[AppendOu
 
 
 def masked_and_committed(request: AppendRequest) -> list[AppendOutcome | ConversationError]:
-    """Append and commit one request: `committed`. What takes long to mask is masked before the transaction.
+    """Append and commit one request like `committed`; mask long events before the transaction.
 
-    Inside another transaction, and if the secrets keep changing, it is masked under the lock.
+    Inside another transaction, and if the secrets keep changing, mask them under the lock.
     """
     if not connection.in_atomic_block:
         for _ in range(MASK_TRIES):
@@ -111,9 +108,9 @@ def _new_events(
 
 
 def _are_stored(events: list[tuple[int, str]]) -> bool:
-    """Return whether these events are in the log; one transaction was to store all of them.
+    """Return whether these events are in the log; one transaction stores all or none of them.
 
-    Raise OutcomeUnknown, whatever has failed: none of it means that nothing was stored.
+    Raise OutcomeUnknown for any failure: no failure proves that nothing was stored.
     """
     try:
         return until_answered(lambda: _are_stored_now(events), is_passing=_is_lost)
@@ -129,9 +126,9 @@ def _is_lost(error: Exception) -> bool:
 
 
 def until_answered(ask: Callable[[], T], *, is_passing: Callable[[Exception], bool]) -> T:
-    """Return what the database answers; ask again every AGAIN_S while it fails with what is passing.
+    """Return the database's answer; ask again every AGAIN_S while the failure is a passing one.
 
-    Raise the last failure once LOOK_UP_S are over.
+    Raise the last failure after LOOK_UP_S.
     """
     pace = stamina.RetryingCaller(
         attempts=None, timeout=LOOK_UP_S, wait_initial=AGAIN_S, wait_max=AGAIN_S, wait_jitter=0
@@ -140,9 +137,9 @@ def until_answered(ask: Callable[[], T], *, is_passing: Callable[[Exception], bo
 
 
 def _are_stored_now(events: list[tuple[int, str]]) -> bool:
-    """Look, and if they are not there, look under the conversations' locks: an unfinished commit holds them.
+    """Look for the events, and again under the conversations' locks, which an unfinished commit holds.
 
-    A session that can only read shows what is stored, and cannot take the locks.
+    A session that can only read shows what is stored, but cannot take the locks.
     """
     drop_broken_connections()
     if _are_there(events):

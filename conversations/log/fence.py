@@ -1,6 +1,6 @@
-"""The fence: a loop that another one has replaced (a zombie) writes nothing any more.
+"""The fence: a loop that another one has replaced (a zombie) can no longer write.
 
-Each loop that takes a conversation raises `Conversation.loop_epoch`; what it writes names its epoch.
+Each loop that takes a conversation raises `Conversation.loop_epoch`; its events name its epoch.
 """
 
 from __future__ import annotations

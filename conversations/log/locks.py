@@ -1,4 +1,4 @@
-"""Locking conversations, with a limit on the time to wait for another transaction."""
+"""Locking conversations, with a limit on the wait for other transactions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def lock(
 
 
 def lock_all(conversations: Sequence[ConversationRef]) -> None:
-    """Lock several, deleted or not, until the transaction ends; call it before writing any of them.
+    """Lock several conversations, deleted or not, until the transaction ends, before writing to any.
 
     All callers that lock several do so in the order of their keys, so that they cannot deadlock. Raise
     ConversationBusy after LOCK_TIMEOUT_S.
@@ -40,7 +40,7 @@ def lock_all(conversations: Sequence[ConversationRef]) -> None:
 
 @contextmanager
 def unless_locked() -> Iterator[None]:
-    """Run a block that writes, and leave it without a word where it would wait for somebody else's lock."""
+    """Run a block that writes; leave it silently where it would wait for another transaction's lock."""
     if connection.in_atomic_block:
         yield
         return

@@ -1,4 +1,4 @@
-"""Reading a log: pages of it, events by id or place, and what the events of a turn say."""
+"""Reading a log: pages, events by id or place, and the events of a turn."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from conversations.events import EventEnvelope, EventFilter, EventPage, Kind, Ne
 from conversations.models import Conversation, ConversationRef, Event
 
 PAGE_MAX_EVENTS = 500
+# A page ends after the event that reaches this size, so that long events do not fill the memory.
 PAGE_MAX_BYTES = 4 * 1024 * 1024
-"""A page ends after the event that reaches this size, so that long events do not fill the memory."""
 
 
 def read_after(
@@ -31,7 +31,7 @@ def read_after(
     following = Event.objects.of(conversation).after(seq).oldest_first().seqs().first()
     if following is None:
         return []
-    # Seqs have no holes, unless somebody made one in the database.
+    # Seqs have no holes, unless the database was changed by hand.
     return read_after(conversation, following - 1, limit=limit, max_bytes=max_bytes)
 
 
@@ -86,7 +86,7 @@ def read_some(
 ) -> list[EventEnvelope]:
     """Return the events with one of these ids or at one of these places, oldest first, with one query.
 
-    However long they are, so ask for few.
+    Their length is not limited, so ask for few.
     """
     return Event.objects.of(conversation).known_as(event_ids, seqs).oldest_first().envelopes()
 
@@ -96,7 +96,7 @@ def read_portion(
 ) -> SomeEvents:
     """Return the events with one of these ids or at one of these places, oldest first, with one query.
 
-    If they are long, only the first are read; of the others the places are returned.
+    If they are long, read only the first; return the places of the others.
     """
     if not event_ids and not seqs:
         return SomeEvents([], [])
@@ -130,7 +130,7 @@ def read_end_of_turn(
 
 
 def count_steps(conversation: ConversationRef, turn_id: str) -> int:
-    """Return how many messages and calls of its agent a turn has stored."""
+    """Return the number of messages and calls that the agent has stored in a turn."""
     rows = Event.objects.of(conversation).of_turn(turn_id)
     return rows.filter(kind__in=[Kind.MESSAGE, Kind.TOOL_CALL], source="agent").count()
 
@@ -154,7 +154,7 @@ def input_seqs(conversation: ConversationRef, *, after: int, through: int) -> li
 
 
 def newest_input(conversation: ConversationRef, *, after: int) -> int | None:
-    """Return the seq of the newest event after this one that speaks to the agent, if there is one."""
+    """Return the seq of the newest event after this one that speaks to the agent; None if there is none."""
     rows = Event.objects.of(conversation).after(after).inputs().newest_first()
     return rows.values_list("seq", flat=True).first()
 
@@ -166,14 +166,14 @@ def seq_of_event(conversation: ConversationRef, event_id: str) -> int | None:
 
 
 def has_events(conversation: ConversationRef, events: Sequence[NewEvent]) -> bool:
-    """Say whether events with all of these ids are stored, so that to append these adds nothing."""
+    """Return whether events with all of these ids are stored, so that appending them adds nothing."""
     return all(seq_of_event(conversation, event.event_id) is not None for event in events)
 
 
 def first_since(conversation: ConversationRef, moment: datetime) -> int | None:
     """Return the lowest seq of an event of this time or later, None if there is none.
 
-    Only the events since then are read, in an index that needs no row.
+    Read only the events since then, in an index that needs no row.
     """
     # Not the plain seq: the planner could then read the log from its beginning to find the lowest.
     rows = Event.objects.of(conversation).since(moment)
@@ -200,7 +200,7 @@ def last_seq(conversation: ConversationRef) -> int:
 
 
 def take_bytes(places: Iterable[tuple[int, int]]) -> list[int]:
-    """Return the keys of (key, size) until PAGE_MAX_BYTES are reached; at least one."""
+    """Return keys of (key, size) until PAGE_MAX_BYTES are reached; at least one."""
     shown: list[int] = []
     size_so_far = 0
     for key, size in places:

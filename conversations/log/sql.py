@@ -62,6 +62,7 @@ class HeadRow(NamedTuple):
     listed_at: datetime
 
 
+# PostgreSQL's types of the columns that are not text.
 _TYPES = {
     "conversation_id": "bigint",
     "seq": "bigint",
@@ -86,7 +87,6 @@ _TYPES = {
     "updated_at": "timestamptz",
     "listed_at": "timestamptz",
 }
-"""PostgreSQL's types of the columns that are not text."""
 
 
 def _arrays(columns: Sequence[str]) -> str:
@@ -111,8 +111,7 @@ _INSERT_POSTGRESQL = (
     f"INSERT INTO conversations_event ({_COLUMNS}) SELECT * FROM unnest({_arrays(EventRow._fields)})"
 )
 _COPY_POSTGRESQL = f"COPY conversations_event ({_COLUMNS}) FROM STDIN"
-COPIED_MIN = 100
-"""At least this many rows are inserted by COPY."""
+COPIED_MIN = 100  # at least this many rows are inserted by COPY
 # To make and to take apart 23 arrays of one value costs more than to insert that row.
 _INSERT_ONE_POSTGRESQL = f"INSERT INTO conversations_event ({_COLUMNS}) VALUES ({_values(EventRow._fields)})"
 
@@ -151,10 +150,10 @@ def pipeline() -> Iterator[None]:
 
 
 def _begins_here(session: psycopg.Connection[Any]) -> bool:
-    """Say whether a transaction must begin with the next statement.
+    """Return whether a transaction must begin with the next statement.
 
-    psycopg would wait for the answer to its own BEGIN; it sends none once it believes that every statement
-    commits by itself. Django sets that again when the transaction ends.
+    psycopg would wait for the answer to its own BEGIN; with autocommit set it sends none. Django resets that
+    when the transaction ends.
     """
     if not connection.in_atomic_block or session.info.transaction_status != TransactionStatus.IDLE:
         return False
@@ -164,7 +163,7 @@ def _begins_here(session: psycopg.Connection[Any]) -> bool:
 
 @contextmanager
 def last_pipeline(*, commits: bool) -> Iterator[None]:
-    """Be a `pipeline` whose last statement commits, if `commits`: Django finds nothing left to commit.
+    """Run a `pipeline` whose last statement commits, if `commits`; Django then has nothing to commit.
 
     Raise LostCommit if the connection breaks meanwhile: the outcome is unknown then.
     """
@@ -186,12 +185,11 @@ def last_pipeline(*, commits: bool) -> Iterator[None]:
 
 def limit_lock_wait(seconds: float) -> None:
     """Set how long the running transaction waits for a lock, rounded up to whole seconds (PostgreSQL)."""
-    whole = max(1, math.ceil(seconds))  # each text is prepared once, and 0 would mean for ever
+    whole = max(1, math.ceil(seconds))  # each text is prepared once, and 0 would mean no limit
     _prepared(f"SET LOCAL lock_timeout = '{whole:d}s'", [])
 
 
 def insert_events(rows: Sequence[EventRow]) -> None:
-    """Insert all rows."""
     if not rows:
         return
     if connection.vendor == "postgresql":
@@ -205,9 +203,9 @@ def insert_events(rows: Sequence[EventRow]) -> None:
 
 
 def copy_in(rows: Sequence[EventRow]) -> bool:
-    """Insert many rows by COPY, outside of any `pipeline`; say whether that was done (PostgreSQL).
+    """Insert many rows by COPY, outside of any `pipeline`; return whether that was done (PostgreSQL).
 
-    It takes a tenth less than INSERT, but a round trip more.
+    It takes a tenth less time than INSERT, but one more round trip.
     """
     if connection.vendor != "postgresql" or len(rows) < COPIED_MIN:
         return False
@@ -257,17 +255,17 @@ def locked_heads(columns: Sequence[str], pks: Sequence[int], *, wait: bool) -> R
 
 
 def events_with_ids(wanted: Iterable[tuple[int, str]]) -> Result:
-    """Find (conversation, event_id, seq, payload) of the events with these ids."""
+    """Return (conversation, event_id, seq, payload) of the events with these ids."""
     return _matching("e.event_id", "text", sorted(wanted), "e.seq, e.payload")
 
 
 def events_with_wire_ids(wanted: Iterable[tuple[int, int]]) -> Result:
-    """Find (conversation, wire_id, seq, dialect) of the events with these numbers of their senders."""
+    """Return (conversation, wire_id, seq, dialect) of the events with these numbers of their senders."""
     return _matching("e.wire_id", "bigint", sorted(wanted), "e.seq, e.dialect")
 
 
 def rows_with_keys(*selects: tuple[str, Sequence[int]]) -> Result:
-    """Find the rows of all these queries with one statement; each text ends with the column of the keys."""
+    """Return the rows of all these queries by one statement; each text ends with the column of the keys."""
     if connection.vendor == "postgresql":
         parts = [f"{select}{_among(keys)}" for select, keys in selects]
         return Result(_prepared(" UNION ALL ".join(parts), [_sent(keys) for _, keys in selects]))
@@ -288,23 +286,21 @@ def defer_jobs(queue: str, task: str, pks: Sequence[int]) -> None:
 
 
 class Result:
-    """The rows of a statement; inside a block of `pipeline` they can be read after its end."""
+    """The rows of a statement, read once; after the end of the block inside `pipeline`."""
 
     def __init__(self, found: Iterable[Any] = ()) -> None:
         self._found = found
 
     def rows(self) -> list[Any]:
-        """Return all rows, once."""
         return list(self._found)
 
 
+# The condition that a column is one of these keys, and its parameter (PostgreSQL).
 def _among(keys: Sequence[int]) -> str:
-    """Return the condition that a column is one of these keys (PostgreSQL)."""
     return " = %b::bigint" if len(keys) == 1 else " = ANY(%b::bigint[])"
 
 
 def _sent(keys: Sequence[int]) -> Int8 | list[Int8]:
-    """Return the parameter of that condition."""
     typed: list[Int8] = _typed(keys)
     return typed[0] if len(typed) == 1 else typed
 
@@ -337,7 +333,7 @@ def _matching(column: str, column_type: str, wanted: Sequence[tuple[int, Any]], 
 def _prepared(statement: str, parameters: Sequence[Any]) -> psycopg.Cursor[Any]:
     """Run a statement that is planned once per connection, with its values sent separately (PostgreSQL).
 
-    Django's own cursor writes each value into the text of the statement, which costs more than the insert.
+    Django's cursor writes each value into the statement's text, which costs more than the insert.
     """
     if connection.queries_logged:  # like Django's cursor, for code that counts statements
         connection.queries_log.append({"sql": statement, "time": "unknown"})
@@ -357,7 +353,7 @@ def _executed(statement: str, parameters: Sequence[Any], *, prepare: bool) -> ps
 
 
 def _typed(row: Sequence[Any]) -> list[Any]:
-    """Return the values so that whole numbers of all sizes have one type: each type would be planned anew."""
+    """Return the values with one type for all whole numbers: PostgreSQL plans anew for each type."""
     return [Int8(value) if type(value) is int else value for value in row]
 
 
@@ -367,10 +363,10 @@ def _by_column(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
 
 
 def _adapted(row: tuple[Any, ...], times: Sequence[int]) -> list[Any]:
-    """Return the values as SQLite stores them; `times` are the places of those that are moments.
+    """Return the values as SQLite stores them; `times` are the places of moments.
 
-    The text of a moment is the one that Django writes, and reads again. Its own way of writing it asks the
-    settings thrice, which for a long batch takes longer than to insert the rows.
+    The text of a moment is the one that Django writes and reads. Django's own function reads the settings
+    three times for each, which for a long batch takes longer than inserting the rows.
     """
     values = list(row)
     for place in times:

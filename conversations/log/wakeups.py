@@ -1,18 +1,18 @@
-"""What is done, in the transaction that stores it, about an input that asks for an answer."""
+"""What happens, in the same transaction, when an input that asks for an answer is stored."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+# Takes the keys of conversations; runs statements of the caller's transaction, whose results it must not
+# read: they may be part of a pipeline.
 Defer = Callable[[Sequence[int]], None]
-"""Takes the keys of conversations; runs statements of the caller's transaction, whose results it must not
-read: they may be part of a pipeline."""
 
 _defer: Defer | None = None
 
 
 def defer_by(defer: Defer) -> None:
-    """Let `defer` see from now on which conversations are asked for an answer."""
+    """Call `defer` from now on with the conversations that are asked for an answer."""
     global _defer
     _defer = defer
 

@@ -1,4 +1,4 @@
-"""Writing to a log: events at its end, after the quotas were asked, and the hint to its readers."""
+"""Writing to a log: events at its end, within the quotas, and the hint to its readers."""
 
 from __future__ import annotations
 

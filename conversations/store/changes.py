@@ -17,7 +17,7 @@ from conversations.redaction import secrets
 
 
 def retitle(conversation: ConversationRef, title: str | None, **only_if: str | None) -> bool:
-    """Set the title; with `title_is=…` only if that is still the title. Say whether it was set.
+    """Set the title; with `title_is=…` only if that is still the title. Return whether it was set.
 
     A title that is set without a condition is a user's choice: no generated one replaces it. One that is
     set with a condition was derived from the messages, or comes from another program.
@@ -45,7 +45,7 @@ def retag(conversation: ConversationRef, tags: Mapping[str, str]) -> None:
 
 
 def retag_all(rows: Sequence[Conversation]) -> None:
-    """Store the tags that these rows have by now, in a transaction that has locked them."""
+    """Store the new tags of these rows, in a transaction that has locked them."""
     owners = {row.pk: row.owner_id for row in rows}
     masks = secrets.masks_for(owners.items(), secrets.found(list(set(owners.values())), list(owners)).rows())
     now = timezone.now()
@@ -73,13 +73,13 @@ _RETAG = "UPDATE conversations_conversation SET tags = %s, listed_at = %s WHERE 
 
 
 def note_branch(conversation: ConversationRef, branch: str) -> None:
-    """Set the branch that is checked out; does nothing for a conversation without a repository."""
+    """Set the branch that is checked out; do nothing for a conversation without a repository."""
     rows = Conversation.objects.active().filter(pk=conversation.pk, repository__isnull=False)
     change(rows.exclude(branch=branch), conversation, branch=branch)
 
 
 def note_pull_request(conversation: ConversationRef, number: int) -> None:
-    """Add a pull request that was opened after the others; a known one changes nothing."""
+    """Add a newly opened pull request; a known one changes nothing."""
     with transaction.atomic():
         rows = Conversation.objects.active().filter(pk=conversation.pk)
         numbers = rows.locked().values_list("pr_number", flat=True).first()
@@ -88,7 +88,7 @@ def note_pull_request(conversation: ConversationRef, number: int) -> None:
 
 
 def set_parameter_once(conversation: ConversationRef, name: str, value: Any) -> bool:
-    """Add a creation parameter (JSON) unless its name exists; say whether it was added."""
+    """Add a creation parameter (JSON) unless its name exists; return whether it was added."""
     with transaction.atomic():
         Conversation.objects.locked().get(pk=conversation.pk)
         row, _ = CreationParameters.objects.get_or_create(conversation_id=conversation.pk)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import cache
 from typing import cast
 
 from django.conf import settings
@@ -14,17 +13,13 @@ from conversations.models import ConversationRef
 from conversations.store.seam import ConversationStore
 
 
-@cache
-def _store_class(path: str) -> type[ConversationStore]:
-    return cast(type[ConversationStore], import_string(path))
-
-
 def store(user_id: str | None = None) -> ConversationStore:
     """Return the store that the settings name, acting for this user."""
-    return _store_class(settings.CONVERSATION_STORE).get_instance(user_id)
+    chosen = cast(type[ConversationStore], import_string(settings.CONVERSATION_STORE))
+    return chosen.get_instance(user_id)
 
 
 def delete(conversation: ConversationRef) -> None:
-    """Hide a conversation in its owner's store until it is restored; nothing if it is hidden already."""
+    """Hide a conversation in its owner's store until it is restored; do nothing if it is hidden already."""
     with suppress(ConversationNotFound):
         store(str(conversation.owner_id)).delete_metadata(conversation.public_id)

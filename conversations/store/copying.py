@@ -1,4 +1,4 @@
-"""Forks of long logs: copied in short transactions, by any process, and hidden until they are whole."""
+"""Forks of long logs: copied in short transactions, by any process, and hidden until complete."""
 
 from __future__ import annotations
 
@@ -19,27 +19,22 @@ from conversations.models import Conversation, ConversationRef, Event, EventQuer
 from conversations.server_log import ids_of, log_on_commit
 from conversations.store import purging
 
+# A transaction copies at most this: on SQLite nothing else can write meanwhile.
 STEP_EVENTS = 2_000
-"""At most this many events are copied in one transaction: on SQLite nothing else can write meanwhile."""
-STEP_BYTES = 4 * 1024 * 1024
-"""A step ends with the event that reaches this size."""
-LEASE_S = 10.0
-"""A fork that no process has copied of for this long is taken by any."""
-BEGUN = "fork"
-"""The kind of the hint that a fork waits to be copied."""
+STEP_BYTES = 4 * 1024 * 1024  # a step ends with the event that reaches this size
+LEASE_S = 10.0  # any process continues a fork that none has copied for this long
+BEGUN = "fork"  # the kind of the hint that a fork waits to be copied
 CANCELLED = "Its owner cancelled the fork before it was whole."
 SOURCE_GONE = "The source was removed for good while it was copied."
 
 
 class Progress(NamedTuple):
-    """How far a fork is."""
-
     copied: int
     events: int
 
 
 def hide(row: Conversation, *, through: int) -> None:
-    """Hide a new conversation, and leave it to a process to copy the events up to `through`."""
+    """Hide a new conversation until any process has copied the events up to `through`."""
     now = timezone.now()
     Conversation.objects.filter(pk=row.pk).update(deleted_at=now, purged_at=now)
     UnfinishedFork.objects.create(conversation=row, through=through)
@@ -47,14 +42,14 @@ def hide(row: Conversation, *, through: int) -> None:
 
 
 def progress(conversation: ConversationRef) -> Progress | None:
-    """Return how far a fork is; None once it is whole."""
+    """Return how far the copy of a fork is; None if it is complete."""
     rows = UnfinishedFork.objects.filter(pk=conversation.pk)
     found = rows.values_list("conversation__next_seq", "through").first()
     return None if found is None else Progress(found[0], found[1] + 1)
 
 
 def take(held: Collection[int]) -> list[int]:
-    """Return the keys of the forks that this process is to copy: those that it holds, and those left."""
+    """Return the keys of the forks that this process copies: those it holds, and abandoned ones."""
     lease = timedelta(seconds=LEASE_S)
     left = Q(touched_at=None) | Q(touched_at__lte=Now() - lease) | Q(touched_at__gt=Now() + lease)
     rows = UnfinishedFork.objects.order_by("pk")
@@ -64,7 +59,7 @@ def take(held: Collection[int]) -> list[int]:
 
 
 def advance(conversation: ConversationRef, *, seconds: float) -> Progress | None:
-    """Copy for at most about this long; return how far the fork is, None once it is whole."""
+    """Copy for about this long at most; return how far the fork is, None once it is complete."""
     give_up_at = time.monotonic() + seconds
     while time.monotonic() < give_up_at and step(conversation.pk):
         pass
@@ -107,7 +102,7 @@ def _end_of_step(events: EventQuerySet, first: int, through: int) -> int:
 
 
 def _show(row: Conversation, fork: UnfinishedFork) -> None:
-    """Show a fork that is whole, as one that was made at once."""
+    """Show a complete fork, as if it had been made at once."""
     fork.delete()
     conversation = row.ref
     now = timezone.now()
@@ -119,7 +114,7 @@ def _show(row: Conversation, fork: UnfinishedFork) -> None:
 
 
 def cancel(owner_pk: int, public_id: str, *, requested_by: str) -> bool:
-    """Begin to purge an unfinished fork of a user; return False if it is whole by now, or is none."""
+    """Begin to purge an unfinished fork of a user; return False if there is none."""
     with transaction.atomic():
         row = Conversation.objects.locked().filter(public_id=public_id, owner_id=owner_pk).first()
         fork = None if row is None else UnfinishedFork.objects.filter(pk=row.pk).first()
@@ -144,7 +139,7 @@ def give_up_all(owner_pk: int, *, reason: str) -> None:
 def _give_up(
     row: Conversation, fork: UnfinishedFork, *, reason: str, requested_by: str = "the server"
 ) -> None:
-    """Begin to purge a fork that will never be whole."""
+    """Begin to purge a fork that cannot be completed."""
     fork.delete()
     Conversation.objects.filter(pk=row.pk).update(purged_at=None)
     purging.begin(row.ref, among=Conversation.objects.all(), requested_by=requested_by, reason=reason)

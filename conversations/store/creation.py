@@ -1,4 +1,4 @@
-"""Conversations that begin: created by a user, or by the first who joins."""
+"""New conversations: created by a user, or by the first client that joins."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def create(
 ) -> ConversationRef:
     """Create a conversation of the user that begins with `events`; `facts` are columns.
 
-    Raise ConversationExists for a taken id; then, and if it fails, nothing was stored.
+    Raise ConversationExists for a taken id. When this raises, nothing was stored.
     """
     public_id = normal_id(conversation_id) if conversation_id else new_public_id()
     owner_id = access.pk_of(user)
@@ -61,7 +61,7 @@ def create(
 
 
 def join(user: Visitor, conversation_id: str, *, version: Version = Version.V0) -> ConversationRef:
-    """Return the conversation, created now if it does not exist; an existing one is not changed.
+    """Return the conversation; create it if it does not exist, and leave an existing one unchanged.
 
     The validator decides. Raise ConversationNotFound if it is deleted or another user's.
     """
@@ -94,7 +94,7 @@ def insert_hidden(*, public_id: str, owner_id: int, **columns: Any) -> Conversat
 
 
 def _why_taken(row: Conversation, user_pk: int) -> str:
-    """Return why the user cannot have the id of this row, without telling of what others have done."""
+    """Return why the user cannot have the id of this row; reveal nothing about other users."""
     if row.owner_id == user_pk and UnfinishedFork.objects.filter(pk=row.pk).exists():
         return f"The conversation {row.public_id} is still being copied. Use it when it is whole."
     if row.owner_id == user_pk and row.purged_at is not None:

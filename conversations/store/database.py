@@ -35,15 +35,14 @@ class DatabaseConversationStore(ConversationStore):
 
     @classmethod
     def get_instance(cls, user_id: str | None = None) -> Self:
-        """Return a store that acts for this user."""
         return cls(user_id)
 
     def save_metadata(self, metadata: ConversationMetadata, fields: Collection[str] | None = None) -> None:
-        """Compare with the row under its lock, and write only the columns that change; see the seam."""
         if unknown := set(fields or ()) - COLUMN_OF.keys():
             raise ValueError(f"A metadata save cannot change {', '.join(sorted(unknown))}.")
         public_id = normal_id(metadata.conversation_id)
         with transaction.atomic():
+            # Compared under the row's lock, so that two saves cannot undo each other.
             if self._save_active(public_id, metadata, fields):
                 return
             try:
@@ -85,30 +84,25 @@ class DatabaseConversationStore(ConversationStore):
         )
 
     def get_metadata(self, conversation_id: str) -> ConversationMetadata:
-        """Return the metadata; see the seam."""
         return self.get_all_metadata([conversation_id])[0]
 
     def validate_metadata(self, conversation_id: str, user_id: str) -> bool:
-        """Say whether the conversation exists and is this user's."""
         if not (user_id.isascii() and user_id.isdigit()):
             return False
         return self._active([normal_id(conversation_id)]).owned_by(int(user_id)).exists()
 
     def delete_metadata(self, conversation_id: str) -> None:
-        """Hide the conversation; see the seam."""
         row = self._active([normal_id(conversation_id)]).first()
         if row is None:
             raise ConversationNotFound("Conversation not found.")
         deletion.soft_delete(row.ref)
 
     def exists(self, conversation_id: str) -> bool:
-        """Say whether the conversation exists and is not deleted."""
         return self._active([normal_id(conversation_id)]).exists()
 
     def search(
         self, page_id: str | None = None, limit: int = 20, *, wanted: MetadataFilter = ALL, skip: int = 0
     ) -> ConversationMetadataResultSet:
-        """Return one page by keyset with one query; see the seam."""
         if limit < 1:
             raise ValueError(f"A page holds one conversation at least, not {limit}.")
         rows = _wanted(self._active(), wanted).newest_first()
@@ -123,7 +117,6 @@ class DatabaseConversationStore(ConversationStore):
         )
 
     def get_all_metadata(self, conversation_ids: Iterable[str]) -> list[ConversationMetadata]:
-        """Return all of them with one query; see the seam."""
         public_ids = [normal_id(conversation_id) for conversation_id in conversation_ids]
         rows = {row.public_id: row for row in self._active(public_ids)}
         if absent := [public_id for public_id in public_ids if public_id not in rows]:

@@ -1,4 +1,4 @@
-"""Deleting and restoring conversations: the row stays with its log, as a tombstone that can be taken back."""
+"""Deleting and restoring conversations: the row stays with its log, as a tombstone that can be restored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conversations.server_log import ids_of, log_on_commit
 
 
 def soft_delete(conversation: ConversationRef) -> None:
-    """Hide it from all users until it is restored; every event stays. Deleting twice changes nothing."""
+    """Hide a conversation from all users until it is restored; keep all events."""
     now = timezone.now()
     rows = Conversation.objects.active().filter(pk=conversation.pk)
     with transaction.atomic():
@@ -21,7 +21,7 @@ def soft_delete(conversation: ConversationRef) -> None:
 
 
 def restore(conversation: ConversationRef) -> None:
-    """Restore a deleted conversation with its whole log; any other conversation stays as it is."""
+    """Restore a deleted conversation with its whole log; leave any other unchanged."""
     rows = Conversation.objects.deleted().filter(pk=conversation.pk)
     with transaction.atomic():
         if rows.update(deleted_at=None, listed_at=timezone.now()):

@@ -26,9 +26,9 @@ from conversations.redaction import secrets
 from conversations.storage import quotas
 from conversations.store import copying, creation
 
+# A fork of at most this many events and bytes is made in one transaction.
 AT_ONCE_EVENTS = 5_000
 AT_ONCE_BYTES = 32 * 1024 * 1024
-"""A fork with at most so much is made in one transaction."""
 _SAME = ("version", "repository", "branch", "provider", "pr_number", "llm_model")
 _COUNTED = ("accumulated_cost", "prompt_tokens", "completion_tokens", "total_tokens")
 
@@ -46,9 +46,9 @@ def fork(
     """Create a conversation of the user with a copy of another's log, up to and including `through`.
 
     The events keep their ids, places and digests. Nothing in the copy asks for an answer, and its
-    totals start at zero unless `keep_metrics`. One of many events is hidden and not whole when this returns:
-    `copying` continues it. Raise ConversationExists for a taken id, EventNotFound
-    if there is no event at `through`.
+    totals start at zero unless `keep_metrics`. A long fork is hidden and incomplete when this returns:
+    `copying` continues it. Raise ConversationExists for a taken id, EventNotFound if there is no event at
+    `through`.
     """
     public_id = normal_id(conversation_id) if conversation_id else new_public_id()
     owner_id = access.pk_of(user)
@@ -62,9 +62,11 @@ def fork(
         columns |= _beginning(original, through=through, keep_metrics=keep_metrics)
         last = columns["forked_at"]
         quotas.admit_bytes(owner_id, lambda: _size_of(source, through=last))
-        if _is_short(source, through=last):
+        if last < AT_ONCE_EVENTS and _size_of(source, through=last) <= AT_ONCE_BYTES:
             row = creation.insert(public_id=public_id, owner_id=owner_id, **columns)
-            _copy(source, row.ref, through=last)
+            # Unchanged: a digest covers only the events before, so it stays right in the copy.
+            if sql.copy_events(source.pk, row.pk, through=last) != last + 1:
+                raise EventNotFound("The events of the conversation were removed meanwhile.")
         else:
             columns |= {"next_seq": 0, "head_digest": ""}
             row = creation.insert_hidden(public_id=public_id, owner_id=owner_id, **columns)
@@ -74,18 +76,11 @@ def fork(
     return row.ref
 
 
-def _is_short(source: ConversationRef, *, through: int) -> bool:
-    """Return whether the events are copied at once."""
-    if through >= AT_ONCE_EVENTS:
-        return False
-    return _size_of(source, through=through) <= AT_ONCE_BYTES
-
-
 def _beginning(source: Conversation, *, through: int | None, keep_metrics: bool) -> dict[str, Any]:
     """Return the columns of a new fork whose log is the source's up to and including `through`.
 
-    No event of the fork asks for an answer. Inputs that no turn has answered wait for a run, and so may the
-    last event always. Raise EventNotFound if there is no event at `through`.
+    No event of the fork asks for an answer. Inputs that no turn has answered wait until a run is requested,
+    as the last event always may. Raise EventNotFound if there is no event at `through`.
     """
     last = source.next_seq - 1 if through is None else through
     if not -1 <= last < source.next_seq:
@@ -116,15 +111,5 @@ def _end_of_log(source: Conversation, last: int) -> dict[str, Any]:
 
 
 def _size_of(source: ConversationRef, *, through: int) -> int:
-    """Return how many bytes the copy of these events will have."""
     found = Event.objects.of(source).through(through).aggregate(bytes=Sum("size"))
     return found["bytes"] or 0
-
-
-def _copy(source: ConversationRef, fork: ConversationRef, *, through: int) -> None:
-    """Copy the events unchanged, since a digest covers only what comes before an event.
-
-    Raise EventNotFound if not all of them exist any more.
-    """
-    if sql.copy_events(source.pk, fork.pk, through=through) != through + 1:
-        raise EventNotFound("The events of the conversation were removed meanwhile.")

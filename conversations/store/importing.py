@@ -1,4 +1,4 @@
-"""Importing conversations, one transaction for each batch of the events that are not stored yet."""
+"""Importing conversations: the events that are not stored yet, each batch in a transaction."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from conversations.store import creation
 from conversations.store.creation import ConversationExists
 
 BATCH_MAX_EVENTS = 500
+# A batch ends after the event that reaches this size, so that long events do not fill the memory.
 BATCH_MAX_BYTES = 4 * 1024 * 1024
-"""A batch ends after the event that reaches this size, so that long events do not fill the memory."""
 
 
+# Counts events before they are added; raises ConversationError to refuse them.
 Admit = Callable[[Sequence[NewEvent]], None]
-"""Counts events that are about to be added; raises ConversationError if they may not be."""
 
 
 class ImportRefused(ConversationError):
@@ -40,15 +40,12 @@ class ImportRefused(ConversationError):
 class Imported:
     """The outcome of one import."""
 
-    conversation: ConversationRef | None = None
-    """None if no conversation was created."""
+    conversation: ConversationRef | None = None  # none if no conversation was created
     added: int = 0
-    repeated: int = 0
-    """Events that were stored before; the first bytes under an id stay."""
-    masked: int = 0
-    """Events in which registered secrets were masked, as far as they were added."""
+    repeated: int = 0  # events that were stored before; the first bytes under an id stay
+    masked: int = 0  # events in which registered secrets were masked, as far as they were added
+    # Events that cannot be stored, with the reasons.
     refused: list[tuple[NewEvent, str]] = field(default_factory=list)
-    """Events that cannot be stored, with the reasons."""
 
 
 @dataclass(slots=True)
@@ -59,7 +56,7 @@ class Times:
     message: datetime | None = None
 
     def note(self, event: NewEvent) -> None:
-        """Take the next event of the log into account."""
+        """Note the times of the next event of the log."""
         self.event = None if event.stamp_offset is not None else event.reading.timestamp
         if event.reading.kind is Kind.MESSAGE and not event.reading.hidden:
             self.message = self.event
@@ -122,11 +119,9 @@ def import_conversation(
     Events that are already stored, by their ids, are skipped, so an import can be repeated and
     continues where it was interrupted. No event asks for an answer. `facts` are columns, and `begin`
     runs in the transaction that creates the conversation. `settle` runs in each transaction that adds
-    events, so that nothing is left to do for one that ends the process. `admit` is called with the events
-    of each page that are about to be added, of the first page before the conversation is created; it may
-    raise.
-    Raise ImportRefused if the id is that of a conversation that is another user's, deleted, or of
-    another version.
+    events, so that nothing is left to do if the process ends. `admit` is called before each page with the
+    events to add, for the first page before the conversation is created; it may raise. Raise ImportRefused
+    if the id is that of a conversation that is another user's, deleted, or of another version.
     """
     conversation = standing(user, conversation_id, version)
     pages = batches(events)
@@ -152,13 +147,13 @@ def _created(
 ) -> ConversationRef:
     try:
         with transaction.atomic():
-            # Quotas are not asked: an operator imports, by a command.
+            # No quota is checked: an operator imports, by a command.
             public_id, owner_id = normal_id(conversation_id), access.pk_of(user)
             shown = secrets.masked_columns(owner_id, None, dict(facts))
             made = creation.insert(public_id=public_id, owner_id=owner_id, version=version, **shown).ref
             if begin is not None:
                 begin(made)
-            if facts.get("title"):  # whose choice it was there is not known: it may be a message's beginning
+            if facts.get("title"):  # perhaps no user chose it, but it is the beginning of a message
                 provisional_titles.note_derived(made.pk)
     except ConversationExists:  # created by another transaction just now
         found = standing(user, conversation_id, version)
@@ -169,7 +164,7 @@ def _created(
 
 
 class _Adding:
-    """Appends what is missing of a conversation, and what follows from it in the same transactions."""
+    """Appends the missing events of a conversation, with their consequences in the same transactions."""
 
     def __init__(
         self,
@@ -182,12 +177,10 @@ class _Adding:
         self._conversation = conversation
         self._settle = settle
         self._times = Times()
-        self._is_new = is_new
-        """Nothing is looked up that is known not to be there; another import at the same time is met by
-        the append."""
+        self._is_new = is_new  # then nothing is looked up; the append meets a concurrent import
 
     def take(self, batch: Sequence[NewEvent], admit: Admit | None = None) -> None:
-        """Append the missing events of a batch, each alone if one of them cannot be stored."""
+        """Append the missing events of a batch; one by one if one of them cannot be stored."""
         for event in batch:
             self._times.note(event)
         if self._is_new:
@@ -204,7 +197,7 @@ class _Adding:
             self._append(new)
 
     def _append_all(self, batch: Sequence[NewEvent]) -> bool:
-        """Append a whole batch; say whether it could be stored."""
+        """Append a whole batch; return whether it could be stored."""
         try:
             self._store(batch)
         except (InvalidEvent, EventConflict):
@@ -231,7 +224,7 @@ class _Adding:
         imported.repeated += len(appended) - len(added)
 
     def _follow_up(self, appended: Sequence[Appended]) -> None:
-        """Do what belongs to the events that are being stored, if another import has not stored all."""
+        """Run the consequences of the stored events, unless another import has stored all of them."""
         if not any(each.is_new for each in appended):
             return
         passed = self.imported.added + self.imported.repeated + len(appended)
@@ -241,7 +234,7 @@ class _Adding:
 
 
 def _masked(conversation: ConversationRef, events: Sequence[NewEvent]) -> int:
-    """Return in how many of these events the present secrets stand."""
+    """Return the number of these events that contain present secrets."""
     masks = secrets.masks_of(conversation.owner_id, conversation.pk)
     return sum(bool(masks.in_event(event.payload)) for event in events) if masks else 0
 
@@ -257,7 +250,7 @@ def _set_times(conversation: ConversationRef, times: Times, *, event_count: int)
 
 
 def keep_up(conversation: ConversationRef, used: Metrics, llm_model: str | None) -> bool:
-    """Give a conversation whose source has grown the model and the totals of now; say whether any is new."""
+    """Update model and totals of a conversation whose source has grown; return whether any changed."""
     tokens = used.prompt_tokens + used.completion_tokens
     rows = Conversation.objects.with_pks([conversation.pk])
     changed = rows.filter(total_tokens__lt=tokens).update(
@@ -273,7 +266,7 @@ def keep_up(conversation: ConversationRef, used: Metrics, llm_model: str | None)
 
 
 def preview(user: Visitor, events: Iterable[NewEvent], *, conversation_id: str, version: Version) -> Imported:
-    """Return what an import would do, as far as that can be known. Raise ImportRefused."""
+    """Return what an import would do, as far as it can be known. Raise ImportRefused."""
     found = Imported(conversation=standing(user, conversation_id, version))
     for batch in batches(events):
         new = missing(found.conversation, batch) if found.conversation else batch

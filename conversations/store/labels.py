@@ -1,4 +1,4 @@
-"""Labels as their owner sees and changes them: which there are, and tags of many conversations at once."""
+"""Labels of a user: which exist, and changing the tags of many conversations at once."""
 
 from __future__ import annotations
 
@@ -18,12 +18,9 @@ from conversations.payloads.limits import limits_of
 from conversations.store import changes
 
 TAGS_MAX = 50
-"""So many tags a conversation has at most."""
 TAG_NAME_MAX_LENGTH = 100
 TAG_MAX_LENGTH = 500
 IS_FULL = f"A conversation has at most {TAGS_MAX} tags. Remove one first."
-
-Tags = Mapping[str, str]
 
 
 class BadLabel(ConversationError):
@@ -64,17 +61,16 @@ def counted(user: Visitor, *, name: str | None = None, after: str = "", limit: i
 
 
 def counts(rows: LabelQuerySet) -> QuerySet[Any, Any]:
-    """Return each text of these rows, in order, and how many have it; indexes hold all that it reads."""
+    """Return each text of these rows, in order, with its count; indexes hold all that is read."""
     return rows.order_by("text").values("text").annotate(count=Count("*"))
 
 
 class Retagged(NamedTuple):
-    """What a change of the tags of many conversations has done."""
+    """The outcome of changing a tag of many conversations."""
 
+    # By id: the value that the changed tag had, None for none; of those that changed, and no others.
     before: dict[str, str | None]
-    """By id: the value that the changed tag had, None for none; of those that changed, and no others."""
-    refused: dict[str, str]
-    """By id: why a conversation was not changed."""
+    refused: dict[str, str]  # by id: why a conversation was not changed
 
 
 def set_tag(
@@ -83,9 +79,9 @@ def set_tag(
     *,
     where_it_is: Collection[str | None] | None = None,
 ) -> Retagged:
-    """Set one tag of many conversations, or take it from those whose value is None; deleted ones stay.
+    """Set one tag of many conversations; remove it from those whose value is None; skip deleted ones.
 
-    With `where_it_is` only where the tag has one of these values now, None for none. All in one transaction.
+    With `where_it_is`, only where the tag has one of these values now, None for none. All in one transaction.
     Raise ConversationBusy.
     """
     done = Retagged({}, {})
@@ -101,16 +97,10 @@ def set_tag(
                 done.refused[row.public_id] = IS_FULL
                 continue
             done.before[row.public_id] = had
-            row.tags = _with(row.tags, name, wanted)
+            row.tags = {**row.tags, name: wanted or ""}  # a present tag keeps its place among the others
+            if wanted is None:
+                del row.tags[name]
             changed.append(row)
         if changed:
             changes.retag_all(changed)
     return done
-
-
-def _with(tags: Tags, name: str, value: str | None) -> dict[str, str]:
-    """Return the tags with one changed; its place among the others stays."""
-    changed = {**tags, name: value or ""}
-    if value is None:
-        del changed[name]
-    return changed

@@ -43,19 +43,18 @@ class ConversationMetadataResultSet:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MetadataFilter:
-    """Which of the user's conversations a search returns; a condition that is not given holds for all."""
+    """The conditions of a search; a condition that is not set allows all."""
 
     repository: str | None = None
     trigger: str | None = None
     changed_since: datetime | None = None
-    is_top_level: bool = False
-    """Only those that no other conversation has started."""
-    only: int | None = None
-    """The key of the one conversation that the visitor may reach."""
+    is_top_level: bool = False  # only those that no other conversation has started
+    only: int | None = None  # the key of the one conversation that the visitor may reach
 
 
 ALL = MetadataFilter()
 
+# The columns that hold what a metadata save may change; identity and times are not among them.
 COLUMN_OF = {
     "selected_repository": "repository",
     "selected_branch": "branch",
@@ -70,7 +69,6 @@ COLUMN_OF = {
     "completion_tokens": "completion_tokens",
     "total_tokens": "total_tokens",
 }
-"""The columns that hold what a metadata save may change; identity and times are not among them."""
 
 NEVER_FALLING = frozenset({"accumulated_cost", "prompt_tokens", "completion_tokens", "total_tokens"})
 

@@ -1,9 +1,9 @@
 """Purges: a deleted conversation is removed for good, in bounded steps; a tombstone and a record stay.
 
-`begin` is the moment that cannot be taken back: it empties the row, after which nobody can restore the
-conversation. What it consisted of then goes in steps of a transaction each, so a purge may be interrupted
-anywhere and continued by anybody. This module removes what belongs to the durable tables; tables of others
-have their own (`sessions_app.retention`).
+`begin` cannot be undone: it empties the row, so the conversation can never be restored. Its parts are then
+removed in steps of one transaction each, so a purge may be interrupted anywhere and any process can continue
+it. This module removes rows of the durable tables; other tables have their own
+(`sessions_app.retention`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from conversations.server_log import ids_of, log_on_commit
 from conversations.storage import stored_bytes
 from conversations.store import chosen
 
+# A transaction removes at most this: on SQLite nothing else can write meanwhile.
 STEP_EVENTS = 200
-"""At most this many events are removed in one transaction: on SQLite nothing else can write meanwhile."""
-STEP_BYTES = 512 * 1024
-"""A step ends with the event that reaches this size."""
+STEP_BYTES = 512 * 1024  # a step ends with the event that reaches this size
 
+# The columns of a conversation that a purge empties.
 EMPTY: dict[str, Any] = {
     "title": None,
     "repository": None,
@@ -52,13 +52,13 @@ EMPTY: dict[str, Any] = {
     "last_message": "",
     "last_message_at": None,
 }
-"""The columns of a conversation that a purge empties."""
 
+# The columns of a tombstone: numbers and times, and whose it was.
 KEPT = frozenset(
     {
         "id",
         "public_id",  # so that the id is never used again
-        "owner",  # who is told nothing, and whose id it stays
+        "owner",  # the id stays theirs
         "version",
         "accumulated_cost",
         "prompt_tokens",
@@ -76,7 +76,6 @@ KEPT = frozenset(
         "purged_at",
     }
 )
-"""The columns of a tombstone: numbers and times, and whose it was."""
 
 
 _REMOVING = (
@@ -85,12 +84,9 @@ _REMOVING = (
 
 
 class Step(NamedTuple):
-    """What one step of a purge has removed."""
-
     events: int
     bytes: int
-    is_last: bool
-    """No event is left."""
+    is_last: bool  # no event is left
 
 
 def begin(
@@ -98,14 +94,14 @@ def begin(
 ) -> Purge | None:
     """Empty the row of a conversation, and record that the rest is to be removed.
 
-    One that is not deleted is deleted first. `among`, which must not be a slice, are those that may be
-    purged: it is asked under the lock, so what was restored, used or pinned since it was listed stays. Return
-    None if the conversation is not one of them, or is being purged already, or was. Raise ConversationBusy if
-    it stays locked elsewhere.
+    Delete the conversation first if it is not deleted. `among`, which must not be a slice, has the
+    conversations that may be purged: it is queried under the lock, so what was restored, used or pinned
+    meanwhile stays. Return None if the conversation is not one of them, or its purge has begun. Raise
+    ConversationBusy if it stays locked elsewhere.
     """
     with transaction.atomic():
         row = lock(Conversation.objects.unpurged(), conversation)
-        # A statement of its own: that which waits for a lock sees other tables as they were before it.
+        # A separate statement: one that waits for a lock sees other tables as they were before it.
         if row is None or not among.filter(pk=row.pk).exists():
             return None
         if row.deleted_at is None:
@@ -114,12 +110,12 @@ def begin(
             conversation=row, requested_by=requested_by, reason=reason, last_digest=row.head_digest
         )
         now = timezone.now()
-        # A loop that still plays is of an older epoch now, so nothing that it has to say is stored.
+        # A running loop is of an older epoch from now on, so nothing of it is stored any more.
         Conversation.objects.filter(pk=row.pk).update(
             **EMPTY,
             loop_epoch=row.loop_epoch + 1,
             answered_through=row.asked_through,
-            # Whatever a store of somebody's own has done.
+            # Another store (CONVSERVER_STORE) may not have set it.
             deleted_at=Coalesce(F("deleted_at"), Value(now, DateTimeField())),
             purged_at=now,
             listed_at=now,
@@ -144,25 +140,20 @@ def remove_events(purge: Purge) -> Step:
         if size_so_far >= STEP_BYTES:
             through = seq
             break
-    removed = _removed(purge.conversation_id, purge.through, through)
+    with connection.cursor() as cursor:
+        cursor.execute(_REMOVING, [purge.conversation_id, purge.through, through])
+        removed: list[tuple[int, int]] = list(cursor.fetchall())
     stored_bytes.discount(owner_pk, removed)
     purge.through = through
     return Step(len(removed), sum(size for _, size in removed), is_last=through >= last)
 
 
 def remove_beside_events(conversation_pk: int) -> None:
-    """Remove what the durable tables have of a purged conversation beside its events."""
+    """Remove the other rows of a purged conversation in the durable tables."""
     CreationParameters.objects.filter(conversation_id=conversation_pk).delete()
 
 
 def forget_titles() -> None:
-    """Have the index of titles forget the titles that are gone."""
+    """Remove deleted titles from their index."""
     while titles.step():
         pass
-
-
-def _removed(conversation_pk: int, after: int, through: int) -> list[tuple[int, int]]:
-    """Delete the events of a stretch, and return the key of each and its size in bytes."""
-    with connection.cursor() as cursor:
-        cursor.execute(_REMOVING, [conversation_pk, after, through])
-        return list(cursor.fetchall())

@@ -1,4 +1,4 @@
-"""ConversationStore: what the doors ask of the store that keeps the metadata of conversations."""
+"""ConversationStore: the interface of the store that keeps the metadata of conversations."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class ConversationStore(ABC):
     """Where the metadata of conversations is kept: a seam, chosen by CONVSERVER_STORE.
 
     A store acts for one user, named by the id; None means the server itself, which sees all. Ids are
-    accepted in every spelling. Logs, and what else the database has of a conversation, need no store:
-    `conversations.log` and the other modules of this package have functions for them.
+    accepted in every spelling. Logs and the other rows of a conversation need no store: `conversations.log`
+    and the other modules of this package have functions for them.
     """
 
     @classmethod
@@ -43,7 +43,7 @@ class ConversationStore(ABC):
 
     @abstractmethod
     def validate_metadata(self, conversation_id: str, user_id: str) -> bool:
-        """Say whether the conversation exists and is this user's."""
+        """Return whether the conversation exists and is this user's."""
 
     @abstractmethod
     def delete_metadata(self, conversation_id: str) -> None:
@@ -51,7 +51,7 @@ class ConversationStore(ABC):
 
     @abstractmethod
     def exists(self, conversation_id: str) -> bool:
-        """Say whether the conversation exists and is not deleted."""
+        """Return whether the conversation exists and is not deleted."""
 
     @abstractmethod
     def search(
