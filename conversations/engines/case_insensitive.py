@@ -1,4 +1,4 @@
-"""Finding text regardless of case: the same on both engines, for letters of every script."""
+"""Finding text regardless of case: the same on both engines, in every script."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from django.db.models import Func, TextField
 from django.db.models.lookups import Contains
 
 _ON_SQLITE = "convserver_upper"
+# The ICU collation is used because the database's own locale may know only ASCII letters.
 _ON_POSTGRESQL = 'UPPER({} COLLATE "und-x-icu")'
-"""The ICU collation is used because the database's own locale may know only ASCII letters."""
 
+# A title in capitals, as each engine's own SQL has it.
 IN_CAPITALS = {"sqlite": f"{_ON_SQLITE}(title)", "postgresql": _ON_POSTGRESQL.format("title")}
-"""A title in capitals, as each engine's own SQL has it."""
 
 
 class Upper(Func):
@@ -24,7 +24,6 @@ class Upper(Func):
     output_field = TextField()
 
     def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        """Return the expression in the engine's SQL."""
         return self.as_sql(compiler, connection, template=_ON_POSTGRESQL.format("%(expressions)s"), **context)
 
 
@@ -32,7 +31,7 @@ class _Holds(Contains):
     """The condition that a column contains a text, however long the text is."""
 
     def as_sqlite(self, compiler: Any, connection: Any) -> Any:
-        """Return the condition in SQL; PostgreSQL's LIKE refuses a pattern of more than 50,000 bytes."""
+        # SQLite's LIKE refuses a pattern of more than 50,000 bytes.
         column, params = self.process_lhs(compiler, connection)
         return f"INSTR({column}, %s) > 0", [*params, self.rhs]
 
@@ -43,10 +42,10 @@ def holds(column: str, text: str) -> Contains:
 
 
 def register_function(*, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
-    """Register the function on a new SQLite connection: SQLite's own knows only ASCII letters."""
+    """Register the function on a new SQLite connection: SQLite's own `upper` knows only ASCII."""
     if connection.vendor == "sqlite":
-        connection.connection.create_function(_ON_SQLITE, 1, _upper, deterministic=True)
 
+        def upper(text: str | None) -> str | None:
+            return None if text is None else text.upper()
 
-def _upper(text: str | None) -> str | None:
-    return None if text is None else text.upper()
+        connection.connection.create_function(_ON_SQLITE, 1, upper, deterministic=True)

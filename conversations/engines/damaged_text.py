@@ -1,7 +1,7 @@
-"""Text that is not UTF-8, which SQLite keeps as it keeps any bytes: a damaged disk makes it.
+"""Text that is not UTF-8, which SQLite stores like any bytes: damaged disks produce it.
 
-The driver would raise an error that quotes the text, and nothing else of the page could be read. So the
-connections of the server replace what they cannot decode, and a verification reads it exactly.
+The driver would raise an error that quotes the text, and the rest of the page could not be read. So the
+connections of the server replace undecodable bytes, and a verification reads them exactly.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from typing import Any
 
 from django.db import connection
 
-REPLACED: Any = methodcaller("decode", "utf-8", "replace")
-"""Decodes with U+FFFD in place of what is no UTF-8."""
+REPLACED: Any = methodcaller("decode", "utf-8", "replace")  # decodes with U+FFFD in place of what is no UTF-8
+# Decodes with a lone surrogate for each byte that is no UTF-8, so that no two byte strings read the same.
 EXACT: Any = methodcaller("decode", "utf-8", "surrogateescape")
-"""Decodes with a lone surrogate for each byte that is no UTF-8, so that no two byte strings read the same."""
 
 
 @contextmanager
 def exact_text() -> Iterator[None]:
-    """Read texts exactly in this block, with the connection of this thread."""
+    """Read texts exactly in this block, with this thread's connection."""
     if connection.vendor != "sqlite":
         yield
         return

@@ -1,4 +1,4 @@
-"""Whether what was acknowledged outlives a power cut and the loss of a primary, by the settings there are."""
+"""Whether acknowledged events survive a power cut and the loss of a primary, by the present settings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def of_file(connection: BaseDatabaseWrapper) -> str | None:
 
 
 def asynchronous_standby(cursor: Any) -> list[str]:
-    """Say so if a standby follows and no commit waits for one: promoted, it would lack the newest."""
+    """Return a sentence if a standby follows and no commit waits for one."""
     # A role without the right to see them is shown neither the state nor the slot of a standby.
     cursor.execute(
         "SELECT coalesce(sync_state IN ('sync', 'quorum') AND current_setting('synchronous_commit')"

@@ -14,8 +14,8 @@ from conversations.engines.postgresql.pool import ALL_USED, NoConnection
 from conversations.engines.sqlite3 import files
 from conversations.engines.sqlite3.files import FileGone
 
+# The database itself failed; the statement was not at fault.
 FAILURES = (OperationalError, InterfaceError, InternalError)
-"""The database itself failed; the statement was not at fault."""
 
 FULL = "The database's disk is full, so nothing can be stored. Free some space."
 READ_ONLY = "The database can only be read, so nothing can be stored."
@@ -32,8 +32,8 @@ DAMAGED = "The database file is damaged. Restore a backup."
 NO_DATABASE = "The file is not a database."
 FAILED = "The database failed. See the server's log for the cause."
 
+# With less space than this, not even the files beside the database (`-wal`, `-shm`) can be created.
 NO_ROOM_BYTES = 64 * 1024
-"""With less space than this, not even the files beside the database (`-wal`, `-shm`) can be created."""
 
 _SQLITE = {
     sqlite3.SQLITE_FULL: FULL,
@@ -78,41 +78,39 @@ def known(error: BaseException, connection: BaseDatabaseWrapper | None = None) -
         return str(cause)
     if isinstance(cause, sqlite3.Error):
         return _of_sqlite(getattr(cause, "sqlite_errorcode", 0), connection)
-    return _POSTGRESQL.get(getattr(cause, "sqlstate", None) or "") or _of_a_refused_connection(cause)
+    if sentence := _POSTGRESQL.get(getattr(cause, "sqlstate", None) or ""):
+        return sentence
+    # A refused connection brings no code, only a text.
+    return EXHAUSTED if any(words in str(cause) for words in _NO_FREE_CONNECTION) else None
 
 
 def to_sender(error: BaseException) -> str:
-    """Return what the sender of a frame is answered whose wire tells nothing else of the database."""
+    """Return the answer to the sender of a frame, on wires that report nothing else about the database."""
     return UNKNOWN if isinstance(error, LostCommit) else SEND_AGAIN
 
 
 def is_locked(error: BaseException) -> bool:
-    """Say whether the failure was a lock that another transaction held."""
+    """Return whether the failure was a lock that another transaction held."""
     cause = error.__cause__ or error
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
     return code == sqlite3.SQLITE_BUSY or getattr(cause, "sqlstate", None) == "55P03"
 
 
 def is_unconnected(error: BaseException) -> bool:
-    """Say whether there was no connection to begin with: nothing broke, and nothing was asked."""
+    """Return whether there was no connection to begin with, so the database got no statement."""
     return isinstance(error.__cause__ or error, NoConnection)
 
 
 def has_no_room(path: Path) -> bool:
-    """Say whether the disk of a file, which need not exist, is full."""
+    """Return whether the disk of a file, existing or not, is full."""
     return free_bytes(path) < NO_ROOM_BYTES
 
 
 def free_bytes(path: Path) -> int:
-    """Return how much room the disk of a file has, which need not exist."""
+    """Return the free bytes on the disk of a file, existing or not."""
     there = next(each for each in (path, *path.parents) if each.exists())
     found = os.statvfs(there)
     return found.f_bavail * found.f_frsize
-
-
-def _of_a_refused_connection(cause: BaseException) -> str | None:
-    """Read the text: who is refused at the door is given no code."""
-    return EXHAUSTED if any(words in str(cause) for words in _NO_FREE_CONNECTION) else None
 
 
 def _of_sqlite(code: int, connection: BaseDatabaseWrapper | None) -> str | None:

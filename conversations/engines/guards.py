@@ -1,12 +1,11 @@
 """Triggers that make the database itself refuse to lose history, on both engines.
 
 They refuse every UPDATE of an event, every DELETE outside a running purge, TRUNCATE (PostgreSQL),
-REPLACE (SQLite) and a `next_seq` or `loop_epoch` that falls. What a purge removes is forgotten by the
-search index, too, a title that changes is noted for the index of titles, and what a list shows is numbered
-in the order of commits when it changes (`change_order`), and labels are written with the tags
-(`label_rows`). SQLite forgets triggers
-whenever Django remakes a table, so `install` ends every `migrate`, in the same transaction; neither the
-checks nor the server's start pass without them, and a running server looks after them (`readiness`).
+REPLACE (SQLite) and a `next_seq` or `loop_epoch` that falls. Other triggers keep derived rows right: they
+remove purged events from the search index, note changed titles for the index of titles, number changes of
+lists in the order of commits (`change_order`), and write labels with the tags (`label_rows`). SQLite drops
+triggers whenever Django remakes a table, so `install` ends every `migrate`, in the same transaction. The
+checks and the server's start fail without them, and a running server checks them (`readiness`).
 
 Nothing lifts them, not even in tests: a test run empties its tables as an operator would, under an
 unfinished Purge of each conversation (`tests/conftest.py`, `empty_database`), never by `flush`.
@@ -57,6 +56,7 @@ NO_REPLACE = "What is stored is never replaced: append a new event instead."
 NO_ORPHANS = "A conversation that has events is never deleted: hide it instead."
 NO_FALL = "next_seq and loop_epoch never fall: events are numbered by the one, fenced by the other."
 
+# The name and table of every guard; only PostgreSQL has a TRUNCATE to refuse, only SQLite a REPLACE.
 TABLE_OF = {
     "event_refuse_update": EVENT,
     "event_refuse_delete": EVENT,
@@ -75,7 +75,6 @@ TABLE_OF = {
     "label_write_first": CONVERSATION,
     "label_forget": CONVERSATION,
 }
-"""The name and table of every guard; only PostgreSQL has a TRUNCATE to refuse, only SQLite a REPLACE."""
 
 
 class GuardsMissing(RuntimeError):
@@ -205,8 +204,8 @@ def install(connection: BaseDatabaseWrapper) -> set[str]:
     """Install every guard that is missing or differs; return the names of those that were missing.
 
     The guards of a table change in one transaction that keeps writers out, so none is missing at any
-    moment. If all are in place, nothing is changed or locked. What was written without those of the labels
-    has its labels written now.
+    moment. If all are in place, nothing is changed or locked. If guards of the labels were missing, all
+    labels are written again.
     """
     absent = missing(connection)
     for table in sorted({TABLE_OF[name] for name in _different(connection)}):
@@ -242,7 +241,7 @@ def require(connection: BaseDatabaseWrapper) -> None:
 
 
 def lost(names: Iterable[str]) -> str:
-    """Say which guards are missing, and what to do."""
+    """Return the sentence for missing guards."""
     return f"The database has lost its guards ({', '.join(sorted(names))}): run `convserver manage migrate`."
 
 
@@ -274,7 +273,7 @@ def _expected(connection: BaseDatabaseWrapper) -> dict[str, str]:
 
 
 def _standing(connection: BaseDatabaseWrapper) -> dict[str, str]:
-    """Return the same for the guards that are installed."""
+    """Return the same for the installed guards."""
     with connection.cursor() as cursor:
         cursor.execute(_STANDING[connection.vendor])
         return {name: form for name, table, form in cursor.fetchall() if TABLE_OF.get(name) == table}

@@ -10,10 +10,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from conversations.engines.tables import CONVERSATION, LABEL
 
+# Longer ones are indexed, and looked up, by their beginning: PostgreSQL indexes 2,704 bytes at most.
 NAME_MAX_CHARS, LABEL_MAX_CHARS = 100, 500
-"""Longer ones are indexed, and looked up, by their beginning: PostgreSQL indexes 2,704 bytes at most."""
 BATCH = 5_000
-"""So many conversations are filled in by one statement."""
 
 _TAGS = {
     "sqlite": "json_each({table}.tags) AS tag",
@@ -53,7 +52,7 @@ def changes(differs: str) -> str:
 
 
 def fill(connection: BaseDatabaseWrapper, *, batch: int = BATCH) -> None:
-    """Write the labels of all conversations anew, a bounded number with each statement."""
+    """Write the labels of all conversations anew, BATCH conversations with each statement."""
     with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
         cursor.execute(f"SELECT COALESCE(MAX(id), 0) FROM {CONVERSATION}")
         (last,) = cursor.fetchone()

@@ -14,8 +14,8 @@ class _OfMany(Func):
     output_field = BooleanField()
     template = "%(expressions)s"
 
+    # PostgreSQL has statistics of its own.
     def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        """Return it in the engine's SQL; PostgreSQL has statistics of its own."""
         return self.as_sql(compiler, connection, template="likelihood(%(expressions)s, 0.5)", **context)
 
 

@@ -1,6 +1,6 @@
-"""What removed rows leave in the database's files, and how it is cleaned out beside those who write.
+"""Cleaning out what removed rows leave in the database's files, while others write.
 
-Neither engine forgets a row when it is deleted. SQLite's full text keeps words in its segments until those
+Neither engine erases a row when it is deleted. SQLite's full text keeps words in its segments until those
 are merged, and the write-ahead log keeps pages. PostgreSQL keeps dead rows until they are vacuumed, words of
 removed rows as keys of the index until that is rebuilt, and frequent values in its statistics.
 """
@@ -22,30 +22,25 @@ from conversations.engines import guards
 from conversations.engines.failures import is_locked
 from conversations.exceptions import StoreUnavailable
 
-MERGE_PAGES = 200
-"""At most about this many pages of a full text index are rewritten in one transaction."""
+MERGE_PAGES = 200  # at most about this many pages of a full text index are rewritten in one transaction
+# An index of fewer pages (of 4 KB) is rebuilt quickly; one step of the indexer adds less.
 SMALL_PAGES = 256
-"""An index of fewer pages, of 4 KB, is made anew in no time; one step of the indexer adds less."""
 FULL_TEXTS = (guards.SEARCH_TEXT, guards.TITLE_TEXT)
 INDEXES = ("conversations_searchtext_words", "conversations_titletext_pieces")
-INCREMENTAL = 2
-"""The value of `PRAGMA auto_vacuum` with which pages can be given back while others write."""
-CHECKPOINT_WAIT_MS = 100
-"""So long emptying the write-ahead log waits for readers."""
-ALL_IN_MEMORY = "TEMP_STORE=3"
-"""With this option a library of SQLite makes no temporary files."""
-COST_DELAY_MS = 2
-"""The pause of a VACUUM after each piece of work, as PostgreSQL's own makes it."""
+INCREMENTAL = 2  # the value of `PRAGMA auto_vacuum` with which pages can be given back while others write
+CHECKPOINT_WAIT_MS = 100  # the wait for readers when the write-ahead log is emptied
+ALL_IN_MEMORY = "TEMP_STORE=3"  # with this option a library of SQLite makes no temporary files
+COST_DELAY_MS = 2  # the pause of a VACUUM after each piece of work, as PostgreSQL's own makes it
 
 T = TypeVar("T")
+# Pauses for other work, given the seconds that the last step took. If it raises, the work ends.
 Rest = Callable[[float], None]
-"""Waits for others; gets the seconds that the step before took. What it raises ends the work."""
 
 
 def clean(tables: Sequence[str], rest: Rest | None = None) -> bool:
     """Clean out what removed rows have left in these tables, the full text and the write-ahead log.
 
-    Return False if others kept a part from being done; then it is to be called again later. It must not be
+    Return False if readers or writers kept a part from being done; call it again later then. It must not be
     called in a transaction.
     """
     if connection.vendor == "sqlite":
@@ -62,7 +57,7 @@ def clean(tables: Sequence[str], rest: Rest | None = None) -> bool:
 
 
 def rested(rest: Rest | None, step: Callable[[], T]) -> T:
-    """Take a step, and rest after it."""
+    """Run a step, and rest after it."""
     began = time.monotonic()
     result = step()
     if rest is not None:
@@ -71,11 +66,10 @@ def rested(rest: Rest | None, step: Callable[[], T]) -> T:
 
 
 def rewrite(tables: Sequence[str]) -> bool:
-    """Write the tables anew, so that not even the free space in their pages has what was removed.
+    """Write the tables anew, so that removed rows are not even in the free space of pages.
 
-    Nobody else can write meanwhile, on PostgreSQL nor read; it needs as much space as the tables. Return
-    False if readers kept SQLite's write-ahead log from being emptied. Raise StoreUnavailable if memory is
-    short.
+    It blocks all writers, on PostgreSQL also readers, and needs as much space as the tables. Return False if
+    readers kept SQLite's write-ahead log from being emptied. Raise StoreUnavailable if memory is short.
     """
     if connection.vendor == "sqlite":
         _require_memory()
@@ -103,14 +97,17 @@ def _require_memory() -> None:
 
 
 def _merge(table: str, rest: Rest | None) -> None:
-    """Leave nothing of removed rows in a full text index.
+    """Remove all traces of removed rows from a full text index.
 
     A merge of all segments into one drops the marks of removed rows, which have their words, if the new one
     is in the highest level, and newer libraries of SQLite keep empty levels above. A second merge, of that
-    one and a smaller one, adds a level for both. A small index is made anew: its segment would go down.
+    one and a smaller one, adds a level for both. A small index is rebuilt: its segment would go down.
     """
     _merge_all(table, rest)
-    if _is_small(table):
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT 1 FROM {table}_data LIMIT {SMALL_PAGES}")  # noqa: S608
+        is_small = len(cursor.fetchall()) < SMALL_PAGES
+    if is_small:
         rested(rest, partial(_execute, f"INSERT INTO {table} ({table}) VALUES ('rebuild')"))  # noqa: S608
     else:
         rested(rest, partial(_add_segment, table))
@@ -128,14 +125,8 @@ def _merge_all(table: str, rest: Rest | None) -> None:
         has_more = rested(rest, partial(_merge_some, table, MERGE_PAGES))
 
 
-def _is_small(table: str) -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT 1 FROM {table}_data LIMIT {SMALL_PAGES}")  # noqa: S608
-        return len(cursor.fetchall()) < SMALL_PAGES
-
-
 def _add_segment(table: str) -> None:
-    """Add a segment that has nothing but the mark of a removed row."""
+    """Add a segment with only the mark of a removed row."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"INSERT INTO {table} VALUES ('removed')")  # noqa: S608
         cursor.execute(f"DELETE FROM {table} WHERE rowid = last_insert_rowid()")  # noqa: S608
@@ -158,17 +149,17 @@ def _changes(cursor: CursorWrapper) -> int:
 
 
 def _give_back() -> None:
-    """Give free pages back to the file system, where the database was created for it."""
+    """Give free pages back to the file system, if the database was created for it."""
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA auto_vacuum")
         if cursor.fetchone()[0] == INCREMENTAL:
-            with transaction.atomic():  # in a turn among the writers, to its end
+            with transaction.atomic():  # with this thread's slot among the writers
                 cursor.execute("PRAGMA incremental_vacuum")
                 cursor.fetchall()
 
 
 def _checkpoint() -> bool:
-    """Write the write-ahead log into the file and empty it; return False if somebody still uses it."""
+    """Write the write-ahead log into the file and empty it; return False if a reader still needs it."""
     wrapper: Any = connection
     # It keeps others from writing while it waits for readers.
     with wrapper.waiting(CHECKPOINT_WAIT_MS), connection.cursor() as cursor:
@@ -199,9 +190,10 @@ def _without_limits() -> Iterator[None]:
 
 def _rebuild(index: str) -> None:
     """Build an index anew beside the old one, and drop what an interrupted build has left."""
-    if not _is_there(index):  # without its extension, there is none for titles
-        return
     with connection.cursor() as cursor:
+        cursor.execute("SELECT to_regclass(%s) IS NOT NULL", [index])
+        if not cursor.fetchone()[0]:  # without the extension, titles have no index
+            return
         cursor.execute(
             "SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid"
             " WHERE NOT indisvalid AND relname ~ %s AND pg_table_is_visible(pg_class.oid)",
@@ -211,12 +203,6 @@ def _rebuild(index: str) -> None:
     for name in left:
         _execute(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"')
     _execute(f"REINDEX INDEX CONCURRENTLY {index}")
-
-
-def _is_there(index: str) -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT to_regclass(%s) IS NOT NULL", [index])
-        return bool(cursor.fetchone()[0])
 
 
 def _execute(statement: str) -> None:

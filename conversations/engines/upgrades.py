@@ -1,7 +1,7 @@
 """Upgrading a database: completely or not at all, and by one process at a time.
 
 Everything is one transaction: the tables, the record of each migration, the guards. If the process is
-killed in the middle, the database stays as it was; a process that comes meanwhile waits.
+killed in the middle, the database stays as it was; other processes wait meanwhile.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from django.db.migrations.loader import MigrationLoader
 
 from conversations.engines.failures import is_locked
 
-WAIT_S = 300
-"""How long one process waits for another that is upgrading the database."""
+WAIT_S = 300  # how long one process waits for another that is upgrading the database
 WAITS = "Another process is upgrading the database. Waiting for it, at most 5 minutes."
 BUSY = (
     "Another process has been upgrading the database for 5 minutes, or keeps it locked. "
@@ -31,10 +30,8 @@ STOPPED = (
     f"run `convserver manage migrate` with commit {LAST_WITH_ALL} first."
 )
 
-LOCK = 7_266_328_811
-"""The key of PostgreSQL's advisory lock: a number that nothing else uses."""
-TURN_LOCK = LOCK + 1
-"""The key of the lock of those whose upgrade takes several transactions."""
+LOCK = 7_266_328_811  # the key of PostgreSQL's advisory lock: a number that nothing else uses
+TURN_LOCK = LOCK + 1  # for upgrades that take several transactions
 
 
 class UpgradeBusy(Exception):
@@ -138,7 +135,7 @@ def _is_free(connection: BaseDatabaseWrapper) -> bool:
 def _enter_postgresql(
     connection: BaseDatabaseWrapper, say: Callable[[str], object], until_the_end: ExitStack
 ) -> None:
-    """Begin a transaction, and take the lock of everybody who changes tables."""
+    """Begin a transaction, and take the lock of all processes that change tables."""
     until_the_end.enter_context(transaction.atomic(using=connection.alias))
     with connection.cursor() as cursor:
         # Copying a table or building an index may take longer than any request.

@@ -19,7 +19,7 @@ Place = TypeVar("Place")
 
 
 class KeyHorizon(Generic[Place]):
-    """The end of some tables, and their watermark: a row up to it that does not exist now never will.
+    """The end of some tables, and their watermark: no row up to it can appear later.
 
     `place` combines the tables' keys, in their order, into one value.
     """
@@ -29,8 +29,8 @@ class KeyHorizon(Generic[Place]):
         self._question = f"SELECT {ends}"
         self._place = place
         self.settled = self.newest = self._marked = place(*[0] * len(tables))
+        # When no transaction older than this is running, everything up to the mark is complete.
         self._over_at = -1
-        """When no transaction older than this is running, everything up to the mark is complete."""
 
     def look(self) -> None:
         """Read the present end and watermark, by one statement."""

@@ -1,4 +1,4 @@
-"""What one user may use of this server: the limits of settings.CONFIGURATION.quotas, where 0 is none.
+"""The limits of one user on this server: settings.CONFIGURATION.quotas, where 0 is none.
 
 Rates are counted in memory (`rates`), so an append costs no query for them.
 """
@@ -18,18 +18,15 @@ from conversations.storage.rates import Rates
 from conversations.storage.stored_bytes import Meter
 
 MB = 1_000_000
-KEPT_RETRY_AFTER_S = 3_600
-"""For amounts that only the user or the operator can change: `Retry-After`."""
+KEPT_RETRY_AFTER_S = 3_600  # `Retry-After` of amounts that only the user or the operator can change
 
 
 class Rate(NamedTuple):
     """A quota on how often something happens."""
 
-    quota: str
-    """The name in settings.CONFIGURATION.quotas."""
+    quota: str  # the name in settings.CONFIGURATION.quotas
     window_s: int
-    words: str
-    """What is counted."""
+    words: str  # what is counted
 
 
 REQUESTS = Rate("requests_per_minute", 60, "requests a minute")
@@ -37,10 +34,8 @@ MESSAGES = Rate("messages_per_minute", 60, "messages and events a minute")
 CONVERSATIONS = Rate("conversations_per_hour", 3_600, "new conversations an hour")
 STARTS = Rate("starts_per_hour", 3_600, "started conversations an hour")
 
-rates = Rates()
-"""The counts of this process."""
-meter = Meter()
-"""The stored bytes, as this process knows them."""
+rates = Rates()  # the counts of this process
+meter = Meter()  # the stored bytes, as this process knows them
 
 
 def admit_request(user_pk: int) -> None:
@@ -49,7 +44,7 @@ def admit_request(user_pk: int) -> None:
 
 
 def admit_conversation(owner_pk: int) -> None:
-    """Count a conversation that is about to be made. Raise QuotaExceeded."""
+    """Count a new conversation. Raise QuotaExceeded."""
     _admit(CONVERSATIONS, owner_pk, 1)
 
 
@@ -59,7 +54,7 @@ def admit_start(user_pk: int) -> None:
 
 
 def admit_events(owner_pk: int, events: Sequence[NewEvent]) -> None:
-    """Count events that a user is about to add; those of the server and its agents are free.
+    """Count the events that a user adds; those of the server and its agents are free.
 
     Raise QuotaExceeded.
     """
@@ -71,7 +66,7 @@ def admit_events(owner_pk: int, events: Sequence[NewEvent]) -> None:
 
 
 def admit_bytes(owner_pk: int, size_of: Callable[[], int]) -> None:
-    """Count bytes of events that a user is about to add; their size is asked if there is a quota.
+    """Count the bytes of events that a user adds; call `size_of` only if there is a quota.
 
     Raise QuotaExceeded.
     """

@@ -1,8 +1,8 @@
-"""How many bytes of events each user has stored: counted behind the log, and checked in memory.
+"""The bytes of events that each user has stored: counted behind the log, and checked in memory.
 
-An append counts nothing in the database. One cursor over all events (StorageProgress) says how far the totals
-have come, as for the search index. Each process adds what it has admitted itself, so an append needs no
-query.
+An append counts nothing in the database. One cursor over all events (StorageProgress) marks how far the
+totals have come, as for the search index. Each process adds what it has admitted itself, so an append needs
+no query.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ from conversations.engines import guards
 from conversations.engines.watermark import KeyHorizon
 from conversations.models import Event, StorageProgress, StoredBytes
 
-STEP_EVENTS = 2_000
-"""At most this many events are counted in one transaction."""
-STEPS = 10
-"""At most this many steps are made in one round; an old log is counted over many rounds."""
+STEP_EVENTS = 2_000  # at most this many events are counted in one transaction
+STEPS = 10  # at most this many steps are made in one round; an old log is counted over many rounds
 
 
 class Watermark(KeyHorizon[int]):
@@ -35,7 +33,7 @@ class Watermark(KeyHorizon[int]):
 def count(watermark: Watermark) -> bool:
     """Count the next events into the totals of their owners; return whether none is left.
 
-    If several processes do this at once, the totals of one of them are stored.
+    If several processes do this at once, one of them stores its totals.
     """
     through = StorageProgress.objects.get_or_create(pk=1)[0].through
     if through >= watermark.settled:
@@ -51,7 +49,7 @@ def count(watermark: Watermark) -> bool:
 
 
 def discount(owner_pk: int, removed: Iterable[tuple[int, int]]) -> None:
-    """Take events that the running transaction has removed, keys and bytes, out of their owner's total."""
+    """Subtract events that the running transaction has removed, keys and bytes, from their owner's total."""
     progress = StorageProgress.objects.select_for_update().filter(pk=1).first()
     through = progress.through if progress is not None else 0
     size = sum(size for key, size in removed if key <= through)
@@ -66,7 +64,7 @@ def _end_of(through: int, events: int) -> float:
 
 
 def totals(owner_pks: Collection[int]) -> dict[int, int]:
-    """Return the bytes of these users, including events that are not counted yet, as far as those are few."""
+    """Return the bytes of these users, with the uncounted events if they are few."""
     with transaction.atomic():  # the cursor stays where it is meanwhile
         progress = StorageProgress.objects.select_for_update().filter(pk=1).first()
         through = progress.through if progress is not None else 0
@@ -82,9 +80,9 @@ def totals(owner_pks: Collection[int]) -> dict[int, int]:
 
 
 def counted(owner_pk: int) -> tuple[int, bool]:
-    """Return the bytes of a user as far as they are counted, and whether that is all; it waits for no lock.
+    """Return the counted bytes of a user, and whether that is all; wait for no lock.
 
-    Events that are not counted yet are added if they are at most STEP_EVENTS.
+    Add uncounted events if they are at most STEP_EVENTS.
     """
     through = StorageProgress.objects.filter(pk=1).values_list("through", flat=True).first() or 0
     total = StoredBytes.objects.filter(owner_id=owner_pk).values_list("total", flat=True).first() or 0
@@ -94,33 +92,28 @@ def counted(owner_pk: int) -> tuple[int, bool]:
 
 
 class _Use:
-    """What is known of one user."""
-
     __slots__ = ("fresh", "stored")
 
     def __init__(self) -> None:
-        self.stored = 0
-        """Bytes in the database, when they were last read."""
-        self.fresh = 0
-        """Bytes admitted here since then."""
+        self.stored = 0  # bytes in the database, when they were last read
+        self.fresh = 0  # bytes admitted here since then
 
 
 class Meter:
-    """The bytes of users who add something in this process; thread-safe.
+    """The bytes of users who add events in this process; thread-safe.
 
     Other processes' bytes are known after the next `refresh`, so until then users may exceed the limit by
-    what they add there; a user whom this process does not know yet is admitted once.
+    what they add there. A user whom this process does not know yet is admitted once.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._uses: dict[int, _Use] = {}
         self._horizon = Watermark()
-        self.has_news = False
-        """Whether anything was admitted since the last `refresh`."""
+        self.has_news = False  # whether anything was admitted since the last `refresh`
 
     def take(self, owner_pk: int, size: int, *, limit: int) -> int | None:
-        """Count `size` more bytes if the limit allows it; return the bytes used before if it does not."""
+        """Count `size` more bytes if the limit allows it, otherwise return the bytes used before."""
         with self._lock:
             use = self._uses.setdefault(owner_pk, _Use())
             used = use.stored + use.fresh

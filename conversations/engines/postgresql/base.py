@@ -1,7 +1,7 @@
 """The connections to PostgreSQL: one that cannot write is closed instead of kept.
 
-After a failover, or when somebody sets `default_transaction_read_only`, sessions may begin read-only, and
-stay so even after the database accepts writes again.
+After a failover, or when `default_transaction_read_only` is set, sessions may begin read-only, and stay
+so even after the database accepts writes again.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from conversations.engines.lost_commits import LostCommit
 from conversations.engines.postgresql import unreplicated
 from conversations.engines.postgresql.pool import WAIT_S, Pool
 
+# A session in these states has not had the whole answer to its last statement.
 UNANSWERED = (TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN)
-"""A session in these states has not had the whole answer to its last statement."""
+# A read-only connection younger than this is still used for reading: another one would be no better.
 KEPT_S = 1.0
-"""A read-only connection younger than this is still used for reading: another one would be no better."""
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Django's, but never returns a read-only session to the pool."""
+    """Django's wrapper; it never returns a read-only session to the pool."""
 
     _connection_pools: dict[str, Any]
 
     @property
     def pool(self) -> Any:
-        """The pool that all connections under this alias share; None if the settings have none."""
+        """Return the pool that all connections under this alias share; None if the settings have none."""
         options = self.settings_dict["OPTIONS"].get("pool")
         if options and self.alias not in self._connection_pools:
             parameters = {**self.get_connection_params(), "autocommit": True}  # as Django does
@@ -47,7 +47,9 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         """Return a connection from the pool; an older one that cannot write is replaced."""
         connection = super().get_new_connection(conn_params)
-        while self.pool and _begins_read_only(connection) and _age_s(connection) > KEPT_S:
+        while self.pool and _begins_read_only(connection):
+            if time.monotonic() <= getattr(connection, "made_at", 0.0) + KEPT_S:
+                break
             connection.close()
             self.pool.putconn(connection)
             connection = super().get_new_connection(conn_params)
@@ -71,7 +73,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def _commit(self) -> None:
         """Commit. Raise LostCommit if the connection breaks meanwhile: the outcome is unknown then.
 
-        Raise OutcomeUnknown if it did not wait for a synchronous standby.
+        Raise OutcomeUnknown if the commit did not wait for a synchronous standby.
         """
         connection = self.connection
         was_open = connection is not None and not connection.closed
@@ -83,20 +85,20 @@ class DatabaseWrapper(base.DatabaseWrapper):
                 self.drop_connection()
                 raise LostCommit(str(error)) from error.__cause__
             raise
-        unreplicated.require_none(self)  # of a COMMIT that was sent with the last statements, too
+        unreplicated.require_none(self)  # also for a COMMIT that was sent with the last statements
 
     def may_have_committed(self, error: Error) -> bool:
-        """Return whether a statement that failed may have committed: the session has ended meanwhile.
+        """Return whether a failed statement may have committed: then its session has ended meanwhile.
 
-        A session can end between a commit and the end of its answer: it is not closed yet then.
+        A session can end between a commit and the end of the answer, before the connection is closed.
         """
         return self.connection is None or self.connection.info.transaction_status in UNANSWERED
 
     def drop_connection(self) -> None:
         """Close the connection after a commit of unknown outcome; the next statement opens another one.
 
-        At the end of a transaction Django would open it at once, and a refusal would be raised in place of
-        what is known of the commit.
+        At the end of a transaction Django would open one at once, and its refusal would hide the unknown
+        outcome.
         """
         if self.connection is not None:
             self.connection.close()  # the pool does not keep a closed one
@@ -105,7 +107,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     @property
     def is_read_only(self) -> bool:
-        """Whether there is a connection that cannot write."""
+        """Return whether the present connection cannot write."""
         return self.connection is not None and _begins_read_only(self.connection)
 
     def _close(self) -> None:
@@ -115,12 +117,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
 
 def _begins_read_only(connection: Any) -> bool:
-    """Say whether a session's transactions begin read-only, if the server reports that (from 14 on)."""
+    """Return whether a session's transactions begin read-only, if the server reports that (from 14 on)."""
     if connection.closed:
         return False
     status = connection.info.parameter_status
     return "on" in (status("default_transaction_read_only"), status("in_hot_standby"))
-
-
-def _age_s(connection: Any) -> float:
-    return time.monotonic() - float(getattr(connection, "made_at", 0.0))

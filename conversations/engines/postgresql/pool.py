@@ -1,4 +1,4 @@
-"""The pool of connections to PostgreSQL: it soon asks again after a refusal, and says why it has none."""
+"""The pool of connections to PostgreSQL: it retries soon after a refusal, and reports why it has none."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Any
 from psycopg import OperationalError
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-AGAIN_S = 0.5
-"""While somebody waits, PostgreSQL is asked for a connection this often at least."""
-WAIT_S = 5.0
-"""Nobody waits longer for a connection."""
+AGAIN_S = 0.5  # the longest pause between tries to connect, while a request waits
+WAIT_S = 5.0  # the longest wait for a connection
 ALL_USED = "all connections of this process are in use"
 
 
@@ -19,15 +17,14 @@ class NoConnection(PoolTimeout):
 
 
 class Pool(ConnectionPool[Any]):
-    """psycopg's pool, without its pauses: they double with each refusal, and last longer than the cause."""
+    """psycopg's pool, without its pauses: those double with each refusal, and outlast its cause."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(reconnect_timeout=AGAIN_S, reconnect_failed=_ask_again, **options)
+        # Why PostgreSQL has refused the newest connection; None if it has not.
         self.refusal: OperationalError | None = None
-        """Why PostgreSQL has refused the newest connection; None if it has not."""
 
     def getconn(self, timeout: float | None = None) -> Any:
-        """Return a connection. Raise NoConnection."""
         try:
             return super().getconn(timeout)
         except PoolTimeout as error:
@@ -44,6 +41,6 @@ class Pool(ConnectionPool[Any]):
 
 
 def _ask_again(pool: ConnectionPool[Any]) -> None:
-    """Go on after a refusal if somebody waits; otherwise the next who comes begins anew."""
+    # Without waiting requests, the next one starts a new try.
     if pool.get_stats().get("requests_waiting"):
         pool.check()

@@ -1,7 +1,7 @@
-"""Whether a pooler between this process and PostgreSQL gives each session a connection of its own.
+"""Whether a pooler between this process and PostgreSQL gives each session its own connection.
 
-In PgBouncer's transaction and statement modes it does not. Then settings, prepared statements, locks and
-LISTEN of a session are lost or reach another one, and most of that fails silently.
+PgBouncer does not in its transaction and statement modes. Then settings, prepared statements, locks and
+LISTEN of a session are lost or reach another one, mostly silently.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 import psycopg
 
+# Other clients of the pooler may take a connection between two statements: the proof is tried this often.
 TRIES = 10
-"""Other clients of the pooler may take a connection between two statements: the proof is tried this often."""
 
 Session = psycopg.Connection[Any]
 

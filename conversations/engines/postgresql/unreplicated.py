@@ -1,8 +1,8 @@
-"""Commits that were to wait for a synchronous standby and did not: each is no acknowledgement.
+"""Commits that did not wait for the synchronous standby: none of them is acknowledged.
 
 If the wait is cancelled (`pg_cancel_backend`, a timeout), PostgreSQL reports success with a warning; if the
-session is ended meanwhile, it warns before that. The primary shows what was stored from then on; a standby
-that takes its place may not have it.
+session is ended meanwhile, it warns before that. The primary shows the events from then on; a standby that
+takes over may not have them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ UNREPLICATED = (
     "takes over: once the standby is back, repeat it with the same id or Idempotency-Key, or look before you "
     "repeat it."
 )
+# The function in PostgreSQL that warns; the text of the warning is in the database's language.
 _FUNCTION = "SyncRepWaitForLSN"
-"""The place in PostgreSQL that warns: a name, whereas the text is in the language of the database."""
 _FLAG = "has_unreplicated_commit"
 
 

@@ -1,1 +1,1 @@
-"""Django's SQLite backend, but every reported commit is in the file at the configured path."""
+"""Django's SQLite backend; every reported commit is in the file at the configured path."""

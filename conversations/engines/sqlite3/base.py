@@ -23,19 +23,16 @@ from conversations.engines.sqlite3 import files, marks, turns
 from conversations.engines.sqlite3.turns import WriteTurns
 
 OPEN_AGAIN_S = 0.05
-WAIT_S = 5
-"""The driver's wait for a lock, unless the settings have another."""
+WAIT_S = 5  # the driver's wait for a lock, unless the settings have another
+# A shorter wait for the slot is not taken off the wait for another process's lock.
 SHORT_MS = 50
-"""Who has waited no longer for a turn waits for another process's lock as if there had been no turn."""
+# The driver reports these as a DatabaseError, as if a statement were at fault.
 DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-"""The driver reports these as a DatabaseError, as if a statement were at fault."""
+# After these errors a new connection may work where this one cannot.
 SPENT = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, *DAMAGED}
-"""After these errors a new connection may work where this one cannot."""
+# After these errors the whole transaction may be in the write-ahead log: a failed sync is one of them. This
+# process does not see it there. The next start does, unless a later commit was written over it.
 COMMITTED_PERHAPS = {sqlite3.SQLITE_IOERR}
-"""After these errors the whole transaction may be in the write-ahead log: a failed sync is one of them.
-
-This process does not see it there. The next start does, unless a later commit was written over it.
-"""
 
 
 class CheckedConnection(sqlite3.Connection):
@@ -43,21 +40,18 @@ class CheckedConnection(sqlite3.Connection):
 
     opened: files.Opened | None = None
     is_spent = False
+    # Opened while the file was read-only: the connection stays so, whatever becomes of the file.
     is_read_only = False
-    """Opened while the file was read-only: the connection stays so, whatever becomes of the file."""
-    turns: WriteTurns | None = None
-    """Of the threads that write to this file."""
-    wait_ms = 0
-    """How long a statement waits for its turn and for the lock."""
-    is_locked_out = False
-    """Another program has kept the lock for longer than this turn has waited for it."""
+    turns: WriteTurns | None = None  # of the threads that write to this file
+    wait_ms = 0  # the longest wait of a statement for its slot and for the lock
+    is_locked_out = False  # another program kept the lock for longer than the wait
     _has_turn = _is_late = _is_checkpoint = False
 
     @contextmanager
     def writing(self, *, is_checkpoint: bool) -> Iterator[None]:
-        """Run a statement in this thread's turn, which lasts until the transaction ends that it may begin.
+        """Run a statement in this thread's slot, which lasts until the end of the transaction it may begin.
 
-        Raise sqlite3.OperationalError if there is no turn in time.
+        Raise sqlite3.OperationalError if there is no slot in time.
         """
         self._is_checkpoint = is_checkpoint
         try:
@@ -70,18 +64,18 @@ class CheckedConnection(sqlite3.Connection):
             self.leave_ended_turn()
 
     def leave_ended_turn(self) -> None:
-        """Let the next thread write if the transaction has ended, by whatever statement."""
+        """Free the slot for the next thread if the transaction has ended, by any statement."""
         if not self.in_transaction:
             self._leave_turn()
 
     def _take_turn(self) -> None:
-        """Wait until the transactions of other threads are over that came before."""
+        """Wait until the earlier transactions of other threads are over."""
         if self.turns is None or self._has_turn:
             return
         began = time.monotonic()
         self._has_turn = self.turns.take(self.wait_ms / 1000)
         if not self._has_turn:
-            # The lock itself may be free: a checkpoint takes a turn, and no lock that keeps writers out.
+            # The lock itself may be free: a checkpoint takes a slot, but no lock that keeps writers out.
             raise locked()
         waited_ms = round((time.monotonic() - began) * 1000)
         if waited_ms > SHORT_MS:  # the wait for another process's lock is part of the same
@@ -95,7 +89,7 @@ class CheckedConnection(sqlite3.Connection):
             self.is_locked_out = False
 
     def wait_at_most(self, wait_ms: int) -> None:
-        """Let SQLite wait so long for another process's lock."""
+        """Limit SQLite's wait for another process's lock."""
         self.execute(f"PRAGMA busy_timeout = {wait_ms}").close()
 
     def require_file(self) -> None:
@@ -106,7 +100,7 @@ class CheckedConnection(sqlite3.Connection):
     def commit(self) -> None:
         """Commit, and check the file before and afterwards.
 
-        Raise FileGone if nothing was committed, CommittedAway if it was, into a file that was removed then,
+        Raise FileGone if nothing was committed, CommittedAway if it was, into a file that was then removed,
         and an error of COMMITTED_PERHAPS if it is unknown.
         """
         if self.in_transaction:
@@ -123,21 +117,20 @@ class CheckedConnection(sqlite3.Connection):
         self.require_file_of_commit()
 
     def require_file_of_commit(self) -> None:
-        """Raise CommittedAway if the file is not the one that was opened, and has just been committed to."""
+        """Raise CommittedAway if the file of this commit is no longer the one that was opened."""
         try:
             self.require_file()
         except files.FileGone as error:
             raise files.CommittedAway(str(error)) from error
 
     def rollback(self) -> None:
-        """Roll back."""
         try:
             super().rollback()
         finally:
             self._leave_turn()
 
     def close(self) -> None:
-        """Close, and no longer check the file."""
+        """Close, and stop checking the file."""
         self.opened = None
         try:
             super().close()
@@ -145,41 +138,40 @@ class CheckedConnection(sqlite3.Connection):
             self._leave_turn()
 
     def note(self, error: sqlite3.Error) -> None:
-        """Check whether the connection has become useless. Raise FileGone if that is why."""
+        """Note whether the connection has become useless. Raise FileGone if that is the reason."""
         if _code(error) in SPENT:
             self.is_spent = True
             self.require_file()
 
 
 def locked() -> sqlite3.OperationalError:
-    """Return what SQLite raises for a lock that it has waited for in vain."""
+    """Return SQLite's error for a lock that was not free in time."""
     error = sqlite3.OperationalError("database is locked")
     error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_BUSY, "SQLITE_BUSY"
     return error
 
 
 class CheckedCursor(base.SQLiteCursorWrapper):
-    """The same for statements that are transactions of their own; reads fail too."""
+    """Checks the file also for statements that are transactions of their own; reads fail, too."""
 
     connection: CheckedConnection
 
     def execute(self, query: str, params: Any = None) -> Any:
         """Execute, and check the file unless a transaction continues.
 
-        A statement that may write is checked before as well: if it is refused, it must not be found once
-        the file is back.
+        A statement that may write is checked before, too: once refused, it must not be found when the file is
+        back.
         """
         may_write = not query.startswith("SELECT")
         return self._checked(super().execute, query, params, may_write=may_write)
 
     def executemany(self, query: str, param_list: Iterable[Any]) -> Any:
-        """Execute, and check the file before and after unless a transaction continues."""
         return self._checked(super().executemany, query, param_list, may_write=True)
 
     def _checked(
         self, statement: Callable[[str, Any], Any], query: str, params: Any, *, may_write: bool
     ) -> Any:
-        # Older libraries lose a commit that a checkpoint of another thread meets, so it takes a turn, too.
+        # In older libraries a concurrent checkpoint can lose a commit, so checkpoints take a slot, too.
         is_checkpoint = query.startswith("PRAGMA wal_checkpoint")
         writes = may_write and (is_checkpoint or not query.startswith("PRAGMA"))
         if writes and not self.connection.in_transaction:
@@ -199,31 +191,24 @@ class CheckedCursor(base.SQLiteCursorWrapper):
         try:
             return statement(query, params)
         except sqlite3.Error as error:
-            self._let_go(error)
+            if _code(error) == sqlite3.SQLITE_BUSY:
+                self.connection.is_locked_out = True
+                counts.add(Counted.LOCK_TIMEOUTS)
+                # Release the statement here. Otherwise the thread that collects the error's traceback does,
+                # perhaps the event loop's, and waits as long as the connection waits for its next lock.
+                self.close()
+            self.connection.note(error)
             raise
         finally:
             self.connection.leave_ended_turn()
 
-    def _let_go(self, error: sqlite3.Error) -> None:
-        """Note the error, and release a statement that waited for a lock in vain.
-
-        Otherwise it is released with the error's traceback, by whatever thread collects garbage. That thread,
-        perhaps the event loop's, would wait for as long as the connection waits for its next lock.
-        """
-        if _code(error) == sqlite3.SQLITE_BUSY:
-            self.connection.is_locked_out = True
-            counts.add(Counted.LOCK_TIMEOUTS)
-            self.close()
-        self.connection.note(error)
-
 
 class ErrorWrapper(DatabaseErrorWrapper):
-    """Reports a damaged file as a failure of the database, wherever it shows."""
+    """Reports a damaged file as a failure of the database, in any statement."""
 
     wrapper: Any
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        """Raise Django's error for the driver's."""
         if isinstance(error, sqlite3.DatabaseError) and _code(error) in DAMAGED:
             self.wrapper.errors_occurred = True
             if isinstance(connection := self.wrapper.connection, CheckedConnection):
@@ -233,7 +218,7 @@ class ErrorWrapper(DatabaseErrorWrapper):
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Opens only the file that the process opened first; its threads take turns in writing."""
+    """Opens only the file that the process opened first; its threads write one after another."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -241,11 +226,10 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     @cached_property
     def wrap_database_errors(self) -> ErrorWrapper:
-        """The context of every statement, fetch, commit and start of a connection."""
         return ErrorWrapper(self)
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
-        """Open the file. Raise FileGone if another one has replaced it, also while this waited for a lock."""
+        """Open the file. Raise FileGone if it was replaced, also during the wait for a lock."""
         path = str(conn_params["database"])
         if path.startswith(("file:", ":memory:")):  # tests: no file
             return _lenient(super().get_new_connection(conn_params))
@@ -270,8 +254,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         return _lenient(connection)
 
     def _opened(self, conn_params: dict[str, Any]) -> Any:
-        """Open the file with retries: SQLite does not wait for others while it switches to its write-ahead
-        log."""
+        """Open the file with retries: SQLite does not wait for others while it switches to its log."""
         until = time.monotonic() + conn_params.get("timeout", WAIT_S)
         while True:
             try:
@@ -282,16 +265,15 @@ class DatabaseWrapper(base.DatabaseWrapper):
             time.sleep(OPEN_AGAIN_S)
 
     def create_cursor(self, name: str | None = None) -> Any:
-        """Return a cursor that checks the file."""
         if not isinstance(self.connection, CheckedConnection):
             return super().create_cursor(name)
         return self.connection.cursor(factory=CheckedCursor)
 
     def _commit(self) -> None:
-        """Commit. Raise LostCommit if it may be in the file although it failed."""
+        """Commit. Raise LostCommit if a failed commit may be in the file."""
         try:
             super()._commit()  # type: ignore[misc]
-        except MemoryError as error:  # so the driver says that SQLite had no memory, perhaps after the sync
+        except MemoryError as error:  # the driver's error if SQLite had no memory, perhaps after the sync
             raise LostCommit("out of memory") from error
         except OperationalError as error:
             if self.may_have_committed(error):
@@ -299,7 +281,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
             raise
 
     def may_have_committed(self, error: Error) -> bool:
-        """Return whether a commit that failed may be in the file: it was removed, or the disk failed."""
+        """Return whether a failed commit may be in the file: the file was removed, or the disk failed."""
         cause = error.__cause__
         if isinstance(cause, files.CommittedAway):
             return True
@@ -307,7 +289,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     @contextmanager
     def waiting(self, at_most_ms: int) -> Iterator[None]:
-        """Wait no longer for a turn and for a lock in this block."""
+        """Limit the wait for a slot and for a lock in this block."""
         self.ensure_connection()
         connection = self.connection
         if not isinstance(connection, CheckedConnection):
@@ -324,7 +306,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     @property
     def is_read_only(self) -> bool:
-        """Whether there is a connection that cannot write; a new one may be able to."""
+        """Return whether the present connection cannot write; a new one may be able to."""
         return getattr(self.connection, "is_read_only", False)
 
     def close_if_unusable_or_obsolete(self) -> None:
@@ -334,12 +316,11 @@ class DatabaseWrapper(base.DatabaseWrapper):
         super().close_if_unusable_or_obsolete()
 
     def is_usable(self) -> bool:
-        """Say whether the connection is still usable after an error."""
         return not getattr(self.connection, "is_spent", False)
 
 
 def _lenient(connection: Any) -> Any:
-    """Let the connection read damaged texts, too, so that what is whole beside them is served."""
+    """Make the connection read damaged texts, so that the whole ones beside them are served."""
     connection.text_factory = REPLACED
     return connection
 

@@ -1,4 +1,4 @@
-"""Checkpoints of SQLite between its writers: what is in the write-ahead log is copied into the file.
+"""Checkpoints of SQLite between its writers: they copy the write-ahead log into the file.
 
 By itself, SQLite does it in a commit, once the log is long.
 """
@@ -12,22 +12,20 @@ from django.db import connection, transaction
 from conversations.engines.sqlite3 import marks, turns
 from conversations.engines.sqlite3.marks import FileHeader, Keeper
 
-COUNT_S = 10
-"""While events are stored, the count in the header grows this often at most: it costs a commit."""
+COUNT_S = 10  # the shortest time between two increments of the header's count: each costs a commit
 
-_keepers: dict[str, Keeper] = {}
-"""By path: of the databases that this process serves."""
+_keepers: dict[str, Keeper] = {}  # by path: of the databases that this process serves
 
 
 def turns_ended() -> int:
-    """Return how many writes of this process have ended so far: nothing is to be copied while it stays."""
+    """Return how many writes of this process have ended; while it stays, there is nothing to copy."""
     return turns.of_file(str(connection.settings_dict["NAME"])).ended
 
 
 def copy_committed() -> None:
-    """Copy what is committed into the file, as far as no reader needs the old pages.
+    """Copy committed pages into the file, as far as no reader needs the old ones.
 
-    It takes a turn among the writers of this process. Raise DatabaseError, also if there is no turn in time.
+    It takes a slot among the writers of this process. Raise DatabaseError, also if there is no slot in time.
     """
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")
@@ -35,7 +33,7 @@ def copy_committed() -> None:
 
 
 def begin_mark() -> None:
-    """Begin to keep the file's mark, and log it if the database lacks events that it speaks of (SQLite)."""
+    """Begin to keep the file's mark; log it if the database lacks events that the mark knows (SQLite)."""
     if connection.vendor != "sqlite":
         return
     header, events = _found()
@@ -48,7 +46,7 @@ def begin_mark() -> None:
 
 
 def mark() -> None:
-    """Write how far the log has come. It takes no turn, but for the count every COUNT_S.
+    """Record how far the log has come. It takes no slot, except for the count every COUNT_S.
 
     Raise DatabaseError.
     """

@@ -26,20 +26,19 @@ EMPTIED = (
     "The file of the database was emptied while the server ran, so nothing more is stored: "
     "stop the server, restore a backup, and start it again."
 )
-COMPANIONS = ("-wal", "-shm")
-"""The files that SQLite keeps beside the database while any process has it open."""
+COMPANIONS = ("-wal", "-shm")  # the files that SQLite keeps beside the database while any process has it open
 
 
 class FileGone(sqlite3.OperationalError):
-    """The file at the path is not the one that was opened, or it is empty now."""
+    """The file at the path is not the one that was opened, or it is empty."""
 
 
 class CommittedAway(FileGone):
-    """The file was gone after a commit, which is in it: what was committed counts if the file comes back."""
+    """The file was gone after a commit: the commit counts if the file comes back."""
 
 
 class Identity(NamedTuple):
-    """Identifies a file, and distinguishes it from its own copies."""
+    """The device and inode of a file, which its copies do not share."""
 
     device: int
     inode: int
@@ -51,13 +50,13 @@ class Opened:
     def __init__(self, path: str, expected: Identity | None = None) -> None:
         """Record the files at the path. Raise FileGone if there is none, or another one than expected.
 
-        What was at the path before a connection opened it, and is there afterwards, is what it has opened.
+        A file that was at the path before a connection opened it, and still is, is the one it has opened.
         """
         self._expected = {path: identity(path)}
         if expected not in (None, self._expected[path]):
             raise FileGone(GONE)
         for companion in (path + ending for ending in COMPANIONS):
-            if (found := _identity(companion)) is not None:  # with another journal mode they do not exist
+            if (found := found_at(companion)) is not None:  # with another journal mode they do not exist
                 self._expected[companion] = found
         _first_opened.setdefault(path, self._expected[path])
         if Path(path).stat().st_size:
@@ -68,22 +67,20 @@ class Opened:
     def require(self) -> None:
         """Raise FileGone unless all of them are still at their paths."""
         for path, expected in self._expected.items():
-            if _identity(path) != expected:
+            if found_at(path) != expected:
                 raise FileGone(GONE)
 
 
-_first_opened: dict[str, Identity] = {}
-"""By path: the only file in which this process stores anything."""
+_first_opened: dict[str, Identity] = {}  # by path: the only file in which this process stores anything
+# Paths of files that had content: if one is empty, SQLite would take it for a new database.
 _filled: set[str] = set()
-"""Paths of files that had content: if one is empty, SQLite would take it for a new database."""
 
-_opened: dict[str, WeakSet[Opened]] = {}
-"""By path: the files of the open connections."""
+_opened: dict[str, WeakSet[Opened]] = {}  # by path: the files of the open connections
 _lock = threading.Lock()
 
 
 def require_opened(path: str) -> None:
-    """Raise FileGone if a file of an open connection has changed: no other file may be opened then."""
+    """Raise FileGone if a file of an open connection has changed: then no file may be opened."""
     with _lock:
         opened = list(_opened.get(path, ()))
     for each in opened:
@@ -91,28 +88,23 @@ def require_opened(path: str) -> None:
 
 
 def is_known(path: str) -> bool:
-    """Say whether this process has opened the path before."""
+    """Return whether this process has opened the path before."""
     return path in _first_opened
 
 
 def identity(path: str) -> Identity:
-    """Return the identity of the file. Raise FileGone if there is none, or it is not the one opened first."""
-    found = _identity(path)
+    """Return the identity of the file. Raise FileGone if it is missing, or not the one opened first."""
+    found = found_at(path)
     if found is None or found != _first_opened.get(path, found):
         raise FileGone(GONE)
     return found
 
 
-def found_at(path: str) -> Identity | None:
-    """Return the identity of the file; None if there is none."""
-    return _identity(path)
-
-
 def can_be_written(path: str) -> bool:
-    """Say whether this process may write to the file and those beside it, or create missing ones.
+    """Return whether this process may write to the file and its companions, or create missing ones.
 
-    A connection that was opened earlier may be able to write even so. Without the directory this says
-    nothing.
+    A connection that was opened earlier may be able to write all the same. Without the directory this has no
+    meaning.
     """
     if path.startswith(("file:", ":memory:")):  # tests: no file
         return True
@@ -123,7 +115,8 @@ def can_be_written(path: str) -> bool:
     return all(os.access(each, os.W_OK) for each in found)
 
 
-def _identity(path: str) -> Identity | None:
+def found_at(path: str) -> Identity | None:
+    """Return the identity of the file; None if there is none. Raise FileGone if it was emptied."""
     try:
         found = os.stat(path)  # noqa: PTH116 - three times for each commit: without an object each
     except OSError:

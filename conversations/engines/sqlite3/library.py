@@ -1,8 +1,8 @@
-"""Which library of SQLite the process uses: one without the defect that can lose a committed write.
+"""The SQLite library of this process: one without the defect that can lose a committed write.
 
 Versions 3.7.0 to 3.51.2 can lose committed writes in WAL mode. A checkpoint that begins while another
-connection commits and begins the log anew takes what is in the new log for copied (SQLite calls it the
-WAL-reset bug). 3.51.3 and 3.53.0 do not, nor do 3.44.6 and 3.50.7, which have the correction as well.
+connection commits and restarts the log takes the new log's content for copied (SQLite calls it the
+WAL-reset bug). 3.51.3 and 3.53.0 are corrected, and so are 3.44.6 and 3.50.7.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ BACKEND = "django.db.backends.sqlite3.base"
 Version = tuple[int, ...]
 
 FIRST: Version = (3, 7, 0)
+# Ranges of versions with the correction, the end of each left out.
 FIXED: list[tuple[Version, Version]] = [
     ((3, 44, 6), (3, 45)),
     ((3, 50, 7), (3, 51)),
     ((3, 51, 3), (3, 52)),
     ((3, 53), (99,)),
 ]
-"""Ranges of versions with the correction, the end of each left out."""
 
 
 def is_affected(version: str) -> bool:
@@ -31,10 +31,10 @@ def is_affected(version: str) -> bool:
 
 
 def use_fixed() -> None:
-    """Make `import sqlite3` return a library without the defect, where one is installed and is needed.
+    """Make `import sqlite3` return a library without the defect, if one is installed and needed.
 
-    Two libraries in one process lose each other's locks on the same file. So this comes before the first
-    import of `sqlite3` by anything that opens the database, and does nothing after that of Django's backend.
+    Two libraries in one process lose each other's locks on the same file. So this must run before any code
+    that opens the database imports `sqlite3`; it does nothing once Django's backend is imported.
     """
     if not is_affected(_sqlite3.sqlite_version) or BACKEND in sys.modules:
         return

@@ -27,14 +27,11 @@ from conversations.engines.sqlite3 import files
 
 logger = logging.getLogger(__name__)
 
-ENDING = "-mark"
-"""Of the mark's name, which begins with the database's."""
-DRAFT = ".new"
-"""Of the name under which the mark is written, before it gets its own."""
-ASIDE = ".not-of-this-file-"
-"""Part of the name of a log that was set aside, before a time."""
+ENDING = "-mark"  # of the mark's name, which begins with the database's
+DRAFT = ".new"  # of the name under which the mark is written, before it gets its own
+ASIDE = ".not-of-this-file-"  # part of the name of a log that was set aside, before a time
+# Each restarted log has a first salt greater by 1: this many later ones are recognized.
 LATER_MAX = 10_000
-"""Each log that begins anew has a first salt greater by 1: this many later ones are known as such."""
 
 
 class FileHeader(NamedTuple):
@@ -58,36 +55,28 @@ class Salts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Events that were acknowledged and are not in the log of a database any more."""
+    """Acknowledged events that are no longer in a database."""
 
-    acknowledged: int
-    """The newest number of an event that was committed."""
-    found: int
-    """The newest number that the start has found."""
-    at: str
-    """When the newest was committed, at the latest."""
-    noticed: str
-    """When the start was."""
+    acknowledged: int  # the number of the newest event that was committed
+    found: int  # the number of the newest event at the start
+    at: str  # when the newest was committed, at the latest
+    noticed: str  # the time of the start
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What the file of the mark holds."""
+    """The content of the mark's file."""
 
     id: int
     salts: tuple[int, int] | None = None
+    # The database has at least this count if it belongs to the log with these salts, or a later one.
     base: int = 0
-    """The database has at least this count if it belongs to the log with these salts, or a later one."""
-    events: int = 0
-    """The newest number of an event that was committed."""
-    at: str = ""
-    """When that was seen."""
-    missing: dict[str, Any] | None = None
-    """What an earlier start has missed."""
+    events: int = 0  # the number of the newest event that was committed
+    at: str = ""  # when that was seen
+    missing: dict[str, Any] | None = None  # the `Missing` of an earlier start
 
 
 def path_of(database: str | Path) -> Path:
-    """Return the file of the mark."""
     return Path(f"{database}{ENDING}")
 
 
@@ -123,7 +112,7 @@ def salts_of(database: str | Path) -> Salts | None:
 
 
 def is_foreign(database: str | Path) -> bool:
-    """Return whether it is certain that the log at a database's name belongs to another file."""
+    """Return whether the log beside a database certainly belongs to another file."""
     mark, header, salts = read(database), header_of(database), salts_of(database)
     if mark is None or mark.salts is None or header is None or salts is None:
         return False
@@ -133,7 +122,7 @@ def is_foreign(database: str | Path) -> bool:
 
 
 def set_foreign_log_aside(database: str) -> None:
-    """Rename the log of another file, which SQLite would apply to this one, and say so."""
+    """Rename the log of another file, which SQLite would apply to this one, and log a warning."""
     if not is_foreign(database):
         return
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -163,14 +152,14 @@ def _beginning_of(path: Path, size: int) -> bytes:
 
 
 def missing_of(mark: Mark, found: int) -> Missing | None:
-    """Return what the events that a start has found lack; None if that is nothing."""
+    """Return the events that a start lacks; None if it lacks none."""
     if found >= mark.events:
         return None
     return Missing(mark.events, found, mark.at, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def sentence(database: str | Path) -> str | None:
-    """Return what is missing from a database, for people; None if nothing is known to be."""
+    """Return a sentence about the missing events of a database; None if none is known to be missing."""
     mark = read(database)
     if mark is None or mark.missing is None:
         return None
@@ -204,14 +193,14 @@ class Keeper:
         self.counted_at = 0.0
 
     def note_missing(self, found: int) -> None:
-        """Keep in the mark what is missing at a start, and log it."""
+        """Store in the mark which events a start lacks, and log it."""
         if (missing := missing_of(self._mark, found)) is not None:
             self._mark = replace(self._mark, missing=asdict(missing), events=found)
             self._write()
             logger.error("%s", sentence(self._database))
 
     def note(self, salts_before: Salts | None, count: int, events: int) -> None:
-        """Keep what was read: the salts before it, and the count and the newest event of a transaction."""
+        """Store what was read: the salts before it, and the count and newest event of a transaction."""
         salts = salts_of(self._database)
         if salts is not None and salts != self._salts and self._count:
             # All that was read under the log before is in the database now.
@@ -223,7 +212,7 @@ class Keeper:
         self._write()
 
     def is_count_due(self, every_s: float) -> bool:
-        """Return whether the count is to grow now, and take it for done."""
+        """Return whether to increment the count now; if so, take it as done."""
         now = time.monotonic()
         if self.counted_at and now < self.counted_at + every_s:
             return False
@@ -231,5 +220,5 @@ class Keeper:
         return True
 
     def _write(self) -> None:
-        with suppress(OSError):  # as on a full disk: the mark of before says less, and nothing wrong
+        with suppress(OSError):  # such as a full disk: the old mark knows less, but nothing wrong
             write(self._database, self._mark)

@@ -1,4 +1,4 @@
-"""Who else holds the lock of a SQLite file, as far as Linux says so."""
+"""Which other program holds the lock of a SQLite file, as far as Linux shows it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 import psutil
 
 LOCKS = Path("/proc/locks")
+# Of the `-shm` file; SQLite's documentation of the format of the write-ahead log calls it WAL_WRITE_LOCK.
 WRITE_LOCK_BYTE = 120
-"""Of the `-shm` file; SQLite's documentation of the format of the write-ahead log calls it WAL_WRITE_LOCK."""
 
 
 def other_writer(path: str) -> str | None:
-    """Return the name and the number of the program that writes to this file; None if that is not known.
+    """Return the name and process id of the program that writes to this file; None if unknown.
 
-    A program in another container has another file system, or is not shown here.
+    A program in another container has another file system, or is not visible here.
     """
     try:
         inode = Path(f"{path}-shm").stat().st_ino
@@ -32,12 +32,8 @@ def other_writer(path: str) -> str | None:
             and int(first) <= WRITE_LOCK_BYTE <= int(last)
             and int(pid) != os.getpid()
         ):
-            return _named(int(pid))
+            try:
+                return f"{psutil.Process(int(pid)).name()}, process {pid}"
+            except psutil.Error:
+                return f"process {pid}"
     return None
-
-
-def _named(pid: int) -> str:
-    try:
-        return f"{psutil.Process(pid).name()}, process {pid}"
-    except psutil.Error:
-        return f"process {pid}"

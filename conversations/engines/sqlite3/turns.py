@@ -1,7 +1,7 @@
-"""The turns of this process's threads to write to a SQLite file, in the order in which they came.
+"""The slots of this process's threads to write to a SQLite file, first come, first served.
 
-SQLite has one lock for all writers. Those that wait look at it again and again, with growing pauses: who has
-come late often gets it first, and who has waited long waits on.
+SQLite has one lock for all writers. Waiting writers poll it with growing pauses, so a late one often gets it
+first, and one that has waited long waits on.
 """
 
 from __future__ import annotations
@@ -13,37 +13,32 @@ from typing import NamedTuple
 
 
 class HeldTurn(NamedTuple):
-    """A turn that a thread has."""
+    """The slot that a thread holds."""
 
     thread: str
-    since: float
-    """By `time.monotonic`."""
+    since: float  # by `time.monotonic`
 
 
 class WriteTurns:
-    """The turns for one file."""
+    """The slots for one file: one at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._is_taken = False
+        # Waiting threads in order: each gets the slot when its lock is released.
         self._waiting: deque[threading.Lock] = deque()
-        """Those who wait, the first one first: each gets the turn when its lock is released."""
-        self.ended = 0
-        """How many turns of writers have ended so far; those of checkpoints do not count."""
-        self.held: HeldTurn | None = None
-        """The present turn; between two turns the last one may be seen for a moment."""
+        self.ended = 0  # the number of slots that writers have left, without checkpoints
+        self.held: HeldTurn | None = None  # the present slot, or for a moment the one before
+        # Since when another program has the file's lock: no slot since then has got it in time.
         self.locked_out_since: float | None = None
-        """Since when another program has the file's lock: each turn since then has waited for it in vain."""
-        self.waited_s = 0.0
-        """How long threads have waited for turns so far."""
+        self.waited_s = 0.0  # the total wait of threads for slots
 
     @property
     def waiting(self) -> int:
-        """How many threads wait for a turn."""
         return len(self._waiting)
 
     def take(self, within_s: float) -> bool:
-        """Wait for a turn; False if there is none within this time."""
+        """Wait for a slot; return False if there is none within this time."""
         with self._lock:
             if not self._is_taken:
                 self._is_taken = True
@@ -62,17 +57,17 @@ class WriteTurns:
                 self._waiting.remove(mine)
                 return False
             self._begin()
-        return True  # perhaps it came at the last moment
+        return True  # even if the slot was given just after the timeout
 
     def _begin(self) -> None:
         self.held = HeldTurn(threading.current_thread().name, time.monotonic())
 
     def leave(self, *, is_checkpoint: bool = False, is_locked_out: bool = False) -> None:
-        """Give the turn to the next; `is_locked_out` if it has waited for another program's lock in vain."""
+        """Give the slot to the next thread; `is_locked_out` if another program's lock was not free."""
         with self._lock:
             if is_locked_out:
                 self.locked_out_since = self.locked_out_since or (self.held.since if self.held else None)
-            elif not is_checkpoint:  # that needs no lock which another writer has
+            elif not is_checkpoint:  # a checkpoint needs no lock of another writer, so it proves nothing
                 self.locked_out_since = None
             self.held = None
             self.ended += not is_checkpoint
@@ -86,5 +81,5 @@ _turns: dict[str, WriteTurns] = {}
 
 
 def of_file(path: str) -> WriteTurns:
-    """Return the turns for the file at a path."""
+    """Return the slots for the file at a path."""
     return _turns.setdefault(path, WriteTurns())
