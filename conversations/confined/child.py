@@ -1,7 +1,7 @@
-"""The program of a confined process: load a reader, give up all rights but those of the task, and read.
+"""The program of a confined process: load a reader, drop all rights but those of the task, and read.
 
-Started by `processes.run` as `python -I -S child.py TASK`. It stands alone: the interpreter finds no module
-of this project, and the readers import only the standard library. Its last line says how it ended.
+Started by `processes.run` as `python -I -S child.py TASK`. It is self-contained: the interpreter finds no
+module of this project, and the readers import only the standard library. Its last line says how it ended.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SIGNAL_AT_PARENTS_END = 1
 
 
 def main(task: dict[str, Any]) -> None:
-    """Run the task's reader, and print how that ended."""
+    """Run the task's reader, and print the outcome."""
     end_with(task["parent"])
     raise_walls = runpy.run_path(task["walls"])["raise_walls"]
     read = runpy.run_path(task["reader"])["read"]
@@ -46,7 +46,7 @@ def main(task: dict[str, Any]) -> None:
 
 
 def end_with(parent: int) -> None:
-    """End when the thread ends that started this process and waits for it, also if it is killed."""
+    """End together with the thread that started this process and waits for it, even if that is killed."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(SIGNAL_AT_PARENTS_END, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
@@ -54,7 +54,7 @@ def end_with(parent: int) -> None:
 
 
 def limit(*, memory_bytes: int, cpu_s: int) -> None:
-    """Limit memory and processor time, and let no byte be written to any file."""
+    """Limit memory and processor time, and forbid writing to files."""
     limits = {
         resource.RLIMIT_CORE: (0, 0),
         resource.RLIMIT_FSIZE: (0, 0),  # pipes are no files

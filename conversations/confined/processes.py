@@ -1,4 +1,4 @@
-"""Starts a confined process, takes what it writes, and kills it when it exceeds a limit or is not wanted."""
+"""Starting a confined process, collecting its output, and killing it at a limit or when unwanted."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from conversations.confined import child, walls
 CHECK_S = 0.2
 CHUNK_BYTES = 1024 * 1024
 END_MAX_BYTES = 8 * child.PROBLEM_MAX_CHARS
-NEEDED_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""Some Pythons do not start without these."""
+NEEDED_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # some Pythons do not start without these
 TOO_SLOW = "it takes longer than a file of its size should take"
 
 
@@ -35,25 +34,20 @@ class NotRead(Exception):
 class Limits:
     """What one confined process may take."""
 
-    memory_bytes: int
-    """Address space, with the interpreter's own of some tens of megabytes."""
+    memory_bytes: int  # address space, with the interpreter's own of some tens of megabytes
     cpu_s: int
     wall_s: float
     output_bytes: int
 
 
-def _go_on() -> None:
-    """Do nothing."""
-
-
-_check: ContextVar[Callable[[], None]] = ContextVar("_check", default=_go_on)
+_check: ContextVar[Callable[[], object]] = ContextVar("_check", default=lambda: None)
 
 
 @contextmanager
 def checked_by(check: Callable[[], None]) -> Iterator[None]:
     """Call `check` several times a second while this context waits for a confined process.
 
-    If it raises, the process is killed and the error passes on: so an import is cancelled.
+    If it raises, the process is killed and the error is passed on; imports are cancelled in this way.
     """
     token = _check.set(check)
     try:
@@ -63,7 +57,7 @@ def checked_by(check: Callable[[], None]) -> Iterator[None]:
 
 
 def check() -> None:
-    """Call what `checked_by` names, from a long loop over what a confined process has written."""
+    """Call the check of `checked_by`, from a long loop over the output of a confined process."""
     _check.get()()
 
 
@@ -75,11 +69,11 @@ def run(
     readable: Sequence[Path] = (),
     writable: Sequence[Path] = (),
 ) -> IO[bytes]:
-    """Call `read(*arguments)` of a reader's file in a confined process; return what it printed.
+    """Call `read(*arguments)` of a reader's file in a confined process; return its output.
 
-    The arguments are JSON values. The result is a temporary file without a name, at its beginning. Only the
-    paths given can be read there, and `writable` opened for writing, though no byte can be written. Raise
-    NotRead, and whatever the check of `checked_by` raises.
+    The arguments are JSON values. The result is a temporary file without a name, at its beginning. The
+    process can read only the given paths, and open those in `writable` for writing, though it can write no
+    byte. Raise NotRead, and any error of the check of `checked_by`.
     """
     task = {
         "parent": os.getpid(),
@@ -115,7 +109,7 @@ def run(
 
 
 def _taken(process: subprocess.Popen[bytes], output: IO[bytes], limits: Limits) -> bytes:
-    """Copy what the process prints until it closes its output; return the end of it. Raise NotRead."""
+    """Copy the output of the process until it closes it; return the end of it. Raise NotRead."""
     assert process.stdout  # noqa: S101 - Popen was given a pipe
     until = time.monotonic() + limits.wall_s
     left, end = limits.output_bytes, b""
@@ -138,7 +132,7 @@ def _taken(process: subprocess.Popen[bytes], output: IO[bytes], limits: Limits) 
 
 
 def _require_end(end: bytes, status: int, output: IO[bytes]) -> None:
-    """Cut off the last line, which says that all was read. Raise NotRead if it says something else."""
+    """Cut off the last line, which reports success. Raise NotRead if it reports something else."""
     line = end[end.rstrip(b"\n").rfind(b"\n") + 1 :].decode(errors="replace")
     if line == child.END:
         output.truncate(output.tell() - len(line))

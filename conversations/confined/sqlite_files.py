@@ -1,4 +1,4 @@
-"""SQLite files of strangers: their tables' rows, read by a confined process."""
+"""Untrusted SQLite files: the rows of their tables, read by a confined process."""
 
 from __future__ import annotations
 
@@ -18,19 +18,17 @@ from conversations.confined.processes import Limits, NotRead
 READER = Path(__file__).with_name("sqlite_reader.py")
 MEMORY_BYTES = 1024 * 1024 * 1024
 CPU_S, CPU_MAX_S = 20, 600
+# A large file may take longer in proportion. A slow machine reads about 20 MB in a second.
 BYTES_PER_CPU_S = 2 * 1024 * 1024
-"""A large file may take as much longer. On a slow machine some 20 MB are read in a second."""
 WALL_TIMES = 3
 SPARE_BYTES = 64 * 1024 * 1024
-OUTPUT_TIMES = 8
-"""JSON has six bytes for some characters, and repeats the names of columns."""
+OUTPUT_TIMES = 8  # JSON has six bytes for some characters, and repeats the names of columns
 TRIES = 5
-LOG_HEADER_BYTES = 32
-"""With it each log begins, and with another one after it was begun anew."""
+LOG_HEADER_BYTES = 32  # each log begins with a header, and with another one after a restart
 CHUNK_BYTES = 4 * 1024 * 1024
 COPIES = "convserver-read-"
+# The directory of a killed process is removed when no process can still use it.
 LEFT_AFTER_S = 3 * CPU_MAX_S * WALL_TIMES
-"""The directory of a process that was killed is removed later than any could still be in use."""
 
 
 class ChangedMeanwhile(NotRead):
@@ -40,9 +38,9 @@ class ChangedMeanwhile(NotRead):
 def rows(path: Path, keys: Mapping[str, str | None]) -> IO[bytes]:
     """Return the rows of these tables, as `sqlite_reader.read` prints them; `keys` has each key column.
 
-    The file and what is beside it are neither changed nor locked. What its write-ahead log holds counts. A
-    rollback journal is never opened, for it can name any file to be deleted; one that is in use is refused.
-    Raise NotRead, and ChangedMeanwhile.
+    The file and its companions are neither changed nor locked. Its write-ahead log is read, too. A rollback
+    journal is never opened, because it can name any file to be deleted; one that is in use is refused. Raise
+    NotRead, and ChangedMeanwhile.
     """
     path = path.resolve()  # its log is beside the file, not beside a link to it
     try:
@@ -78,7 +76,7 @@ def _rows(path: Path, keys: Mapping[str, str | None]) -> IO[bytes]:
 
 
 def _stamp(file: Path) -> tuple[int, int, int]:
-    """Return what changes when a file is written to. Raise NotRead unless it is a regular file."""
+    """Return facts that change when a file is written to. Raise NotRead unless it is a regular file."""
     found = file.lstat()
     if not stat.S_ISREG(found.st_mode):
         raise NotRead(f"{file.name} is not a regular file")
@@ -86,7 +84,7 @@ def _stamp(file: Path) -> tuple[int, int, int]:
 
 
 def _header(log: Path) -> bytes:
-    """Return how a log begins; nothing if there is none, or an empty one. Raise NotRead, and OSError."""
+    """Return the header of a log; empty if there is none, or an empty one. Raise NotRead, and OSError."""
     try:
         with _opened(log) as file:
             return file.read(LOG_HEADER_BYTES)
@@ -116,10 +114,10 @@ def _require_no_journal(path: Path) -> None:
 
 @contextmanager
 def _copied(path: Path, log: Path) -> Iterator[Path]:
-    """Yield a copy of a file with its log, in a directory where nothing else is. Raise ChangedMeanwhile.
+    """Yield a copy of a file with its log, alone in a directory. Raise ChangedMeanwhile.
 
-    The program that writes it may go on. The log is copied after the file and holds every page of it that a
-    checkpoint has changed meanwhile, unless it was begun anew.
+    The program that writes it may continue. The log is copied after the file and holds every page of it that
+    a checkpoint has changed meanwhile, unless it was restarted.
     """
     _remove_left()
     with tempfile.TemporaryDirectory(prefix=COPIES) as directory:
@@ -144,8 +142,8 @@ def _copy(file: Path, to: Path) -> None:
             target.write(chunk)
 
 
+# Processes that were killed have left their copies.
 def _remove_left() -> None:
-    """Remove the copies of processes that were killed."""
     for directory in Path(tempfile.gettempdir()).glob(f"{COPIES}*"):
         try:
             found = directory.lstat()

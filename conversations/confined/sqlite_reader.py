@@ -1,6 +1,6 @@
 """Runs in a confined process: prints the rows of plain tables of a SQLite file, each as a line of JSON.
 
-It stands alone, on the interpreter's own `sqlite3`.
+It uses only the interpreter's own `sqlite3`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,16 @@ import sqlite3
 from collections.abc import Iterator
 
 VALUE_MAX_BYTES = 40 * 1024 * 1024
+# A file with a longer value, or with a row that is longer as JSON, is refused.
 LINE_MAX_CHARACTERS = 60 * 1024 * 1024
-"""A file with a longer value, or with a row that is longer as JSON, is refused."""
-OBJECTS_MAX = 10_000
-"""A schema with more tables, indexes and triggers is refused."""
-STEPS = 100_000
-"""How many steps of a statement there are between two looks for the parent process."""
-ROW_MIN_BYTES = 4
-"""No row takes less of a file: the pointer to it, its length and its header."""
+OBJECTS_MAX = 10_000  # a schema with more tables, indexes and triggers is refused
+STEPS = 100_000  # steps of a statement between two checks of the parent process
+ROW_MIN_BYTES = 4  # no row takes less of a file: the pointer to it, its length and its header
 SPARE_ROWS = 1000
 SPARE_VALUES = 1_000_000
+# Default values of a column take no space in the file, so this much more can be read.
 SPARE_BYTES = 64 * 1024 * 1024
-"""Values that are defaults of a column take no place in the file; at least as many as these can be read."""
-NEEDED = (3, 37)
-"""Older versions cannot say of what type a table is."""
+NEEDED = (3, 37)  # older versions cannot say of what type a table is
 PLAIN = re.compile(r"create\s+table\b", re.IGNORECASE)
 
 Value = str | int | float | bytes | None
@@ -70,7 +66,7 @@ def _opened(path: str, is_copy: bool) -> sqlite3.Connection:
         "mmap_size = 0",
     ):
         connection.execute(f"PRAGMA {pragma}").close()
-    connection.text_factory = _text
+    connection.text_factory = lambda stored: stored.decode(errors="replace")
     connection.row_factory = sqlite3.Row
     parent = os.getppid()
     connection.set_progress_handler(lambda: os.getppid() != parent, STEPS)
@@ -78,12 +74,8 @@ def _opened(path: str, is_copy: bool) -> sqlite3.Connection:
     return connection
 
 
-def _text(stored: bytes) -> str:
-    return stored.decode(errors="replace")
-
-
 def _authorized(action: int, first: str | None, second: str | None, _: str | None, by: str | None) -> int:
-    """Allow reading tables, and nothing that a view, a trigger or an expression asks for."""
+    """Allow reading tables, but nothing that a view, a trigger or an expression requests."""
     is_allowed = by is None and (
         action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ)
         or (action == sqlite3.SQLITE_PRAGMA and first in ("table_list", "table_xinfo"))
@@ -97,7 +89,7 @@ def _require_plain(connection: sqlite3.Connection, table: str) -> None:
     if len(objects) > OBJECTS_MAX:
         raise ValueError("there are too many tables in it")
     said = [each for each in objects if str(each["name"]).lower() == table]
-    # What the list says of an object and what its text creates need not agree, so SQLite is asked as well.
+    # The list and the text of an object need not agree, so SQLite's own list is compared, too.
     known = [each["type"] for each in connection.execute(f"PRAGMA table_list({table})")]
     if not said and not known:
         raise ValueError(f"there is no table {table} in it")
@@ -116,7 +108,7 @@ def rows(connection: sqlite3.Connection, table: str) -> Iterator[dict[str, Value
 
 
 class Bounds:
-    """What a file of this size can hold: pages that are used again and again make more of it."""
+    """The most that a file of this size can hold: pages that are referenced repeatedly yield more."""
 
     def __init__(self, size: int) -> None:
         self._rows = size // ROW_MIN_BYTES + SPARE_ROWS
@@ -133,8 +125,5 @@ class Bounds:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, default=_encoded)
-
-
-def _encoded(value: bytes) -> list[str]:
-    return [base64.b64encode(value).decode()]
+    # Only bytes have no form in JSON.
+    return json.dumps(value, ensure_ascii=False, default=lambda stored: [base64.b64encode(stored).decode()])

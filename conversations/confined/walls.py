@@ -1,8 +1,8 @@
-"""What a confined process takes away from itself before it reads: files, network, other processes.
+"""The rights that a confined process drops before it reads: files, network, other processes.
 
-Two walls, both of Linux. A filter of system calls (seccomp) refuses what changes names, rights, times or
-lengths of files, starts or reaches a process, or opens a socket. Landlock, since Linux 5.13, leaves no file
-to be opened but those of the task. This module stands alone, as `child` does.
+Two walls, both of Linux. A filter of system calls (seccomp) refuses changes of names, rights, times or
+lengths of files, starting or reaching a process, and opening a socket. Landlock, since Linux 5.13, allows
+opening only the files of the task. This module is self-contained, as `child` is.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER = 38, 22, 2
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 VERSION_WANTED, PATH_BENEATH = 1, 1
 WRITE_FILE, READ_FILE, READ_DIRECTORY = 1 << 1, 1 << 2, 1 << 3
+# The number of rights to files that can be taken away, by the version of Landlock; 16 in later ones.
 FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
-"""The number of rights to files that can be taken away, by the version of Landlock; 16 in later ones."""
 BIND_AND_CONNECT = 0b11
 SOCKETS_AND_SIGNALS = 0b11
 
@@ -31,13 +31,15 @@ SOCKETS_AND_SIGNALS = 0b11
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
 NUMBER_AT, MACHINE_AT = 0, 4
+# From here on are the calls of x86-64 with pointers of 32 bits: the same under other numbers.
 OTHER_CALLS = 0x40000000
-"""From here on are the calls of x86-64 with pointers of 32 bits: the same under other numbers."""
+# On every machine: pidfd_send_signal, io_uring_setup, pidfd_open, clone3, openat2, pidfd_getfd,
+# process_madvise, mount_setattr, fchmodat2, setxattrat, removexattrat.
 LATE = [424, 425, 434, 435, 437, 438, 440, 442, 452, 463, 466]
-"""On every machine: pidfd_send_signal, io_uring_setup, pidfd_open, clone3, openat2, pidfd_getfd,
-process_madvise, mount_setattr, fchmodat2, setxattrat, removexattrat."""
 TRUNCATING, SHARED = 0x200, 1
 ARGUMENTS_AT, ARGUMENT_BYTES = 16, 8
+# By machine: the number by which the kernel knows it, the system calls that are refused, and those that are
+# refused if an argument, counted from 0, has one of these bits.
 MACHINES = {
     "x86_64": (
         0xC000003E,
@@ -80,14 +82,12 @@ MACHINES = {
         [(56, 2, TRUNCATING), (222, 3, SHARED)],
     ),
 }
-"""By machine: the number by which the kernel knows it, the system calls that are refused, and those that are
-refused if an argument, counted from 0, has one of these bits."""
 
 
 def raise_walls(readable: Iterable[str], writable: Iterable[str]) -> None:
     """Leave the process only these files, as far as the system can. Raise OSError.
 
-    `writable` can be read, too, and opened for writing; nothing is created, removed or renamed anywhere.
+    Files in `writable` can be read, too, and opened for writing; nothing is created, removed or renamed.
     """
     if not sys.platform.startswith("linux"):
         return

@@ -1,7 +1,7 @@
-"""What the channels that carry hints between processes have in common: who receives what, and outages.
+"""The common part of the channels that carry hints between processes: groups, readers, outages.
 
-A channel layer has one link for each event loop. A link keeps a connection that receives, makes it again when
-it is lost, and then tells all who receive that hints may have been lost.
+A channel layer has one link for each event loop. A link keeps a connection that receives, replaces it when
+it is lost, and then tells all readers that hints may have been lost.
 """
 
 from __future__ import annotations
@@ -19,31 +19,26 @@ from channels.layers import BaseChannelLayer
 
 logger = structlog.stdlib.get_logger(__name__)
 
-WAIT_S = 0.4
-"""The longest that anybody waits for the service: to connect, for an answer, for a group to be joined."""
-RETRY_S = 0.5
-"""A lost connection is made again this often."""
-CANCEL_S = 0.05
-"""How long a task that was cancelled may take before it is cancelled again."""
+WAIT_S = 0.4  # the longest wait for the service: to connect, for an answer, for a group to be joined
+RETRY_S = 0.5  # the pause before a lost connection is made again
+CANCEL_S = 0.05  # the time for a cancelled task to end before it is cancelled again
 
+# What each channel receives once the service is back: hints may have been lost.
 BACK = {"type": "hint", "group": "", "kind": "back"}
-"""What each channel receives once the service is back: hints may have been lost."""
 
 
 class HintsAway(ConnectionError):
-    """The service that carries hints does not answer now."""
+    """The service that carries hints does not answer."""
 
 
 class Link(ABC):
     """The connections of one event loop to the service."""
 
-    SERVICE: ClassVar[str]
-    """What the log calls it."""
+    SERVICE: ClassVar[str]  # what the log calls it
 
     def __init__(self) -> None:
         self._queues: dict[str, asyncio.Queue[Any]] = {}
-        self._groups: dict[str, set[str]] = {}
-        """The channels of each group, whether or not the service knows."""
+        self._groups: dict[str, set[str]] = {}  # the channels of each group, whether or not the service knows
         self._keeping: asyncio.Task[None] | None = None
         self._is_closed = False
         self._lost = 0
@@ -53,39 +48,38 @@ class Link(ABC):
 
     @abstractmethod
     async def publish(self, name: str, message: Mapping[str, Any]) -> None:
-        """Send a message to the group's channels in all processes. Raise HintsAway, soon."""
+        """Send a message to the group's channels in all processes. Raise HintsAway soon."""
 
     @abstractmethod
     async def _keep(self) -> None:
-        """Receive until cancelled, over one connection after the other."""
+        """Receive until cancelled, replacing lost connections."""
 
     async def add(self, name: str, channel: str) -> None:
-        """Let a channel receive what the group is sent."""
+        """Add a channel to a group."""
         self._groups.setdefault(name, set()).add(channel)
 
     async def discard(self, name: str, channel: str) -> None:
-        """Let a channel receive no more of the group."""
+        """Remove a channel from a group."""
         channels = self._groups.get(name, set())
         channels.discard(channel)
         if not channels:
             self._groups.pop(name, None)
 
     async def close(self) -> None:
-        """End the connection that receives; what is sent by this link afterwards is refused."""
+        """End the connection that receives, and refuse later messages."""
         self._is_closed = True
         while self._keeping is not None and not self._keeping.done():
             self._keeping.cancel()  # once is not enough: while it connects, a library may swallow it
             await asyncio.wait({self._keeping}, timeout=CANCEL_S)
 
     def new_channel(self, channel: str) -> str:
-        """Let a channel receive; the first one starts the connection."""
+        """Register a channel; the first one starts the connection."""
         self._queues[channel] = asyncio.Queue()
         if self._keeping is None:
             self._keeping = asyncio.get_running_loop().create_task(self._keep())
         return channel
 
     async def receive(self, channel: str) -> Any:
-        """Return the next message of a channel."""
         return await self._queues[channel].get()
 
     def _pass_on(self, name: str, message: Any) -> None:
@@ -93,7 +87,7 @@ class Link(ABC):
             self._queues[channel].put_nowait(message)
 
     def _require_there(self) -> None:
-        """Raise HintsAway if nobody is to wait for the service again now."""
+        """Raise HintsAway if callers should not wait for the service again yet."""
         if self._is_closed or self._is_refusing():
             self._lost += 1
             raise HintsAway(f"{self.SERVICE} is away.")
@@ -101,11 +95,11 @@ class Link(ABC):
     def _is_refusing(self) -> bool:
         if self.away_since is None:
             return False
-        # Who keeps a connection looks for the service; in a process that only publishes, publishing does.
+        # A kept connection finds the service again; in a process that only publishes, publishing does.
         return self._keeping is not None or asyncio.get_running_loop().time() < self._refused_until
 
     def _away(self, error: BaseException) -> HintsAway:
-        """Note that a message was lost, and return what to raise."""
+        """Note that a message was lost, and return the error to raise."""
         self._lost += 1
         self._note_away(error)
         return HintsAway(f"{self.SERVICE} is away.")
@@ -140,7 +134,7 @@ class Link(ABC):
 
 
 class HintChannel(BaseChannelLayer):
-    """A channel layer that heals by itself."""
+    """A channel layer that reconnects by itself."""
 
     extensions = ("groups",)
 
@@ -150,37 +144,35 @@ class HintChannel(BaseChannelLayer):
         self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, Link] = WeakKeyDictionary()
 
     def _new_link(self) -> Link:
-        """Return the connections of the running event loop, none of them made yet."""
+        """Return the unconnected link of the running event loop."""
         raise NotImplementedError
 
     @property
     def away_since(self) -> datetime | None:
-        """When the first of this process's connections was lost that is not back; None if all are there."""
+        """Return since when any connection of this process is lost; None if none is."""
         moments = [link.away_since for link in list(self._links.values())]
         return min((moment for moment in moments if moment is not None), default=None)
 
     async def new_channel(self, prefix: str = "specific.") -> str:
-        """Return the name of a new channel of this process; the service is not asked."""
+        """Return the name of a new channel of this process, without a call to the service."""
         return self._link().new_channel(f"{self._prefix}{prefix}{uuid4().hex}")
 
     async def receive(self, channel: str) -> Any:
-        """Return the next message of a channel; whatever somebody has sent, if it can be decoded."""
+        """Return the next message of a channel: anything decodable that any process has sent."""
         return await self._link().receive(channel)
 
     async def group_add(self, group: str, channel: str) -> None:
-        """Let a channel receive what the group is sent: at once, or as soon as the service is there."""
+        """Add a channel to a group: at once, or as soon as the service is back."""
         await self._link().add(self._name(group), channel)
 
     async def group_discard(self, group: str, channel: str) -> None:
-        """Let a channel receive no more of the group."""
         await self._link().discard(self._name(group), channel)
 
     async def group_send(self, group: str, message: Mapping[str, Any]) -> None:
-        """Send a message to all processes. Raise HintsAway, soon."""
         await self._link().publish(self._name(group), message)
 
     async def close(self) -> None:
-        """Give back the connections of the running event loop."""
+        """Close the connections of the running event loop."""
         link = self._links.pop(asyncio.get_running_loop(), None)
         if link is not None:
             await link.close()
@@ -193,7 +185,7 @@ class HintChannel(BaseChannelLayer):
         return self._links[loop]
 
     def _close_with(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Give back, at the latest, when the event loop is closed: a late hint may have made connections."""
+        """Close the link with the event loop at the latest: a late hint may have opened connections."""
         close_loop = loop.close
 
         def close() -> None:

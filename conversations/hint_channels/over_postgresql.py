@@ -1,8 +1,8 @@
 """The channel layer that carries hints between processes over PostgreSQL's LISTEN and NOTIFY, without Redis.
 
-All hints of an installation share one channel, and each process passes over those that nobody there waits
-for. They name what changed and never bring it, but for the text of an answer that is being written, which is
-stored nowhere yet. Any role of the database may listen, so hints are encrypted, by Fernet.
+All hints of an installation share one channel, and each process ignores those without a reader there. They
+name what changed, without its content, except the text of an answer in progress, which is stored nowhere yet.
+Any role of the database may listen, so hints are encrypted with Fernet.
 """
 
 from __future__ import annotations
@@ -22,14 +22,10 @@ from psycopg import AsyncConnection, sql
 from conversations.hint_channels.base import BACK, RETRY_S, WAIT_S, HintChannel, Link
 
 CONNECT_WAIT_S = 2.0
-BEAT_S = 1.0
-"""Each process sends itself a hint this often, all the way through PostgreSQL."""
-SILENT_S = 4.0
-"""The connection that listens is made anew once nothing has come for so long."""
-HINT_MAX_BYTES = 7_900
-"""PostgreSQL takes less than 8,000 bytes; longer hints are lost, as any hint may be."""
-AT_ONCE = 500
-"""At most this many hints go in one statement."""
+BEAT_S = 1.0  # each process sends itself a hint this often, all the way through PostgreSQL
+SILENT_S = 4.0  # the listening connection is replaced after this long without a message
+HINT_MAX_BYTES = 7_900  # PostgreSQL takes less than 8,000 bytes; longer hints are dropped
+AT_ONCE = 500  # at most this many hints go in one statement
 
 _NOTIFY = "SELECT pg_notify(%s, hint) FROM unnest(%s::text[]) AS hint"
 
@@ -37,8 +33,6 @@ Sent = tuple[str, "asyncio.Future[None]"]
 
 
 class PostgresqlHints(HintChannel):
-    """A channel layer over PostgreSQL."""
-
     def __init__(self, *, keys: Sequence[str], **options: Any) -> None:
         super().__init__(**options)
         self._keys = keys
@@ -58,8 +52,7 @@ class _Link(Link):
         self._own = f"beat.{uuid4().hex}"
         self._format = registry.get_serializer("msgpack", symmetric_encryption_keys=list(keys))
         self._listening = asyncio.Event()
-        self._has_unheard = False
-        """Whether somebody has joined a group while nothing was listened to."""
+        self._has_unheard = False  # whether a channel has joined a group before the connection listened
         self._unsent: list[Sent] = []
         self._sending: asyncio.Task[None] | None = None
         self._speaker: AsyncConnection[Any] | None = None
@@ -67,7 +60,7 @@ class _Link(Link):
         self._abandoned: set[asyncio.Task[None]] = set()
 
     async def add(self, name: str, channel: str) -> None:
-        """Note the wish, and wait a little until something is received at all."""
+        """Add the channel, and wait briefly until the connection listens."""
         await super().add(name, channel)
         try:
             async with asyncio.timeout(WAIT_S if self.away_since is None else 0):
@@ -105,21 +98,21 @@ class _Link(Link):
         return encoded.decode("ascii")
 
     async def _send_all(self) -> None:
-        """Send what waits, as much of it at a time as there is: each commit takes a lock that all share."""
+        """Send the queued hints, as many as possible together: each commit takes a lock shared by all."""
         batch: list[Sent] = []
         try:
             while self._unsent:
                 batch, self._unsent = self._unsent[:AT_ONCE], self._unsent[AT_ONCE:]
                 await self._send([hint for hint, _ in batch])
                 _settle(batch, None)
-        except Exception as error:  # whatever it was, nobody is to wait on
+        except Exception as error:  # whatever it was, no caller must wait any longer
             _settle([*batch, *self._unsent], self._away(error))
             self._unsent = []
         finally:
             self._sending = None
 
     async def _send(self, hints: Sequence[str]) -> None:
-        """Notify, by a new connection if the last one has broken since it was used."""
+        """Notify; use a new connection if the last one has broken since its last use."""
         was_there = self._speaker is not None
         try:
             await self._bounded(hints)
@@ -132,7 +125,7 @@ class _Link(Link):
             self._note_back()
 
     async def _bounded(self, hints: Sequence[str]) -> None:
-        """Raise TimeoutError in time: psycopg takes seconds to cancel a statement, which others await."""
+        """Raise TimeoutError in time: psycopg takes seconds to cancel a statement."""
         speaking = asyncio.get_running_loop().create_task(self._speak(hints))
         self._speaking.add(speaking)
         speaking.add_done_callback(self._speaking.discard)
@@ -162,7 +155,7 @@ class _Link(Link):
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._abandoned.discard(task)
         if not task.cancelled():
-            task.exception()  # it was abandoned: nobody wants to know
+            task.exception()  # read it, or asyncio logs it
 
     # The connection that listens
 
@@ -175,7 +168,7 @@ class _Link(Link):
                 self._note_away(error)
             finally:
                 self._listening.clear()
-                self._abandon_speaker()  # what ended the one has most often ended the other
+                self._abandon_speaker()  # both connections mostly end for the same reason
             await asyncio.sleep(RETRY_S)
 
     async def _listen_by(self, listener: AsyncConnection[Any]) -> None:
@@ -184,7 +177,7 @@ class _Link(Link):
         silent_s = 0.0
         try:
             while silent_s < SILENT_S:
-                # What was asked for, however long it took: an event loop that is busy does not listen.
+                # The requested time, not the elapsed one: a busy event loop does not listen.
                 silent_s += BEAT_S
                 async for notification in listener.notifies(timeout=BEAT_S):
                     silent_s = 0.0
@@ -201,7 +194,7 @@ class _Link(Link):
         self._has_unheard = False
 
     async def _beat(self) -> None:
-        """Send this process a hint again and again; one that cannot be sent does not come back."""
+        """Send this process a hint again and again; if it cannot be sent, it does not come back."""
         while True:
             with suppress(Exception):
                 await self._send_soon(self._own, {})
@@ -211,7 +204,7 @@ class _Link(Link):
         try:
             hint = self._format.deserialize(payload.encode())
             name, message = hint["name"], hint["message"]
-        except Exception:  # anybody may have sent it
+        except Exception:  # any role of the database may have sent it
             self._note_unreadable()
             return
         if name == self._own:
@@ -231,7 +224,7 @@ def _settle(batch: Sequence[Sent], error: Exception | None) -> None:
 
 
 async def _connected() -> AsyncConnection[Any]:
-    """Return a connection whose commits wait for no disk: a hint that a power cut loses is worth nothing."""
+    """Return a connection whose commits do not wait for the disk: a hint need not survive a power cut."""
     parameters: Any = {
         name: value for name, value in connection.get_connection_params().items() if name not in _DJANGOS
     }
@@ -240,10 +233,10 @@ async def _connected() -> AsyncConnection[Any]:
 
 
 async def _ended(speaker: AsyncConnection[Any], speaking: set[asyncio.Task[None]]) -> None:
-    """End a connection, and close it once no statement uses it: libpq frees what that would go on reading."""
+    """Close a connection once no statement uses it: libpq frees memory that a statement still reads."""
     if speaking and not speaker.closed:
         with suppress(OSError), socket.socket(fileno=os.dup(speaker.fileno())) as shared:
-            shared.shutdown(socket.SHUT_RDWR)  # what is under way fails at once
+            shared.shutdown(socket.SHUT_RDWR)  # running statements fail at once
         await asyncio.wait(speaking)
     await speaker.close()
 
@@ -260,6 +253,7 @@ async def _kept(channel: str) -> AsyncIterator[AsyncConnection[Any]]:
         await listener.close()
 
 
+# Parameters of Django's own connections; the rest names the database and bounds connecting to it.
 _DJANGOS = {
     "context",
     "cursor_factory",
@@ -269,4 +263,3 @@ _DJANGOS = {
     "assume_role",
     "isolation_level",
 }
-"""Parameters of Django's own connections; the rest names the database and bounds connecting to it."""

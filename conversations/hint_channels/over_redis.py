@@ -1,8 +1,8 @@
-"""The channel layer that carries hints between processes over Redis, as long as it is there.
+"""The channel layer that carries hints between processes over Redis, while it is available.
 
-channels-redis has one too; while Redis is away it fails those who join a group, logs a traceback a second,
-and never joins again what was joined meanwhile. Messages and names on the wire are the same. With keys,
-messages are encrypted as it does that, by Fernet, and what was not encrypted by one of them is ignored.
+channels-redis has one, too; while Redis is away it fails callers that join a group, logs a traceback a
+second, and never rejoins the groups joined meanwhile. Messages and names on the wire are the same. With keys,
+messages are encrypted in the same way (Fernet), and messages without one of the keys are ignored.
 """
 
 from __future__ import annotations
@@ -21,15 +21,11 @@ from redis.exceptions import RedisError
 
 from conversations.hint_channels.base import RETRY_S, WAIT_S, HintChannel, Link
 
-BEAT_S = 1.0
-"""Each process sends itself a message this often, all the way through Redis."""
-SILENT_S = 2.5
-"""Redis is away once none of them has come back while it was listened to for so long."""
+BEAT_S = 1.0  # each process sends itself a message this often, all the way through Redis
+SILENT_S = 2.5  # Redis is away if no beat comes back within this time of listening
 
 
 class RedisHints(HintChannel):
-    """A channel layer over Redis' publish and subscribe."""
-
     def __init__(self, *, url: str, keys: Sequence[str] = (), **options: Any) -> None:
         super().__init__(**options)
         self._url = url
@@ -46,7 +42,7 @@ class _Link(Link):
 
     def __init__(self, url: str, keys: Sequence[str], *, own: str) -> None:
         super().__init__()
-        # Timeouts and tries are said here: the library's own would make somebody wait for many seconds.
+        # The library's own timeouts and retries would make callers wait for many seconds.
         self._redis: Redis = Redis.from_url(
             url,
             socket_timeout=WAIT_S,
@@ -57,16 +53,14 @@ class _Link(Link):
         )
         self._format = registry.get_serializer("msgpack", symmetric_encryption_keys=list(keys))
         self._own = own
-        self._joined: set[str] = set()
-        """What Redis has confirmed on this connection."""
+        self._joined: set[str] = set()  # what Redis has confirmed on this connection
         self._joining: dict[str, asyncio.Event] = {}
         self._pubsub: PubSub | None = None
         self._publishing = asyncio.Lock()
-        self._silent_s = 0.0
-        """How long it was listened to in vain since the last beat came back."""
+        self._silent_s = 0.0  # the time of listening since the last beat came back
 
     async def add(self, name: str, channel: str) -> None:
-        """Note the wish, then wait for Redis a little: the connection joins it whenever it is made."""
+        """Add the channel, and wait for Redis briefly; the connection joins the group once it is there."""
         await super().add(name, channel)
         if name in self._joined or self.away_since is not None:
             return
@@ -77,7 +71,7 @@ class _Link(Link):
                     await self._pubsub.subscribe(name)
                 await joined.wait()
         except (RedisError, OSError, TimeoutError):
-            pass  # who keeps the connection finds that out as well, and joins again
+            pass  # the task that keeps the connection notices it, too, and joins again
 
     async def discard(self, name: str, channel: str) -> None:
         await super().discard(name, channel)
@@ -91,7 +85,7 @@ class _Link(Link):
                     async with asyncio.timeout(WAIT_S):
                         await self._pubsub.unsubscribe(name)
                 except (RedisError, OSError, TimeoutError):
-                    pass  # what comes for nobody is passed over
+                    pass  # messages without a reader are ignored
 
     async def publish(self, name: str, message: Mapping[str, Any]) -> None:
         data = self._format.serialize(message)
@@ -106,13 +100,12 @@ class _Link(Link):
 
     async def close(self) -> None:
         await super().close()
-        async with self._publishing:  # what is being sent may be making a connection
+        async with self._publishing:  # a message being sent may be opening a connection
             await self._redis.aclose()
 
     # The connection that receives
 
     async def _keep(self) -> None:
-        """Receive until cancelled, over one connection after the other."""
         while True:
             try:
                 async with self._redis.pubsub() as pubsub:
@@ -138,7 +131,7 @@ class _Link(Link):
             if message is not None:
                 await self._take(message)
             else:
-                # What was asked for, however long it took: an event loop that is busy does not listen.
+                # The requested time, not the elapsed one: a busy event loop does not listen.
                 self._silent_s += wait_s
             if self._silent_s > SILENT_S:
                 raise TimeoutError(f"nothing came back for {SILENT_S} s")
@@ -147,7 +140,7 @@ class _Link(Link):
                 await self._beat()
 
     async def _beat(self) -> None:
-        """Send this process a message; one that cannot be sent does not come back, and that is noticed."""
+        """Send this process a message; if it cannot be sent, it does not come back, which is noticed."""
         try:
             await self._redis.publish(self._own, b"")
         except (RedisError, OSError, TimeoutError):
@@ -161,14 +154,12 @@ class _Link(Link):
             self._silent_s = 0.0
             self._note_back()
         elif message["type"] == "message" and name in self._groups:
-            self._pass_on(name, self._decoded(message["data"]))
-
-    def _decoded(self, data: bytes) -> Any:
-        try:
-            return self._format.deserialize(data)
-        except Exception:  # anybody may have sent it; who reads it finds that it is no hint
-            self._note_unreadable()
-            return None
+            try:
+                hint = self._format.deserialize(message["data"])
+            except Exception:  # any client of Redis may have sent it; readers find that it is no hint
+                self._note_unreadable()
+                hint = None
+            self._pass_on(name, hint)
 
     async def _note_joined(self, name: str) -> None:
         if name == self._own:

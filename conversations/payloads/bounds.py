@@ -1,7 +1,7 @@
-"""Bounds on JSON from outside, checked on its text: nothing is decoded before they hold.
+"""Bounds on JSON from outside, checked on its text before anything is decoded.
 
 The values of a text are the members of all its objects and the items of all its lists, at any depth. A
-decoder keeps all other threads waiting while it makes them, so their number bounds that time.
+decoder blocks all other threads while it makes them, so their number bounds that time.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from typing import Any, NamedTuple
 from conversations.payloads import jsontext
 from conversations.payloads.jsontext import InvalidJson
 
-VALUES_MAX = 100_000
-"""A decoder makes this many in about 50 ms."""
-DEPTH_MAX = 500
-"""Lists and objects inside each other; more is not safe to write again."""
+VALUES_MAX = 100_000  # a decoder makes this many in about 50 ms
+DEPTH_MAX = 500  # lists and objects inside each other; more is not safe to write again
+# A text within both takes a millisecond or two to decode.
 LIGHT_MAX_CHARACTERS = 64 * 1024
 LIGHT_MAX_VALUES = 1_000
-"""What has at most this many values, and characters as above, takes a millisecond or two to decode."""
 
 _SLICE_CHARACTERS = 64 * 1024
 _OPENING, _CLOSING, _SPACE = b"[{", b"]}", b" \t\n\r"
@@ -30,24 +28,18 @@ _STEP: Callable[[int], int] = {**dict.fromkeys(_OPENING, 1), **dict.fromkeys(_CL
 
 
 class TooManyValues(InvalidJson):
-    """The text has more values than the limit."""
+    """The text has too many values."""
 
 
 class TooDeep(InvalidJson):
-    """The text is nested more deeply than the limit."""
+    """The text is nested too deeply."""
 
 
 class Shape(NamedTuple):
-    """How large the value of a text is."""
+    """The size of the value of a text."""
 
-    values: int
-    """Members of objects and items of lists, at any depth."""
-    depth: int
-    """Lists and objects inside each other: 0 for a string or a number, 1 for `{}`."""
-
-
-def _nothing() -> None:
-    """Do nothing."""
+    values: int  # members of objects and items of lists, at any depth
+    depth: int  # lists and objects inside each other: 0 for a string or a number, 1 for `{}`
 
 
 def require_bounded(
@@ -55,14 +47,12 @@ def require_bounded(
     *,
     values_max: int = VALUES_MAX,
     depth_max: int = DEPTH_MAX,
-    between: Callable[[], None] = _nothing,
+    between: Callable[[], object] = lambda: None,
 ) -> None:
     """Raise TooManyValues or TooDeep if the text has more than this, whether or not it is JSON.
 
-    `between` is called after each slice that was looked at, and may raise.
-
-    Takes 1 to 25 ns a character up to where the limit is passed, and never holds up other threads for more
-    than a millisecond.
+    `between` is called after each slice, and may raise. This takes 1 to 25 ns a character up to the place
+    where the limit is exceeded, and never blocks other threads for more than a millisecond.
     """
     if _is_surely_bounded(text, values_max=values_max, depth_max=depth_max):
         return
@@ -80,7 +70,7 @@ def require_bounded(
 def loads(text: str, *, parse_float: Callable[[str], object] | None = None) -> Any:
     """Return the value of a JSON text within the bounds.
 
-    Raise TooManyValues, and ValueError (which that is, too) for whatever else is wrong with it.
+    Raise TooManyValues, or another ValueError for any other fault.
     """
     require_bounded(text)
     try:
@@ -96,7 +86,7 @@ def shape_of(text: str) -> Shape:
 
 
 def is_light(text: str) -> bool:
-    """Say whether the text is so small that decoding it delays nobody."""
+    """Return whether the text is so small that decoding it delays no other thread."""
     if len(text) > LIGHT_MAX_CHARACTERS:
         return False
     # A value has a character and a separator.
@@ -106,7 +96,7 @@ def is_light(text: str) -> bool:
 
 
 def is_light_value(value: object) -> bool:
-    """Say the same of a decoded value."""
+    """Return whether a decoded value is as small."""
     values, characters = 0, 0
     waiting = [value]
     while waiting:
@@ -126,7 +116,7 @@ def is_light_value(value: object) -> bool:
 
 
 def _is_surely_bounded(text: str, *, values_max: int, depth_max: int) -> bool:
-    """Say whether even with the brackets and commas inside strings there are no more than this."""
+    """Return whether the limits hold even if brackets and commas inside strings are counted."""
     opened = commas = 0
     for at in range(0, len(text), _SLICE_CHARACTERS):
         end = at + _SLICE_CHARACTERS
@@ -138,9 +128,9 @@ def _is_surely_bounded(text: str, *, values_max: int, depth_max: int) -> bool:
 
 
 def _shapes(text: str, exact_from: int) -> Iterator[Shape]:
-    """Yield the shape of ever more of the text, at last of all of it.
+    """Yield the shape of growing parts of the text, at last of all of it.
 
-    Up to a depth of `exact_from` it may be a little more than the true one.
+    Up to a depth of `exact_from` the depth may be a little greater than the true one.
     """
     values = depth = deepest = 0
     last = b""
@@ -161,9 +151,9 @@ def _shapes(text: str, exact_from: int) -> Iterator[Shape]:
 
 
 def _structures(text: str) -> Iterator[bytes]:
-    """Yield the text in slices: brackets, commas and space as they are, `0` for whatever else there is.
+    """Yield the text in slices: brackets, commas and space as they are, `0` for everything else.
 
-    A string is nothing but its quotes.
+    Only the quotes of a string are left.
     """
     is_in_string = False
     at = 0

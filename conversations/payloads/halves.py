@@ -1,7 +1,7 @@
 """Halves of surrogate pairs: an emoji that was cut in two where UTF-16 is counted.
 
-JSON can carry one as an escape, UTF-8 cannot, and most readers refuse a text that holds one. Here halves that
-belong together become their character, and a half that stays alone becomes U+FFFD.
+JSON can carry a half as an escape, UTF-8 cannot, and most readers refuse a text with one. Here matching
+halves become their character, and a lone half becomes U+FFFD.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _ESCAPES = re.compile(
     r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.",
     re.DOTALL,
 )
+# The beginning of an escape, or of the second half of a pair, which the next piece may complete.
 _UNFINISHED = re.compile(
     r"(?<!\\)(?:\\\\)*"
     r"(\\(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?))?)\Z"
 )
-"""What may go on as an escape, or as the second half of one."""
 
 
 def whole(text: str) -> str:
-    """Return a text with its halves joined, and U+FFFD for those that stay alone."""
+    """Return a text with matching halves joined, and U+FFFD for lone ones."""
     return text if text.isascii() else _HALVES.sub(_character, text)
 
 
@@ -37,7 +37,7 @@ def whole_value(value: Any) -> Any:
 
 
 def whole_json(text: str) -> str:
-    """Return JSON text in which no escape is a lone half; all else stays as it is."""
+    """Return JSON text in which no escape is a lone half; leave the rest unchanged."""
     return _ESCAPES.sub(_escape, text) if _HAS_ESCAPED_HALF.search(text) else text
 
 
@@ -50,32 +50,32 @@ def _escape(found: re.Match[str]) -> str:
 
 
 class WholeText:
-    """Joins a text that comes in pieces: a piece may end between two halves."""
+    """Joins a text that arrives in pieces: a piece may end between two halves."""
 
     def __init__(self) -> None:
         self._held = ""
 
     def add(self, piece: str) -> str:
-        """Return what can be shown with this piece; a first half at its end waits for the next one."""
+        """Return the text that can be shown after this piece; hold a first half at its end."""
         text, self._held = self._held + piece, ""
         if _FIRST_HALF.search(text):
             text, self._held = text[:-1], text[-1]
         return whole(text)
 
     def rest(self) -> str:
-        """Return what waited: nothing follows."""
+        """Return the held text; nothing follows."""
         held, self._held = self._held, ""
         return whole(held)
 
 
 class WholeJson:
-    """Does the same as `whole_json` for JSON text that comes in pieces."""
+    """Applies `whole_json` to JSON text that arrives in pieces."""
 
     def __init__(self) -> None:
         self._held = ""
 
     def add(self, piece: str) -> str:
-        """Return what is certain with this piece; an escape that may go on waits for the next one."""
+        """Return the text that is certain after this piece; hold an unfinished escape."""
         text = self._held + piece
         unfinished = _UNFINISHED.search(text)
         end = len(text) if unfinished is None else unfinished.start(1)
@@ -83,6 +83,6 @@ class WholeJson:
         return whole_json(text[:end])
 
     def rest(self) -> str:
-        """Return what waited: nothing follows."""
+        """Return the held text; nothing follows."""
         held, self._held = self._held, ""
         return whole_json(held)

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 T = TypeVar("T")
 
-INTEGER_MAX_DIGITS = 640
-"""The longest integer that Python converts, whatever its own limit is."""
+INTEGER_MAX_DIGITS = 640  # the longest integer that Python converts, whatever its own limit is
 
+# In a longer text, other threads may run at each integer: it may have thousands of digits.
 LONG_CHARACTERS = 64 * 1024
-"""In a longer text, other threads get their turn at each integer: it may have thousands of digits."""
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 
@@ -90,7 +89,7 @@ def _object(text: str, at: int, at_most: int | None = None) -> tuple[dict[str, M
 
 
 def is_sendable(text: str) -> bool:
-    """Say whether the text can be encoded: half of a surrogate pair has no UTF-8."""
+    """Return whether the text can be encoded: half of a surrogate pair has no UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -99,7 +98,7 @@ def is_sendable(text: str) -> bool:
 
 
 def is_array(text: str) -> bool:
-    """Say whether the text, if it is JSON at all, is an array."""
+    """Return whether the text, if it is JSON at all, is an array."""
     return _next(text, 0) == "["
 
 
@@ -158,7 +157,7 @@ def value_at(text: str, at: int) -> tuple[Any, int]:
 
 
 def integer(digits: str) -> int:
-    """Return the number. Unlike `int` itself, a function of Python's lets other threads get their turn."""
+    """Return the number. Unlike `int` itself, a Python function lets other threads run in between."""
     return int(digits)
 
 

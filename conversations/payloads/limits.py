@@ -1,4 +1,4 @@
-"""Limits of a visitor who came by less than a login: what is beyond them looks like not there."""
+"""Limits of a visitor with less than a login: everything beyond them looks nonexistent."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ _ATTRIBUTE = "_conversation_limits"
 class Limits:
     """What the visitor may reach of the user's conversations."""
 
-    only: int | None = None
-    """The key of the one conversation; None for all."""
-    may_create: bool = True
-    """Whether joining an unknown id makes a conversation."""
+    only: int | None = None  # the key of the one conversation; None for all
+    may_create: bool = True  # whether joining an unknown id makes a conversation
 
 
 UNLIMITED = Limits()
 
 
 def limit(user: AbstractBaseUser, limits: Limits) -> None:
-    """Limit what this object, which stands for one request or socket of the user, may reach."""
+    """Limit what the bearer of this user object, one request or socket, may reach."""
     setattr(user, _ATTRIBUTE, limits)
 
 
