@@ -1,8 +1,8 @@
-"""Signed checkpoints: what every log was at a time, so that even a chain that was written anew is noticed.
+"""Signed checkpoints: the state of every log at a time, so that even a rewritten chain is noticed.
 
-A checkpoint is a file of JSON lines: a head, then for each log, in stretches of a page, the digest at its
-end, the digest of what the chain does not cover, and for each event three bytes of either, which say where
-a difference begins; at last the totals, and the signature of all lines before.
+A checkpoint is a file of JSON lines: a head; for each log, in stretches of a page, the digest at its end, the
+digest of the facts outside the chain, and for each event three bytes of either, which show where a difference
+begins; at last the totals, and the signature of all lines before.
 """
 
 from __future__ import annotations
@@ -31,32 +31,28 @@ from conversations.verification.signatures import Key
 from conversations.verification.store import Step
 
 FORMAT, VERSION = "convserver-checkpoint", 1
-TAG = 3
-"""Bytes of either digest that a line has of each event."""
+TAG = 3  # bytes of either digest that a line has of each event
 LINES_AT_ONCE = 200
 EXAMINED = frozenset({DamageKind.REWRITTEN, DamageKind.FACTS, DamageKind.GONE})
 
 
 class CheckpointRefused(Exception):
-    """The file is no checkpoint that can be trusted; the text says why."""
+    """The file is no trusted checkpoint; the text says why."""
 
 
 class Stretch(NamedTuple):
-    """Some events of a log that follow each other, in short."""
+    """Digests of consecutive events of a log."""
 
     first: int
-    end: int
-    """The place after the last one; there are fewer `events` if one was missing already."""
+    end: int  # the place after the last one; there are fewer `events` if one was missing already
     events: int
-    head: str
-    """The digest of the last of them; that of an empty log is empty."""
+    head: str  # the digest of the last of them; that of an empty log is empty
     facts: str
-    tags: bytes
-    """Of each event TAG bytes of its digest in the chain, then TAG bytes of that of its facts."""
+    tags: bytes  # of each event TAG bytes of its digest in the chain, then TAG bytes of that of its facts
 
     @classmethod
     def of(cls, head: Head, first: int, end: int) -> Stretch:
-        """Read a stretch of a log, from a place to another, that one excluded."""
+        """Read a stretch of a log, from a place up to but not including another."""
         events, digest, whole, tags = 0, "", sha256(), bytearray()
         for page in between(head.pk, first, end, facts.columns()):
             for row in page:
@@ -68,7 +64,7 @@ class Stretch(NamedTuple):
 
 def write(target: BinaryIO, key: Key) -> Iterator[Step]:
     """Write a checkpoint of all logs, step by step. Raise KeyUnusable."""
-    key.sign(b"")  # before anything is read
+    key.sign(b"")  # fail before anything is read
     signed, conversations, events, above = sha256(), 0, 0, 0
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
     _write(target, signed, {"format": FORMAT, "version": VERSION, "made_at": made_at})
@@ -79,7 +75,9 @@ def write(target: BinaryIO, key: Key) -> Iterator[Step]:
             conversations += 1
             for stretch in _stretches(head):
                 events += stretch.events
-                _write(target, signed, _line(head, stretch))
+                tags = base64.b64encode(stretch.tags).decode()
+                line = {"conversation": head.public_id, **stretch._asdict(), "tags": tags}
+                _write(target, signed, line)
                 yield Step(events=stretch.events)
         above = batch.through
         yield Step(conversations=sum(not head.is_purged for head in batch.heads))
@@ -96,16 +94,11 @@ def compare(path: Path, key: Key) -> Iterator[Step]:
         rewritten = ""
         while some := list(islice(stretches, LINES_AT_ONCE)):
             for step in _compared(some, made_at):
-                # Whatever follows in the same log is another history, too.
+                # The rest of the same log is another history, too: report it once.
                 again = bool(step.found) and step.found[0].conversation_id == rewritten != ""
                 yield step._replace(found=[]) if again else step
                 if any(damage.problem is DamageKind.REWRITTEN for damage in step.found):
                     rewritten = step.found[0].conversation_id
-
-
-def _line(head: Head, stretch: Stretch) -> dict[str, Any]:
-    tags = base64.b64encode(stretch.tags).decode()
-    return {"conversation": head.public_id, **stretch._asdict(), "tags": tags}
 
 
 def _write(target: BinaryIO, signed: Any, line: dict[str, Any]) -> None:
@@ -169,12 +162,17 @@ def _differences(head: Head, line: dict[str, Any], made_at: str) -> DamageList:
     now = Stretch.of(head, first, line["end"])
     checkpoint = f"in the checkpoint of {made_at}"
     if (now.head, now.events) != (line["head"], line["events"]):
-        seq = first + _first_difference(now.tags, then)
+        pairs = zip(_tags(now.tags), _tags(then), strict=False)
+        differing = (at for at, (one, other) in enumerate(pairs) if one[:TAG] != other[:TAG])
+        # Without one, the shorter log is a beginning of the other.
+        seq = first + next(differing, min(len(now.tags), len(then)) // (2 * TAG))
         found.add(
             DamageKind.REWRITTEN, seq, f"From event {seq} on the history is another one than {checkpoint}."
         )
     elif now.facts != line["facts"]:
-        for seq in [first + at for at in _other_facts(now.tags, then)] or [first]:
+        pairs = zip(_tags(now.tags), _tags(then), strict=True)
+        places = [first + at for at, (one, other) in enumerate(pairs) if one[TAG:] != other[TAG:]]
+        for seq in places or [first]:
             found.add(
                 DamageKind.FACTS,
                 seq,
@@ -183,20 +181,8 @@ def _differences(head: Head, line: dict[str, Any], made_at: str) -> DamageList:
     return found
 
 
-def _first_difference(now: bytes, then: bytes) -> int:
-    """Return the number of the first event whose digest in the chain differs."""
-    pairs = zip(_tags(now), _tags(then), strict=False)
-    differing = (at for at, (one, other) in enumerate(pairs) if one[:TAG] != other[:TAG])
-    return next(differing, min(len(now), len(then)) // (2 * TAG))
-
-
-def _other_facts(now: bytes, then: bytes) -> list[int]:
-    pairs = zip(_tags(now), _tags(then), strict=True)
-    return [at for at, (one, other) in enumerate(pairs) if one[TAG:] != other[TAG:]]
-
-
 def _tag(digest: str) -> bytes:
-    """Return the first bytes of a digest, or, if somebody has written something else there, of its hash."""
+    """Return the first bytes of a digest; of the text's hash if the text is no digest."""
     try:
         return bytes.fromhex(digest[: 2 * TAG]).rjust(TAG, b"\0")
     except ValueError:

@@ -1,11 +1,11 @@
-"""The columns of events against what is read off their payloads again."""
+"""Comparing the columns of events with what their payloads say."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from conversations import dialects
-from conversations.events import Kind, Reading
+from conversations.events import Kind
 from conversations.exceptions import InvalidEvent
 from conversations.models import ConversationQuerySet, DamageKind
 from conversations.payloads import jsontext
@@ -27,7 +27,7 @@ _COLUMNS = (*DERIVED[:-1], SMALL_TEXT, SMALL_PAYLOAD)
 
 
 def steps(rows: ConversationQuerySet | None = None) -> Iterator[Step]:
-    """Read the columns of all events of these conversations again; without any, of all."""
+    """Read the columns of all events of these conversations again; by default of all conversations."""
     chosen, above = all_conversations() if rows is None else rows, 0
     while (batch := Batch.after(above, chosen)) is not None:
         found = {head.pk: DamageList(head.pk, head.public_id) for head in batch.heads}
@@ -42,26 +42,21 @@ def steps(rows: ConversationQuerySet | None = None) -> Iterator[Step]:
 
 
 def _wrong(row: Row) -> list[str]:
-    """Return the names of the columns that the payload does not say."""
+    """Return the names of the columns that contradict the payload."""
     _, _, pk, *stored, payload = row
     values = dict(zip(DERIVED, stored, strict=True))
     try:
         reading = dialects.read(jsontext.loads(payload_of(pk) if payload is None else payload))
     except (ValueError, RecursionError, AttributeError, TypeError, InvalidEvent):
         return ["form"]
-    read = _columns(reading)
-    return [name for name, value in read.items() if not _agrees(name, values[name], value)]
-
-
-def _columns(reading: Reading) -> dict[str, object]:
-    return {name: getattr(reading, name) for name in DERIVED}
+    return [name for name in DERIVED if not _agrees(name, values[name], getattr(reading, name))]
 
 
 def _agrees(name: str, stored: object, read: object) -> bool:
-    """Say whether a column can have come from the payload.
+    """Return whether a column can come from the payload.
 
-    A kind that no payload shows is the author's. What was masked in a text that could not be read apart has
-    no other source than the column.
+    Its author may have set a kind that no payload shows. If a payload with a secret could not be parsed, the
+    masked text is only in the column.
     """
     match name:
         case "kind":

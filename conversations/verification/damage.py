@@ -1,4 +1,4 @@
-"""What a verification says of the damage that it found."""
+"""What a verification reports about the damage that it found."""
 
 from __future__ import annotations
 
@@ -7,24 +7,20 @@ from typing import Any, NamedTuple
 
 from conversations.models import DamageKind
 
+# At most this many findings of one conversation are kept; the last of them says that there are more.
 PER_CONVERSATION_MAX = 100
-"""At most this many findings of one conversation are kept; the last of them says that there are more."""
 
 
 class Damage(NamedTuple):
     """One damaged place."""
 
     problem: DamageKind
-    conversation_pk: int | None
-    """None for what is of no conversation that exists."""
-    conversation_id: str
-    """The public id; empty without a conversation."""
-    seq: int | None
-    """The first place in the log; None for the whole of it."""
+    conversation_pk: int | None  # None if no existing conversation has it
+    conversation_id: str  # the public id; empty without a conversation
+    seq: int | None  # the first place in the log; None for the whole of it
     detail: str
 
     def shown(self) -> dict[str, Any]:
-        """Return it as JSON."""
         return {
             "conversation": self.conversation_id or None,
             "seq": self.seq,
@@ -33,7 +29,7 @@ class Damage(NamedTuple):
         }
 
     def line(self) -> str:
-        """Return it as a line for people."""
+        """Return the damage as a line for people."""
         place = f"conversation {self.conversation_id}" if self.conversation_id else "store"
         return f"{place}{'' if self.seq is None else f', seq {self.seq}'}: {self.detail}"
 
@@ -47,7 +43,6 @@ class DamageList:
         self._more = 0
 
     def add(self, problem: DamageKind, seq: int | None, detail: str) -> None:
-        """Note a damaged place."""
         if len(self._found) < PER_CONVERSATION_MAX:
             self._found.append(Damage(problem, self._pk, self._id, seq, detail))
         else:

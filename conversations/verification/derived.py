@@ -1,4 +1,4 @@
-"""What is derived from the log and can be rebuilt from it: the search index and the index of titles."""
+"""Verifying what is derived from the log, and rebuilding it: the search index and the index of titles."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from conversations.search.fulltext.indexing import Watermark
 from conversations.verification.damage import PER_CONVERSATION_MAX, Damage
 from conversations.verification.store import Step
 
-SAMPLES = 1_000
-"""So many events are compared with their entries, unless all are."""
+SAMPLES = 1_000  # events that are compared with their entries, unless all are
 GROUP = 500
 REST_S = 0.01
 EXAMINED = frozenset({DamageKind.SEARCH, DamageKind.TITLE})
@@ -36,9 +35,9 @@ _TITLE_KEY = {"sqlite": "rowid", "postgresql": "conversation_id"}
 
 
 def steps(*, everything: bool) -> Iterator[Step]:
-    """Compare entries of the indexes with what they are about: samples, or all of them.
+    """Compare entries of the indexes with their events and titles: samples, or all of them.
 
-    The coverage is that of the index itself: an event that has no entry is found among those compared.
+    An event without an entry is found if it is among those compared.
     """
     through = SearchProgress.through_now()
     found = 0
@@ -57,7 +56,7 @@ def steps(*, everything: bool) -> Iterator[Step]:
 
 
 def is_damaged() -> bool:
-    """Say whether a verification found the indexes damaged, and none since has found them whole."""
+    """Return whether the last verification of the indexes found them damaged."""
     return VerificationFinding.objects.filter(problem__in=EXAMINED).exists()
 
 
@@ -85,7 +84,7 @@ def _chosen(through: int, *, everything: bool) -> Iterator[list[int]]:
             yield keys
             at = keys[-1]
         return
-    # A key at random may be of no event: then the next one is taken.
+    # A random key may have no event; then the next one is taken.
     possible = range(min(_keys(0, through, 1), default=through + 1) - 1, through)
     places = random.sample(possible, min(SAMPLES, len(possible)))
     chosen = sorted({key for place in places for key in _keys(place, through, 1)})
@@ -100,11 +99,14 @@ def _keys(above: int, through: int, limit: int) -> list[int]:
 
 
 def _wrong_entries(keys: Sequence[int]) -> list[Damage]:
-    """Return the damage of those of these entries that are wrong, and are still when they are read again.
+    """Return the damage of entries that are wrong, and still are when they are read again.
 
     The entries and their events are read one after another, and an event may be purged in between.
     """
     again = _unlike(keys)
+    if again:
+        existing = _rows(f"SELECT id FROM {guards.EVENT} WHERE id IN ({{keys}})", list(again))
+        again = _unlike([row[0] for row in existing])
     return [
         Damage(
             DamageKind.SEARCH,
@@ -113,20 +115,16 @@ def _wrong_entries(keys: Sequence[int]) -> list[Damage]:
             None,
             f"Event row {key} {state} in the search index: run `convserver verify --repair-derived`.",
         )
-        for key, state in (_unlike(_existing(list(again))) if again else {}).items()
+        for key, state in again.items()
     ]
 
 
 def _unlike(keys: Sequence[int]) -> dict[int, str]:
-    """Return how the entries of these events, by key, are not what the events say."""
+    """Return, by key, how the entries of these events differ from the events."""
     expected = {entry.event_pk: words for entry, words in _expected(keys)}
     stored = dict(_rows(_ENTRIES[connection.vendor], keys))
     wrong = [key for key in keys if expected.get(key) != stored.get(key)]
     return {key: "is not" if key not in stored else "is wrongly" for key in wrong}
-
-
-def _existing(keys: Sequence[int]) -> list[int]:
-    return [row[0] for row in _rows(f"SELECT id FROM {guards.EVENT} WHERE id IN ({{keys}})", keys)]
 
 
 def _expected(keys: Sequence[int]) -> list[tuple[Entry, str]]:
@@ -163,7 +161,7 @@ def _left_over() -> Iterator[Damage]:
 
 
 def _broken_index() -> Iterator[Damage]:
-    """Yield that the engine's own check of the index fails, where there is one (SQLite)."""
+    """Yield the damage that the engine's own check of the index finds (SQLite)."""
     if connection.vendor != "sqlite":
         return
     try:
@@ -176,7 +174,7 @@ def _broken_index() -> Iterator[Damage]:
 
 
 def _wrong_titles(limit: int | None) -> Iterator[Damage]:
-    """Yield the titles, of all or of so many chosen at random, that their index has otherwise."""
+    """Yield the titles, of all or of `limit` random conversations, that differ in their index."""
     at_random = "" if limit is None else f"ORDER BY random() LIMIT {limit}"
     with connection.cursor() as cursor:
         cursor.execute(

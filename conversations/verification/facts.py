@@ -1,4 +1,4 @@
-"""What the chain of digests does not cover of an event, as bytes that are the same on both engines."""
+"""The facts of an event outside the chain of digests, as bytes that are the same on both engines."""
 
 from __future__ import annotations
 
@@ -39,26 +39,22 @@ def columns() -> tuple[str, ...]:
 
 
 def chained(row: Row) -> str:
-    """Return the digest of the chain, or what stands in its place."""
+    """Return the digest of the chain, or the value in its place."""
     return _as_text(row[3])
 
 
 def digest_of(row: Row) -> bytes:
-    """Return the SHA-256 of an event's facts."""
     _, _, pk, _, *values = row
     plain, times = values[: len(_PLAIN)], values[-len(_TIMES) :]
     text, *flags = values[len(_PLAIN) : -len(_TIMES)]
     if text is None:  # it is a long one
         text = text_of(pk)
-    canonical = [*plain, text, *(bool(flag) for flag in flags), *map(_with_fraction, times)]
+    # SQLite's text of a time lacks microseconds if there are none.
+    moments = (f"{time}.000000" if len(time) == _SECONDS else time for time in times)
+    canonical = [*plain, text, *(bool(flag) for flag in flags), *moments]
     written = json.dumps(canonical, ensure_ascii=True, separators=(",", ":"), default=_as_text)
     return sha256(written.encode()).digest()
 
 
 def _as_text(value: object) -> str:
     return value if isinstance(value, str) else repr(value)
-
-
-def _with_fraction(time: str) -> str:
-    """Return a time with microseconds, which SQLite's text lacks if there are none."""
-    return f"{time}.000000" if len(time) == _SECONDS else time

@@ -1,4 +1,4 @@
-"""Ids that should be unique and are not, as far as a log's own check does not see them."""
+"""Doubled ids that the check of a single short log does not see."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DOUBLED = (
 
 
 def doubled_in(head: Head) -> Iterator[Damage]:
-    """Yield the events of a long log whose ids earlier events have."""
+    """Yield the events of a long log that repeat the id of an earlier event."""
     with connection.cursor() as cursor:
         cursor.execute(_DOUBLED, [head.pk])
         event_ids = [event_id for (event_id,) in cursor.fetchall()]
@@ -30,7 +30,7 @@ def doubled_in(head: Head) -> Iterator[Damage]:
 
 
 def doubled_conversations() -> Iterator[Damage]:
-    """Yield the conversations whose ids others have."""
+    """Yield the conversations that share their id."""
     rows = Conversation.objects.order_by().values("public_id").annotate(count=Count("pk"), first=Min("pk"))
     for row in rows.filter(count__gt=1)[:PER_CONVERSATION_MAX]:
         detail = f"{row['count']} conversations have this id."

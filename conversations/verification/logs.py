@@ -14,6 +14,7 @@ from conversations.verification.rows import SMALL_PAYLOAD, Head, Row, payload_of
 _SAID = (
     f"CASE WHEN kind = '{Kind.MESSAGE}' AND NOT hidden THEN substr(text, 1, {LAST_MESSAGE_MAX_LENGTH}) END"
 )
+# The columns that `LogCheck.take` gets, after the place.
 COLUMNS = (
     "event_id",
     "size",
@@ -25,8 +26,8 @@ COLUMNS = (
     _SAID,
     SMALL_PAYLOAD,
 )
-"""What `LogCheck.take` reads of an event, after its place."""
 
+# The damage that the check of whole logs can find or rule out.
 EXAMINED = frozenset(
     {
         DamageKind.MISSING,
@@ -41,16 +42,15 @@ EXAMINED = frozenset(
         DamageKind.ORPHAN,
     }
 )
-"""What the check of whole logs decides about."""
 
 _ANSWERS = (Kind.TOOL_RESULT, Kind.ERROR)
 
 
 class LogCheck:
-    """The check of one log, which is given its rows in order.
+    """The check of one log; it takes the rows in order.
 
     With `first` it begins in the middle, after an event with this digest (None if it is missing), and judges
-    the rest alone.
+    only the rest.
     """
 
     def __init__(self, head: Head, *, first: int = 0, digest: str | None = "") -> None:
@@ -58,20 +58,17 @@ class LogCheck:
         self._found = DamageList(head.pk, head.public_id)
         self._is_whole_log = first == 0
         self._expected = first
+        # The last event's digest as it is stored, and as it should have been.
         self._digest: str | None = digest or ""
         self._other_digest: str | None = digest or ""
-        """Of the last event: its digest as it is stored, and what it should have been."""
+        # The ids of a short log. The database groups those of a long one (`ids`).
         self._ids: set[str] | None = None if head.is_long else set()
-        """Those of a short log. The database groups those of a long one (`ids`)."""
         self._said = ""
         self._has_gap = False
-        self._has_chain = digest is not None
-        """Whether it is known what the next digest builds on."""
+        self._has_chain = digest is not None  # whether it is known what the next digest builds on
         self._beyond: int | None = None
-        self._calls: dict[str, dict[int, str | None]] = {}
-        """By turn, the calls that have no result yet."""
-        self._ended: set[str] = set()
-        """Those of these turns that are over."""
+        self._calls: dict[str, dict[int, str | None]] = {}  # by turn, the calls that have no result yet
+        self._ended: set[str] = set()  # those of these turns that are over
 
     def take(self, row: Row) -> None:
         """Check the next event, whose columns are COLUMNS."""
@@ -111,7 +108,7 @@ class LogCheck:
             self._pair(seq, kind, cause, turn, call)
 
     def finish(self) -> Iterable[Damage]:
-        """Return the damage, once all rows were taken."""
+        """Return the damage, after all rows."""
         head, end = self._head, self._expected
         if head.is_purged:
             return ()
@@ -134,7 +131,7 @@ class LogCheck:
         return self._found
 
     def _is_placed(self, seq: int, event_id: str) -> bool:
-        """Note a gap, or an event at a place that is taken; say whether the event counts all the same."""
+        """Note a gap, or an event at a taken place; return whether the event counts nevertheless."""
         if seq < self._expected:
             self._found.add(
                 DamageKind.DOUBLED_SEQ,
@@ -186,7 +183,7 @@ class LogCheck:
             self._found.add(DamageKind.MISSING, end, _missing(end, head.next_seq - 1))
 
     def _check_marks(self) -> None:
-        """Check what else the conversation's row says of its log."""
+        """Check the other facts that the conversation's row has about its log."""
         head = self._head
         for name in ("asked_through", "answered_through"):
             value = getattr(head, name)
@@ -200,7 +197,7 @@ class LogCheck:
 
 
 def _chained(before: object, seq: int, event_id: object, payload: object) -> str | None:
-    """Return the digest of an event; None if one of these is no text, or one that is not UTF-8."""
+    """Return the digest of an event; None if a value is no text, or not UTF-8."""
     if not (isinstance(before, str) and isinstance(event_id, str) and isinstance(payload, str)):
         return None
     try:
@@ -216,7 +213,7 @@ def _bytes_of(payload: object) -> int:
 
 
 def _shown(value: object) -> str:
-    """Return an id or a number in such a way that it can be printed, whatever it is."""
+    """Return a printable form of an id or a number, whatever it is."""
     return str(value).encode(errors="backslashreplace").decode()
 
 

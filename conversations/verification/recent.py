@@ -1,4 +1,4 @@
-"""The bounded check of what changed lately: the ends of the logs that the newest events are of."""
+"""The bounded check of recent changes: the ends of the logs with the newest events."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from conversations.verification.logs import LogCheck
 from conversations.verification.rows import Head, all_conversations, heads_of, of_one
 from conversations.verification.store import Step, confirmed, lost_guards, newest_event
 
-NEWEST_EVENTS = 10_000
-"""At most this many of the newest events say which conversations changed."""
+NEWEST_EVENTS = 10_000  # at most this many of the newest events say which conversations changed
 CONVERSATIONS_MAX = 500
-EVENTS_OF_ONE = 1_000
-"""Of a log at most this many events at its end are read, about."""
+EVENTS_OF_ONE = 1_000  # about the most events that are read at the end of one log
 EVENTS_MAX = 20_000
 TIME_MAX_S = 5.0
 
@@ -23,7 +21,7 @@ TIME_MAX_S = 5.0
 def steps(since: int) -> Iterator[Step]:
     """Verify the ends of the logs that have events with keys above `since`, the newest ones first.
 
-    It ends after EVENTS_MAX events or TIME_MAX_S, whatever is left.
+    End after EVENTS_MAX events or TIME_MAX_S, even if more are left.
     """
     yield Step(found=lost_guards())
     ends_at, events = time.monotonic() + TIME_MAX_S, 0

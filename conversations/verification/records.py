@@ -1,10 +1,10 @@
-"""The record of verifications: runs with their progress, and damage until it is found mended."""
+"""The record of verifications: runs with their progress, and damage until it is repaired."""
 
 from __future__ import annotations
 
 import traceback
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -30,24 +30,20 @@ from conversations.verification import store
 from conversations.verification.damage import Damage
 from conversations.verification.store import Step
 
-SHOWN_MAX = 20
-"""At most this many damaged places stand in the row of a conversation, for its readers."""
-FOUND_MAX = 1_000
-"""At most this many damaged places are listed at the end of a run; all are stored."""
+SHOWN_MAX = 20  # the most damaged places in the row of a conversation, for its readers
+FOUND_MAX = 1_000  # the most damaged places that a run lists at its end; all are stored
 MENDED_AT_ONCE = 500
 PROGRESS_EVERY = timedelta(seconds=1)
 INTERRUPTED = "It was interrupted."
-RUNS_KEPT = 1_000
-"""Older runs are forgotten, their findings are not."""
+RUNS_KEPT = 1_000  # older runs are deleted, their findings are not
 
 
 class Record:
-    """The record of one run, which is written as it goes on."""
+    """The record of one run, written while it runs."""
 
     def __init__(self, run: VerificationRun) -> None:
         self.run = run
-        self.found: list[Damage] = []
-        """What was found, at most FOUND_MAX; the run counts all."""
+        self.found: list[Damage] = []  # what was found, at most FOUND_MAX; the run counts all
         self._counts: Counter[DamageKind] = Counter()
 
     def take(self, step: Step) -> None:
@@ -66,11 +62,11 @@ class Record:
             run.save(update_fields=["conversations", "events", "problems", "updated_at"])
 
     def mend(self, examined: Collection[DamageKind], rows: ConversationQuerySet | None = None) -> None:
-        """Forget damage of these problems that this run has not found again, in all it was to be found in.
+        """Delete findings of these problems that this run has not repeated.
 
-        That is in these conversations, or, without any, in the whole store.
+        The run has examined these conversations, or, without any, the whole store.
         """
-        # What a run found that began later, or that began earlier and found it meanwhile, is theirs to judge.
+        # A run that began later, or has found the damage meanwhile, judges it itself.
         stale = VerificationFinding.objects.filter(
             _before(self.run), problem__in=examined, found_at__lt=self.run.started_at
         )
@@ -82,13 +78,12 @@ class Record:
                 _show({conversation for _, conversation in gone})
 
     def forget(self, problems: Collection[DamageKind]) -> None:
-        """Forget what was found of these problems: it was mended since."""
+        """Delete the findings of these problems: they have been repaired."""
         self.run.problems -= sum(self._counts.pop(problem, 0) for problem in problems)
         self.found = [damage for damage in self.found if damage.problem not in problems]
         VerificationFinding.objects.filter(problem__in=problems).delete()
 
     def end(self, *, failure: str = "") -> VerificationRun:
-        """Record the end."""
         run = self.run
         run.finished_at = run.updated_at = timezone.now()
         run.outcome = Outcome.FAILED if failure else Outcome.DAMAGED if run.problems else Outcome.WHOLE
@@ -98,7 +93,7 @@ class Record:
 
 
 def begin(occasion: Occasion, covers: str, *, host: str, pid: int, expected: int = 0) -> Record:
-    """Record that a verification begins, and forget old runs."""
+    """Record the beginning of a verification, and delete old runs."""
     newest = store.newest_event()
     run = VerificationRun.objects.create(
         occasion=occasion, covers=covers, host=host, pid=pid, newest_event=newest, expected=expected
@@ -108,9 +103,9 @@ def begin(occasion: Occasion, covers: str, *, host: str, pid: int, expected: int
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why a run failed, without any text that may quote what is stored.
+    """Return why a run failed, without any text that may quote stored content.
 
-    The text of the driver's errors may, and that of whatever reads payloads.
+    The errors of the driver may, and those of code that reads payloads.
     """
     if isinstance(error, DatabaseProblem):
         return failures.sentence(error)
@@ -122,19 +117,19 @@ def reason_of(error: BaseException) -> str:
 
 
 def unfinished() -> list[VerificationRun]:
-    """Return the runs of which no end is recorded: they go on, or their processes are gone."""
+    """Return the runs without a recorded end: they are running, or their processes are gone."""
     return list(VerificationRun.objects.filter(outcome=Outcome.RUNNING).order_by("pk"))
 
 
 def close(runs: Collection[VerificationRun]) -> None:
-    """Record that these runs will never end."""
+    """Record that these runs were interrupted."""
     VerificationRun.objects.filter(pk__in=[run.pk for run in runs], outcome=Outcome.RUNNING).update(
         outcome=Outcome.FAILED, detail=INTERRUPTED, finished_at=timezone.now()
     )
 
 
 def _note(run: VerificationRun, found: Sequence[Damage]) -> None:
-    """Store damage that is new; what is known already was found by this run as well."""
+    """Store new damage; assign known damage to this run, too."""
     pks = {damage.conversation_pk for damage in found}
     at = Q(conversation__in=pks - {None}) | (Q(conversation=None) if None in pks else Q(pk=None))
     problems = {damage.problem for damage in found}
@@ -145,14 +140,14 @@ def _note(run: VerificationRun, found: Sequence[Damage]) -> None:
     new = {_place(damage): damage for damage in found if _place(damage) not in known}
     again = [known[_place(damage)] for damage in found if _place(damage) in known]
     with transaction.atomic():
-        # A run that began later has found it, too, and has not mended it by that.
+        # A later run has found it, too: the finding stays with that run.
         VerificationFinding.objects.filter(_before(run), pk__in=again).update(run=run)
         VerificationFinding.objects.bulk_create(_rows(run, new.values()))
         _show({damage.conversation_pk for damage in new.values()})
 
 
 def _before(run: VerificationRun) -> Q:
-    """Match what runs found that began before this one."""
+    """Match findings of runs that began before this one."""
     return Q(run__lt=run.pk) | Q(run=None)
 
 
@@ -174,7 +169,7 @@ def _rows(run: VerificationRun, found: Iterable[Damage]) -> list[VerificationFin
 
 
 def _show(pks: Collection[int | None]) -> None:
-    """Write into the rows of these conversations what is damaged in them, and tell their readers."""
+    """Write the damage of these conversations into their rows, and notify their readers."""
     there = [pk for pk in pks if pk is not None]
     shown: dict[int, list[dict[str, object]]] = defaultdict(list)
     rows = VerificationFinding.objects.filter(conversation__in=there, problem__in=SHOWN_TO_READERS)
@@ -182,12 +177,9 @@ def _show(pks: Collection[int | None]) -> None:
         if len(places := shown[row.conversation_id or 0]) < SHOWN_MAX:
             places.append({"seq": row.seq, "problem": row.problem, "detail": row.detail})
     now = timezone.now()
-    for conversation in Conversation.objects.filter(pk__in=there).order_by("pk"):  # as everybody locks them
+    # In the order in which all transactions lock them.
+    for conversation in Conversation.objects.filter(pk__in=there).order_by("pk"):
         conversation.damage = shown.get(conversation.pk)
         conversation.listed_at = now
         conversation.save(update_fields=["damage", "listed_at"])
-        transaction.on_commit(_telling(conversation), robust=True)
-
-
-def _telling(conversation: Conversation) -> Callable[[], None]:
-    return partial(live.announce_changed, conversation.ref)
+        transaction.on_commit(partial(live.announce_changed, conversation.ref), robust=True)

@@ -1,4 +1,4 @@
-"""The rows of the log in their order, page by page: raw SQL, because it reads all of them."""
+"""The rows of the log in order, page by page: raw SQL, because it reads all of them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,18 @@ from conversations.engines.damaged_text import exact_text
 from conversations.models import Conversation, ConversationQuerySet, Purge
 
 PAGE_EVENTS = 2_000
+# A payload that is longer than this is read by itself, so that a page has a bounded size.
 LARGE_BYTES = 16 * 1024
-"""A payload that is longer than this is read by itself, so that a page has a bounded size."""
-HEADS = 500
-"""At most this many conversations are looked at together."""
+HEADS = 500  # at most this many conversations are looked at together
 
-PLACE = ("conversation_id", "seq", "id")
-"""The first columns of every row, and its order."""
+PLACE = ("conversation_id", "seq", "id")  # the first columns of every row, and its order
+# The last column of a row whose payload is wanted.
 SMALL_PAYLOAD = f"CASE WHEN size <= {LARGE_BYTES} THEN payload END"
-"""The last column of a row whose payload is wanted."""
+# The same of a text, which is never longer than its payload.
 SMALL_TEXT = f"CASE WHEN size <= {LARGE_BYTES} THEN text END"
-"""The same of a text, which is never longer than its payload."""
 
+# Nothing is certain of the types of its values: what is no text is bytes, or has lone surrogates.
 Row = Sequence[Any]
-"""Nothing is certain of the types of its values: what is no text is bytes, or has lone surrogates."""
 
 _PAGE = (
     "SELECT {columns} FROM conversations_event WHERE {condition} "
@@ -39,7 +37,7 @@ _VALUE = "SELECT {column} FROM conversations_event WHERE id = %s"
 
 
 class Head(NamedTuple):
-    """What a conversation's row says of its log."""
+    """What a conversation's row says about its log."""
 
     pk: int
     public_id: str
@@ -48,12 +46,10 @@ class Head(NamedTuple):
     asked_through: int
     answered_through: int
     last_message: str
-    is_purged: bool = False
-    """Whether its events were, or are being, removed by a purge."""
+    is_purged: bool = False  # whether its events were, or are being, removed by a purge
 
     @property
     def is_long(self) -> bool:
-        """Whether the log has more events than a page."""
         return self.next_seq > PAGE_EVENTS
 
 
@@ -69,10 +65,9 @@ _COLUMNS = (
 
 
 class Batch(NamedTuple):
-    """Conversations that follow each other by their keys, and where they lie."""
+    """Conversations with consecutive keys."""
 
-    above: int
-    """The key after which it begins."""
+    above: int  # the key after which it begins
     through: int
     heads: Sequence[Head]
 
@@ -91,26 +86,29 @@ def heads_of(rows: ConversationQuerySet) -> list[Head]:
 
 
 def purged_among(pks: Sequence[int]) -> set[int]:
-    """Return those of these conversations whose events a purge removes, or has removed."""
+    """Return those of these conversations whose events are, or were, removed by a purge."""
     return set(Purge.objects.filter(conversation_id__in=pks).values_list("conversation_id", flat=True))
 
 
 def all_conversations() -> ConversationQuerySet:
-    """Return every conversation, deleted ones too."""
+    """Return all conversations, including deleted ones."""
     return Conversation.objects.all()
 
 
 def pages(batch: Batch, columns: Sequence[str], *, only_heads: bool = False) -> Iterator[list[Row]]:
-    """Yield the rows of the batch's logs with PLACE and these columns, the payload last if it is wanted.
+    """Yield the rows of the batch's logs with PLACE and these columns, the payload last if requested.
 
-    Rows of conversations that do not exist are among them, unless `only_heads`.
+    Rows of missing conversations are included, unless `only_heads`.
     """
     if only_heads:
         for head in batch.heads:
             yield from of_one(head, columns)
         return
     for part in _parts(batch):
-        yield from of_one(part, columns) if isinstance(part, Head) else _of_some(*part, columns)
+        if isinstance(part, Head):
+            yield from of_one(part, columns)
+        else:
+            yield from _all_at("conversation_id > %s AND conversation_id <= %s", part, columns)
 
 
 def _parts(batch: Batch) -> Iterator[Head | tuple[int, int]]:
@@ -141,24 +139,29 @@ def of_one(head: Head, columns: Sequence[str], *, first: int = 0) -> Iterator[li
 
 
 def stretches(head: Head, first: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield the bounds of what is read together of a log, from a place on: the first, and the end, excluded.
+    """Yield the bounds of the parts of a log that are read together: the first place, and the excluded end.
 
-    A gap costs one query, however long the head says that the log is.
+    A gap costs one query, however long it is.
     """
     at: int | None = first
     while at is not None and at < head.next_seq:
         end = min(at + PAGE_EVENTS, head.next_seq)
         yield at, end
-        at = _next_place(head.pk, end) if end < head.next_seq else None
+        at = None
+        if end < head.next_seq:
+            with connection.cursor() as cursor:
+                cursor.execute(_NEXT, [head.pk, end])
+                (seq,) = cursor.fetchone()
+            at = None if seq is None else int(seq)
 
 
 def between(pk: int, first: int, end: int, columns: Sequence[str]) -> Iterator[list[Row]]:
-    """Yield the rows of a log from a place to another, that one excluded."""
+    """Yield the rows of a log from a place up to but not including another."""
     return _all_at(_FROM, [pk, end, first], columns)
 
 
 def beyond_all(pk: int, columns: Sequence[str]) -> list[Row]:
-    """Return rows of conversations with higher keys than any has, at most a page."""
+    """Return rows of conversation keys above all existing ones, at most a page."""
     return _page("conversation_id > %s", [pk], columns)
 
 
@@ -177,20 +180,8 @@ def _value_of(column: str, event_pk: int) -> Any:
     return found[0][0] if found else ""
 
 
-def _next_place(pk: int, at: int) -> int | None:
-    """Return the first place of a log, from this one on, that has an event; None if there is none."""
-    with connection.cursor() as cursor:
-        cursor.execute(_NEXT, [pk, at])
-        (seq,) = cursor.fetchone()
-    return None if seq is None else int(seq)
-
-
-def _of_some(above: int, through: int, columns: Sequence[str]) -> Iterator[list[Row]]:
-    yield from _all_at("conversation_id > %s AND conversation_id <= %s", [above, through], columns)
-
-
 def _all_at(condition: str, values: Sequence[int], columns: Sequence[str]) -> Iterator[list[Row]]:
-    """Yield what is at these places: one page, unless there is more than their heads say."""
+    """Yield the rows at these places: one page, unless there are more than their heads say."""
     page = _page(condition, values, columns)
     while page:
         yield page
@@ -208,7 +199,7 @@ def _page(condition: str, values: Sequence[int], columns: Sequence[str]) -> list
 
 
 def _read(statement: str, values: Sequence[int]) -> list[Row]:
-    """Return rows with the bytes that are stored: SQLite keeps any in a text, UTF-8 or not."""
+    """Return rows with the stored bytes: SQLite keeps any bytes in a text."""
     with exact_text(), connection.cursor() as cursor:
         cursor.execute(statement, values)
         found: list[Row] = cursor.fetchall()

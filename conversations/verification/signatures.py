@@ -21,18 +21,18 @@ HOW_TO_MAKE = "make one with `openssl genpkey -algorithm ed25519 -out checkpoint
 
 
 class KeyUnusable(Exception):
-    """The file has no key of the right sort; the text says what to do."""
+    """The file has no suitable key; the text says what to do."""
 
 
 class Key(NamedTuple):
-    """A key that verifies, and signs if it is private."""
+    """A public key, or a private one, which can also sign."""
 
     public: Ed25519PublicKey
     private: Ed25519PrivateKey | None
 
     @property
     def name(self) -> str:
-        """A fingerprint of the public key: 16 hex digits."""
+        """Return a fingerprint of the public key: 16 hex digits."""
         raw = self.public.public_bytes(Encoding.Raw, PublicFormat.Raw)
         return sha256(raw).hexdigest()[:16]
 
@@ -43,7 +43,7 @@ class Key(NamedTuple):
         return base64.b64encode(self.private.sign(digest)).decode()
 
     def has_signed(self, digest: bytes, signature: str) -> bool:
-        """Say whether this key, or the private one of it, has signed the digest."""
+        """Return whether this key, or its private part, has signed the digest."""
         try:
             self.public.verify(base64.b64decode(signature, validate=True), digest)
         except (InvalidSignature, binascii.Error, ValueError):

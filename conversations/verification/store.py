@@ -1,4 +1,4 @@
-"""All logs, or some, against their heads: batch by batch, with bounded memory."""
+"""Verifying all logs, or some, against their heads: batch by batch, with bounded memory."""
 
 from __future__ import annotations
 
@@ -16,18 +16,16 @@ from conversations.verification.rows import Batch, Head, Row, all_conversations,
 
 
 class Step(NamedTuple):
-    """A step of a verification: how much of the log it has gone through, and what it found."""
+    """A step of a verification: how much of the log it has read, and what it found."""
 
-    conversations: int = 0
-    """Each is counted once, by the check that reads every log."""
+    conversations: int = 0  # each is counted once, by the check that reads every log
     events: int = 0
     found: Sequence[Damage] = ()
-    is_cut_short: bool = False
-    """Whether its check ends before it has looked at everything."""
+    is_cut_short: bool = False  # whether its check ends before it has looked at everything
 
 
 class _Reading:
-    """The logs of one batch while they are read, one after another."""
+    """The check of the logs of one batch, read one after another."""
 
     def __init__(self, batch: Batch) -> None:
         self._unread = {head.pk: head for head in batch.heads}
@@ -37,7 +35,6 @@ class _Reading:
         self._found: list[Damage] = []
 
     def take(self, page: Sequence[Row]) -> None:
-        """Check the next rows."""
         for row in page:
             if row[0] != self._at:
                 self._go_on_to(row)
@@ -45,7 +42,7 @@ class _Reading:
                 self._check.take(row)
 
     def finish(self) -> list[Damage]:
-        """Return what was found in all of them."""
+        """Return the damage of all of them."""
         self._end()
         for head in self._unread.values():
             self._found += LogCheck(head).finish()
@@ -69,9 +66,9 @@ class _Reading:
 
 
 def steps(rows: ConversationQuerySet | None = None) -> Iterator[Step]:
-    """Verify the logs of these conversations, without any of all, and what they have in common.
+    """Verify the logs of these conversations, or of all, and then what they have in common.
 
-    Nothing is held open between two steps, so each may be made in another thread.
+    Nothing stays open between two steps, so each may run in another thread.
     """
     chosen = all_conversations() if rows is None else rows
     above = 0
@@ -89,7 +86,7 @@ def steps(rows: ConversationQuerySet | None = None) -> Iterator[Step]:
 
 
 def orphans(seqs: dict[int, int]) -> list[Damage]:
-    """Return the damage of events, one place by the key of their conversation, of which there is no row."""
+    """Return the damage of events whose conversation has no row; one place by each missing key."""
     there = set(Conversation.objects.filter(pk__in=seqs).values_list("pk", flat=True))
     return [
         Damage(
@@ -105,7 +102,6 @@ def orphans(seqs: dict[int, int]) -> list[Damage]:
 
 
 def lost_guards() -> list[Damage]:
-    """Return the guards that are missing."""
     return [
         Damage(
             DamageKind.GUARD, None, "", None, f"The guard {name} is missing: run `convserver manage migrate`."
@@ -115,7 +111,7 @@ def lost_guards() -> list[Damage]:
 
 
 def confirmed(found: Sequence[Damage], heads: Sequence[Head]) -> list[Damage]:
-    """Leave out what an append, or a purge, that came between reading the heads and the logs explains."""
+    """Return the damage that no append or purge between reading the heads and the logs explains."""
     pks = {damage.conversation_pk for damage in found if damage.conversation_pk is not None}
     if not pks:
         return list(found)
@@ -134,7 +130,7 @@ def _holds(damage: Damage, before: Mapping[int, Head], now: Mapping[int, Head]) 
 
 
 def count_conversations() -> int:
-    """Return how many conversations there are, deleted ones too."""
+    """Return the number of conversations, including deleted ones."""
     return all_conversations().count()
 
 
