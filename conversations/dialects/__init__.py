@@ -28,12 +28,12 @@ __all__ = [
 
 
 def read(payload: Mapping[str, object]) -> Reading:
-    """Read the columns off one event of either wire.
+    """Return the columns of one event of either wire.
 
     Raise InvalidEvent if the payload names no type, or two.
     """
     if _is_name(payload.get("kind")):
-        return v1.read(payload)  # whatever else a kind of tomorrow may hold
+        return v1.read(payload)  # also for kinds of later releases
     names = [key for key in ("action", "observation") if _is_name(payload.get(key))]
     match names:
         case ["action"] | ["observation"]:
@@ -43,7 +43,7 @@ def read(payload: Mapping[str, object]) -> Reading:
 
 
 def is_interrupted(payload: Mapping[str, object], dialect: Dialect) -> bool:
-    """Say whether a message is an answer that was stopped before its end."""
+    """Return whether a message is an answer that was stopped before its end."""
     match dialect:
         case Dialect.V0:
             return v0.is_interrupted(payload)
@@ -67,7 +67,7 @@ def is_notice(payload: Mapping[str, object], dialect: Dialect) -> bool:
 def called_tool(payload: Mapping[str, object], dialect: Dialect) -> tuple[str, dict[str, Any]]:
     """Return name and arguments of a tool call as the author of its wire was given them.
 
-    The name is `tool`, and there are no arguments, where the payload does not say.
+    The name is `tool`, without arguments, if the payload has none.
     """
     match dialect:
         case Dialect.V0:

@@ -10,19 +10,18 @@ from typing import Protocol
 
 from conversations.events import Authored, EventEnvelope, Metrics
 
+# The tool that both wires have events of their own for; every other one is written as an MCP tool.
 COMMAND_TOOL = "run"
-"""The tool that both wires have events of their own for; every other one is written as an MCP tool."""
 
+# Why a call has no result: the user stopped the agent. Readers know the words; no wire has a field.
 CALL_STOPPED = "The call was stopped."
-"""Why a call has no result: the user stopped the agent. Readers know the words; no wire has a field."""
-CALL_INTERRUPTED = "The call was interrupted."
-"""Why a call has no result: its loop ended under it."""
+CALL_INTERRUPTED = "The call was interrupted."  # why a call has no result: its loop ended under it
 
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 class AgentState(StrEnum):
-    """What an agent loop is doing, in words of neither wire."""
+    """The states of an agent loop, in words of neither wire."""
 
     IDLE = "idle"
     RUNNING = "running"
@@ -36,21 +35,21 @@ class AgentState(StrEnum):
 
 
 class Author(Protocol):
-    """Write events of one wire; V0 payloads leave `event_id` and `call_event_id` to the server's columns."""
+    """Writes events of one wire; V0 payloads leave `event_id` and `call_event_id` to the server's columns."""
 
     def user_message(self, *, text: str, image_urls: Sequence[str] | None = (), event_id: str) -> Authored:
-        """Write what the user said."""
+        """Write a message of the user."""
 
     def agent_message(
         self, *, text: str, event_id: str, interrupted: bool = False, reasoning: str = ""
     ) -> Authored:
-        """Write an answer; `interrupted` marks one that stops where the agent was stopped.
+        """Write an answer; `interrupted` marks one that was stopped before its end.
 
-        `reasoning` is what the model thought before it.
+        `reasoning` is the model's thought before it.
         """
 
     def notice(self, *, text: str, event_id: str) -> Authored:
-        """Write what the server says to the user; no model reads it as its own words."""
+        """Write a notice of the server to the user; no model reads it as its own words."""
 
     def tool_call(
         self,
@@ -67,8 +66,8 @@ class Author(Protocol):
     ) -> Authored:
         """Write a call of the tool `name`; COMMAND_TOOL takes its `command` from the arguments.
 
-        `signed` are blocks of thoughts that the model's server wants back. `client_schema` is that of the
-        arguments, for a tool that the client carries out.
+        `signed` are blocks of thoughts that the model's server requires back. `client_schema` is the schema
+        of the arguments, for a tool that the client runs.
         """
 
     def tool_result(
@@ -84,9 +83,9 @@ class Author(Protocol):
         call_event_id: str,
         client_schema: Mapping[str, object] | None = None,
     ) -> Authored:
-        """Write what the call returned; `name` and `arguments` are those of the call.
+        """Write the result of a call; `name` and `arguments` are those of the call.
 
-        `exit_code` is that of a COMMAND_TOOL's command; of any other tool it says whether the call failed.
+        `exit_code` is that of a COMMAND_TOOL's command; for any other tool it tells whether the call failed.
         `files` are images and other files, as data URLs; `client_schema` as in `tool_call`.
         """
 
@@ -96,26 +95,26 @@ class Author(Protocol):
     def finished(
         self, *, message: str, tool_call_id: str, event_id: str, call_event_id: str
     ) -> Authored | None:
-        """Write what answers `finish`; None for a wire where nothing does."""
+        """Write the answer to `finish`; None for a wire without one."""
 
     def tool_rejected(
         self, *, name: str, reason: str, tool_call_id: str, event_id: str, call_event_id: str
     ) -> Authored:
-        """Write that the user refused the call."""
+        """Write the user's refusal of the call."""
 
     def tool_failed(
         self, *, name: str, reason: str, tool_call_id: str, event_id: str, call_event_id: str
     ) -> Authored:
-        """Write that the call brought no result: it failed, or a stop or a crash left it unanswered.
+        """Write that the call has no result: it failed, or a stop or a crash left it unanswered.
 
-        With CALL_STOPPED as its `reason`, readers are told that the user stopped it.
+        With CALL_STOPPED as its `reason`, readers learn that the user stopped it.
         """
 
     def state(self, *, state: AgentState, event_id: str, reason: str = "") -> Authored:
-        """Write that the loop entered a state."""
+        """Write a new state of the loop."""
 
     def steering(self, *, state: AgentState, event_id: str) -> Authored | None:
-        """Write what follows the state that the user led the agent into; None where the state says it all."""
+        """Write the event that follows a state caused by the user; None if the state says it all."""
 
     def error(self, *, code: str, detail: str, event_id: str) -> Authored:
         """Write an error of the conversation, not of one call."""
@@ -123,23 +122,23 @@ class Author(Protocol):
     def condensation(
         self, *, forgotten: Sequence[EventEnvelope], summary: str, offset: int, event_id: str
     ) -> Authored:
-        """Write that the model no longer gets these events, and what it gets in their place.
+        """Write that the model no longer gets these events, and the summary in their place.
 
-        `offset` is the summary's place among what the model gets.
+        `offset` is the summary's place in the model's input.
         """
 
     def with_totals(self, payload: str, totals: Metrics, *, model: str, newest_tokens: int) -> str:
-        """Return an event of the agent with the totals of its conversation, where the wire shows them in it.
+        """Return an event of the agent with the totals of its conversation, if the wire shows them in it.
 
-        `newest_tokens` are those of the newest call of the model.
+        `newest_tokens` are those of the model's newest call.
         """
 
     def decision(self, *, accepted: bool, event_id: str) -> Authored:
-        """Write what the user decided about the pending call."""
+        """Write the user's decision about the pending call."""
 
 
 def command_of(arguments: Mapping[str, object]) -> str:
-    """Return the command line of a COMMAND_TOOL call; all arguments as JSON when it has none."""
+    """Return the command line of a COMMAND_TOOL call; all arguments as JSON if it has none."""
     command = arguments.get("command")
     return command if isinstance(command, str) else to_json(arguments)
 
@@ -147,13 +146,13 @@ def command_of(arguments: Mapping[str, object]) -> str:
 def to_json(value: object) -> str:
     """Write compact JSON that encodes as UTF-8 and that any parser takes.
 
-    Lone surrogates are escaped; NaN and infinities, which JSON has no word for, become null.
+    Escape lone surrogates; write NaN and infinities, which JSON does not have, as null.
     """
     return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", _finite(value))
 
 
 def to_strict_json(value: object) -> str:
-    """Write compact JSON for readers that refuse half of a surrogate pair: U+FFFD stands for it."""
+    """Write compact JSON for readers that refuse half of a surrogate pair: replace it by U+FFFD."""
     return _SURROGATE.sub("\ufffd", _finite(value))
 
 

@@ -1,4 +1,4 @@
-"""What a stored column can hold, whatever a payload offers."""
+"""Converting values of payloads into values that columns can store."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 
 def clean(text: str) -> str:
     """Replace NUL and lone surrogates, which no database takes, by U+FFFD."""
-    if text.isascii() and "\0" not in text:  # most of what is asked about
+    if text.isascii() and "\0" not in text:  # most texts
         return text
     return _UNSTORABLE.sub("\ufffd", text)
 
 
 def readable(text: str) -> str:
-    """Return what the `text` column keeps: clean, at most TEXT_MAX_BYTES of UTF-8, no character broken."""
+    """Return a text for the `text` column: clean, at most TEXT_MAX_BYTES of UTF-8, no character broken."""
     text = clean(text[:TEXT_MAX_BYTES])
     if text.isascii():
         return text
@@ -41,21 +41,21 @@ def name(value: object, max_chars: int) -> str | None:
 
 
 def event_id(value: object) -> str | None:
-    """Return a whole event id; None for one too long, since a cut id would name another event."""
+    """Return an event id that fits; None for a longer one, since a cut id would name another event."""
     if not isinstance(value, str) or len(value) > ID_MAX_CHARS:
         return None
     return name(value, ID_MAX_CHARS)
 
 
 def wire_id(value: object) -> int | None:
-    """Return an event number that a 64-bit column holds; None for anything else, booleans too."""
+    """Return an event number that fits a 64-bit column; None for anything else, also booleans."""
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     return int(value) if 0 <= value < WIRE_ID_LIMIT else None
 
 
 def instant(value: object) -> datetime | None:
-    """Read an ISO 8601 time, naive meaning UTC; None when it cannot be read."""
+    """Read an ISO 8601 time, UTC if it has no zone; None if it cannot be read."""
     if not isinstance(value, str):
         return None
     try:
@@ -68,7 +68,7 @@ def instant(value: object) -> datetime | None:
 
 
 def fields(value: object) -> Mapping[str, object]:
-    """Return a JSON object's fields; none when the value is something else."""
+    """Return the fields of a JSON object; none for any other value."""
     # The check of an abstract class takes ten times as long, and a payload has dicts.
     return value if isinstance(value, (dict, Mapping)) else {}
 
@@ -97,7 +97,7 @@ def image_urls(content: object) -> Iterator[str]:
 
 
 def as_json(value: object) -> str:
-    """Show a value of any depth as JSON; an empty string when that cannot be done."""
+    """Return a value of any depth as JSON; an empty string if that fails."""
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (RecursionError, ValueError, TypeError):

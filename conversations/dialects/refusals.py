@@ -1,4 +1,4 @@
-"""Words for sentences that refuse a payload: bounded, and sendable whatever the payload holds."""
+"""Parts of sentences that refuse a payload: bounded, and sendable on all wires."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _NAME_MAX_CHARS = 40
 
 
 def quoted(name: object) -> str:
-    """Return a name as it can be shown: quoted, ASCII where it must be, cut when it is long."""
+    """Return a name for a sentence: quoted, ASCII if necessary, cut if it is long."""
     return repr(str(name)[:_NAME_MAX_CHARS])
 
 
 def listed(names: Collection[object]) -> str:
-    """Return the first few names, and how many more there are."""
+    """Return the first few names, and the number of the others."""
     shown = [quoted(name) for name in list(names)[:_NAMES_MAX]]
     more = len(names) - len(shown)
     return (", ".join(shown) or "none") + (f" and {more} more" if more else "")

@@ -1,4 +1,4 @@
-"""What the agent does, as a stored state of either wire says it."""
+"""The agent's state in a stored event of either wire."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from conversations.dialects.author import AgentState
 from conversations.events import EventEnvelope, Kind
 
+# The words of both wires (spec V0 §3.6, spec V1 §4.2) for states that a reader acts on.
 _STATES: Mapping[str, AgentState] = {
     "idle": AgentState.IDLE,
     "awaiting_user_input": AgentState.IDLE,
@@ -20,14 +21,13 @@ _STATES: Mapping[str, AgentState] = {
     "error": AgentState.ERROR,
     "stuck": AgentState.STUCK,
 }
-"""The words of both wires (spec V0 §3.6, spec V1 §4.2) for states that a reader acts on."""
 
 
 def state_of(event: EventEnvelope) -> AgentState | None:
-    """Return what a state says the agent does; None for any other event, or a word that is not known."""
+    """Return the agent's state in an event; None for an event without one, or an unknown word."""
     return state_in(event["text"]) if event["kind"] == Kind.STATE else None
 
 
 def state_in(text: str) -> AgentState | None:
-    """Return the state that the text column of a state begins with; a reason may follow behind a colon."""
+    """Return the state at the beginning of a state's text column; a reason may follow after a colon."""
     return _STATES.get(text.partition(":")[0])

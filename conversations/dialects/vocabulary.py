@@ -1,4 +1,4 @@
-"""The words of both wires: a secret that is one of them is not hidden where it is the wire's own word."""
+"""The words of both wires: a secret equal to one is not hidden where it is the wire's own word."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What readers of either wire are shown of a stored event, whichever wire it came by."""
+"""The forms in which readers of either wire are shown a stored event of any wire."""

@@ -1,4 +1,4 @@
-"""What a reader of the V0 wire is shown: a stored event with the server's own number, time and cause."""
+"""A stored event for readers of the V0 wire, with the server's own number, time and cause."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from conversations.payloads.jsontext import InvalidJson, Member
 
 _LAID_OVER = ("id", "timestamp", "cause")
 _SPACE = r"[ \t\n\r]*+"
+# The beginning of a payload with a source and a message: it was written here, or received over V0.
 _COMPLETE = re.compile(
     rf'{_SPACE}\{{{_SPACE}"source"{_SPACE}:{_SPACE}"[^"\\]*+"{_SPACE},{_SPACE}"message"{_SPACE}:{_SPACE}"'
 )
-"""How a payload begins that brings a source and a message: what was written here, or received over V0."""
 _EMPTY = re.compile(rf"{_SPACE}\}}")
 
 
 def shown(event: EventEnvelope, *, source: str | None = None) -> str:
     """Return the event as JSON text: `id`, `timestamp` and `cause` from the columns, all else as stored.
 
-    `source`, if given, stands in the place of the stored one.
+    `source`, if given, replaces the stored one.
 
-    A payload that begins as the server's own do is not decoded, however long it is. One that brings
-    columns of its own, or lacks what every event of this wire has, is taken apart and put together again
-    from its members' texts.
+    A payload that begins like the server's own is not decoded, however long it is. A payload with columns of
+    its own, or without a required member of this wire, is rebuilt from its members' texts.
     """
     payload = event["payload"]
     if event["dialect"] == Dialect.V1:
@@ -51,17 +50,17 @@ def _in_the_name_of(source: str, payload: str) -> str:
 
 
 def _spliced(members: str, payload: str) -> str:
-    """Return the object that `payload` is, with more members before its own."""
+    """Return an object's text with more members before its own."""
     start = payload.index("{") + 1
     comma = "" if _EMPTY.match(payload, start) else ","
     return f"{{{members}{comma}{payload[start:]}"
 
 
 def _completed(event: EventEnvelope) -> str:
-    """Return the payload without the columns that it brings, and with a source and a message."""
+    """Return the payload without columns of its own, and with a source and a message."""
     try:
         members = jsontext.members(event["payload"])
-    except InvalidJson:  # deeper than this can follow: what a person would read is there all the same
+    except InvalidJson:  # nested too deeply: show the text column
         return v0_payload.plain(event["text"], source=event["source"])
     added: dict[str, str] = {}
     if not _is_text(members.get("source")):

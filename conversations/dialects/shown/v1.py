@@ -1,4 +1,4 @@
-"""What a reader of the V1 wire is sent: its own events as they were stored, others as their counterparts."""
+"""A stored event for readers of the V1 wire: their own as they are stored, others as their counterparts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from conversations.events import Dialect, EventEnvelope
 def shown(event: EventEnvelope, public_id: str) -> str:
     """Return an event of the conversation with this id as JSON text.
 
-    An event of this wire is its payload, byte for byte, never decoded.
+    An event of this wire is its payload, byte for byte, and is never decoded.
     """
     if event["dialect"] == Dialect.V1:
         return event["payload"]
@@ -22,5 +22,5 @@ def shown_id(event: EventEnvelope, public_id: str) -> str:
 
 
 def id_of(event_id: str, public_id: str, *, dialect: str, seq: int) -> str:
-    """Return the id that a stored event is shown under."""
+    """Return the id under which a stored event is shown."""
     return event_id if dialect == Dialect.V1 else v0_as_v1.event_id(public_id, seq)

@@ -1,8 +1,8 @@
-"""Events of the V0 wire as events of the V1 wire: each one of them as exactly one.
+"""Events of the V0 wire as events of the V1 wire, one to one.
 
-What a V0 event becomes is in `v1_filter.SHOWN_AS`; here is how it is written. A hidden one becomes a note
-that it is there. So does what V1 has no event for, with its text: an update of a field of the state that no
-release has, which clients keep and never look at.
+`v1_filter.SHOWN_AS` maps the events; here they are written. A hidden event becomes a note that it exists. An
+event without a counterpart becomes a note with its text: an update of a state's field that no release has,
+which clients keep and ignore.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from conversations.dialects.v1.payload import Call, Part, V1Event, image_part, t
 from conversations.dialects.v1.reading import INTERRUPTED_NOTE
 from conversations.events import TEXT_MAX_BYTES, EventEnvelope, Kind
 
+# The state's field that notes events without a counterpart; a value has `type` and `text`.
 NOTE_KEY = "v0_event"
-"""The field of the state that is noted for what V1 has no event for; a value has `type` and `text`."""
 
 _EVENT_IDS = UUID("0d0b8f0e-3f3c-4a4e-9a9b-6f7a3f5b1c52")
 _ANSWERS = (Kind.TOOL_RESULT, Kind.ERROR)
@@ -60,14 +60,14 @@ def payload(event: EventEnvelope, public_id: str) -> str:
 
 
 def event_id(public_id: str, seq: int) -> str:
-    """Return the id under which V1 readers know a V0 event, for ever the same."""
+    """Return the permanent id under which V1 readers know a V0 event."""
     return str(uuid5(_EVENT_IDS, f"{public_id} {seq}"))
 
 
 def seq_of(public_id: str, event_id_shown: str, *, last_seq: int) -> int | None:
-    """Return which event, up to `last_seq`, is known by this id; None if none is.
+    """Return the event, up to `last_seq`, that is known by this id; None if there is none.
 
-    The newest is looked at first. It costs a hash per event, so ask the database for stored ids before.
+    The newest is tried first. Each event costs a hash, so query the database for stored ids before.
     """
     wanted = _uuid_5(event_id_shown)
     if wanted is None:
@@ -84,7 +84,7 @@ def seq_of(public_id: str, event_id_shown: str, *, last_seq: int) -> int | None:
 
 @dataclass(frozen=True)
 class _V0Event:
-    """One event on its way: its columns, and the members of its payload as far as they can be read."""
+    """An event in translation: its columns, and the readable members of its payload."""
 
     columns: EventEnvelope
     members: Mapping[str, object]
@@ -100,7 +100,7 @@ class _V0Event:
 
     @cached_property
     def text(self) -> str:
-        """What a person would read, all of it: the column is cut where it is long."""
+        """Return the whole readable text: the column is cut if it is long."""
         text = self.columns["text"]
         if len(text.encode()) < TEXT_MAX_BYTES - 3:  # a cut leaves less than one character's bytes
             return text
@@ -116,14 +116,14 @@ class _V0Event:
 
     @cached_property
     def call(self) -> Call:
-        """The tool call that the event is, or else answers."""
+        """Return the tool call that the event is, or answers."""
         answered = self.columns["cause"] if self.columns["kind"] in _ANSWERS else None
         place = self.columns["seq"] if answered is None else answered
         return Call(self._tool_name, self.columns["tool_call_id"] or f"call_{place}")
 
     @property
     def action_id(self) -> str:
-        """The id of the event that this one answers; for answers only."""
+        """Return the id of the event that this one answers; for answers only."""
         cause = self.columns["cause"]
         return "" if cause is None else event_id(self.public_id, cause)
 
@@ -176,10 +176,10 @@ def _action(event: _V0Event) -> V1Event:
 
 
 def _action_and_arguments(event: _V0Event) -> tuple[Part, Mapping[str, object]]:
-    """Return the call as V1 has it, and what the tool was called with.
+    """Return the call in V1's form, and the tool's arguments.
 
-    Only these kinds are of the SDK itself or common to all releases of its tools; whatever else was called
-    is shown as a tool of an MCP server, with all its arguments.
+    Only these kinds belong to the SDK itself or to all releases of its tools; any other call is shown as a
+    tool of an MCP server, with all its arguments.
     """
     args = event.args
     match event.type:
@@ -203,7 +203,7 @@ def _action_and_arguments(event: _V0Event) -> tuple[Part, Mapping[str, object]]:
 
 
 def _response_id(event: _V0Event) -> str:
-    """Return the id of the model's answer, which its calls share; the event's own where it is not known."""
+    """Return the id of the model's answer, which its calls share; the event's own if it is unknown."""
     metadata = columns.fields(event.members.get("tool_call_metadata"))
     return columns.first_text(columns.fields(metadata.get("model_response")).get("id"), event.id)
 
@@ -222,7 +222,7 @@ def _observation(event: _V0Event) -> V1Event:
 
 
 def _end_of_command(event: _V0Event) -> dict[str, object]:
-    """Return what is known of a command's end and place; `command` must be there even when it is null."""
+    """Return the known facts of a command's end and place; `command` is required even if it is null."""
     command, given = event.extras.get("command"), columns.fields(event.extras.get("metadata"))
     known = OBSERVATIONS["run"].fields["metadata"].members
     metadata = {

@@ -1,4 +1,4 @@
-"""Events of the V1 wire as payloads of the V0 wire: each one of them as exactly one."""
+"""Events of the V1 wire as payloads of the V0 wire, one to one."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _STATES = {
 def payload(event: EventEnvelope) -> str:
     """Return the V0 payload of a V1 event: its counterpart on that wire, or else its plain text.
 
-    A tool call is shown with all that it was called with, for whoever is asked to approve it. Whether it
-    waits is told by the state that follows: one V1 event alone does not say it.
+    A tool call is shown with all its arguments, for the user who approves it. The state that follows shows
+    whether it waits for that: one V1 event alone does not.
     """
     try:
         return _counterpart(event) or _plain(event)
@@ -103,7 +103,7 @@ def _tool_call(event: EventEnvelope) -> str | None:
 
 
 def _called(members: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
-    """Return name and arguments of a call; arguments that cannot be read stay the text that they are."""
+    """Return name and arguments of a call; unreadable arguments stay text."""
     name, arguments = reading.called_tool(members)
     action = columns.fields(members.get("action"))
     done = {key: value for key, value in action.items() if key != "kind"}
@@ -142,7 +142,7 @@ def _tool_result(event: EventEnvelope) -> str:
 
 
 def _command_metadata(seen: Mapping[str, object]) -> dict[str, object]:
-    """Return what is known of a command's end and place, of the fields that V0 has for it."""
+    """Return the known facts of a command's end and place, in V0's fields."""
     given = {"exit_code": seen.get("exit_code"), **columns.fields(seen.get("metadata"))}
     known = OBSERVATIONS["run"].fields["metadata"].members
     return {key: given[key] for key, field in known.items() if key in given and field.is_met_by(given[key])}
@@ -158,7 +158,7 @@ def _error(event: EventEnvelope) -> str:
 
 
 def _metadata(event: EventEnvelope, function_name: str) -> dict[str, object]:
-    """Return what ties an event to its tool call; nothing where it is of none."""
+    """Return the members that tie an event to its tool call; none for an event without one."""
     if event["tool_call_id"] is None:
         return {}
     call = {
@@ -177,7 +177,7 @@ def _message(event: EventEnvelope) -> str:
 
 
 def _text(event: EventEnvelope) -> str:
-    """Return what a person would read, all of it: the column is cut where it is long."""
+    """Return the whole readable text: the column is cut if it is long."""
     if len(event["text"].encode()) < TEXT_MAX_BYTES - 3:  # a cut leaves less than one character's bytes
         return event["text"]
     return reading.whole_text(_members(event)) or event["text"]

@@ -1,4 +1,4 @@
-"""The V0 wire as the doors use it: what clients send, what they are shown, what agents write."""
+"""The V0 wire for views and sockets: received events, shown events, events of agents."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = [
     "without_browser_fields",
 ]
 
+# Types that tell a model nothing about the work around them (spec V0 §1.6).
 NOT_FOR_PROMPTS = frozenset({"null", "change_agent_state", "agent_state_changed"})
-"""Types that tell a model nothing about the work around them (spec V0 §1.6)."""
 
 
 def appears_in_trajectory(event: EventEnvelope) -> bool:
-    """Say whether a trajectory has the event: hidden ones may hold what nobody should pass on."""
+    """Return whether a trajectory has the event: hidden ones may contain tokens."""
     return not event["hidden"]

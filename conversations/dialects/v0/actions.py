@@ -1,4 +1,4 @@
-"""Every action that the V0 wire stores (spec V0 §3.4)."""
+"""All actions that the V0 wire stores (spec V0 §3.4)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from conversations.dialects.v0.types import (
 UNKNOWN_RISK = -1
 RISKS = (UNKNOWN_RISK, 0, 1, 2)
 
+# A range of more events is named by its ends, so that two numbers cannot fill a message.
 _LISTED_IDS_MAX = 1_000
-"""A range of more events is named by its ends, so that two numbers cannot fill a message."""
 
 _risk = NUMBER.by_default(UNKNOWN_RISK)
 _text = TEXT.by_default("")

@@ -1,4 +1,4 @@
-"""How the server's own agents write V0 events."""
+"""Writing V0 events of the server's own agents."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _STATES = {
     AgentState.ERROR: "error",
 }
 _INTERRUPTED_REASON = "The agent was interrupted."
+# This wire's words for errors, by the names of the other wire; other errors have none here.
 _ERROR_IDS = {
     "LLMAuthenticationError": "STATUS$ERROR_LLM_AUTHENTICATION",
     "LLMRateLimitError": "CHAT_INTERFACE$AGENT_RATE_LIMITED_STOPPED_MESSAGE",
     "LLMServiceUnavailableError": "STATUS$ERROR_LLM_SERVICE_UNAVAILABLE",
     "LLMContentPolicyViolationError": "STATUS$ERROR_LLM_CONTENT_POLICY_VIOLATION",
 }
-"""What this wire's clients have words for, by the names of the other wire; the rest have none here."""
 _NOTHING: Mapping[str, object] = {}
 
 
 class V0Author:
-    """Writes V0 events; `id`, `timestamp` and `cause` are left out, for the server lays them over."""
+    """Writes V0 events without `id`, `timestamp` and `cause`, which the server adds for readers."""
 
     def user_message(self, *, text: str, image_urls: Sequence[str] | None = (), event_id: str) -> Authored:
         urls = None if image_urls is None else list(image_urls)

@@ -1,4 +1,4 @@
-"""What a browser held of a whole page: too much for a trajectory (spec V0 §1.5)."""
+"""Removing a browser's copies of whole pages, which are too large for a trajectory (spec V0 §1.5)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAMES = (
     "set_of_marks",
 )
 # In JSON a quote inside a string has a backslash before it, and after a string's end no letter can follow:
-# so this finds members' names and nothing else.
+# so this finds only members' names.
 _MEMBER = re.compile(rf'(?<!\\)"(?:{"|".join(_NAMES)})"[ \t\n\r]*+:[ \t\n\r]*+')
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _FLAT = rf'(?:[^"{{}}\[\]]++|{_STRING})*+'
@@ -33,9 +33,9 @@ _SPACE = " \t\n\r"
 
 
 def without_browser_fields(shown: str) -> str:
-    """Return an event without the browser fields of its `extras`, at any depth; all else as it was.
+    """Return an event without the browser fields of its `extras`, at any depth; all else unchanged.
 
-    Nothing is decoded: a decoder would keep all other threads waiting for as long as a page is.
+    Nothing is decoded: a decoder would block all other threads while it reads the page.
     """
     if not any(f'"{name}"' in shown for name in _NAMES):
         return shown
@@ -48,7 +48,7 @@ def without_browser_fields(shown: str) -> str:
 
 
 def _extras_of(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where the extras of an event begin and end: once, unless a sender has named them twice."""
+    """Yield the bounds of the event's extras: once, unless a sender has named them twice."""
     end = 0
     while name := _NAME.match(text, end):
         end = _end_of_value(text, name.end())
@@ -57,7 +57,7 @@ def _extras_of(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _without(text: str) -> str:
-    """Return JSON text without the members that have one of the names; nothing is decoded."""
+    """Return JSON text without the members of these names; decode nothing."""
     kept: list[str] = []
     start = 0
     while found := _MEMBER.search(text, start):

@@ -1,20 +1,20 @@
-"""What a V0 socket is sent of a log, live and on replay alike (spec V0 §2.4, §2.5)."""
+"""Events as V0 sockets send them, live and on replay alike (spec V0 §2.4, §2.5)."""
 
 from __future__ import annotations
 
 from conversations.dialects.shown.v0 import shown
 from conversations.events import Dialect, EventEnvelope, Kind
 
+# The types that sockets of this wire show as a state of the agent, of either wire.
 STATE_TYPES = frozenset({"agent_state_changed", "ConversationStateUpdateEvent"})
-"""The types that sockets of this wire show as a state of the agent, of either wire."""
+# Observations of the environment that clients get, in the agent's name.
 _OBSERVED = frozenset({"run", "agent_state_changed", "recall", "error"})
-"""What the environment observes and clients are told, in the agent's name."""
 
 
 def emitted(event: EventEnvelope) -> str | None:
     """Return the event as the frame's JSON object; None for one that sockets of this wire leave out.
 
-    Left out are hidden events, `null`, the `recall` action, and what the environment does to itself.
+    These are hidden events, `null`, the `recall` action, and the environment's own actions.
     """
     if event["hidden"]:
         return None

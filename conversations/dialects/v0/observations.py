@@ -1,4 +1,4 @@
-"""Every observation that the V0 wire stores (spec V0 §3.4)."""
+"""All observations that the V0 wire stores (spec V0 §3.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The older spellings of V0 fields, as those of today (end of spec V0 §3.4)."""
+"""Converting older names of V0 fields into today's (end of spec V0 §3.4)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from conversations.dialects.v0.actions import RISKS
 
 _FILE_EDITOR_CALL = ("print(file_editor(**", "))")
+# A longer literal is not parsed: Python's syntax tree would take a thousand times its size.
 _LITERAL_MAX_CHARS = 200_000
-"""A longer literal is not looked into: as Python's own tree it would take a thousand times its size."""
 
 
 def todays_args(args: Mapping[str, object]) -> dict[str, object]:
-    """Return an action's `args` with today's names, without what is no longer used."""
+    """Return an action's `args` with today's names, without abandoned ones."""
     today = dict(args)
     for name in ("timestamp", "keep_prompt", "task_completed"):
         today.pop(name, None)
@@ -26,13 +26,13 @@ def todays_args(args: Mapping[str, object]) -> dict[str, object]:
         today.pop("security_risk", None)
     if "translated_ipython_code" in today:
         today |= _file_editor_args(today.pop("translated_ipython_code"))
-        if today.get("command") == "view":  # it says that a file is read, which the action says already
+        if today.get("command") == "view":  # the action already says that a file is read
             del today["command"]
     return today
 
 
 def todays_extras(extras: Mapping[str, object]) -> dict[str, object]:
-    """Return an observation's `extras` with today's names, without what is no longer used."""
+    """Return an observation's `extras` with today's names, without abandoned ones."""
     today = dict(extras)
     today.pop("formatted_output_and_error", None)
     moved = {
@@ -51,7 +51,7 @@ def _is_risk(value: object) -> bool:
 
 
 def _file_editor_args(code: object) -> dict[str, Any]:
-    """Return the arguments of a file editor's call; none when it is anything else."""
+    """Return the arguments of a file editor's call; none for anything else."""
     before, after = _FILE_EDITOR_CALL
     if not isinstance(code, str) or len(code) > _LITERAL_MAX_CHARS:
         return {}

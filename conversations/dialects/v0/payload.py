@@ -17,19 +17,18 @@ from conversations.dialects.v0.types import EventType, filled
 from conversations.events import Metrics
 from conversations.exceptions import InvalidEvent
 
-FILES = "image_urls"
-"""The key of a result for images and other files that a tool returned, as data URLs."""
+FILES = "image_urls"  # the key of a result for images and other files that a tool returned, as data URLs
+# The key of a tool's result that tells whether the call failed: this wire has one only for commands.
 FAILED = "is_error"
-"""The key of a tool's result that says whether the call failed: this wire has one for commands alone."""
 _NOTHING: Mapping[str, object] = {}
 
 
 def action(
     name: str, args: Mapping[str, object], *, source: str, beside: Mapping[str, object] = _NOTHING
 ) -> str:
-    """Return an action of ACTIONS as JSON text; args that are not given get their defaults.
+    """Return an action of ACTIONS as JSON text; missing args get their defaults.
 
-    `beside` stands between the action's name and its args. Raise InvalidEvent when a required one of the
+    `beside` is written between the action's name and its args. Raise InvalidEvent if a required one of the
     args is missing, or one is JSON of another type.
     """
     written = ACTIONS[name]
@@ -62,7 +61,7 @@ def observation(
 
 
 def with_metrics(payload: str, totals: Metrics, *, model: str, newest_tokens: int) -> str:
-    """Return an action with the totals of its conversation, at their place before its args."""
+    """Return an action with the totals of its conversation, written before its args."""
     usage = {
         "model": model,
         "prompt_tokens": totals.prompt_tokens,
@@ -84,7 +83,7 @@ def with_metrics(payload: str, totals: Metrics, *, model: str, newest_tokens: in
 
 
 def plain(text: str, *, source: str) -> str:
-    """Return an event that only shows a text, for what this wire has no event for."""
+    """Return an event that only shows a text, for an event without a counterpart on this wire."""
     return observation("success", text, source=source)
 
 
@@ -94,7 +93,7 @@ def notice(text: str) -> str:
 
 
 def message_of(event: Mapping[str, object]) -> str:
-    """Return the message that an event's type makes of its fields; empty where they are not the type's."""
+    """Return the message that an event's type makes of its fields; empty if the fields do not fit."""
     try:
         if name := columns.first_text(event.get("action")):
             return _message(ACTIONS, name, todays_args(columns.fields(event.get("args"))))

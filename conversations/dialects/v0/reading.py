@@ -40,7 +40,7 @@ _TELLING_ARGS = ("path", "url", "browser_actions", "query", "agent", "content", 
 
 
 def read(payload: Mapping[str, object]) -> Reading:
-    """Read the columns off one V0 event, ignoring optional fields of the wrong type.
+    """Return the columns of one V0 event; ignore optional fields of the wrong type.
 
     Without a source an action is the user's, as from a socket, and an observation the environment's.
     """
@@ -71,23 +71,23 @@ def read(payload: Mapping[str, object]) -> Reading:
 
 
 def whole_text(payload: Mapping[str, object]) -> str:
-    """Return what a person would read of an event, however long it is."""
+    """Return the readable text of an event, however long it is."""
     if action := columns.name(payload.get("action"), columns.TYPE_MAX_CHARS):
         return _action_text(action, columns.fields(payload.get("args")), payload)
     return _observation_text(columns.fields(payload.get("extras")), payload)
 
 
 def is_interrupted(payload: Mapping[str, object]) -> bool:
-    """Say whether an agent's message is marked as stopped before its end.
+    """Return whether an agent's message is marked as stopped before its end.
 
-    The mark is a key of the event itself: readers of this wire ignore unknown ones there, while some of
-    them refuse an unknown key in `args`.
+    The mark is a key of the event itself: readers of this wire ignore unknown keys there, but some refuse an
+    unknown key in `args`.
     """
     return payload.get("interrupted") is True
 
 
 def is_notice(payload: Mapping[str, object]) -> bool:
-    """Return whether an event is a notice of the server: a key of the event marks it."""
+    """Return whether an event is a notice of the server: it has a key for that."""
     return payload.get("observation") == "success" and payload.get("notice") is True
 
 
@@ -145,6 +145,6 @@ def _observation_text(extras: Mapping[str, object], payload: Mapping[str, object
 
 
 def number_of(event: EventEnvelope) -> int:
-    """Return the number that clients of this wire know a stored event by."""
+    """Return the number under which clients of this wire know a stored event."""
     number = json.loads(event["payload"]).get("id") if event["brings_envelope"] else None
     return number if isinstance(number, int) else event["seq"]

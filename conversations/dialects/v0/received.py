@@ -1,4 +1,4 @@
-"""What a client sends over the V0 wire, as the event that is stored (spec V0 §2.6)."""
+"""Converting what a client sends over the V0 wire into an event to store (spec V0 §2.6)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from conversations.exceptions import InvalidEvent
 
 
 def received(event: Mapping[str, object]) -> Authored:
-    """Return the user's event in the wire's shape: with every default, and the message of its type.
+    """Return the user's event in the wire's form: with every default, and the message of its type.
 
-    Only `action` and `args`, or `observation`, `content` and `extras`, are taken: whatever else a client
-    sends (id, source, cause, metrics) is not its to say. Raise InvalidEvent, in a sentence that says what
-    was wrong.
+    Only `action` and `args`, or `observation`, `content` and `extras`, are used; a client cannot set other
+    members (id, source, cause, metrics). Raise InvalidEvent with a sentence that names the fault.
     """
     try:
         payload = _payload(event)

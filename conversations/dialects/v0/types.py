@@ -1,4 +1,4 @@
-"""What one type of V0 event holds: its fields, their defaults, and the message that is made of them."""
+"""One type of V0 event: its fields, their defaults, and its message."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ Fields = Mapping[str, "Field"]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One of a type's fields: which JSON it takes, and what stands where a sender gives none."""
+    """A field of a type: the JSON it takes, and its default."""
 
     description: str
     is_met_by: Callable[[object], bool]
     default: object = _REQUIRED
+    # The fields of an object; its other members are left out.
     members: Fields = field(default_factory=dict)
-    """Of an object with fields of its own; any other member of it is left out."""
 
     def by_default(self, value: object) -> Field:
         """Return the same field with a default."""
         return replace(self, default=value)
 
     def or_null(self) -> Field:
-        """Return the same field for which null is allowed, and is the default."""
+        """Return the same field with null allowed, and as the default."""
         return Field(
             f"{self.description} or null", lambda value: value is None or self.is_met_by(value), default=None
         )
 
     def taken(self, value: object, *, name: str) -> object:
-        """Return the value to store; `name` says what it is. Raise InvalidEvent for JSON of another type."""
+        """Return the value to store; `name` is for errors. Raise InvalidEvent for JSON of another type."""
         if not self.is_met_by(value):
             raise InvalidEvent(f"{name} must be {self.description}.")
         if not self.members or not isinstance(value, Mapping):
@@ -48,16 +48,16 @@ class EventType:
     """One type of event; an observation's `content` is a field like those in its `extras`."""
 
     fields: Fields
+    # Return the text for people; called with all fields, as they are stored.
     message: Callable[[Mapping[str, Any]], str]
-    """Make the text for people; called with all fields, as they are stored."""
+    # Return `success`, a member beside the fields, for the types that have it.
     success: Callable[[Mapping[str, Any]], bool] | None = None
-    """Say what `success` is beside the fields, for the types that have it."""
 
 
 def filled(given: Mapping[str, object], fields: Fields, *, of: str) -> dict[str, object]:
-    """Return all fields in their declared order, then whatever else was given; `of` names the owner.
+    """Return all fields in their declared order, then all other given members; `of` names the owner.
 
-    Raise InvalidEvent when a required one is missing, or one is JSON of another type.
+    Raise InvalidEvent if a required one is missing, or one is JSON of another type.
     """
     values: dict[str, object] = {}
     for name, wanted in fields.items():

@@ -1,4 +1,4 @@
-"""The V1 wire as the doors use it: what clients send, what they are shown, what the server writes."""
+"""The V1 wire for views and sockets: received events, shown events, events of the server."""
 
 from __future__ import annotations
 

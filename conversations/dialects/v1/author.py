@@ -1,4 +1,4 @@
-"""How the server's own agents write V1 events."""
+"""Writing V1 events of the server's own agents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FINISH_TOOL_NAME = "finish"
 
 
 class V1Author:
-    """Writes V1 events of release 1.3.0: only its base fields, no null that may be left out."""
+    """Writes V1 events of release 1.3.0: only its base fields, and no null that may be left out."""
 
     def user_message(self, *, text: str, image_urls: Sequence[str] | None = (), event_id: str) -> Authored:
         images = [image_part(image_urls)] if image_urls else []
@@ -45,7 +45,7 @@ class V1Author:
         awaiting_confirmation: bool = False,
         client_schema: Mapping[str, object] | None = None,
     ) -> Authored:
-        """Write the call; on this wire a call awaits confirmation as long as nothing answers it."""
+        # On this wire a call awaits confirmation until an event answers it.
         clients_own = _client_action(name, client_schema, arguments)
         event = payload.action(
             Call(tool_name(name), tool_call_id),
@@ -102,12 +102,12 @@ class V1Author:
     def tool_failed(
         self, *, name: str, reason: str, tool_call_id: str, event_id: str, call_event_id: str
     ) -> Authored:
-        """Write the failure; this kind names its call by `tool_call_id` alone."""
+        # This kind names its call only by `tool_call_id`.
         event = payload.agent_error(Call(tool_name(name), tool_call_id), error=reason)
         return authored(event, event_id=event_id)
 
     def state(self, *, state: AgentState, event_id: str, reason: str = "") -> Authored:
-        """Write the state; this kind has no place for a reason."""
+        # This kind has no field for a reason.
         return authored(execution_status(EXECUTION_STATUSES[state]), event_id=event_id)
 
     def steering(self, *, state: AgentState, event_id: str) -> Authored | None:
@@ -134,11 +134,11 @@ class V1Author:
         return authored(event, event_id=event_id)
 
     def with_totals(self, payload: str, totals: Metrics, *, model: str, newest_tokens: int) -> str:
-        """Return the event as it is: this wire has an event of its own for totals."""
+        # This wire has a separate event for totals.
         return payload
 
     def decision(self, *, accepted: bool, event_id: str) -> Authored:
-        """Write the state that the decision leads to: this wire has no event for the decision itself."""
+        # This wire has no event for a decision, only for the state after it.
         return authored(execution_status("running" if accepted else "idle"), event_id=event_id)
 
 
@@ -146,7 +146,7 @@ AUTHOR = V1Author()
 
 
 def tool_name(name: str) -> str:
-    """Return what this wire calls a tool."""
+    """Return this wire's name of a tool."""
     return COMMAND_TOOL_NAME if name == COMMAND_TOOL else name
 
 

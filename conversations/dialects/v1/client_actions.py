@@ -1,4 +1,4 @@
-"""Calls of tools that a V1 client carries out itself (since 1.28): each has an action kind of its own.
+"""Calls of tools that a V1 client runs itself (since 1.28): each has its own kind of action.
 
 The client's library makes a class of the tool's schema, and refuses a whole history for one action that does
 not match it. So this is as strict as that class.
@@ -11,17 +11,16 @@ from collections.abc import Mapping
 from conversations.dialects import columns
 
 OBSERVATION_KIND = "ClientToolObservation"
-_TAKEN = "kind"
-"""An argument of this name cannot be written: it tells what an action is."""
+_TAKEN = "kind"  # an argument of this name cannot be written: the wire names an action's kind by it
 
+# Requested from models beside a tool's own arguments; the library removes them from the arguments.
 _BESIDE = frozenset({"summary", "security_risk"})
-"""What models are asked for beside a tool's own arguments; the library takes it out of them."""
 
 Schema = Mapping[str, object]
 
 
 def is_writable(schema: Schema) -> bool:
-    """Say whether calls with this schema of arguments can be written."""
+    """Return whether calls with this schema of arguments can be written."""
     return schema.get("type") == "object" and _TAKEN not in columns.fields(schema.get("properties"))
 
 
@@ -40,7 +39,7 @@ def action_of(name: str, schema: Schema, arguments: Mapping[str, object]) -> dic
 
 
 def summary_of(arguments: Mapping[str, object]) -> str:
-    """Return what the model says of a call in a few words; empty for nothing."""
+    """Return the model's short description of a call; empty if there is none."""
     return columns.first_text(arguments.get("summary"))
 
 

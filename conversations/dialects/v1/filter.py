@@ -1,6 +1,6 @@
-"""Which stored events a V1 reader is shown under which kind and source: one table to show and to filter.
+"""The kind and source under which V1 readers see a stored event: one table for showing and filtering.
 
-It looks at columns alone, so that a database can count what a page would show.
+It uses only columns, so that a database can count what a page would show.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from conversations.exceptions import UnknownKind
 STATE_UPDATE = "ConversationStateUpdateEvent"
 _RECALL = "recall"
 _REQUEST = "condensation_request"
-_NOTICE = "success"
-"""What a V0 event of no other kind is that is a notice of the server."""
+_NOTICE = "success"  # the type of a V0 event that is a notice of the server
 
 
 class Shown(NamedTuple):
-    """What V0 events with some facts are shown as."""
+    """The kind and source under which V0 events with some facts are shown."""
 
     kind: str
     source: str
@@ -48,6 +47,7 @@ def _v0(
 _SAID = _v0(Kind.MESSAGE, besides=["finish"])
 _RESULT = _v0(Kind.TOOL_RESULT, besides=[_RECALL, "user_rejected"], is_answer=True)
 
+# Every V0 event matches exactly one of these; the web frontend identifies most kinds also by their source.
 SHOWN_AS = (
     Shown("MessageEvent", "user", replace(_SAID, sources=frozenset({"user"}))),
     Shown("MessageEvent", "agent", replace(_SAID, exclude_sources=frozenset({"user"}))),
@@ -72,20 +72,19 @@ SHOWN_AS = (
     Shown(STATE_UPDATE, "environment", _v0(Kind.TOOL_CALL, Kind.TOOL_RESULT, types=[_RECALL])),
     Shown(STATE_UPDATE, "environment", EventMatch(dialect=Dialect.V0, is_hidden=True)),
 )
-"""Every V0 event meets exactly one of these; the web frontend knows most kinds by their source, too."""
 
 
 def shown_kind(event: EventEnvelope) -> str:
-    """Return the kind that a V1 reader is shown an event under."""
+    """Return the kind under which a V1 reader sees an event."""
     if event["dialect"] == Dialect.V1:
         return event["type"]
     return next(shown.kind for shown in SHOWN_AS if is_met(shown.match, event))
 
 
 def shown_as(*, kind: str | None = None, source: str | None = None) -> frozenset[EventMatch]:
-    """Return what events have in common that are shown under a kind and a source: any one of these.
+    """Return the matches of all events that are shown under a kind and a source.
 
-    `kind` is a short name, or a class with the path to it; None, as for `source`, is any. Raise UnknownKind.
+    `kind` is a short name, or a class with its path; None, as for `source`, is any. Raise UnknownKind.
     """
     name = None if kind is None else _known(kind)
     own = EventMatch(dialect=Dialect.V1, types=_only(name), sources=_only(source))
@@ -108,7 +107,7 @@ def _only(value: str | None) -> frozenset[str]:
 
 
 def is_met(match: EventMatch, event: EventEnvelope) -> bool:
-    """Say whether an event has all the facts of a match."""
+    """Return whether an event has all the facts of a match."""
     return (
         event["dialect"] == match.dialect
         and (not match.types or event["type"] in match.types)

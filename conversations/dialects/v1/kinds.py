@@ -1,4 +1,4 @@
-"""The kinds of V1 events: what each of them is to any reader (spec V1 §4.2, §4.3)."""
+"""The kinds of V1 events and their meaning for any reader (spec V1 §4.2, §4.3)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from conversations.dialects import columns
 from conversations.events import Kind
 
+# Every kind of every release; events of other kinds are stored and shown, too.
 KINDS: Mapping[str, Kind] = {
     "MessageEvent": Kind.MESSAGE,
     "ActionEvent": Kind.TOOL_CALL,
@@ -28,13 +29,12 @@ KINDS: Mapping[str, Kind] = {
     "HookExecutionEvent": Kind.OTHER,
     "StreamingDeltaEvent": Kind.OTHER,
 }
-"""Every kind of every release; what is of another kind is stored and shown all the same."""
 
 
 def kind_of(value: object) -> str:
-    """Return the short name of what carries a `kind`: an event, an action, an observation.
+    """Return the short name in a `kind`: of an event, an action, an observation.
 
-    Some senders write the class with the path to it: the name is what stands after the last dot.
+    Some senders write the class with its path: the name is the part after the last dot.
     """
     written = columns.first_text(columns.fields(value).get("kind"))
     return written.rpartition(".")[2] or written

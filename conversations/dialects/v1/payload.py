@@ -14,14 +14,13 @@ from conversations.dialects.author import to_json, to_strict_json
 from conversations.dialects.v1.reading import DEFAULT_REJECTION, NOTICE_NOTE, read
 from conversations.events import Authored
 
-STAMP_PLACEHOLDER = "2000-01-01T00:00:00.000000"
-"""The timestamp of an authored payload until its append."""
+STAMP_PLACEHOLDER = "2000-01-01T00:00:00.000000"  # the timestamp of an authored payload until its append
 
 Part = Mapping[str, object]
 
 
 class V1Event(NamedTuple):
-    """An event without what its place in a log adds: its id and its time."""
+    """An event without its id and time, which its append adds."""
 
     kind: str
     source: str
@@ -29,8 +28,6 @@ class V1Event(NamedTuple):
 
 
 class Call(NamedTuple):
-    """The tool call that an event is, or answers."""
-
     tool_name: str
     tool_call_id: str
 
@@ -66,14 +63,14 @@ def image_part(urls: Sequence[str]) -> dict[str, object]:
 
 
 def user_message(content: Sequence[Part], *, sender: str | None = None) -> V1Event:
-    """Write what the user said; `sender` is who said it, where there are several."""
+    """Write a message of the user; `sender` is the author, where there are several."""
     message = {"role": "user", "content": list(content)}
     fields: dict[str, object] = {"llm_message": message, "activated_skills": [], "extended_content": []}
     return V1Event("MessageEvent", "user", fields if sender is None else fields | {"sender": sender})
 
 
 def agent_message(content: Sequence[Part], *, note: str = "", reasoning: str = "") -> V1Event:
-    """Write what the agent said; `note` is for a model that reads on, not for people."""
+    """Write a message of the agent; `note` is for models that read it later, not for people."""
     message: dict[str, object] = {"role": "assistant", "content": list(content)}
     if reasoning:
         message["reasoning_content"] = reasoning
@@ -84,14 +81,14 @@ def agent_message(content: Sequence[Part], *, note: str = "", reasoning: str = "
 
 
 def notice(text: str) -> V1Event:
-    """Write what the server says to the user: a message of neither side, which this wire knows, too."""
+    """Write a notice of the server: a message of neither side, which this wire knows."""
     message = {"role": "user", "content": [text_part(text)]}
     fields: dict[str, object] = {"llm_message": message, "extended_content": [text_part(NOTICE_NOTE)]}
     return V1Event("MessageEvent", "environment", fields)
 
 
 def system_prompt(text: str) -> V1Event:
-    """Write the system prompt, without tools: no form of them is one that every release reads."""
+    """Write the system prompt, without tools: no release's form of them is readable to all others."""
     return V1Event("SystemPromptEvent", "agent", {"system_prompt": text_part(text), "tools": []})
 
 
@@ -109,10 +106,9 @@ def action(
 ) -> V1Event:
     """Write a tool call.
 
-    `arguments` are those that the model gave, as text where it is no JSON object. `action` is an object with
-    a `kind`; None for a call that cannot be carried out: the key is left out then, since the web frontend
-    breaks on a null there. `response_id` is what the calls of one answer of the model share. Older clients
-    know no `summary`.
+    `arguments` are the model's, as text if they are no JSON object. `action` is an object with a `kind`; None
+    for a call that cannot be run: then the key is left out, since the web frontend breaks on a null there.
+    The calls of one answer of the model share `response_id`. Older clients know no `summary`.
     """
     given = arguments if isinstance(arguments, str) else to_json(arguments)
     tool_call = {
@@ -150,7 +146,7 @@ def finish(call: Call, *, message: str, response_id: str, thought: str = "") -> 
 
 
 def observation(call: Call, *, observation: Part, action_id: str) -> V1Event:
-    """Write what a call returned: an object with a `kind`, `content` and `is_error`."""
+    """Write the result of a call: an object with a `kind`, `content` and `is_error`."""
     fields = {**call._asdict(), "observation": observation, "action_id": action_id}
     return V1Event("ObservationEvent", "environment", fields)
 
@@ -162,13 +158,13 @@ def finished(call: Call, *, message: str, action_id: str) -> V1Event:
 
 
 def rejection(call: Call, *, reason: str, action_id: str) -> V1Event:
-    """Write that the user refused a call."""
+    """Write the user's refusal of a call."""
     answer = {"rejection_reason": reason or DEFAULT_REJECTION, "action_id": action_id}
     return V1Event("UserRejectObservation", "environment", call._asdict() | answer)
 
 
 def agent_error(call: Call, *, error: str) -> V1Event:
-    """Write that a call failed; this kind names its call by `tool_call_id` alone."""
+    """Write that a call failed; this kind names its call only by `tool_call_id`."""
     return V1Event("AgentErrorEvent", "agent", call._asdict() | {"error": error})
 
 
@@ -178,12 +174,12 @@ def conversation_error(*, code: str, detail: str) -> V1Event:
 
 
 def server_error(*, code: str, detail: str) -> V1Event:
-    """Write what a socket answers to a wrong frame; never stored, and unknown before 1.16."""
+    """Write a socket's answer to a wrong frame; never stored, and unknown before 1.16."""
     return V1Event("ServerErrorEvent", "environment", {"code": code, "detail": detail})
 
 
 def answer_piece(text: str, *, reasoning: str = "") -> V1Event:
-    """Write one more piece of an answer that is being given; never stored, and unknown before 1.18.1."""
+    """Write the next piece of an answer in progress; never stored, and unknown before 1.18.1."""
     fields: dict[str, object] = {"content": text} if text or not reasoning else {}
     return V1Event(
         "StreamingDeltaEvent", "agent", {**fields, "reasoning_content": reasoning} if reasoning else fields
@@ -201,7 +197,7 @@ def interrupt() -> V1Event:
 
 
 def condensation_request() -> V1Event:
-    """Write that somebody asked to shorten what the model is given."""
+    """Write a request to shorten the model's input."""
     return V1Event("CondensationRequest", "environment", {})
 
 
@@ -212,7 +208,7 @@ def condensation(
     summary: str | None = None,
     summary_offset: int | None = None,
 ) -> V1Event:
-    """Write which events the model is no longer given, and what stands in their place."""
+    """Write which events the model no longer gets, and the summary in their place."""
     fields: dict[str, object] = {"forgotten_event_ids": list(forgotten_event_ids)}
     if summary is not None:
         fields["summary"] = summary

@@ -12,10 +12,10 @@ from conversations.dialects.v1.kinds import KINDS, kind_of
 from conversations.events import Dialect, Kind, Reading
 from conversations.payloads import bounds
 
+# The `extended_content` of an answer that was stopped before its end.
 INTERRUPTED_NOTE = "This answer was interrupted before it was complete."
-"""The `extended_content` of an answer that was stopped before its end."""
+# The `extended_content` of a notice.
 NOTICE_NOTE = "This is a notice of the server. Neither the user nor the assistant has said it."
-"""The `extended_content` of a notice."""
 
 _DEFAULT_SOURCES = dict.fromkeys(
     (
@@ -37,15 +37,14 @@ _TELLING_FIELDS = (
     "hook_command",
     "filename",
 )
-COMMAND_TOOL_NAME = "terminal"
-"""What this wire calls COMMAND_TOOL."""
+COMMAND_TOOL_NAME = "terminal"  # this wire's name of COMMAND_TOOL
 DEFAULT_REJECTION = "User rejected the action"
 
 
 def read(payload: Mapping[str, object]) -> Reading:
-    """Read the columns off one V1 event, ignoring optional fields of the wrong type.
+    """Return the columns of one V1 event; ignore optional fields of the wrong type.
 
-    Without a source an event has its kind's own; a message that of its role; any other the environment.
+    Without a source an event has that of its kind, a message that of its role, any other the environment.
     """
     event_kind = kind_of(payload)
     return Reading(
@@ -63,10 +62,10 @@ def read(payload: Mapping[str, object]) -> Reading:
 
 
 def is_interrupted(payload: Mapping[str, object]) -> bool:
-    """Say whether an agent's message is marked as stopped before its end.
+    """Return whether an agent's message is marked as stopped before its end.
 
-    The mark is a note in `extended_content`, a field of every release: there a model that continues the
-    conversation reads it, while the message that people see stays as it was said.
+    The mark is a note in `extended_content`, a field of every release: a model that continues the
+    conversation reads it there, while the message that people see stays unchanged.
     """
     if payload.get("source") != "agent":
         return False
@@ -87,7 +86,7 @@ def is_notice(payload: Mapping[str, object]) -> bool:
 
 
 def called_tool(payload: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
-    """Return name and arguments of a tool call: those that the model gave, as JSON beside the action."""
+    """Return name and arguments of a tool call: the model's own, as JSON beside the action."""
     call = columns.fields(payload.get("tool_call"))
     name = columns.first_text(payload.get("tool_name"), call.get("name"))
     try:
@@ -98,7 +97,7 @@ def called_tool(payload: Mapping[str, object]) -> tuple[str, Mapping[str, object
 
 
 def _decoded(text: str) -> Any:
-    """Return the value of JSON that is a string of an event, and so is not bounded with that."""
+    """Return the value of JSON in a string of an event; the event's bounds do not count its values."""
     bounds.require_bounded(text)
     return json.loads(text)
 
@@ -121,7 +120,7 @@ def _tool_call_id(payload: Mapping[str, object]) -> str | None:
 
 
 def whole_text(payload: Mapping[str, object]) -> str:
-    """Return what a person would read of an event, however long it is."""
+    """Return the readable text of an event, however long it is."""
     match kind_of(payload):
         case "MessageEvent":
             return columns.content_text(columns.fields(payload.get("llm_message")).get("content"))

@@ -1,4 +1,4 @@
-"""What a client sends over the V1 wire, as the event that is stored (spec V1 §2.4, §3.3)."""
+"""Converting what a client sends over the V1 wire into an event to store (spec V1 §2.4, §3.3)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from conversations.exceptions import InvalidEvent
 
 
 def received(request: Mapping[str, object], *, event_id: str) -> Authored:
-    """Return the user's message that a SendMessageRequest, or a socket's Message, asks to store.
+    """Return the user's message in a SendMessageRequest or a socket's Message, to be stored.
 
-    Only `role`, `content` and `sender` are taken; of a part of the content only what every release knows.
-    Raise InvalidEvent, in a sentence that says what was wrong.
+    Only `role`, `content` and `sender` are used, and of a part of the content only what every release knows.
+    Raise InvalidEvent with a sentence that names the fault.
     """
     role = request.get("role", "user")
     if role != "user":
@@ -31,7 +31,7 @@ def received(request: Mapping[str, object], *, event_id: str) -> Authored:
 
 def _content(content: object) -> list[Part]:
     if content is None or content == []:
-        # Any object would be an empty message otherwise, which the agent is to answer.
+        # Otherwise any object would be an empty message, which the agent would answer.
         raise InvalidEvent("A message needs `content`: a string, or a list of at least one part.")
     if isinstance(content, str):
         return [text_part(content)]
@@ -56,5 +56,5 @@ def _part(part: object, number: int) -> Part:
 
 
 def _cached(part: object) -> dict[str, object]:
-    """Return the mark for a model's cache, where a part has one."""
+    """Return the mark for a model's cache, if a part has one."""
     return {"cache_prompt": True} if columns.fields(part).get("cache_prompt") is True else {}

@@ -1,4 +1,4 @@
-"""The state of a conversation as V1 clients are told it: whole, or a field at a time."""
+"""The state of a conversation for V1 clients: whole, or one field."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from conversations.dialects.author import AgentState
 from conversations.dialects.v1.payload import V1Event, state_update
 from conversations.events import Metrics
 
-FULL_STATE = "full_state"
-"""The key of a frame with all of the state; such a frame is sent and never stored."""
+FULL_STATE = "full_state"  # the key of a frame with all of the state; such a frame is sent and never stored
 
 _NOT_STATE = frozenset({"title", "metrics", "created_at", "updated_at"})
 EXECUTION_STATUSES = {
@@ -18,7 +17,7 @@ EXECUTION_STATUSES = {
     AgentState.WAITING_FOR_CONFIRMATION: "waiting_for_confirmation",
     AgentState.PAUSED: "paused",
     AgentState.FINISHED: "finished",
-    # The wire knows no stopped loop: a paused one is what can be run again.
+    # The wire knows no stopped loop; a paused one can be run again.
     AgentState.STOPPED: "paused",
     AgentState.INTERRUPTED: "error",
     AgentState.STUCK: "stuck",
@@ -27,7 +26,7 @@ EXECUTION_STATUSES = {
 
 
 def full_state(information: Mapping[str, object]) -> V1Event:
-    """Write the whole state: a ConversationInfo without what is no state, and without nulls."""
+    """Write the whole state: a ConversationInfo without other members, and without nulls."""
     state = {
         name: value for name, value in information.items() if name not in _NOT_STATE and value is not None
     }
@@ -35,17 +34,17 @@ def full_state(information: Mapping[str, object]) -> V1Event:
 
 
 def execution_status(value: str) -> V1Event:
-    """Write what the agent is doing, in this wire's word."""
+    """Return this wire's word for the agent's state."""
     return state_update("execution_status", value)
 
 
 def stats(usage_to_metrics: Mapping[str, Mapping[str, object]]) -> V1Event:
-    """Write the totals so far, by what the model was used for; frontends look for `agent`."""
+    """Return the totals so far, by use of the model; frontends look for `agent`."""
     return state_update("stats", {"usage_to_metrics": usage_to_metrics})
 
 
 def snapshot(metrics: Metrics, *, model: str) -> dict[str, object]:
-    """Return totals as this wire has them: no lists, which would grow with each call of the model."""
+    """Return totals in this wire's form, without lists, which would grow with each call of the model."""
     counted = ("cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "context_window")
     usage = {
         "model": model,
