@@ -1,12 +1,11 @@
-"""Access to conversations: doors get a row only from here.
+"""Access to conversations: the only source of rows for views and sockets.
 
-A deleted conversation, another user's and one that never existed look the same, except that its owner is told
-that it was deleted.
+A deleted conversation, another user's and a nonexistent one look the same, except that the owner learns
+that a conversation was deleted.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from typing import cast
 
 from django.conf import settings
@@ -49,7 +48,7 @@ def writable(user: Visitor, conversation_id: str) -> ConversationRef:
 def restorable(user: Visitor, conversation_id: str) -> ConversationRef:
     """Return a conversation of the user, deleted or not; raise ConversationNotFound otherwise.
 
-    One that is purged is not there.
+    A purged one does not exist.
     """
     public_id = normal_id(conversation_id)
     rows = Conversation.objects.unpurged().owned_by(pk_of(user))
@@ -64,7 +63,7 @@ def _found(row: Conversation | None) -> Conversation:
 
 
 def _tell_owner(user: Visitor, row: Conversation | None) -> None:
-    """Raise ConversationDeleted if the row is deleted, the user's, and among what this visitor may reach."""
+    """Raise ConversationDeleted if the row is deleted, the user's, and within this visitor's limits."""
     if row is None or row.deleted_at is None or row.owner_id != user.pk:
         return
     if limits_of(user).only in (None, row.pk):
@@ -130,11 +129,6 @@ class ConversationValidator:
         return row, is_new
 
 
-@cache
-def _validator_class(path: str) -> type[ConversationValidator]:
-    return cast(type[ConversationValidator], import_string(path))
-
-
 def validator() -> ConversationValidator:
     """Return the validator that the settings name."""
-    return _validator_class(settings.CONVERSATION_VALIDATOR)()
+    return cast(ConversationValidator, import_string(settings.CONVERSATION_VALIDATOR)())

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def make_way(*, using: str, plan: Sequence[tuple[Migration, bool]], **kwargs: Any) -> None:
-    """Remove the guards that would block a migration of these tables; at its end all are restored."""
+    """Remove the guards that would block a migration of these tables; its end restores all of them."""
     if any(migration.app_label == ConversationsConfig.name for migration, _ in plan):
         guards.make_way(connections[using])
 
@@ -43,8 +43,6 @@ def install_guards(*, using: str, apps: Apps, plan: Sequence[tuple[Migration, bo
 
 
 class ConversationsConfig(AppConfig):
-    """Conversations and their logs."""
-
     name = "conversations"
 
     def ready(self) -> None:

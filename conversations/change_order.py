@@ -1,6 +1,6 @@
-"""The commit order of what lists show, independent of clocks: each change has its transaction's number.
+"""The commit order of changes in lists, independent of clocks: each has its transaction's number.
 
-PostgreSQL numbers its transactions itself, and says which of them have ended. SQLite has one writer at a
+PostgreSQL numbers its transactions itself, and shows which of them have ended. SQLite has one writer at a
 time, so a counter is in commit order. Triggers number the changes of conversations (`guards`).
 """
 
@@ -17,23 +17,21 @@ _REACH = {
     "sqlite": "SELECT number + 1, number + 1 FROM (SELECT COALESCE(MAX(number), 0) AS number "
     "FROM conversations_changenumber)",
 }
+# SQLite: draw the next number.
 COUNT_ON = (
     "INSERT INTO conversations_changenumber (id, number) VALUES (1, 1) "
     "ON CONFLICT (id) DO UPDATE SET number = number + 1"
 )
-"""SQLite: draw the next number."""
 COUNTED = "(SELECT number FROM conversations_changenumber)"
+# PostgreSQL: the number of the running transaction, and of every change in it.
 TRANSACTION = "pg_current_xact_id()::text::bigint"
-"""PostgreSQL: the number of the running transaction, and of every change in it."""
 
 
 class Reach(NamedTuple):
     """How far the numbers have come."""
 
-    settled: int
-    """Every change with a lower number can be read by now, or was rolled back."""
-    end: int
-    """No transaction has this number or a higher one yet; a row that has came from another server."""
+    settled: int  # every change with a lower number is visible now, or was rolled back
+    end: int  # no transaction has this number or a higher one yet; a row with one is from another server
 
 
 def reach() -> Reach:

@@ -1,6 +1,6 @@
-"""What this process has counted since its start: numbers that only grow, for monitoring systems.
+"""Counters of this process since its start, for monitoring systems.
 
-This is no library of metrics: to count must cost less than a microsecond, and import nothing.
+This is no library of metrics: counting must cost less than a microsecond, and import nothing.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from enum import StrEnum
 
+# One counter keeps at most this many combinations of labels; in others the first label is OTHER.
 KINDS_MAX = 400
-"""Of one name at most this many combinations of labels are kept; in others the first label is OTHER."""
 OTHER = "other"
+# The upper ends of the intervals of a request's duration.
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Requests are sorted by how long they took."""
 
 Labels = tuple[str, ...]
 
@@ -23,29 +23,22 @@ Labels = tuple[str, ...]
 class Counted(StrEnum):
     """What is counted, by the labels in brackets."""
 
-    REQUESTS = "requests"
-    """(route, method, status)"""
+    REQUESTS = "requests"  # (route, method, status)
     APPENDED = "appended_events"
-    SENT = "socket_events"
-    """(door)"""
-    QUOTA_REFUSALS = "quota_refusals"
-    """(quota)"""
-    HINTS = "hints"
-    """(what became of it: sent, received, dropped)"""
-    MODEL_CALLS = "model_calls"
-    """(model)"""
-    MODEL_TOKENS = "model_tokens"
-    """(model, direction: prompt or completion)"""
-    MODEL_NANODOLLARS = "model_nanodollars"
-    """(model)"""
+    SENT = "socket_events"  # (door)
+    QUOTA_REFUSALS = "quota_refusals"  # (quota)
+    HINTS = "hints"  # (what became of it: sent, received, dropped)
+    MODEL_CALLS = "model_calls"  # (model)
+    MODEL_TOKENS = "model_tokens"  # (model, direction: prompt or completion)
+    MODEL_NANODOLLARS = "model_nanodollars"  # (model)
+    # Waits for the lock of a conversation, or of SQLite's file, that were given up.
     LOCK_TIMEOUTS = "lock_timeouts"
-    """Waits for the lock of a conversation, or of SQLite's file, that were given up."""
 
 
 _lock = threading.Lock()
 _numbers: defaultdict[Counted, Counter[Labels]] = defaultdict(Counter)
+# By route: how many fell into each interval, and last the sum of all in seconds.
 _durations: defaultdict[str, list[float]] = defaultdict(lambda: [0.0] * (len(BOUNDS_S) + 2))
-"""By route: how many fell into each interval, and last the sum of all in seconds."""
 
 
 def add(counted: Counted, *labels: str, number: int = 1) -> None:
@@ -53,7 +46,7 @@ def add(counted: Counted, *labels: str, number: int = 1) -> None:
     with _lock:
         numbers = _numbers[counted]
         if labels not in numbers and len(numbers) >= KINDS_MAX:
-            labels = (OTHER, *labels[1:])  # there are few of the rest, and alerts need the status
+            labels = (OTHER, *labels[1:])  # the other labels have few values, and alerts need the status
         numbers[labels] += number
 
 
@@ -67,7 +60,6 @@ def add_request(route: str, method: str, status: int, seconds: float) -> None:
 
 
 def numbers(counted: Counted) -> Mapping[Labels, int]:
-    """Return what was counted so far, by labels."""
     with _lock:
         return dict(_numbers[counted])
 

@@ -1,6 +1,6 @@
-"""Positions to continue from, and how every door writes and reads them.
+"""Positions to continue from in lists and logs, and their texts on all wires.
 
-They hold in a list and in a log, whatever was created or deleted since.
+They stay valid when conversations or events are created or deleted.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _KEY_END = 2**63
 _KEY = re.compile(r"[0-9]{1,19}")
 _PLACE = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})")
 
+# A cursor for one sort of list is invalid for another.
 KEYS, PLACES, ORDERED = "cursor of keys", "cursor of places", "cursor of places by "
-"""A cursor of one sort of list is none of another."""
+# Hex digits of a digest in a cursor: too many for two histories to share them by accident.
 FINGERPRINT_LENGTH = 16
-"""Hex digits of a digest that a cursor brings: too many for two histories to share them by accident."""
 _DIRECTED = re.compile(r"([ad])([0-9]{1,19})")
 _LOG_PLACE = re.compile(rf"([0-9]{{1,19}})(?:\.([0-9a-f]{{{FINGERPRINT_LENGTH}}}))?")
 
@@ -49,13 +49,12 @@ _ORDER_REFUSAL = (
 class KeyCursor(NamedTuple):
     """A position in a list that is ordered by one key only.
 
-    As text it shows neither the key nor how many there are, like those of all lists.
+    The texts of all cursors of lists hide keys and counts.
     """
 
     key: int
 
     def encode(self) -> str:
-        """Return the cursor as URL-safe text."""
         return opaque.conceal(str(self.key), KEYS)
 
     @classmethod
@@ -74,7 +73,6 @@ class ListCursor(NamedTuple):
     pk: int
 
     def encode(self) -> str:
-        """Return the cursor as URL-safe text."""
         microseconds = (self.created_at - _EPOCH) // _MICROSECOND
         return opaque.conceal(f"{microseconds}.{self.pk}", PLACES)
 
@@ -91,14 +89,13 @@ class ListCursor(NamedTuple):
 
 
 class OrderedCursor(NamedTuple):
-    """The position of a conversation in a list that has one of several orders."""
+    """The position of a conversation in a list with one of several orders."""
 
-    value: datetime | str
-    """What the list is ordered by, of the last row of a page."""
+    value: datetime | str  # the value that orders the list, in the last row of a page
     pk: int
 
     def encode(self, order: str) -> str:
-        """Return the cursor of a list in this order as URL-safe text."""
+        """Return the text of the cursor of a list in this order."""
         is_moment = isinstance(self.value, datetime)
         value = (self.value - _EPOCH) // _MICROSECOND if isinstance(self.value, datetime) else self.value
         return opaque.conceal(json.dumps([is_moment, value, self.pk]), ORDERED + order)
@@ -120,7 +117,6 @@ class DirectedCursor(NamedTuple):
     newest_first: bool
 
     def encode(self) -> str:
-        """Return the cursor as URL-safe text."""
         return opaque.text_of(f"{'d' if self.newest_first else 'a'}{self.seq}".encode())
 
     @classmethod
@@ -142,7 +138,6 @@ class PlaceCursor(NamedTuple):
     seq: int
 
     def encode(self) -> str:
-        """Return the cursor as URL-safe text."""
         return opaque.text_of(f"{self.conversation_pk}.{self.seq}".encode())
 
     @classmethod
@@ -160,10 +155,9 @@ class PlaceCursor(NamedTuple):
 class EventCursor(NamedTuple):
     """How far a reader has come in one log, and in which history of it."""
 
-    seq: int
-    """Of the last event that the reader has; -1 for none."""
+    seq: int  # of the last event that the reader has; -1 for none
+    # That event's (`fingerprint`); None for a reader that names the place alone.
     fingerprint: str | None = None
-    """That event's (`fingerprint`); None for a reader that names the place alone."""
 
     def encode(self) -> str:
         """Return the cursor as URL-safe text: `41.9c1e0f5a22b7d310`, or `41` without a fingerprint."""
@@ -184,9 +178,9 @@ class EventCursor(NamedTuple):
 
 
 def fingerprint(digest: str) -> str:
-    """Return what of an event's digest stands for all of the log up to it.
+    """Return the part of an event's digest that identifies the log up to it.
 
-    A digest is made of the one before it, so it differs if another event stands there, or anywhere before.
+    A digest depends on the one before, so it differs if any event up to it differs.
     """
     return digest[:FINGERPRINT_LENGTH]
 

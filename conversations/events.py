@@ -1,4 +1,4 @@
-"""The shapes of one event: as it enters the log, its columns, and as it leaves."""
+"""The forms of one event: on its way into the log, as columns, and for readers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import NamedTuple, TypedDict
 from conversations.exceptions import InvalidEvent
 
 EVENT_ID_MAX_LENGTH = 200
-TEXT_MAX_BYTES = 100_000
-"""The longest `text` column (what a person would read), in UTF-8 bytes."""
+TEXT_MAX_BYTES = 100_000  # the longest `text` column (what a person would read), in UTF-8 bytes
 
 
 class Dialect(StrEnum):
@@ -22,7 +21,7 @@ class Dialect(StrEnum):
 
 
 class Kind(StrEnum):
-    """What an event means to any reader, whatever its wire calls it."""
+    """The meaning of an event for any reader, on all wires."""
 
     MESSAGE = "message"
     TOOL_CALL = "tool_call"
@@ -49,64 +48,49 @@ class Reading:
     """The columns that a dialect derives from one payload."""
 
     dialect: Dialect
-    type: str
-    """The wire's own name: `run`, `agent_state_changed`, `MessageEvent`."""
+    type: str  # the wire's own name: `run`, `agent_state_changed`, `MessageEvent`
     kind: Kind
     source: str
-    text: str
-    """What a person would read; at most TEXT_MAX_BYTES, NUL and lone surrogates replaced by U+FFFD."""
-    timestamp: datetime | None
-    """Aware, UTC; None if the payload has none that can be read."""
-    event_id: str | None = None
-    """V1: the id inside the payload."""
+    text: str  # what a person would read; at most TEXT_MAX_BYTES, NUL and lone surrogates replaced by U+FFFD
+    timestamp: datetime | None  # aware, UTC; None if the payload has none that can be read
+    event_id: str | None = None  # V1: the id inside the payload
+    # V0: the number that the payload's sender assigned. V1: its index in the imported files.
     wire_id: int | None = None
-    """V0: the number that the payload's sender assigned. V1: its index in the imported files."""
-    cause_wire_id: int | None = None
-    """V0: the `cause`, in the sender's numbering."""
-    cause_event_id: str | None = None
-    """V1: the `action_id` that an observation answers."""
-    parent_event_id: str | None = None
-    """V1: the `parent_id`, if the history is a tree."""
+    cause_wire_id: int | None = None  # V0: the `cause`, in the sender's numbering
+    cause_event_id: str | None = None  # V1: the `action_id` that an observation answers
+    parent_event_id: str | None = None  # V1: the `parent_id`, if the history is a tree
     tool_call_id: str | None = None
     hidden: bool = False
+    # V0: the payload has its own `id`, `timestamp` or `cause`, so a reader's copy cannot be spliced.
     brings_envelope: bool = False
-    """V0: the payload has its own `id`, `timestamp` or `cause`, so a reader's copy cannot be spliced."""
 
 
 class Arrival(NamedTuple):
-    """What a store notes when an event arrives, beside what is read off its payload."""
+    """The facts that a store notes when an event arrives, beside its payload."""
 
-    received_at: datetime
-    """Aware."""
-    epoch: int | None
-    """Of the loop that wrote it; None for all other writers."""
+    received_at: datetime  # aware
+    epoch: int | None  # of the loop that wrote it; None for all other writers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewEvent:
     """One event on its way into the log."""
 
-    event_id: str
-    """Fixed before the first try, so that a repeated append stores nothing twice."""
-    payload: str
-    """JSON text of one object, kept byte for byte."""
+    event_id: str  # fixed before the first try, so that a repeated append stores nothing twice
+    payload: str  # JSON text of one object, kept byte for byte
     reading: Reading
-    kind: Kind | None = None
-    """Set by the author if the payload alone cannot show it (`turn`)."""
+    kind: Kind | None = None  # set by the author if the payload alone cannot show it (`turn`)
     turn_id: str | None = None
+    # The seq that this event answers, if its author knows it; otherwise resolved at append.
     cause_seq: int | None = None
-    """The seq that this event answers, if its author knows it; otherwise resolved at append."""
-    sender_id: int | None = None
-    """The user who sent it; None for events of the server or an agent."""
-    is_input: bool = False
-    """True when it speaks to the agent and asks for an answer."""
-    asks: bool = True
-    """False for an input that waits until a client requests a run."""
+    sender_id: int | None = None  # the user who sent it; None for events of the server or an agent
+    is_input: bool = False  # True when it speaks to the agent and asks for an answer
+    asks: bool = True  # False for an input that waits until a client requests a run
     metrics: Metrics | None = None
+    # The place of a 26-character naive timestamp in the payload, which append sets to the server's clock.
     stamp_offset: int | None = None
-    """The place of a 26-character naive timestamp in the payload, which append sets to the server's clock."""
+    # For an event that another store had before: the arrival there.
     arrival: Arrival | None = None
-    """For an event that was stored before, elsewhere: what that store says of its arrival."""
 
     def __post_init__(self) -> None:
         """Refuse events that no database could store. Raise InvalidEvent."""
@@ -123,32 +107,28 @@ class NewEvent:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where an appended event stands."""
+    """The place of an appended event."""
 
     event_id: str
     seq: int
-    is_new: bool
-    """False if the same event was stored before and nothing was added."""
+    is_new: bool  # False if the same event was stored before and nothing was added
 
 
 class EventEnvelope(TypedDict):
     """The columns of a stored event for its readers, with its payload as text."""
 
     seq: int
-    fingerprint: str
-    """Of the log up to and with this event (`cursors.fingerprint`)."""
+    fingerprint: str  # of the log up to and with this event (`cursors.fingerprint`)
     id: str
     dialect: str
     type: str
     kind: str
     source: str
-    timestamp: str
-    """ISO 8601, UTC, six fraction digits, `Z`."""
+    timestamp: str  # ISO 8601, UTC, six fraction digits, `Z`
     cause: int | None
     turn: str | None
     tool_call_id: str | None
-    hidden: bool
-    """V0: its author did not mean to show it; it may contain tokens."""
+    hidden: bool  # V0: its author did not mean to show it; it may contain tokens
     brings_envelope: bool
     text: str
     payload: str
@@ -164,28 +144,22 @@ class EventMatch:
     kinds: frozenset[Kind] = frozenset()
     sources: frozenset[str] = frozenset()
     exclude_sources: frozenset[str] = frozenset()
-    is_answer: bool | None = None
-    """Whether it has a cause."""
+    is_answer: bool | None = None  # whether it has a cause
     is_hidden: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventFilter:
-    """Which events of a log to return: those that meet every condition that is set."""
+    """The events of a log to return: those that meet every condition that is set."""
 
     exclude_hidden: bool = False
-    types: frozenset[str] = frozenset()
-    """The wires' own names; empty for all."""
-    any_of: frozenset[EventMatch] = frozenset()
-    """At least one of these must hold; empty for all."""
+    types: frozenset[str] = frozenset()  # the wires' own names; empty for all
+    any_of: frozenset[EventMatch] = frozenset()  # at least one of these must hold; empty for all
     exclude_types: frozenset[str] = frozenset()
-    text: str | None = None
-    """The event's text contains this, in any case."""
+    text: str | None = None  # the event's text contains this, in any case
     source: str | None = None
-    since: datetime | None = None
-    """Aware; this moment or later."""
-    until: datetime | None = None
-    """Aware; this moment or earlier."""
+    since: datetime | None = None  # aware; this moment or later
+    until: datetime | None = None  # aware; this moment or earlier
 
 
 class EventPage(NamedTuple):
@@ -196,7 +170,7 @@ class EventPage(NamedTuple):
 
 
 class DeferredEvent(NamedTuple):
-    """The place of an event that was not read because the ones before it were long."""
+    """An event that was not read because earlier ones were long."""
 
     seq: int
     id: str
@@ -204,7 +178,7 @@ class DeferredEvent(NamedTuple):
 
 
 class SomeEvents(NamedTuple):
-    """Events that were requested by id: those that were read, and the places of the others."""
+    """Events that were requested by id, and the places of those that were not read."""
 
     events: list[EventEnvelope]
     deferred: list[DeferredEvent]
@@ -212,7 +186,7 @@ class SomeEvents(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Authored:
-    """A payload that the server itself wrote, read back into columns."""
+    """A payload that the server has written, with its columns."""
 
     payload: str
     reading: Reading

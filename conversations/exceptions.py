@@ -1,4 +1,4 @@
-"""The errors of a conversation; each class is something that a caller would handle differently."""
+"""The errors of a conversation; callers handle each class differently."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import ClassVar
 
 
 class ConversationError(Exception):
-    """The base of all; `code` is part of the wires, the text is for people."""
+    """The base class; `code` is part of the wires, the text is for people."""
 
     code: ClassVar[str] = "conversation_error"
 
@@ -24,7 +24,7 @@ class ConversationNotFound(ConversationError):
 
 
 class ConversationDeleted(ConversationNotFound):
-    """The same where its owner asks, who can restore it."""
+    """The same for the owner, who can restore it."""
 
 
 class InvalidEvent(ConversationError):
@@ -46,7 +46,7 @@ class UnknownKind(ConversationError):
 
 
 class OtherHistory(ConversationError):
-    """What a reader has is of another history than what is stored: it has to read from the beginning."""
+    """The reader has another history than the stored one, and must read from the beginning."""
 
 
 class CursorAhead(OtherHistory):
@@ -80,11 +80,11 @@ class ConversationBusy(ConversationError):
 
 
 class MaskingDeferred(ConversationBusy):
-    """Masking the events takes too long to be done under the lock; nothing was stored."""
+    """Masking the events takes too long under the lock; nothing was stored."""
 
 
 class TooManyWaiting(ConversationBusy):
-    """More of the user's own appends wait than may wait; this one was not taken, try again."""
+    """Too many appends of the same user are waiting; this one was not taken, try again."""
 
     code = "too_many_waiting"
 
@@ -102,7 +102,7 @@ class ForkUnfinished(ConversationBusy):
 
 
 class OutcomeUnknown(ConversationError):
-    """The database failed during a commit: this may be stored or not, and a repeat is safe."""
+    """The database failed during a commit, so the events may be stored; a repeat is safe."""
 
     code = "outcome_unknown"
 
@@ -114,19 +114,18 @@ class LoopUnavailable(ConversationError):
 
 
 class StoreUnavailable(ConversationError):
-    """Nothing can be stored at the moment; the text says why."""
+    """Nothing can be stored now; the text says why."""
 
     code = "unavailable"
 
 
 class QuotaExceeded(ConversationError):
-    """The user has used all that one user may use; the text names the limit and what to do."""
+    """The user has used up a limit; the text names it and what to do."""
 
     code = "quota_exceeded"
 
     def __init__(self, sentence: str, *, retry_after_s: int, is_about_room: bool = False) -> None:
         super().__init__(sentence)
-        self.retry_after_s = retry_after_s
-        """When trying again may help, in seconds."""
+        self.retry_after_s = retry_after_s  # when trying again may help, in seconds
+        # Whether a stored amount is used up: then stored events can still be repeated.
         self.is_about_room = is_about_room
-        """Whether a stored amount is used up: what is stored already can still be repeated."""

@@ -1,4 +1,4 @@
-"""Families of V1 conversations: one that no other has started, and all below it (spec V1 §6.4).
+"""Families of V1 conversations: a top-level conversation and all below it (spec V1 §6.4).
 
 A family ends at a conversation that is deleted, belongs to another user, or is of the other wire.
 """
@@ -13,7 +13,6 @@ from django.db import connection
 from conversations.models import Conversation, ConversationRef, Version
 
 DEPTH_MAX = 100
-"""At most this many generations are followed."""
 
 _ABOVE = """
     WITH RECURSIVE line (start, id, public_id, parent_id, owner_id, depth) AS (

@@ -1,4 +1,4 @@
-"""The valid forms of a hint from another process: no other message reaches a reader."""
+"""The valid forms of a hint from another process; other messages never reach a reader."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Hint = dict[str, Any]
 
 _Check = Callable[[Any], bool]
 
+# Larger appends are announced without payloads, and readers fetch them from the log.
 EVENTS_MAX_CHARACTERS = 128 * 1024
-"""Larger appends are announced without payloads, and readers fetch them from the log."""
 
 
 def checked(message: object) -> Hint | None:
     """Return the message if it is a hint that readers understand, otherwise None.
 
-    A message on a shared channel may come from another release or from anybody. Events that a reader could
-    not show are removed, so that the reader fetches them from the log.
+    A message on a shared channel may come from another release or any other client. Events that a reader
+    could not show are removed, so that the reader fetches them from the log.
     """
     if not isinstance(message, dict) or not _is_text(message.get("group")):
         return None
@@ -40,12 +40,12 @@ def checked(message: object) -> Hint | None:
 
 
 def size_of(events: Sequence[EventEnvelope]) -> int:
-    """Return the number of characters of the events, including a fixed number for each event."""
+    """Return the number of characters of the events."""
     return sum(len(event["payload"]) + len(event["text"]) for event in events)
 
 
 def _can_be_shown(events: Sequence[EventEnvelope]) -> bool:
-    """Say whether the payloads are JSON objects, which every wire requires: about 3 µs for 1 kB."""
+    """Return whether the payloads are JSON objects, which every wire requires: about 3 µs for 1 kB."""
     return size_of(events) <= EVENTS_MAX_CHARACTERS and all(_is_object(event["payload"]) for event in events)
 
 
@@ -61,7 +61,7 @@ def _has(given: Mapping[Any, Any], members: Mapping[str, _Check]) -> bool:
 
 
 def _ends_at(events: list[EventEnvelope], last_seq: int) -> bool:
-    """Say whether these events are a stretch of a log without gaps, up to `last_seq`."""
+    """Return whether these events are a part of a log without gaps, up to `last_seq`."""
     first = last_seq - len(events) + 1
     return all(event["seq"] == seq for seq, event in enumerate(events, start=first))
 
@@ -79,7 +79,7 @@ def _is_fingerprint(value: object) -> bool:
 
 
 def _is_count(value: object) -> bool:
-    """Say whether this is a number that can be a seq or a key."""
+    """Return whether this is a number that can be a seq or a key."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
@@ -114,6 +114,7 @@ _ENVELOPE: Mapping[str, _Check] = {
     **dict.fromkeys(("hidden", "brings_envelope"), _is_flag),
 }
 
+# The members of each kind of hint between processes; the hub creates further kinds for its readers.
 _MEMBERS: Mapping[str, Mapping[str, _Check]] = {
     "appended": {"last_seq": _is_count, "events": _are_envelopes},
     "changed": {},
@@ -134,4 +135,3 @@ _MEMBERS: Mapping[str, Mapping[str, _Check]] = {
     "attached": {"number": _is_count},
     "access": {"user": _is_count},
 }
-"""The members of each kind of hint between processes; the hub creates further kinds for its readers."""

@@ -1,7 +1,7 @@
-"""Whether a reader's cursor is of the history that is stored.
+"""Whether a reader's cursor belongs to the stored history.
 
-A log only grows, so a cursor is good for ever, unless the database itself was replaced: by an older copy,
-or by an empty one. Then the log may end before the cursor, or have grown past it with other events.
+A log only grows, so a cursor stays valid, unless the database itself was replaced by an older copy or an
+empty one. Then the log may end before the cursor, or have grown past it with other events.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def require_within(cursor: EventCursor, *, last_seq: int) -> None:
 
 
 def require_same(conversation: ConversationRef, cursor: EventCursor) -> None:
-    """Raise HistoryReplaced if the log up to the cursor is not the one that the cursor is of.
+    """Raise HistoryReplaced if the log up to the cursor differs from the reader's.
 
-    One query for a cursor with a fingerprint; one without is not looked at.
+    This takes one query for a cursor with a fingerprint; one without is accepted.
     """
     if cursor.fingerprint is None:
         return

@@ -23,16 +23,15 @@ from conversations.hints import EVENTS_MAX_CHARACTERS, Hint, size_of
 from conversations.models import ConversationRef
 from conversations.outages import Outage
 
+# At most this many groups wait for a slow hint channel; hints of further groups are dropped.
 UNSENT_MAX = 10_000
-"""At most this many groups wait for a slow hint channel; hints of further groups are dropped."""
 
-UNSENT_IN_GROUP_MAX = 1_000
-"""At most this many hints of one group wait; then the oldest are dropped."""
+UNSENT_IN_GROUP_MAX = 1_000  # at most this many hints of one group wait; then the oldest are dropped
 
 SEND_WAIT_S = 5
 
+# The counted outcomes of hints to and from other processes.
 SENT, RECEIVED, DROPPED = "sent", "received", "dropped"
-"""What becomes of hints for other processes, and of theirs."""
 
 _lost = Outage(__name__, "A hint was lost", "Hints are sent again")
 _unsent: set[asyncio.Task[None]] = set()
@@ -74,12 +73,12 @@ def announce_appended(conversation: ConversationRef, events: Sequence[EventEnvel
 
 
 def announce_listed(conversation: ConversationRef) -> None:
-    """Announce to the owner's lists that this conversation changed in something that they show."""
+    """Announce to the owner's lists that they show this conversation differently now."""
     announce_listed_to(conversation.owner_id, conversation)
 
 
 def announce_listed_to(user_pk: int, conversation: ConversationRef) -> None:
-    """Announce to one user's lists that this conversation changed in something that they show that user."""
+    """Announce to one user's lists that they show this conversation differently now."""
     announce(user_group(user_pk), {"kind": "listed", "conversation": conversation.pk})
 
 
@@ -90,7 +89,7 @@ def announce_draft(user_pk: int, conversation: ConversationRef | None, *, versio
 
 
 def announce_changed(conversation: ConversationRef) -> None:
-    """Announce that something beside the log changed; readers read it then, so none is stale."""
+    """Announce a change beside the log; readers read it then, so none is stale."""
     announce(conversation_group(conversation.pk), {"kind": "changed"})
     announce_listed(conversation)
 
@@ -120,7 +119,7 @@ def add_listener(listen: Callable[[Hint], None]) -> Callable[[], None]:
 
 
 def tell_listeners(hint: Hint) -> None:
-    """Let the listeners of this process hear a hint, as if it were of this process."""
+    """Pass a hint to the listeners of this process, like one of this process."""
     for listen in _listeners:
         listen(hint)
 
@@ -131,20 +130,16 @@ def announce_run(conversation: ConversationRef) -> None:
 
 
 def announce(group: str, hint: Hint) -> None:
-    """Send a hint from any thread, without waiting for it to arrive and without failing because of it."""
+    """Send a hint from any thread, without waiting for it and without failing because of it."""
     message = {**hint, "type": "hint", "group": group}
     tell_listeners(hint)
     try:
         running = asyncio.get_running_loop()
     except RuntimeError:
-        _announce_from_thread(group, message)
+        carrier = _carrier if _carrier is not None and _carrier.is_running() else _own_carrier()
+        carrier.call_soon_threadsafe(_start, carrier, group, message)
     else:
         _start(running, group, message)
-
-
-def _announce_from_thread(group: str, message: Hint) -> None:
-    carrier = _carrier if _carrier is not None and _carrier.is_running() else _own_carrier()
-    carrier.call_soon_threadsafe(_start, carrier, group, message)
 
 
 @cache
@@ -157,7 +152,7 @@ def _own_carrier() -> asyncio.AbstractEventLoop:
 
 
 def _let_go(carrier: asyncio.AbstractEventLoop) -> None:
-    """Give the last hints of an ending process a moment to be sent."""
+    """Wait briefly for the last hints of an ending process to be sent."""
 
     async def sent() -> None:
         if _unsent:
@@ -168,9 +163,8 @@ def _let_go(carrier: asyncio.AbstractEventLoop) -> None:
 
 
 _receivers: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[str, Hint], None]] = WeakKeyDictionary()
+# The functions that receive hints in each event loop: those of `_receivers` directly, others by the channel.
 _readers: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[str, Hint], None]] = WeakKeyDictionary()
-"""The functions that receive hints in each event loop: those of `_receivers` directly, others by the channel.
-"""
 
 
 def receive_here(loop: asyncio.AbstractEventLoop, receive: Callable[[str, Hint], None]) -> None:
@@ -192,7 +186,7 @@ def _start(loop: asyncio.AbstractEventLoop, group: str, message: Hint) -> None:
     if group in groups:
         if len(groups[group]) == UNSENT_IN_GROUP_MAX:
             counts.add(Counted.HINTS, DROPPED)
-        groups[group].append(message)  # after the waiting ones of its group, so that they arrive in order
+        groups[group].append(message)  # behind the waiting ones of its group, to keep their order
     elif len(_unsent) < UNSENT_MAX:
         groups[group] = deque([message], maxlen=UNSENT_IN_GROUP_MAX)
         task = loop.create_task(_send_in_order(groups, group))
@@ -219,13 +213,13 @@ def hint_channel() -> Any:
 
 
 def hints_away_since() -> datetime | None:
-    """Return since when hints of other processes fail to arrive; None if they arrive, or there are none."""
+    """Return since when hints of other processes do not arrive; None if they do, or there are none."""
     since: datetime | None = getattr(hint_channel(), "away_since", None)
     return since
 
 
 async def close_hint_channel() -> None:
-    """Release what the hint channel holds for the running event loop."""
+    """Release the resources of the hint channel for the running event loop."""
     if (close := getattr(hint_channel(), "close", None)) is not None:
         await close()
 
@@ -237,7 +231,7 @@ async def _send(group: str, message: Hint) -> None:
     except HintsAway:
         counts.add(Counted.HINTS, DROPPED)
         _hand_over(group, message)  # the channel has logged that itself
-    except Exception as error:  # whatever the hint channel raises, the log has the event
+    except Exception as error:  # any failure is acceptable: the log has the event
         _lost.failed(error)
         counts.add(Counted.HINTS, DROPPED)
         _hand_over(group, message)
@@ -247,6 +241,6 @@ async def _send(group: str, message: Hint) -> None:
 
 
 def _hand_over(group: str, message: Hint) -> None:
-    """Pass a hint that cannot be sent to the readers of this process at least."""
+    """Pass a hint that cannot be sent at least to the readers of this process."""
     if receive := _readers.get(asyncio.get_running_loop()):
         receive(group, message)

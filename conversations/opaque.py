@@ -1,7 +1,7 @@
-"""Numbers of the database as texts that tell nobody how many rows or transactions there are.
+"""Numbers of the database as opaque texts, which reveal no count of rows or transactions.
 
-The same number is always the same text, so a page has the same cursor whenever it is read. A text that was
-not written under one of the server's keys, for the same purpose, is found out.
+The same number always gives the same text, so a page has the same cursor whenever it is read. A text that was
+not written with one of the server's keys, for the same purpose, is rejected.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 
-KEY_PURPOSE = b"convserver opaque numbers"
-"""Another use of SECRET_KEY derives another key."""
+KEY_PURPOSE = b"convserver opaque numbers"  # another use of SECRET_KEY derives another key
 KEY_BYTES = 32
 
 
@@ -26,13 +25,13 @@ class NotOpaque(ValueError):
 
 
 def conceal(text: str, purpose: str) -> str:
-    """Return an ASCII text as URL-safe text that shows nothing of it but its length."""
+    """Return an ASCII text as URL-safe text that reveals only its length."""
     sealed = _cipher(settings.SECRET_KEY).encrypt(text.encode("ascii"), [purpose.encode()])
     return text_of(sealed)
 
 
 def reveal(text: str, purpose: str) -> str:
-    """Return what `conceal` was given. Raise NotOpaque."""
+    """Return the text that `conceal` was given. Raise NotOpaque."""
     sealed = bytes_of(text)
     for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS):
         try:
@@ -48,7 +47,7 @@ def text_of(written: bytes) -> str:
 
 
 def bytes_of(text: str) -> bytes:
-    """Return what `text_of` was given. Raise NotOpaque."""
+    """Return the bytes that `text_of` was given. Raise NotOpaque."""
     try:
         return base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (UnicodeError, binascii.Error, ValueError) as error:

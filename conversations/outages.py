@@ -1,4 +1,4 @@
-"""Failures that may repeat, in a few lines of the log: that one began, how often it came, that it is over."""
+"""Logging failures that repeat in a few lines: the beginning, the count, the end."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ from redis.exceptions import RedisError
 
 from conversations.exceptions import ConversationError
 
-SUMMARY_S = 60.0
-"""A failure that goes on repeating is logged again, with its count, this often at most."""
-KINDS_MAX = 20
-"""At most this many kinds of failure are told apart; the others count as one."""
+SUMMARY_S = 60.0  # a failure that goes on repeating is logged again, with its count, this often at most
+KINDS_MAX = 20  # at most this many kinds of failure are told apart; the others count as one
 
+# Failures whose text says all there is to know; of any other the log shows where it was raised.
 EXPLAINED = (DatabaseProblem, RedisError, ConversationError, OSError, TimeoutError)
-"""Failures whose text says all there is to know; of any other the log shows where it was raised."""
 
 
 E = TypeVar("E", bound=BaseException)
@@ -30,17 +28,15 @@ E = TypeVar("E", bound=BaseException)
 
 @dataclass(slots=True)
 class _Kind:
-    """One kind of failure while it lasts."""
-
     logged_at: float
     unlogged: int = 0
 
 
 class Outage:
-    """One thing that can fail again and again; thread-safe.
+    """An operation that can fail repeatedly; thread-safe.
 
-    `failing` and `working` are what the log says when it fails, and when it works again: "Appends failed",
-    "Appends work again". Without `working` its end is not logged.
+    `failing` and `working` are the log's sentences for the first failure and for the first success after it:
+    "Appends failed", "Appends work again". Without `working` the end is not logged.
     """
 
     def __init__(self, logger_name: str, failing: str, working: str = "") -> None:
@@ -55,8 +51,8 @@ class Outage:
     def failed(self, error: BaseException, **facts: object) -> None:
         """Count a failure; log it if its kind is new or was last logged SUMMARY_S ago.
 
-        `facts` say what failed this time, such as `conversation="5d1e…"`. Of failures that come together
-        the first is logged.
+        `facts` describe this failure, such as `conversation="5d1e…"`. Of an exception group, the first is
+        logged.
         """
         error = first_of(error)
         now = time.monotonic()
@@ -64,7 +60,9 @@ class Outage:
             if self._count == 0:
                 self._began_at = now
             self._count += 1
-            repeated = self._repeated(_kind_of(error), now)
+            # Not its text, which may hold numbers that differ each time.
+            kind = f"{type(error).__name__} {getattr(error.__cause__, 'sqlstate', None)}"
+            repeated = self._repeated(kind, now)
         if repeated is None:
             return
         facts["error"] = str(error).strip() or type(error).__name__
@@ -76,7 +74,7 @@ class Outage:
 
     @contextmanager
     def counted(self, **facts: object) -> Iterator[None]:
-        """Count what fails inside and end it; what works ends the outage."""
+        """Count failures of the block; a success ends the outage."""
         try:
             yield
         except Exception as error:
@@ -86,7 +84,7 @@ class Outage:
 
     def worked(self) -> None:
         """Note a success; log the end of the outage if there was one."""
-        if self._count == 0:  # without the lock: this is on the way of everything that works
+        if self._count == 0:  # no lock: this runs on every success
             return
         with self._lock:
             count, seconds = self._count, time.monotonic() - self._began_at
@@ -96,7 +94,7 @@ class Outage:
             self._logger.info(self._working, seconds=round(seconds, 1), failures=count)
 
     def _repeated(self, kind: str, now: float) -> int | None:
-        """Return how often this kind was not logged since it last was; None if it is not to be logged now."""
+        """Return how often this kind went unlogged since the last line; None if it must not be logged now."""
         if kind not in self._kinds and len(self._kinds) >= KINDS_MAX:
             kind = ""
         known = self._kinds.get(kind)
@@ -108,14 +106,13 @@ class Outage:
 
 
 class Seldom(logging.Filter):
-    """Let each sort of message pass once in SUMMARY_S: a pool tells of every connection that it drops."""
+    """Passes each sort of message once in SUMMARY_S: a pool logs every connection that it drops."""
 
     def __init__(self) -> None:
         super().__init__()
         self._logged_at: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether the record is to be logged."""
         now, sort = time.monotonic(), str(record.msg)
         if now < self._logged_at.get(sort, -SUMMARY_S) + SUMMARY_S:
             return False
@@ -126,13 +123,8 @@ class Seldom(logging.Filter):
 
 
 def first_of(error: E) -> E | Exception:
-    """Return what failed first of what failed together."""
+    """Return the first failure of an exception group."""
     first: E | Exception = error
     while isinstance(first, ExceptionGroup):
         first = first.exceptions[0]
     return first
-
-
-def _kind_of(error: BaseException) -> str:
-    """Return what tells one failure from another, whatever numbers its text holds."""
-    return f"{type(error).__name__} {getattr(error.__cause__, 'sqlstate', None)}"

@@ -1,4 +1,4 @@
-"""Provisional and other derived titles: a creation parameter records that no user has chosen this one."""
+"""Generated titles, provisional or final: a creation parameter records that no user chose the title."""
 
 from __future__ import annotations
 
@@ -6,26 +6,24 @@ from django.db.models import Exists, OuterRef, QuerySet
 
 from conversations.models import ConversationQuerySet, CreationParameters
 
+# The creation parameter that records that a title was generated, whatever the outcome.
 PARAMETER = "title_was_made"
-"""The creation parameter that records that a title was generated, whatever the outcome."""
-PROVISIONAL = "provisional"
-"""Its value as long as the title may be replaced."""
-MADE = "made"
-"""Its value once a generated title is final; True once a user has chosen another."""
+PROVISIONAL = "provisional"  # its value as long as the title may be replaced
+MADE = "made"  # its value once a generated title is final; True once a user has chosen another
 
 
 def is_provisional(conversation_pk: int) -> bool:
-    """Say whether a generated title may still replace this one."""
+    """Return whether a generated title may still replace this one."""
     return _rows(conversation_pk, PROVISIONAL).exists()
 
 
 def is_made(conversation_pk: int) -> bool:
-    """Say whether the title was generated, provisional or not: no user chose it."""
+    """Return whether the title was generated, provisional or not, and not chosen by a user."""
     return _rows(conversation_pk, PROVISIONAL, MADE).exists()
 
 
 def noted(rows: ConversationQuerySet) -> ConversationQuerySet:
-    """Add to the rows `is_title_made`, which says what `is_made` does."""
+    """Annotate the rows with `is_title_made`, the value of `is_made`."""
     return rows.annotate(is_title_made=Exists(_rows(OuterRef("pk"), PROVISIONAL, MADE)))
 
 
@@ -38,14 +36,14 @@ def settle(conversation_pk: int) -> bool:
 
 
 def note_chosen(conversation_pk: int) -> None:
-    """Record that a user has chosen a title, so no generated one replaces it; locked as for `settle`."""
+    """Record that a user has chosen a title, so no generated one replaces it; lock as for `settle`."""
     _note(_rows(conversation_pk, PROVISIONAL, MADE), True)
 
 
 def note_derived(conversation_pk: int) -> None:
-    """Record that the title came from the messages or another program; locked as for `settle`.
+    """Record that the title came from the messages or another program; lock as for `settle`.
 
-    A title that is still provisional stays so.
+    A provisional title stays provisional.
     """
     if not is_made(conversation_pk):
         row, _ = CreationParameters.objects.get_or_create(conversation_id=conversation_pk)

@@ -1,8 +1,8 @@
-"""Whether this process may store anything: what its last look at the database has found.
+"""Whether this process may store anything, by its last look at the database.
 
-Guards that are gone let history be changed, what is written into a file that was removed is lost, and of
-files that became read-only only the connections that were open before can still be written; so nothing is
-stored until all is as it should be. Every sweep and the health probe look; appends ask what they found.
+Without guards history can be changed; writes into a removed file are lost; once files became read-only, only
+older connections can still write. So nothing is stored until all of these are in order. Every sweep and the
+health probe look; appends check the result.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 
 
 class Readiness:
-    """What the last look has found."""
+    """The result of the last look."""
 
     def __init__(self) -> None:
+        # Why nothing can be stored, as a sentence; None while everything is in order.
         self.refusal: str | None = None
-        """Why nothing can be stored, as a sentence; None while everything is in order."""
 
     def look(self, connection: BaseDatabaseWrapper) -> None:
         """Check the guards and the files; log changes. Raise any other error of the database."""
@@ -56,5 +56,4 @@ def _found(connection: BaseDatabaseWrapper) -> str | None:
     return None
 
 
-readiness = Readiness()
-"""The readiness of this process."""
+readiness = Readiness()  # the readiness of this process

@@ -1,4 +1,4 @@
-"""The server's log of actions: one line for each, with ids and without anything that was said.
+"""The server's log of actions: one line for each, with ids and without any content.
 
 A line has a short sentence and named facts; the project chooses the format.
 """
@@ -18,8 +18,8 @@ if TYPE_CHECKING:  # the settings import this, before there are models
 
 ACTS = "convserver.acts"
 REFUSALS = "convserver.refusals"
+# A client that is refused in a loop must not fill the disk; a later line has the number left out.
 REFUSALS_A_SECOND = 50
-"""A client that is refused in a loop must not fill the disk; a later line says how many were left out."""
 
 _acts = structlog.stdlib.get_logger(ACTS)
 _refusals = structlog.stdlib.get_logger(REFUSALS)
@@ -46,7 +46,7 @@ def ids_of(conversation: ConversationRef) -> dict[str, object]:
 
 
 class Allowance:
-    """How many lines may still be written in this second, and how many were left out.
+    """The lines that may still be written in this second, and the number left out.
 
     Threads may count at the same time; then a line more or less is written, which does no harm.
     """
@@ -70,21 +70,20 @@ class Allowance:
         return left_out
 
 
+# Each level has its own: a client that requests what does not exist must not silence the warnings.
 _allowances = {level: Allowance(REFUSALS_A_SECOND) for level in (logging.INFO, logging.WARNING)}
-"""Each level has its own: whoever asks for what is not there must not silence the warnings."""
 
 
 def log_refusal(refusal: str, **facts: object) -> None:
-    """Write that something was refused; facts that are None are left out.
+    """Log that something was refused; facts that are None are left out.
 
-    At most REFUSALS_A_SECOND lines of a level are written in a second; the next one says how many are
-    missing.
+    At most REFUSALS_A_SECOND lines of a level are written in a second; the next one has the number left out.
     """
     _log_bounded(logging.WARNING, refusal, facts)
 
 
 def log_minor_refusal(refusal: str, **facts: object) -> None:
-    """Write, as `log_refusal` does, what harms nobody."""
+    """Log a harmless refusal, like `log_refusal`."""
     _log_bounded(logging.INFO, refusal, facts)
 
 

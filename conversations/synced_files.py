@@ -1,4 +1,4 @@
-"""Files that are relied on once they are written: they outlive a power cut, with their names."""
+"""Files that must survive a power cut, with their names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def sync(path: Path) -> None:
-    """Have a file, or the names in a directory, written to the disk. Raise OSError."""
+    """Write a file, or the names in a directory, to the disk. Raise OSError."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -21,7 +21,7 @@ def sync(path: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory that only this account can read, and those above it as usual. Raise OSError."""
+    """Make a directory that only this account can read, and its parents as usual. Raise OSError."""
     missing = [each for each in (path, *path.parents) if not each.exists()]
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     for each in missing:

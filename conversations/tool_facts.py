@@ -1,4 +1,4 @@
-"""Facts about a conversation in a tool's result: the branch that is checked out, a pull request opened."""
+"""Facts about a conversation in a tool's result: the branch that is checked out, a new pull request."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
+# The tools that open a pull request (spec V0 §1.12); their results contain its address.
 PULL_REQUEST_TOOLS = frozenset({"create_pr", "create_mr", "create_bitbucket_pr", "create_azure_devops_pr"})
-"""The tools that open a pull request (spec V0 §1.12); their results contain its address."""
 
 _PULL_REQUEST = re.compile(r"/(?:pull|merge_requests|pull-requests|pullrequest)/(\d{1,18})(?!\d)")
 _ADDRESS = re.compile(r"https?://[^\s\"'<>\\]+")
 
+# The git commands that may change the branch (spec V0 §4.7).
 _MOVING = frozenset({"checkout", "switch", "merge", "rebase", "reset", "branch"})
-"""The git commands that may change the branch (spec V0 §4.7)."""
 _SAID = re.compile(
     r"^(?:Switched to (?:a new branch|and reset branch|branch)|Already on|Reset branch) '([^'\n]+)'"
     r"|^Successfully rebased and updated refs/heads/(\S+?)\.?$"
@@ -21,8 +21,8 @@ _SAID = re.compile(
     re.MULTILINE,
 )
 BRANCH_MAX_LENGTH = 250
+# Options of git itself that are followed by a value.
 _VALUED = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace"})
-"""Options of git itself that are followed by a value."""
 _ENDS = frozenset({";", "&", "&&", "|", "||", "(", ")", "\n"})
 
 
@@ -36,9 +36,9 @@ def pull_request_in(text: str) -> int | None:
 
 
 def branch_after(command: str, output: str) -> str | None:
-    """Return the branch that is checked out after a successful command; None if it does not say.
+    """Return the branch that is checked out after a successful command; None if it does not show.
 
-    Only git commands that can change it count, and for these what git printed. Renaming a branch prints
+    Only git commands that can change the branch count, with the output of git. Renaming a branch prints
     nothing, so its name is read from the command.
     """
     moves = [words for words in _git_commands(command) if words[0] in _MOVING]
@@ -46,11 +46,9 @@ def branch_after(command: str, output: str) -> str | None:
         return None
     said: list[str] = [next(filter(None, match.groups())) for match in _SAID.finditer(output)]
     name = said[-1] if said else next(filter(None, map(_renamed_to, reversed(moves))), None)
-    return name if name is not None and _can_be_a_branch(name) else None
-
-
-def _can_be_a_branch(name: str) -> bool:
-    return len(name) <= BRANCH_MAX_LENGTH and name.isprintable() and " " not in name
+    if name is None or len(name) > BRANCH_MAX_LENGTH or not name.isprintable() or " " in name:
+        return None
+    return name
 
 
 def _git_commands(command: str) -> Iterator[list[str]]:

@@ -40,7 +40,7 @@ class ImportRefused(ConversationError):
 class Imported:
     """The outcome of one import."""
 
-    conversation: ConversationRef | None = None  # none if no conversation was created
+    conversation: ConversationRef | None = None  # None if no conversation was created
     added: int = 0
     repeated: int = 0  # events that were stored before; the first bytes under an id stay
     masked: int = 0  # events in which registered secrets were masked, as far as they were added

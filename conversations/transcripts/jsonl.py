@@ -1,6 +1,6 @@
 """A conversation as lines of JSON: a manifest, one event per line, and an end with the hash of these.
 
-So a log is read once, and the first byte is sent before it is.
+Because the hash is at the end, the log is read once and the first byte is sent at once.
 
 The payload of an event is spliced in as it was received, byte for byte. A payload with line breaks between
 its tokens is written as a string, `payload`, instead of as `event`, so that it stays one line.
@@ -19,19 +19,17 @@ from typing import NamedTuple
 from conversations.events import EventEnvelope
 
 FORMAT = "convserver.transcript"
+# Since 2 a line says when its event had arrived. Before 3 the hash and the kinds were in the first line, and
+# there was no end. `sources.own` reads all.
 VERSION = 3
-"""Since 2 a line says when its event had arrived. Before 3 the hash and the kinds were in the first line, and
-there was no end. `sources.own` reads all."""
-HASHED_FIRST = (1, 2)
-"""The versions whose first line has the hash of all that follows."""
+HASHED_FIRST = (1, 2)  # the versions whose first line has the hash of all that follows
 END = "end"
 
 
 class Beside(NamedTuple):
-    """What a line holds of an event beside its envelope, so that an import can store it as it was."""
+    """The facts of an event in a line beside its envelope, so that an import can store it unchanged."""
 
-    received_at: datetime
-    """Aware."""
+    received_at: datetime  # aware
     epoch: int | None
     is_input: bool
     wire_id: int | None
@@ -58,18 +56,15 @@ def line(event: EventEnvelope, beside: Beside) -> str:
         "wire_id": beside.wire_id,
     }
     head = json.dumps(envelope, ensure_ascii=False, separators=(",", ":"))
-    return f"{head[:-1]},{_payload(event['payload'])}}}\n"
+    payload = event["payload"]
+    is_one_line = "\n" not in payload and "\r" not in payload
+    member = f'"event":{payload}' if is_one_line else f'"payload":{encode_basestring(payload)}'
+    return f"{head[:-1]},{member}}}\n"
 
 
 def written(moment: datetime) -> str:
-    """Return an aware time as lines have it: UTC, six fraction digits, `Z`."""
+    """Return an aware time in the form of the lines: UTC, six fraction digits, `Z`."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _payload(payload: str) -> str:
-    if "\n" in payload or "\r" in payload:
-        return f'"payload":{encode_basestring(payload)}'
-    return f'"event":{payload}'
 
 
 def manifest(*, conversation: Mapping[str, object], events: int, head_digest: str) -> str:
@@ -89,14 +84,13 @@ def manifest(*, conversation: Mapping[str, object], events: int, head_digest: st
 
 
 class Lines:
-    """Writes the events' lines, and counts them for the last line."""
+    """Writes the lines of events, and counts them for the last line."""
 
     def __init__(self) -> None:
         self._kinds: Counter[str] = Counter()
         self._digest = sha256()
 
     def write(self, events: Iterable[tuple[EventEnvelope, Beside]]) -> str:
-        """Return the lines of the next events."""
         text = ""
         for event, beside in events:
             self._kinds[event["kind"]] += 1

@@ -1,4 +1,4 @@
-"""The times of a log whose clock may have told no zone."""
+"""Reading the times of a log, which may have no zone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LocalTimes:
         self._last: datetime | None = None
 
     def at(self, value: object) -> datetime | None:
-        """Return the time of the next entry: that of the one before it if it cannot be read."""
+        """Return the time of the next entry; the previous time if it cannot be read."""
         self._last = _moment(value, self._zone, self._last) or self._last
         return self._last or self._since
 
@@ -26,7 +26,7 @@ def moment(value: object, zone: tzinfo) -> datetime | None:
 
 
 def _moment(value: object, zone: tzinfo, before: datetime | None) -> datetime | None:
-    """Read a time that is not before another, as far as the zone has it twice."""
+    """Read a time; of two moments with the same local time, prefer the one that is not before `before`."""
     if not isinstance(value, str):
         return None
     try:

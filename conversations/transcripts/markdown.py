@@ -1,6 +1,6 @@
 """A conversation as Markdown for people: messages are quoted, tool calls and results are in fenced blocks.
 
-No text can end the quote or the fence that contains it, so the page keeps its structure whatever was said.
+No text can end the quote or the fence around it, so the page keeps its structure.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def head(*, title: str, facts: Mapping[str, object]) -> str:
 
 
 def section(event: EventEnvelope) -> str:
-    """Return one event; an empty text for one that its author hid."""
+    """Return one event; an empty text for a hidden one."""
     if event["hidden"]:
         return ""
     members = _members(event)
@@ -50,7 +50,7 @@ def inline(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return text as a quote: everything that it opens ends with the quote."""
+    """Return text as a quote; everything that the text opens ends with the quote."""
     return "\n".join(f"> {line}".rstrip() for line in _lines(text))
 
 
@@ -85,7 +85,9 @@ def _heading(event: EventEnvelope, members: Mapping[str, object]) -> str:
 
 
 def _body(event: EventEnvelope, members: Mapping[str, object]) -> str:
-    text = _text(event, members)
+    # The whole text: the column is cut if it is long.
+    wire = reading if event["dialect"] == Dialect.V0 else v1_reading
+    text = wire.whole_text(members) or event["text"]
     match event["kind"]:
         case Kind.MESSAGE:
             return quoted(text)
@@ -97,24 +99,14 @@ def _body(event: EventEnvelope, members: Mapping[str, object]) -> str:
 
 def _call(event: EventEnvelope, members: Mapping[str, object], text: str) -> str:
     name, arguments = dialects.called_tool(members, Dialect(event["dialect"]))
-    thought = _thought(members)
+    args = columns.fields(members.get("args"))  # V0
+    thought = columns.first_text(columns.content_text(members.get("thought")), args.get("thought"))
     command = columns.first_text(arguments.get("command")) if name in _LANGUAGES else ""
     said = [quoted(thought)] if thought else []
     if command:
         return "\n\n".join([*said, fenced(command, _LANGUAGES[name])])
     shown = {key: value for key, value in arguments.items() if key != "thought"}
     return "\n\n".join([*said, fenced(_indented(shown), "json") if shown else fenced(text)])
-
-
-def _thought(members: Mapping[str, object]) -> str:
-    args = columns.fields(members.get("args"))
-    return columns.first_text(columns.content_text(members.get("thought")), args.get("thought"))
-
-
-def _text(event: EventEnvelope, members: Mapping[str, object]) -> str:
-    """Return the whole text of an event; the column is cut if it is long."""
-    wire = reading if event["dialect"] == Dialect.V0 else v1_reading
-    return wire.whole_text(members) or event["text"]
 
 
 def _members(event: EventEnvelope) -> Mapping[str, object]:

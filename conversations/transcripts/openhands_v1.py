@@ -1,4 +1,4 @@
-"""The directories in which V1 agent servers store conversations (spec V1 §7.1): read, never written."""
+"""Reading the directories in which V1 agent servers store conversations (spec V1 §7.1)."""
 
 from __future__ import annotations
 
@@ -28,24 +28,18 @@ META = "meta.json"
 LEASE = "owner_lease.json"
 EVENTS = "events"
 
-FILE_MAX_BYTES = 64 * 1024 * 1024
-"""A longer file is not read."""
-DEPTH_MAX = 100
-"""Values that are nested more deeply are not read."""
-COUNT_LIMIT = 2**63
-"""No column stores a greater number."""
+FILE_MAX_BYTES = 64 * 1024 * 1024  # a longer file is not read
+DEPTH_MAX = 100  # values that are nested more deeply are not read
+COUNT_LIMIT = 2**63  # no column stores a greater number
 
-FRESH_S = 60.0
-"""What is not whole so long after it was written stays as it is."""
+FRESH_S = 60.0  # an incomplete file older than this is taken as it is
 
 _EVENT_FILE = re.compile(r"event-([0-9]{5,})-([0-9a-fA-F-]{8,})\.json")
 _FULL_STATE = "full_state"
-_PADDING = "\ufeff\0"
-"""What shells and crashes leave around a text."""
+_PADDING = "\ufeff\0"  # what shells and crashes leave around a text
 _COMMAND_OBSERVATIONS = frozenset({"TerminalObservation", "ExecuteBashObservation"})
 
-Skip = Callable[[str, str], None]
-"""Called with the name of a skipped file and the reason."""
+Skip = Callable[[str, str], None]  # called with the name of a skipped file and the reason
 
 
 class Unreadable(ValueError):
@@ -53,7 +47,7 @@ class Unreadable(ValueError):
 
 
 class Unfinished(Unreadable):
-    """A file is not whole; somebody may still be writing it."""
+    """A file is incomplete; its server may still be writing it."""
 
 
 class EventFile(NamedTuple):
@@ -70,20 +64,14 @@ class Persisted:
 
     directory: Path
     conversation_id: UUID
-    created_at: datetime
-    """Aware, UTC."""
-    request: Mapping[str, Any]
-    """`meta.json`; empty if it is missing, as after a crash."""
-    state: Mapping[str, Any]
-    """`base_state.json`."""
-    lease_expires_at: datetime | None
-    """Until when a server has claimed the conversation for itself."""
-    is_empty: bool
-    """There are no event files: the start failed."""
+    created_at: datetime  # aware, UTC
+    request: Mapping[str, Any]  # `meta.json`; empty if it is missing, as after a crash
+    state: Mapping[str, Any]  # `base_state.json`
+    lease_expires_at: datetime | None  # until when a server has claimed the conversation for itself
+    is_empty: bool  # there are no event files: the start failed
 
     @property
     def title(self) -> str | None:
-        """Return the title, if it has one."""
         return columns.first_text(self.request.get("title"), self.state.get("title")) or None
 
     @property
@@ -94,12 +82,12 @@ class Persisted:
 
     @property
     def execution_status(self) -> str | None:
-        """Return the agent's state when the file was last written."""
+        """Return the agent's state at the last write of the file."""
         return columns.first_text(self.state.get("execution_status")) or None
 
     @property
     def metrics(self) -> Metrics:
-        """Return the totals of all models that were used."""
+        """Return the totals of all models."""
         usages = columns.fields(columns.fields(self.state.get("stats")).get("usage_to_metrics"))
         each = list(usages.values()) or [self.request.get("metrics")]
         tokens = [columns.fields(columns.fields(one).get("accumulated_token_usage")) for one in each]
@@ -118,8 +106,8 @@ class Persisted:
 def directories(path: Path) -> list[Path]:
     """Return `path` if it is the directory of a conversation, otherwise those inside it, by name.
 
-    A directory inside it that cannot be read is among them: reading it raises Unreadable, which affects no
-    other. Raise Unreadable for `path` itself.
+    This includes unreadable ones: reading one raises Unreadable, which affects no other. Raise Unreadable for
+    `path` itself.
     """
     try:
         if _is_conversation(path):
@@ -184,24 +172,21 @@ def events(directory: Path, *, zone: tzinfo, skip: Skip) -> Iterator[NewEvent]:
 
 @dataclass(kw_only=True, slots=True)
 class Growing:
-    """The events of a directory to which a server adds: each is read once, and none before what comes first.
+    """The events of a directory that a server still writes to: each is read once, and in order.
 
-    A file that is not whole, or a number that is missing, is waited for as long as the file at that place or
-    after it is fresh. Whatever comes later is the end of the log.
+    An incomplete file or a missing number is waited for while the file at that place or after it is fresh.
+    The log ends before it.
     """
 
     directory: Path
     zone: tzinfo
     skip: Skip
-    is_waiting: bool = False
-    """There was something to wait for the last time."""
-    _read: set[str] = field(default_factory=set)
-    """The names of files that need not be read again."""
+    is_waiting: bool = False  # there was something to wait for the last time
+    _read: set[str] = field(default_factory=set)  # the names of files that need not be read again
     _new: list[str] = field(default_factory=list)
     _times: LocalTimes = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin with the zone."""
         self._times = LocalTimes(self.zone)
 
     def events(self) -> Iterator[NewEvent]:
@@ -225,11 +210,11 @@ class Growing:
                 yield event
 
     def remember(self) -> None:
-        """Read none of those again that were yielded: they are stored."""
+        """Do not read the yielded events again: they are stored."""
         self._read.update(self._new)
 
     def _event(self, file: EventFile) -> NewEvent | None:
-        """Return the event of a file, None if it has none. Raise Unfinished if it may have one later."""
+        """Return the event of a file; None if it has none. Raise Unfinished if it may have one later."""
         path = self.directory / EVENTS / file.name
         try:
             return _event(path, file, self._times)
@@ -241,7 +226,7 @@ class Growing:
 
 
 def is_fresh(path: Path) -> bool:
-    """Say whether a file was written to just now, so that it may not be whole yet."""
+    """Return whether a file was written to recently, so that it may be incomplete."""
     try:
         return abs(time.time() - path.stat().st_mtime) < FRESH_S  # clocks of two machines differ a little
     except OSError:
@@ -314,19 +299,14 @@ def _text(path: Path) -> str:
     return text
 
 
-def _is_there(path: Path) -> bool:
-    """Say whether there is a file. Raise Unreadable if that cannot be determined."""
-    try:
-        return path.exists()
-    except OSError as error:
-        raise Unreadable(f"it cannot be read: {error.strerror}") from error
-
-
 def _facts(path: Path, skip: Skip) -> Mapping[str, Any]:
-    """Return the object of a file as any database can store it; an empty one if it cannot be read."""
+    """Return the object of a file in a storable form; an empty one if it cannot be read."""
     try:
-        if not _is_there(path):
-            return {}
+        try:
+            if not path.exists():
+                return {}
+        except OSError as error:
+            raise Unreadable(f"it cannot be read: {error.strerror}") from error
         value = json.loads(_text(path), parse_constant=lambda _: None)
         if isinstance(value, dict):
             return columns.fields(_storable(value))

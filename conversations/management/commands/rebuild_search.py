@@ -12,13 +12,10 @@ from conversations.search import titles
 from conversations.search.fulltext import indexing
 from conversations.search.fulltext.indexing import Watermark
 
-REST_S = 0.01
-"""The pause between two steps, in which waiting writers get their turn."""
+REST_S = 0.01  # the pause between two steps, for waiting writers
 
 
 class Command(BaseCommand):
-    """Rebuild the search index."""
-
     help = (
         "Empty the search index and rebuild it from the log. The server may run meanwhile; until the index "
         "is complete, searches find everything but take longer. After an interruption, the server, or this "
@@ -26,11 +23,10 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add --resume."""
         parser.add_argument("--resume", action="store_true", help="continue without emptying the index first")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Index all events that exist at the beginning, and print how many were read."""
+        """Index all events that exist at the beginning, and print their number."""
         watermark = Watermark()
         watermark.look()
         newest = watermark.newest
