@@ -31,7 +31,7 @@ class NotRead(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class ProcessLimits:
     """What one confined process may take."""
 
     memory_bytes: int  # address space, with the interpreter's own of some tens of megabytes
@@ -65,7 +65,7 @@ def run(
     reader: Path,
     arguments: Sequence[object],
     *,
-    limits: Limits,
+    limits: ProcessLimits,
     readable: Sequence[Path] = (),
     writable: Sequence[Path] = (),
 ) -> IO[bytes]:
@@ -108,7 +108,7 @@ def run(
     return output
 
 
-def _taken(process: subprocess.Popen[bytes], output: IO[bytes], limits: Limits) -> bytes:
+def _taken(process: subprocess.Popen[bytes], output: IO[bytes], limits: ProcessLimits) -> bytes:
     """Copy the output of the process until it closes it; return the end of it. Raise NotRead."""
     assert process.stdout  # noqa: S101 - Popen was given a pipe
     until = time.monotonic() + limits.wall_s

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from conversations.confined import processes
-from conversations.confined.processes import Limits, NotRead
+from conversations.confined.processes import NotRead, ProcessLimits
 
 READER = Path(__file__).with_name("sqlite_reader.py")
 MEMORY_BYTES = 1024 * 1024 * 1024
@@ -153,9 +153,9 @@ def _remove_left() -> None:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _limits(size: int) -> Limits:
+def _limits(size: int) -> ProcessLimits:
     cpu_s = min(CPU_S + size // BYTES_PER_CPU_S, CPU_MAX_S)
-    return Limits(
+    return ProcessLimits(
         memory_bytes=MEMORY_BYTES,
         cpu_s=cpu_s,
         wall_s=cpu_s * WALL_TIMES,

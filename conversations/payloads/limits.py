@@ -10,22 +10,22 @@ _ATTRIBUTE = "_conversation_limits"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class VisitorLimits:
     """What the visitor may reach of the user's conversations."""
 
     only: int | None = None  # the key of the one conversation; None for all
     may_create: bool = True  # whether joining an unknown id makes a conversation
 
 
-UNLIMITED = Limits()
+UNLIMITED = VisitorLimits()
 
 
-def limit(user: AbstractBaseUser, limits: Limits) -> None:
+def limit(user: AbstractBaseUser, limits: VisitorLimits) -> None:
     """Limit what the bearer of this user object, one request or socket, may reach."""
     setattr(user, _ATTRIBUTE, limits)
 
 
-def limits_of(user: AbstractBaseUser | AnonymousUser) -> Limits:
+def limits_of(user: AbstractBaseUser | AnonymousUser) -> VisitorLimits:
     """Return the limits of a visitor."""
-    found: Limits = getattr(user, _ATTRIBUTE, UNLIMITED)
+    found: VisitorLimits = getattr(user, _ATTRIBUTE, UNLIMITED)
     return found

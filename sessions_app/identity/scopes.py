@@ -6,7 +6,7 @@ from django.contrib.auth.models import User
 
 from conversations.access import Visitor
 from conversations.exceptions import ConversationError
-from conversations.payloads.limits import Limits, limit
+from conversations.payloads.limits import VisitorLimits, limit
 from sessions_app.models import ApiToken, Grant, Scope
 
 _ATTRIBUTE = "_api_token"
@@ -34,7 +34,7 @@ def holder_of(token: ApiToken) -> User:
     user = token.user
     setattr(user, _ATTRIBUTE, token)
     may_create = token.conversation_id is None and Scope.WRITE in token.scope_set
-    limit(user, Limits(only=token.conversation_id, may_create=may_create))
+    limit(user, VisitorLimits(only=token.conversation_id, may_create=may_create))
     return user
 
 

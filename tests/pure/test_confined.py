@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from conversations.confined import processes, walls
-from conversations.confined.processes import Limits, NotRead
+from conversations.confined.processes import NotRead, ProcessLimits
 from tests.network import wait_until
 
-LIMITS = Limits(memory_bytes=512 * 1024 * 1024, cpu_s=20, wall_s=60.0, output_bytes=1_000_000)
+LIMITS = ProcessLimits(memory_bytes=512 * 1024 * 1024, cpu_s=20, wall_s=60.0, output_bytes=1_000_000)
 ENDLESS = "def read():\n    while True: pass\n"
 
 
@@ -180,7 +180,7 @@ def test_a_reader_ends_when_the_process_is_killed_that_waits_for_it(tmp_path: Pa
     code = f"import fcntl\nheld = open({str(lock)!r})\nfcntl.flock(held, fcntl.LOCK_EX)\n{ENDLESS}"
     waiting = (
         "from pathlib import Path\nfrom conversations.confined import processes\n"
-        "limits = processes.Limits(memory_bytes=10**9, cpu_s=60, wall_s=60.0, output_bytes=1)\n"
+        "limits = processes.ProcessLimits(memory_bytes=10**9, cpu_s=60, wall_s=60.0, output_bytes=1)\n"
         f"processes.run(Path({str(reader(tmp_path, code))!r}), [], limits=limits)"
     )
 
