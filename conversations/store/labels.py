@@ -42,14 +42,14 @@ def read_label(text: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class LabelCount:
     """A label, and how many of the user's conversations have it."""
 
     label: str
     count: int
 
 
-def counted(user: Visitor, *, name: str | None = None, after: str = "", limit: int) -> list[Counted]:
+def counted(user: Visitor, *, name: str | None = None, after: str = "", limit: int) -> list[LabelCount]:
     """Return the names of tags, or with `name` its values as `name:value`, in order, beginning after one."""
     rows = Label.objects.of_owner(access.pk_of(user))
     if (only := limits_of(user).only) is not None:
@@ -57,7 +57,7 @@ def counted(user: Visitor, *, name: str | None = None, after: str = "", limit: i
     rows = rows.names() if name is None else rows.values_of(name)
     if after:
         rows = rows.filter(text__gt=after)
-    return [Counted(row["text"], row["count"]) for row in counts(rows)[:limit]]
+    return [LabelCount(row["text"], row["count"]) for row in counts(rows)[:limit]]
 
 
 def counts(rows: LabelQuerySet) -> QuerySet[Any, Any]:
