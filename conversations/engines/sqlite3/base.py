@@ -38,7 +38,7 @@ COMMITTED_PERHAPS = {sqlite3.SQLITE_IOERR}
 class CheckedConnection(sqlite3.Connection):
     """Reports a commit only if it is in the file at the configured path."""
 
-    opened: files.Opened | None = None
+    opened: files.OpenedFiles | None = None
     is_spent = False
     # Opened while the file was read-only: the connection stays so, whatever becomes of the file.
     is_read_only = False
@@ -244,7 +244,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         try:
             # The first statement that reads opens the files beside it, by their names.
             connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-            connection.opened = files.Opened(path, expected)
+            connection.opened = files.OpenedFiles(path, expected)
         except BaseException:
             connection.close()
             raise

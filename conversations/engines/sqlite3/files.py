@@ -44,7 +44,7 @@ class Identity(NamedTuple):
     inode: int
 
 
-class Opened:
+class OpenedFiles:
     """A database file and those beside it, as one connection has opened them."""
 
     def __init__(self, path: str, expected: Identity | None = None) -> None:
@@ -75,7 +75,7 @@ _first_opened: dict[str, Identity] = {}  # by path: the only file in which this 
 # Paths of files that had content: if one is empty, SQLite would take it for a new database.
 _filled: set[str] = set()
 
-_opened: dict[str, WeakSet[Opened]] = {}  # by path: the files of the open connections
+_opened: dict[str, WeakSet[OpenedFiles]] = {}  # by path: the files of the open connections
 _lock = threading.Lock()
 
 
