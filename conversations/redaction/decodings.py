@@ -19,12 +19,14 @@ PERCENT = re.compile(
 )
 
 
-class Reading:
+class DecodedText:
     """A text, and for each character its position in the original text."""
 
     __slots__ = ("_back", "_escape", "_places", "text")
 
-    def __init__(self, text: str, back: Reading | None = None, *, escape: re.Pattern[str] = ESCAPE) -> None:
+    def __init__(
+        self, text: str, back: DecodedText | None = None, *, escape: re.Pattern[str] = ESCAPE
+    ) -> None:
         """`text` is the original, or was decoded from `back`, where each `escape` is one character."""
         self.text = text
         self._back = back
@@ -41,21 +43,21 @@ class Reading:
         last = bisect_right(reads_at, at) - 1
         return self._back.place(stands_at[last] + at - reads_at[last])
 
-    def again(self) -> Reading:
+    def again(self) -> DecodedText:
         """Return the text with its escapes decoded once more."""
         try:
             text = str(json.loads(f'"{self.text}"', strict=False))
         except ValueError:  # only parts of it look like JSON
             text = ESCAPE.sub(lambda escape: _character(escape[0]), self.text)
-        return Reading(text, self)
+        return DecodedText(text, self)
 
-    def unquoted(self) -> Reading:
+    def unquoted(self) -> DecodedText:
         """Return the text with the escapes of URLs decoded."""
         text = PERCENT.sub(lambda escape: _percent_character(escape[0]), self.text)
-        return Reading(text, self, escape=PERCENT)
+        return DecodedText(text, self, escape=PERCENT)
 
 
-def readings(first: Reading) -> Iterator[Reading]:
+def readings(first: DecodedText) -> Iterator[DecodedText]:
     """Yield a decoding and those of what it may quote, each also as a URL; each is made on request."""
     reading = first
     for number in range(READINGS):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from conversations.dialects import columns
 from conversations.dialects.vocabulary import WORDS
 from conversations.exceptions import InvalidEvent
-from conversations.redaction.decodings import ESCAPE, Reading, readings
+from conversations.redaction.decodings import ESCAPE, DecodedText, readings
 from conversations.redaction.encodings import written_forms
 from conversations.redaction.matching import Matcher, Span, TooMuchWork, TraceMatcher, Work
 
@@ -132,7 +132,7 @@ class Masks:
             return len(text)
         if text.count("\\") + text.count("%") > ESCAPES_MAX:
             return 0
-        end = min(self._everywhere.begun(reading) for reading in readings(Reading(text)))
+        end = min(self._everywhere.begun(reading) for reading in readings(DecodedText(text)))
         for span in self._in_text(text):
             if span.start < end < span.end:
                 return span.start
@@ -155,12 +155,12 @@ class Masks:
         return _Finder({form for value in long for form in written_forms(value)}, self._traces)
 
     def _is_in_structure(self, text: str) -> bool:
-        return self.may_be_in(text) and bool(self._in_structures.spans(text, Reading(text), _Budget()))
+        return self.may_be_in(text) and bool(self._in_structures.spans(text, DecodedText(text), _Budget()))
 
     def _in_text(self, text: str) -> list[Span]:
         if not self.may_be_in(text):
             return []
-        return self._everywhere.spans(text, Reading(text), _Budget())
+        return self._everywhere.spans(text, DecodedText(text), _Budget())
 
     def _places(self, payload: str) -> Iterator[_Place]:
         """Yield the strings that may contain values. Raise InvalidEvent for too many."""
@@ -221,7 +221,7 @@ class _Finder:
         self._matcher = Matcher(form for form in forms if form not in MASK)
         self._beside_masks = Matcher(form for form in forms if form in MASK)
 
-    def spans(self, text: str, first: Reading, budget: _Budget) -> list[Span]:
+    def spans(self, text: str, first: DecodedText, budget: _Budget) -> list[Span]:
         """Return where a text contains values; `first` is the first decoding to search."""
         escapes = text.count("\\") + text.count("%")
         found = self._in_readings(first, budget.work, is_far=escapes > budget.escapes_left)
@@ -230,7 +230,7 @@ class _Finder:
         budget.escapes_left -= escapes if found else 0
         return _joined(found)
 
-    def _in_readings(self, first: Reading, work: Work, *, is_far: bool) -> list[Span] | None:
+    def _in_readings(self, first: DecodedText, work: Work, *, is_far: bool) -> list[Span] | None:
         """Return where the decodings contain values; None if they are too many, or too costly to find."""
         found: list[Span] = []
         for reading in readings(first):
@@ -248,7 +248,7 @@ class _Finder:
                 return None
         return found
 
-    def begun(self, reading: Reading) -> int:
+    def begun(self, reading: DecodedText) -> int:
         """Return the start of the first value that the end of a decoding may cut off."""
         text = reading.text
         for unfinished in (_UNFINISHED_ESCAPE, _UNFINISHED_PERCENT):
@@ -311,9 +311,9 @@ def _depth(piece: str) -> int:
     return outside.count("{") + outside.count("[") - outside.count("}") - outside.count("]")
 
 
-def _unescaped(string: str) -> Reading:
+def _unescaped(string: str) -> DecodedText:
     """Decode the text between the quotes of a JSON string."""
-    first = Reading(string)
+    first = DecodedText(string)
     return first.again() if "\\" in string else first
 
 
