@@ -11,15 +11,15 @@ from conversations.log.reads import take_bytes
 from conversations.models import Conversation, ConversationQuerySet, Event
 
 
-class Place(NamedTuple):
+class LogPlace(NamedTuple):
     conversation_pk: int
     seq: int
 
 
-class Found(NamedTuple):
+class FoundEvent(NamedTuple):
     """An event, its place and its conversation."""
 
-    place: Place
+    place: LogPlace
     public_id: str
     event: EventEnvelope
 
@@ -27,14 +27,14 @@ class Found(NamedTuple):
 class FoundById(NamedTuple):
     """Events that were requested by id; the keys, by id, of those that are too long to read now."""
 
-    loaded: list[Found]
+    loaded: list[FoundEvent]
     deferred: dict[str, int]
 
 
 class FoundPage(NamedTuple):
     """A page of events, and whether more of the requested events follow."""
 
-    found: list[Found]
+    found: list[FoundEvent]
     has_more: bool
 
 
@@ -44,7 +44,7 @@ def _logs(user: Visitor) -> ConversationQuerySet:
 
 
 def search(
-    user: Visitor, wanted: EventFilter, *, after: Place | None, newest_first: bool, limit: int
+    user: Visitor, wanted: EventFilter, *, after: LogPlace | None, newest_first: bool, limit: int
 ) -> FoundPage:
     """Return the events after a position: at most `limit`, fewer if they are long."""
     logs = _logs(user)
@@ -77,12 +77,12 @@ def payload_of(pk: int) -> str | None:
     return Event.objects.with_pks([pk]).values_list("payload", flat=True).first()
 
 
-def _found(pks: Sequence[int], *, newest_first: bool) -> list[Found]:
+def _found(pks: Sequence[int], *, newest_first: bool) -> list[FoundEvent]:
     if not pks:
         return []
     rows = Event.objects.with_pks(pks).log_by_log(newest_first=newest_first)
     places = rows.values_list("conversation_id", "seq", "conversation__public_id")
     return [
-        Found(Place(conversation_pk, seq), public_id, event)
+        FoundEvent(LogPlace(conversation_pk, seq), public_id, event)
         for (conversation_pk, seq, public_id), event in zip(places, rows.envelopes(), strict=True)
     ]

@@ -30,7 +30,7 @@ from conversations.exceptions import ConversationNotFound
 from conversations.log import reads
 from conversations.models import ConversationRef
 from conversations.search import across_logs
-from conversations.search.across_logs import Place
+from conversations.search.across_logs import LogPlace
 from convserver.api.openhands.errors import Detail, ValidationProblems
 from convserver.api.openhands.instants import Instant
 from convserver.api.openhands.text import StorableText
@@ -204,7 +204,7 @@ def _page_of_all(request: Request, query: EventSearchQuery) -> HttpResponse:
     page = across_logs.search(
         request.user,
         _wanted(query),
-        after=Place(*cursor) if cursor else None,
+        after=LogPlace(*cursor) if cursor else None,
         newest_first=query.sort_order is AppEventOrder.TIMESTAMP_DESC,
         limit=query.limit,
     )
