@@ -13,7 +13,7 @@ from conversations.engines.case_insensitive import IN_CAPITALS
 from conversations.models import DamageKind, SearchProgress, VerificationFinding
 from conversations.search import titles
 from conversations.search.fulltext import indexing
-from conversations.search.fulltext.index import TABLE, Entry
+from conversations.search.fulltext.index import TABLE, IndexEntry
 from conversations.search.fulltext.indexing import Watermark
 from conversations.verification.damage import PER_CONVERSATION_MAX, Damage
 from conversations.verification.store import Step
@@ -127,7 +127,7 @@ def _unlike(keys: Sequence[int]) -> dict[int, str]:
     return {key: "is not" if key not in stored else "is wrongly" for key in wrong}
 
 
-def _expected(keys: Sequence[int]) -> list[tuple[Entry, str]]:
+def _expected(keys: Sequence[int]) -> list[tuple[IndexEntry, str]]:
     entries = list(indexing.entries_of(list(keys)))
     texts = [" ".join(entry.words) for entry in entries]
     if connection.vendor == "postgresql" and texts:

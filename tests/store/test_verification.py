@@ -29,7 +29,7 @@ from conversations.models import (
     VerificationFinding,
     VerificationRun,
 )
-from conversations.search.fulltext.index import Entry
+from conversations.search.fulltext.index import IndexEntry
 from conversations.store import creation, forks
 from conversations.verification import checkpoints, derived, recent, records, rows
 from conversations.verification.checkpoints import CheckpointRefused
@@ -466,7 +466,7 @@ def test_an_event_that_is_purged_while_it_is_compared_is_no_damage(
 ) -> None:
     read = derived._expected
 
-    def purged_meanwhile(keys: list[int]) -> list[tuple[Entry, str]]:
+    def purged_meanwhile(keys: list[int]) -> list[tuple[IndexEntry, str]]:
         found = read(keys)
         if Event.objects.of(log).exists():
             Purge.objects.create(conversation_id=log.pk, requested_by="alice", reason="asked for")

@@ -57,7 +57,7 @@ _FINDING = {
 }
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     event_pk: int
     words: Iterable[str]
 
@@ -103,7 +103,7 @@ def empty() -> None:
             cursor.execute(f"TRUNCATE {TABLE}")
 
 
-def entry(event_pk: int, facets: Facets, words: Iterable[str]) -> Entry:
+def entry(event_pk: int, facets: Facets, words: Iterable[str]) -> IndexEntry:
     """Return the entry of an event with these facets, one of each, and words."""
     blocks = (_block(shift, event_pk >> shift) for shift in _BLOCKS) if connection.vendor != "sqlite" else ()
     kept = [word for of_facet in facets.words() for word in of_facet] + list(blocks)
@@ -113,10 +113,10 @@ def entry(event_pk: int, facets: Facets, words: Iterable[str]) -> Entry:
         if size > WORDS_MAX_BYTES:
             break
         kept.append(word)
-    return Entry(event_pk, kept)
+    return IndexEntry(event_pk, kept)
 
 
-def add(entries: Sequence[Entry]) -> None:
+def add(entries: Sequence[IndexEntry]) -> None:
     """Store these entries, except those of purged events. SearchProgress must be locked."""
     rows = [(each.event_pk, " ".join(each.words)) for each in entries]
     if not rows:

@@ -16,7 +16,7 @@ from conversations.engines.watermark import KeyHorizon
 from conversations.models import Event, SearchProgress
 from conversations.search import titles
 from conversations.search.fulltext import index
-from conversations.search.fulltext.index import Entry, Facets
+from conversations.search.fulltext.index import Facets, IndexEntry
 from conversations.search.fulltext.words import Words
 
 STEP_EVENTS = 200
@@ -69,7 +69,7 @@ def _next(through: int, settled: int) -> tuple[int, list[int]]:
     return (pks[-1] if len(pks) == STEP_EVENTS else settled), pks
 
 
-def entries_of(pks: list[int], *, known_through: int = 0) -> Iterator[Entry]:
+def entries_of(pks: list[int], *, known_through: int = 0) -> Iterator[IndexEntry]:
     """Yield the index entries of these events; hidden events and events without words get none.
 
     Events up to `known_through` have an entry in a former form, which is right where the text is ASCII.
