@@ -14,7 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from conversations.engines import guards
 from conversations.search.fulltext.limits import limited
-from conversations.search.fulltext.questions import Branch, Question, Term
+from conversations.search.fulltext.questions import QueryBranch, Question, Term
 from conversations.search.fulltext.words import RESERVED
 
 TABLE = guards.SEARCH_TEXT
@@ -201,7 +201,7 @@ class _Syntax(NamedTuple):
         asked = self.either.join(f"({self._branch(branch)})" for branch in question.branches)
         return self.both.join([*limits, f"({asked})"])
 
-    def _branch(self, branch: Branch) -> str:
+    def _branch(self, branch: QueryBranch) -> str:
         wanted = self.both.join(self._word(*word) for term in branch.wanted for word in _words_of(term))
         # An event with all words of a phrase may still not contain the phrase.
         unwanted = [

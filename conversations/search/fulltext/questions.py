@@ -59,7 +59,7 @@ class Term(NamedTuple):
         return f" {' '.join(self.words)}{'' if self.is_beginning else ' '}"
 
 
-class Branch(NamedTuple):
+class QueryBranch(NamedTuple):
     """One side of an `OR`: all of some terms, at least one, and none of others."""
 
     wanted: tuple[Term, ...]
@@ -75,7 +75,7 @@ class Branch(NamedTuple):
 class Question(NamedTuple):
     """A whole query: a text must match one of the branches; without branches nothing matches."""
 
-    branches: tuple[Branch, ...]
+    branches: tuple[QueryBranch, ...]
     notice: str = ""  # what of the query was not searched for as it is written, as a sentence for people
 
     def is_met_by(self, words: Words) -> bool:
@@ -93,7 +93,7 @@ def read(text: str) -> Question:
     asked = _beginning(text)
     notices = [_TOO_LONG] if asked != text else []
     parsed = _Parsed()
-    branches = [Branch(tuple(wanted), tuple(unwanted)) for wanted, unwanted in parsed.sides(asked)]
+    branches = [QueryBranch(tuple(wanted), tuple(unwanted)) for wanted, unwanted in parsed.sides(asked)]
     found = [branch for branch in branches if branch.wanted]
     if not found:  # only operators and excluded words: search for the text as it is
         parsed = _Parsed()
@@ -102,7 +102,7 @@ def read(text: str) -> Question:
             return Question((), _NO_WORD)
         if branches:
             notices.append(_ONLY_EXCLUDED)
-        found = [Branch((term,), ())]
+        found = [QueryBranch((term,), ())]
     elif len(found) < len(branches):
         notices.append(_SIDE_LEFT_OUT)
     return Question(tuple(found), " ".join(dict.fromkeys([*notices, *parsed.notices])))

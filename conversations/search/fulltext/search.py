@@ -20,7 +20,7 @@ from conversations.models import ConversationQuerySet, Event, EventQuerySet, Sea
 from conversations.search import titles
 from conversations.search.fulltext import index
 from conversations.search.fulltext.index import Facets
-from conversations.search.fulltext.questions import Branch, Question
+from conversations.search.fulltext.questions import QueryBranch, Question
 from conversations.search.fulltext.snippets import SnippetPart, snippet
 from conversations.search.fulltext.words import Words
 
@@ -121,7 +121,7 @@ def by_title(conversations: ConversationQuerySet, question: Question) -> Convers
     return conversations.filter(reduce(or_, map(_in_title, question.branches), Q(pk__in=[])))
 
 
-def _in_title(branch: Branch) -> Q:
+def _in_title(branch: QueryBranch) -> Q:
     wanted = titles.holding(*(term.written for term in branch.wanted))
     unwanted = dict.fromkeys(term.written for term in branch.unwanted)
     return reduce(and_, (~Q(case_insensitive.holds("title", text)) for text in unwanted), wanted)
