@@ -9,7 +9,7 @@ from conversations.hints import Hint
 from conversations.outages import Outage
 from conversations.search import titles
 from conversations.search.fulltext import indexing
-from conversations.search.fulltext.indexing import Step, Watermark
+from conversations.search.fulltext.indexing import IndexingStep, Watermark
 from sessions_app import astore
 
 _failing = Outage(
@@ -87,6 +87,6 @@ class Indexer:
         if self._appends > BUSY_PER_S * (loop.time() - began):
             await asyncio.sleep(max(REST_BUSY_MIN_S, took * REST_BUSY))
 
-    def _step(self) -> Step:
+    def _step(self) -> IndexingStep:
         self._horizon.look()
         return indexing.step(self._horizon)

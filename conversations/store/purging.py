@@ -83,7 +83,7 @@ _REMOVING = (
 )
 
 
-class Step(NamedTuple):
+class PurgeStep(NamedTuple):
     events: int
     bytes: int
     is_last: bool  # no event is left
@@ -124,13 +124,13 @@ def begin(
     return purge
 
 
-def remove_events(purge: Purge) -> Step:
+def remove_events(purge: Purge) -> PurgeStep:
     """Remove the next events of a purge whose row is locked by the running transaction."""
     columns = Conversation.objects.values_list("owner_id", "next_seq")
     owner_pk, next_seq = columns.get(pk=purge.conversation_id)
     last = next_seq - 1
     if purge.through >= last:
-        return Step(0, 0, is_last=True)
+        return PurgeStep(0, 0, is_last=True)
     # Bounded by seqs: where many rows were removed just now, the engine would read all of them for a LIMIT.
     rows = Event.objects.filter(conversation_id=purge.conversation_id, seq__gt=purge.through)
     found = rows.filter(seq__lte=purge.through + STEP_EVENTS).order_by("seq").values_list("seq", "size")
@@ -145,7 +145,7 @@ def remove_events(purge: Purge) -> Step:
         removed: list[tuple[int, int]] = list(cursor.fetchall())
     stored_bytes.discount(owner_pk, removed)
     purge.through = through
-    return Step(len(removed), sum(size for _, size in removed), is_last=through >= last)
+    return PurgeStep(len(removed), sum(size for _, size in removed), is_last=through >= last)
 
 
 def remove_beside_events(conversation_pk: int) -> None:

@@ -28,7 +28,7 @@ from conversations.verification.rows import (
     stretches,
 )
 from conversations.verification.signatures import Key
-from conversations.verification.store import Step
+from conversations.verification.store import VerificationStep
 
 FORMAT, VERSION = "convserver-checkpoint", 1
 TAG = 3  # bytes of either digest that a line has of each event
@@ -62,7 +62,7 @@ class Stretch(NamedTuple):
         return cls(first, end, events, digest, whole.hexdigest(), bytes(tags))
 
 
-def write(target: BinaryIO, key: Key) -> Iterator[Step]:
+def write(target: BinaryIO, key: Key) -> Iterator[VerificationStep]:
     """Write a checkpoint of all logs, step by step. Raise KeyUnusable."""
     key.sign(b"")  # fail before anything is read
     signed, conversations, events, above = sha256(), 0, 0, 0
@@ -78,14 +78,14 @@ def write(target: BinaryIO, key: Key) -> Iterator[Step]:
                 tags = base64.b64encode(stretch.tags).decode()
                 line = {"conversation": head.public_id, **stretch._asdict(), "tags": tags}
                 _write(target, signed, line)
-                yield Step(events=stretch.events)
+                yield VerificationStep(events=stretch.events)
         above = batch.through
-        yield Step(conversations=sum(not head.is_purged for head in batch.heads))
+        yield VerificationStep(conversations=sum(not head.is_purged for head in batch.heads))
     _write(target, signed, {"conversations": conversations, "events": events})
     _write(target, sha256(), {"key": key.name, "signature": key.sign(signed.digest())})
 
 
-def compare(path: Path, key: Key) -> Iterator[Step]:
+def compare(path: Path, key: Key) -> Iterator[VerificationStep]:
     """Compare all logs with a checkpoint, step by step. Raise CheckpointRefused before the first."""
     made_at = require_signed(path, key)
     with path.open("rb") as source:
@@ -144,16 +144,18 @@ def _signed_at(path: Path, key: Key) -> str:
     return str(first["made_at"])
 
 
-def _compared(lines: Sequence[dict[str, Any]], made_at: str) -> Iterator[Step]:
+def _compared(lines: Sequence[dict[str, Any]], made_at: str) -> Iterator[VerificationStep]:
     ids = {line["conversation"] for line in lines}
     heads = {head.public_id: head for head in heads_of(all_conversations().with_public_ids(ids))}
     for line in lines:
         head = heads.get(line["conversation"])
         if head is None:
             detail = f"The conversation {line['conversation']} is in the checkpoint of {made_at}, and gone."
-            yield Step(found=() if line["first"] else [Damage(DamageKind.GONE, None, "", None, detail)])
+            yield VerificationStep(
+                found=() if line["first"] else [Damage(DamageKind.GONE, None, "", None, detail)]
+            )
         elif not head.is_purged:
-            yield Step(found=list(_differences(head, line, made_at)))
+            yield VerificationStep(found=list(_differences(head, line, made_at)))
 
 
 def _differences(head: Head, line: dict[str, Any], made_at: str) -> DamageList:

@@ -19,14 +19,14 @@ from conversations.verification.rows import (
     pages,
     payload_of,
 )
-from conversations.verification.store import Step, confirmed
+from conversations.verification.store import VerificationStep, confirmed
 
 DERIVED = ("dialect", "type", "kind", "source", "tool_call_id", "hidden", "text")
 EXAMINED = frozenset({DamageKind.COLUMN})
 _COLUMNS = (*DERIVED[:-1], SMALL_TEXT, SMALL_PAYLOAD)
 
 
-def steps(rows: ConversationQuerySet | None = None) -> Iterator[Step]:
+def steps(rows: ConversationQuerySet | None = None) -> Iterator[VerificationStep]:
     """Read the columns of all events of these conversations again; by default of all conversations."""
     chosen, above = all_conversations() if rows is None else rows, 0
     while (batch := Batch.after(above, chosen)) is not None:
@@ -36,9 +36,11 @@ def steps(rows: ConversationQuerySet | None = None) -> Iterator[Step]:
                 if wrong := _wrong(row):
                     detail = f"Event {row[1]} has another {' and '.join(wrong)} than its payload."
                     found[row[0]].add(DamageKind.COLUMN, row[1], detail)
-            yield Step()
+            yield VerificationStep()
         above = batch.through
-        yield Step(found=confirmed([damage for each in found.values() for damage in each], batch.heads))
+        yield VerificationStep(
+            found=confirmed([damage for each in found.values() for damage in each], batch.heads)
+        )
 
 
 def _wrong(row: Row) -> list[str]:

@@ -16,7 +16,7 @@ from conversations.search.fulltext import indexing
 from conversations.search.fulltext.index import TABLE, IndexEntry
 from conversations.search.fulltext.indexing import Watermark
 from conversations.verification.damage import PER_CONVERSATION_MAX, Damage
-from conversations.verification.store import Step
+from conversations.verification.store import VerificationStep
 
 SAMPLES = 1_000  # events that are compared with their entries, unless all are
 GROUP = 500
@@ -34,7 +34,7 @@ _SOME_KEYS = "SELECT id FROM {table} WHERE id > %s AND id <= %s ORDER BY id LIMI
 _TITLE_KEY = {"sqlite": "rowid", "postgresql": "conversation_id"}
 
 
-def steps(*, everything: bool) -> Iterator[Step]:
+def steps(*, everything: bool) -> Iterator[VerificationStep]:
     """Compare entries of the indexes with their events and titles: samples, or all of them.
 
     An event without an entry is found if it is among those compared.
@@ -44,15 +44,15 @@ def steps(*, everything: bool) -> Iterator[Step]:
     for keys in _chosen(through, everything=everything):
         damage = _wrong_entries(keys)[: PER_CONVERSATION_MAX - found]
         if SearchProgress.through_now() < through:  # it is being rebuilt meanwhile
-            yield Step(is_cut_short=True)
+            yield VerificationStep(is_cut_short=True)
             return
         found += len(damage)
-        yield Step(found=damage)
+        yield VerificationStep(found=damage)
         if found >= PER_CONVERSATION_MAX:
             break
     if everything:
-        yield Step(found=[*_left_over(), *_broken_index()])
-    yield Step(found=list(_wrong_titles(None if everything else SAMPLES)))
+        yield VerificationStep(found=[*_left_over(), *_broken_index()])
+    yield VerificationStep(found=list(_wrong_titles(None if everything else SAMPLES)))
 
 
 def is_damaged() -> bool:

@@ -9,7 +9,7 @@ from conversations.models import Event
 from conversations.verification import logs
 from conversations.verification.logs import LogCheck
 from conversations.verification.rows import Head, all_conversations, heads_of, of_one
-from conversations.verification.store import Step, confirmed, lost_guards, newest_event
+from conversations.verification.store import VerificationStep, confirmed, lost_guards, newest_event
 
 NEWEST_EVENTS = 10_000  # at most this many of the newest events say which conversations changed
 CONVERSATIONS_MAX = 500
@@ -18,12 +18,12 @@ EVENTS_MAX = 20_000
 TIME_MAX_S = 5.0
 
 
-def steps(since: int) -> Iterator[Step]:
+def steps(since: int) -> Iterator[VerificationStep]:
     """Verify the ends of the logs that have events with keys above `since`, the newest ones first.
 
     End after EVENTS_MAX events or TIME_MAX_S, even if more are left.
     """
-    yield Step(found=lost_guards())
+    yield VerificationStep(found=lost_guards())
     ends_at, events = time.monotonic() + TIME_MAX_S, 0
     for head in _changed(since):
         check, step_events = _check_of(head), 0
@@ -32,7 +32,7 @@ def steps(since: int) -> Iterator[Step]:
                 check.take(row)
             step_events += len(page)
         events += step_events
-        yield Step(1, step_events, confirmed(list(check.finish()), [head]))
+        yield VerificationStep(1, step_events, confirmed(list(check.finish()), [head]))
         if events >= EVENTS_MAX or time.monotonic() >= ends_at:
             return
 

@@ -28,7 +28,7 @@ from conversations.models import (
 )
 from conversations.verification import store
 from conversations.verification.damage import Damage
-from conversations.verification.store import Step
+from conversations.verification.store import VerificationStep
 
 SHOWN_MAX = 20  # the most damaged places in the row of a conversation, for its readers
 FOUND_MAX = 1_000  # the most damaged places that a run lists at its end; all are stored
@@ -46,7 +46,7 @@ class Record:
         self.found: list[Damage] = []  # what was found, at most FOUND_MAX; the run counts all
         self._counts: Counter[DamageKind] = Counter()
 
-    def take(self, step: Step) -> None:
+    def take(self, step: VerificationStep) -> None:
         """Record what a step has read and found."""
         run = self.run
         run.conversations += step.conversations

@@ -15,7 +15,7 @@ from conversations.verification.logs import LogCheck
 from conversations.verification.rows import Batch, Head, Row, all_conversations, beyond_all, heads_of, pages
 
 
-class Step(NamedTuple):
+class VerificationStep(NamedTuple):
     """A step of a verification: how much of the log it has read, and what it found."""
 
     conversations: int = 0  # each is counted once, by the check that reads every log
@@ -65,7 +65,7 @@ class _Reading:
             self._check = None
 
 
-def steps(rows: ConversationQuerySet | None = None) -> Iterator[Step]:
+def steps(rows: ConversationQuerySet | None = None) -> Iterator[VerificationStep]:
     """Verify the logs of these conversations, or of all, and then what they have in common.
 
     Nothing stays open between two steps, so each may run in another thread.
@@ -76,13 +76,13 @@ def steps(rows: ConversationQuerySet | None = None) -> Iterator[Step]:
         reading = _Reading(batch)
         for page in pages(batch, logs.COLUMNS, only_heads=rows is not None):
             reading.take(page)
-            yield Step(events=len(page))
+            yield VerificationStep(events=len(page))
         found = confirmed(reading.finish(), batch.heads)
         above = batch.through
-        yield Step(conversations=len(batch.heads), found=found)
+        yield VerificationStep(conversations=len(batch.heads), found=found)
     if rows is None:
         rest = {row[0]: row[1] for row in reversed(beyond_all(above, ()))}
-        yield Step(found=[*orphans(rest), *ids.doubled_conversations(), *lost_guards()])
+        yield VerificationStep(found=[*orphans(rest), *ids.doubled_conversations(), *lost_guards()])
 
 
 def orphans(seqs: dict[int, int]) -> list[Damage]:

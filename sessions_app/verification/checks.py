@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from conversations.models import ConversationQuerySet, DamageKind
 from conversations.verification import columns, derived, logs, store
 from conversations.verification.records import Record
-from conversations.verification.store import Step
+from conversations.verification.store import VerificationStep
 from sessions_app.verification import leases
 
 GENERAL = frozenset({DamageKind.GUARD})
@@ -19,7 +19,7 @@ GENERAL = frozenset({DamageKind.GUARD})
 class Check:
     """One check: its steps, and the kinds of problems that it examines completely."""
 
-    steps: Callable[[], Iterator[Step]]
+    steps: Callable[[], Iterator[VerificationStep]]
     examined: frozenset[DamageKind] = frozenset()
     """Empty for a check of samples."""
 

@@ -8,16 +8,16 @@ from django.db.models import F, Q, QuerySet
 
 from conversations.models import ConversationQuerySet, DamageKind
 from conversations.verification.damage import PER_CONVERSATION_MAX, Damage
-from conversations.verification.store import Step
+from conversations.verification.store import VerificationStep
 from sessions_app.models import THERE, AgentLoop
 
 EXAMINED = frozenset({DamageKind.LEASE})
 
 
-def steps(rows: ConversationQuerySet | None = None) -> Iterator[Step]:
+def steps(rows: ConversationQuerySet | None = None) -> Iterator[VerificationStep]:
     """Verify the leases of these conversations' loops; without any, of all."""
     loops = AgentLoop.objects.all() if rows is None else AgentLoop.objects.filter(conversation__in=rows)
-    yield Step(found=[*_ahead(loops), *_without_holder(loops), *_of_turns(loops)])
+    yield VerificationStep(found=[*_ahead(loops), *_without_holder(loops), *_of_turns(loops)])
 
 
 def _ahead(loops: QuerySet[AgentLoop]) -> Iterator[Damage]:

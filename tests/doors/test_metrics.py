@@ -22,7 +22,7 @@ from conversations.counts import Counted
 from conversations.models import ConversationRef, DamageKind, Occasion, Outcome, VerificationRun
 from conversations.verification import records
 from conversations.verification.damage import Damage
-from conversations.verification.store import Step
+from conversations.verification.store import VerificationStep
 from convserver.quotas import Quotas
 from convserver.web.collectors import COUNTERS
 from convserver.web.metrics import Verifications
@@ -119,7 +119,7 @@ async def test_damage_is_counted_until_it_is_mended(
     def find() -> None:
         found = [Damage(DamageKind.CHANGED, conversation.pk, "talk", 3, "changed")]
         record = records.begin(Occasion.COMMAND, "everything", host="here", pid=1)
-        record.take(Step(found=found))
+        record.take(VerificationStep(found=found))
         record.end()
 
     def mend() -> None:

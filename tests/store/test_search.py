@@ -42,7 +42,7 @@ from conversations.models import (
 )
 from conversations.search import titles
 from conversations.search.fulltext import index, indexing, limits, questions, search, snippets, words
-from conversations.search.fulltext.indexing import Step, Watermark
+from conversations.search.fulltext.indexing import IndexingStep, Watermark
 from conversations.search.fulltext.search import Scope, Wanted
 from conversations.store import creation, deletion, forks, importing
 from sessions_app import astore, background, search_indexer
@@ -865,7 +865,7 @@ async def test_what_is_appended_right_after_the_last_step_waits_for_no_poll(
     step = indexing.step
     appended: list[int] = []
 
-    def append_after(watermark: Watermark) -> Step:
+    def append_after(watermark: Watermark) -> IndexingStep:
         done = step(watermark)
         if done.is_last and not appended:
             say(conversation, "needle")

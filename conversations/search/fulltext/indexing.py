@@ -31,22 +31,22 @@ class Watermark(KeyHorizon[int]):
         super().__init__(int, guards.EVENT)
 
 
-class Step(NamedTuple):
+class IndexingStep(NamedTuple):
     events: int
     is_last: bool  # no event up to the watermark is left
 
 
-def step(watermark: Watermark) -> Step:
+def step(watermark: Watermark) -> IndexingStep:
     """Index the next events; if several processes do this, one of them stores its step."""
     through = SearchProgress.through_now()
     if through >= watermark.settled:
-        return Step(0, is_last=True)
+        return IndexingStep(0, is_last=True)
     last, pks = _next(through, watermark.settled)
     entries = list(entries_of(pks, known_through=SearchProgress.known_through()))
     with transaction.atomic():
         if SearchProgress.move(through, last):
             index.add(entries)
-    return Step(len(pks), is_last=last >= watermark.settled)
+    return IndexingStep(len(pks), is_last=last >= watermark.settled)
 
 
 def begin_anew() -> None:
