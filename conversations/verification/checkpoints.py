@@ -21,7 +21,7 @@ from conversations.verification import facts
 from conversations.verification.damage import Damage, DamageList
 from conversations.verification.rows import (
     Batch,
-    Head,
+    LogHead,
     all_conversations,
     between,
     heads_of,
@@ -51,7 +51,7 @@ class Stretch(NamedTuple):
     tags: bytes  # of each event TAG bytes of its digest in the chain, then TAG bytes of that of its facts
 
     @classmethod
-    def of(cls, head: Head, first: int, end: int) -> Stretch:
+    def of(cls, head: LogHead, first: int, end: int) -> Stretch:
         """Read a stretch of a log, from a place up to but not including another."""
         events, digest, whole, tags = 0, "", sha256(), bytearray()
         for page in between(head.pk, first, end, facts.columns()):
@@ -107,7 +107,7 @@ def _write(target: BinaryIO, signed: Any, line: dict[str, Any]) -> None:
     target.write(text)
 
 
-def _stretches(head: Head) -> Iterator[Stretch]:
+def _stretches(head: LogHead) -> Iterator[Stretch]:
     if head.next_seq <= 0:
         yield Stretch.of(head, 0, 0)
     for first, end in stretches(head):
@@ -158,7 +158,7 @@ def _compared(lines: Sequence[dict[str, Any]], made_at: str) -> Iterator[Verific
             yield VerificationStep(found=list(_differences(head, line, made_at)))
 
 
-def _differences(head: Head, line: dict[str, Any], made_at: str) -> DamageList:
+def _differences(head: LogHead, line: dict[str, Any], made_at: str) -> DamageList:
     found = DamageList(head.pk, head.public_id)
     first, then = line["first"], base64.b64decode(line["tags"])
     now = Stretch.of(head, first, line["end"])

@@ -9,7 +9,7 @@ from django.db.models import Count, Min
 
 from conversations.models import Conversation, DamageKind, Event
 from conversations.verification.damage import PER_CONVERSATION_MAX, Damage
-from conversations.verification.rows import Head
+from conversations.verification.rows import LogHead
 
 _DOUBLED = (
     "SELECT event_id FROM conversations_event WHERE conversation_id = %s "
@@ -17,7 +17,7 @@ _DOUBLED = (
 )
 
 
-def doubled_in(head: Head) -> Iterator[Damage]:
+def doubled_in(head: LogHead) -> Iterator[Damage]:
     """Yield the events of a long log that repeat the id of an earlier event."""
     with connection.cursor() as cursor:
         cursor.execute(_DOUBLED, [head.pk])

@@ -9,7 +9,7 @@ from conversations.events import Kind
 from conversations.log.append import chain
 from conversations.models import LAST_MESSAGE_MAX_LENGTH, DamageKind
 from conversations.verification.damage import Damage, DamageList
-from conversations.verification.rows import SMALL_PAYLOAD, Head, Row, payload_of
+from conversations.verification.rows import SMALL_PAYLOAD, LogHead, Row, payload_of
 
 _SAID = (
     f"CASE WHEN kind = '{Kind.MESSAGE}' AND NOT hidden THEN substr(text, 1, {LAST_MESSAGE_MAX_LENGTH}) END"
@@ -53,7 +53,7 @@ class LogCheck:
     only the rest.
     """
 
-    def __init__(self, head: Head, *, first: int = 0, digest: str | None = "") -> None:
+    def __init__(self, head: LogHead, *, first: int = 0, digest: str | None = "") -> None:
         self._head = head
         self._found = DamageList(head.pk, head.public_id)
         self._is_whole_log = first == 0

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from conversations.models import Event
 from conversations.verification import logs
 from conversations.verification.logs import LogCheck
-from conversations.verification.rows import Head, all_conversations, heads_of, of_one
+from conversations.verification.rows import LogHead, all_conversations, heads_of, of_one
 from conversations.verification.store import VerificationStep, confirmed, lost_guards, newest_event
 
 NEWEST_EVENTS = 10_000  # at most this many of the newest events say which conversations changed
@@ -37,7 +37,7 @@ def steps(since: int) -> Iterator[VerificationStep]:
             return
 
 
-def _changed(since: int) -> list[Head]:
+def _changed(since: int) -> list[LogHead]:
     newest = newest_event()
     recent = Event.objects.filter(pk__gt=max(since, newest - NEWEST_EVENTS)).order_by("-pk")
     pks = list(dict.fromkeys(recent.values_list("conversation_id", flat=True)))[:CONVERSATIONS_MAX]
@@ -45,11 +45,11 @@ def _changed(since: int) -> list[Head]:
     return [heads[pk] for pk in pks if pk in heads]
 
 
-def _first(head: Head) -> int:
+def _first(head: LogHead) -> int:
     return max(0, head.next_seq - EVENTS_OF_ONE)
 
 
-def _check_of(head: Head) -> LogCheck:
+def _check_of(head: LogHead) -> LogCheck:
     first = _first(head)
     if first == 0:
         return LogCheck(head)

@@ -36,7 +36,7 @@ _NEXT = "SELECT MIN(seq) FROM conversations_event WHERE conversation_id = %s AND
 _VALUE = "SELECT {column} FROM conversations_event WHERE id = %s"
 
 
-class Head(NamedTuple):
+class LogHead(NamedTuple):
     """What a conversation's row says about its log."""
 
     pk: int
@@ -69,7 +69,7 @@ class Batch(NamedTuple):
 
     above: int  # the key after which it begins
     through: int
-    heads: Sequence[Head]
+    heads: Sequence[LogHead]
 
     @classmethod
     def after(cls, pk: int, rows: ConversationQuerySet) -> Self | None:
@@ -78,11 +78,11 @@ class Batch(NamedTuple):
         return cls(pk, heads[-1].pk, heads) if heads else None
 
 
-def heads_of(rows: ConversationQuerySet) -> list[Head]:
+def heads_of(rows: ConversationQuerySet) -> list[LogHead]:
     """Read the heads of these conversations."""
     found = list(rows.values_list(*_COLUMNS))
     purged = purged_among([row[0] for row in found])
-    return [Head(*row)._replace(is_purged=row[0] in purged) for row in found]
+    return [LogHead(*row)._replace(is_purged=row[0] in purged) for row in found]
 
 
 def purged_among(pks: Sequence[int]) -> set[int]:
@@ -105,13 +105,13 @@ def pages(batch: Batch, columns: Sequence[str], *, only_heads: bool = False) -> 
             yield from of_one(head, columns)
         return
     for part in _parts(batch):
-        if isinstance(part, Head):
+        if isinstance(part, LogHead):
             yield from of_one(part, columns)
         else:
             yield from _all_at("conversation_id > %s AND conversation_id <= %s", part, columns)
 
 
-def _parts(batch: Batch) -> Iterator[Head | tuple[int, int]]:
+def _parts(batch: Batch) -> Iterator[LogHead | tuple[int, int]]:
     """Divide a batch into long logs and ranges of keys, the first exclusive, of about a page of events."""
     above, count = batch.above, 0
     for head in batch.heads:
@@ -129,7 +129,7 @@ def _parts(batch: Batch) -> Iterator[Head | tuple[int, int]]:
         yield above, batch.through
 
 
-def of_one(head: Head, columns: Sequence[str], *, first: int = 0) -> Iterator[list[Row]]:
+def of_one(head: LogHead, columns: Sequence[str], *, first: int = 0) -> Iterator[list[Row]]:
     """Yield the rows of one log from a place on, and some of those beyond its head."""
     for at, end in stretches(head, first):
         # The first page has no lower bound: a seq below 0 is damage, too.
@@ -138,7 +138,7 @@ def of_one(head: Head, columns: Sequence[str], *, first: int = 0) -> Iterator[li
         yield beyond
 
 
-def stretches(head: Head, first: int = 0) -> Iterator[tuple[int, int]]:
+def stretches(head: LogHead, first: int = 0) -> Iterator[tuple[int, int]]:
     """Yield the bounds of the parts of a log that are read together: the first place, and the excluded end.
 
     A gap costs one query, however long it is.

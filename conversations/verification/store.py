@@ -12,7 +12,15 @@ from conversations.models import Conversation, ConversationQuerySet, DamageKind
 from conversations.verification import ids, logs
 from conversations.verification.damage import Damage
 from conversations.verification.logs import LogCheck
-from conversations.verification.rows import Batch, Head, Row, all_conversations, beyond_all, heads_of, pages
+from conversations.verification.rows import (
+    Batch,
+    LogHead,
+    Row,
+    all_conversations,
+    beyond_all,
+    heads_of,
+    pages,
+)
 
 
 class VerificationStep(NamedTuple):
@@ -110,7 +118,7 @@ def lost_guards() -> list[Damage]:
     ]
 
 
-def confirmed(found: Sequence[Damage], heads: Sequence[Head]) -> list[Damage]:
+def confirmed(found: Sequence[Damage], heads: Sequence[LogHead]) -> list[Damage]:
     """Return the damage that no append or purge between reading the heads and the logs explains."""
     pks = {damage.conversation_pk for damage in found if damage.conversation_pk is not None}
     if not pks:
@@ -120,7 +128,7 @@ def confirmed(found: Sequence[Damage], heads: Sequence[Head]) -> list[Damage]:
     return [damage for damage in found if _holds(damage, before, now)]
 
 
-def _holds(damage: Damage, before: Mapping[int, Head], now: Mapping[int, Head]) -> bool:
+def _holds(damage: Damage, before: Mapping[int, LogHead], now: Mapping[int, LogHead]) -> bool:
     pk = damage.conversation_pk
     if pk is None:
         return True
