@@ -14,7 +14,7 @@ from conversations.log.append import chain
 from conversations.models import Conversation, ConversationRef, DamageKind, Event, Occasion
 from conversations.verification import records
 from conversations.verification.damage import Damage
-from conversations.verification.records import Record
+from conversations.verification.records import RunRecord
 from sessions_app.verification.checks import Check, checks, run
 
 
@@ -65,7 +65,7 @@ def rewrite(conversation: ConversationRef, seq: int, payload: str) -> None:
     Conversation.objects.filter(pk=conversation.pk).update(head_digest=digest)
 
 
-def verified(made: Sequence[Check] | None = None, **options: Any) -> Record:
+def verified(made: Sequence[Check] | None = None, **options: Any) -> RunRecord:
     """Verify the store, all of it unless checks are named, and record what was found."""
     record = records.begin(Occasion.COMMAND, "all", host="here", pid=1)
     for _ in run(record, list(made) if made is not None else checks(**options), options.get("rows")):

@@ -38,7 +38,7 @@ INTERRUPTED = "It was interrupted."
 RUNS_KEPT = 1_000  # older runs are deleted, their findings are not
 
 
-class Record:
+class RunRecord:
     """The record of one run, written while it runs."""
 
     def __init__(self, run: VerificationRun) -> None:
@@ -92,14 +92,14 @@ class Record:
         return run
 
 
-def begin(occasion: Occasion, covers: str, *, host: str, pid: int, expected: int = 0) -> Record:
+def begin(occasion: Occasion, covers: str, *, host: str, pid: int, expected: int = 0) -> RunRecord:
     """Record the beginning of a verification, and delete old runs."""
     newest = store.newest_event()
     run = VerificationRun.objects.create(
         occasion=occasion, covers=covers, host=host, pid=pid, newest_event=newest, expected=expected
     )
     VerificationRun.objects.filter(pk__lte=run.pk - RUNS_KEPT).delete()
-    return Record(run)
+    return RunRecord(run)
 
 
 def reason_of(error: BaseException) -> str:

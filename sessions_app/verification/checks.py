@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from conversations.models import ConversationQuerySet, DamageKind
 from conversations.verification import columns, derived, logs, store
-from conversations.verification.records import Record
+from conversations.verification.records import RunRecord
 from conversations.verification.store import VerificationStep
 from sessions_app.verification import leases
 
@@ -49,7 +49,7 @@ def checks(
     return found
 
 
-def run(record: Record, made: list[Check], rows: ConversationQuerySet | None = None) -> Iterator[None]:
+def run(record: RunRecord, made: list[Check], rows: ConversationQuerySet | None = None) -> Iterator[None]:
     for check in made:
         is_whole = True
         for step in check.steps():

@@ -14,7 +14,7 @@ from conversations.models import Occasion, Outcome, VerificationRun
 from conversations.outages import Outage
 from conversations.server_log import log_act
 from conversations.verification import recent, records, store
-from conversations.verification.records import Record
+from conversations.verification.records import RunRecord
 from sessions_app import astore
 from sessions_app.event_loops import uncancelled
 from sessions_app.housekeeping import put_back_round, take_round
@@ -56,7 +56,7 @@ async def verify(*, keeps_house: bool) -> None:
             await _made(Occasion.NIGHT, rest=REST)
 
 
-def begin(occasion: Occasion) -> tuple[Record, list[Check]]:
+def begin(occasion: Occasion) -> tuple[RunRecord, list[Check]]:
     """Record that a verification of this kind begins, and return its checks."""
     process = this_process()
     if occasion is Occasion.START:
@@ -146,20 +146,20 @@ def _next(steps: Iterator[None]) -> bool:
 _END = object()
 
 
-async def _end_failed(record: Record, reason: str) -> None:
+async def _end_failed(record: RunRecord, reason: str) -> None:
     try:
         await astore.change(_give_up, record, reason)
     except Exception as error:  # the database that failed may work for this
         _failing.failed(error)
 
 
-def _give_up(record: Record, reason: str) -> None:
+def _give_up(record: RunRecord, reason: str) -> None:
     record.end(failure=reason)
     if record.run.occasion == Occasion.NIGHT:
         _put_back_night()
 
 
-def _log(record: Record) -> None:
+def _log(record: RunRecord) -> None:
     ended = record.run
     lasted = (ended.finished_at or ended.started_at) - ended.started_at
     log_act(

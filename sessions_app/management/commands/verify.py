@@ -26,7 +26,7 @@ from conversations.models import (
 )
 from conversations.verification import checkpoints, derived, records
 from conversations.verification.checkpoints import CheckpointRefused
-from conversations.verification.records import Record
+from conversations.verification.records import RunRecord
 from conversations.verification.signatures import KeyUnusable, read_key
 from sessions_app.imports import options
 from sessions_app.processes import this_process
@@ -150,7 +150,7 @@ class Command(BaseCommand):
 
     def _make(
         self,
-        record: Record,
+        record: RunRecord,
         made: list[Check],
         rows: ConversationQuerySet | None,
         expected: int,
@@ -167,7 +167,7 @@ class Command(BaseCommand):
         if shows:
             self.stderr.write("")
 
-    def _repair(self, record: Record, *, is_shown: bool) -> None:
+    def _repair(self, record: RunRecord, *, is_shown: bool) -> None:
         """Rebuild damaged indexes, and check them again."""
         if not derived.is_damaged():
             return
@@ -178,7 +178,7 @@ class Command(BaseCommand):
         for step in derived.steps(everything=False):
             record.take(step)
 
-    def _print(self, record: Record, ended: VerificationRun, *, as_json: bool) -> None:
+    def _print(self, record: RunRecord, ended: VerificationRun, *, as_json: bool) -> None:
         lasted = ((ended.finished_at or ended.started_at) - ended.started_at).total_seconds()
         if as_json:
             result = {
