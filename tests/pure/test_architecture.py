@@ -1,4 +1,4 @@
-"""docs/architecture.md shows the rooms that there are, and names files that exist."""
+"""docs/architecture.md shows the rooms that there are; it and docs/decisions/ name files that exist."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
+DECISIONS = ROOT / "docs" / "decisions"
 APPS = ("convserver", "sessions_app", "conversations")
 WITHOUT_A_LINE = {"management", "migrations"}
 FILES_MAX = 20
@@ -48,8 +49,19 @@ def test_every_file_that_is_named_exists() -> None:
     }
     folders = {str(room) for room in rooms()} | {"convserver/static/web", "tests/pure"}
     known = [f"/{name}" for name in files | folders]
-    named = {path for path in PATH.findall(PAGE) if path.split("/")[0] not in {"docs", "tests"}}
+    pages = [PAGE, *(record.read_text() for record in DECISIONS.glob("*.md"))]
+    named = {
+        path
+        for page in pages
+        for path in PATH.findall(page)
+        if path.split("/")[0] not in {"docs", "tests", "templates"}
+    }
     assert {path for path in named if not any(each.endswith(f"/{path}") for each in known)} == set()
+
+
+def test_every_decision_is_in_the_index() -> None:
+    records = {path.name for path in DECISIONS.glob("0*.md")}
+    assert set(re.findall(r"\]\((0\d{3}-[a-z0-9-]+\.md)\)", (DECISIONS / "README.md").read_text())) == records
 
 
 def test_no_room_has_too_many_files() -> None:
