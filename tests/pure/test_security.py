@@ -1,4 +1,4 @@
-"""SECURITY.md: every promise names tests, and each of them exists."""
+"""docs/threat-model.md: every promise names tests, and each of them exists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.one_engine
 
 TESTS = Path(__file__).parents[1]
-TEXT = (TESTS.parent / "SECURITY.md").read_text()
+TEXT = (TESTS.parent / "docs" / "threat-model.md").read_text()
 PROMISES = [line for line in TEXT.splitlines() if re.match(r"\| (?!attempt|-)", line)]
 NAME = re.compile(r"`(test_\w+)`")
 
