@@ -28,7 +28,7 @@ help:
 	@echo "make standby       kill a PostgreSQL primary under load, and promote its synchronous standby"
 	@echo "make faults        break servers in many ways while clients use them, and check every answer"
 	@echo "make wires         compare the routes of the newest OpenHands packages with docs/compatibility.md"
-	@echo "make pictures      take docs/pictures/ anew: every page, light and dark, narrow and wide"
+	@echo "make pictures      take pictures of every page: docs/pictures/ anew, all others in build/pictures/"
 	@echo "make requirements  pin requirements/*.in again (UPGRADE=--upgrade for the newest of everything)"
 	@echo "make clean         remove what can be made again; data in var/ stays"
 

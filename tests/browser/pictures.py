@@ -1,4 +1,6 @@
-"""Take docs/pictures/ anew: every page and state, light and dark, narrow and wide.
+"""Take pictures of every page and state, light and dark, narrow and wide.
+
+Those that README.md or a page of docs/ shows go to docs/pictures/, all others to build/pictures/.
 
 Run as `python -m tests.browser.pictures [part of a name …]`, with a server of its own on demo data.
 """
@@ -23,8 +25,9 @@ from tests.clients import HTTP
 from tests.model_server import Answer, Asked, calling, completion, model_server
 
 ROOT = Path(__file__).parents[2]
-PICTURES = ROOT / "docs" / "pictures"
 DATA = ROOT / "tests" / "data"
+DOCUMENTED = ROOT / "docs" / "pictures"
+OTHERS = ROOT / "build" / "pictures"
 SIZES = {390: 844, 1440: 900}
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
@@ -422,7 +425,7 @@ def _catching_up(page: Page, studio: Studio) -> None:
 @_scene("image")
 def _image(page: Page, studio: Studio) -> None:
     talk = Talk(page, studio, "text").open()
-    page.locator('#composer input[type="file"]').set_input_files(PICTURES / "home-light-1440.png")
+    page.locator('#composer input[type="file"]').set_input_files(DOCUMENTED / "conversation-light-1440.png")
     talk.box.fill("Here is what it looks like now.\nCan the list be calmer?")
     expect(page.get_by_role("img", name="Image 1")).to_be_visible()
 
@@ -562,20 +565,29 @@ def _take(studio: Studio, scenes: dict[str, Scene], names: Sequence[str]) -> Non
                 continue
             for theme in THEMES:
                 for width, height in SIZES.items():
+                    picture = f"{name}-{theme}-{width}.png"
                     context = browser.new_context(
                         viewport={"width": width, "height": height},
                         color_scheme=theme,
                         reduced_motion="reduce",
                         has_touch=width < 800,
                     )
-                    _shoot(context, scene, studio, PICTURES / f"{name}-{theme}-{width}.png")
+                    _shoot(context, scene, studio, _folder(picture) / picture)
                     context.close()
                     studio.clear_up()
+
+
+def _folder(picture: str) -> Path:
+    """Return where a picture belongs."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    is_shown = any(f"pictures/{picture}" in page.read_text() for page in pages)
+    return DOCUMENTED if is_shown else OTHERS
 
 
 def _shoot(context: BrowserContext, scene: Scene, studio: Studio, path: Path) -> None:
     page = context.new_page()
     scene(page, studio)
+    path.parent.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=path, caret="initial")
     print(path.relative_to(ROOT), f"{path.stat().st_size // 1000} kB")
 

@@ -455,15 +455,3 @@ def test_the_limits_are_those_of_the_code() -> None:
     rows = dict(re.findall(r"^\| (.+) \| (\d+) \|$", part("## Limits"), re.MULTILINE))
     assert rows == {name: str(int(value)) for name, value in LIMITS.items()}
     assert f"1 to {models.PUBLIC_ID_MAX_LENGTH} characters" in PAGE
-
-
-def test_every_link_leads_somewhere() -> None:
-    headings = [
-        re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-")
-        for heading in re.findall(r"^#+ (.+)$", PAGE, re.MULTILINE)
-    ]
-    anchors = {
-        heading if not (before := headings[:at].count(heading)) else f"{heading}-{before}"
-        for at, heading in enumerate(headings)
-    }
-    assert set(re.findall(r"\]\(#([^)]+)\)", PAGE)) <= anchors
