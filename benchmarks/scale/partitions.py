@@ -1,6 +1,6 @@
 """A copy of a filled database whose log is in partitions: whether that can be done, and what it costs.
 
-The statements are those that docs/scale.md recommends (`partitioning/`).
+The statements are those that docs/scale.md describes (`partitioning/`).
 """
 
 from __future__ import annotations
