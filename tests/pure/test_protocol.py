@@ -14,7 +14,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.urls import get_resolver
 
-from conversations import models
+from conversations import live, models
 from conversations.log import reads
 from conversations.models import ConversationRef
 from conversations.store import changes, creation
@@ -182,6 +182,9 @@ async def test_every_frame_that_a_conversations_socket_sends_stands_here_with_it
     late = await join(conversation)
     await late.until("answer")
     await dictate(" morning")
+    progress = {"turn": "t", "call": "c", "text": "Reading files", "done": 3.0, "total": None}
+    live.announce(live.conversation_group(conversation.pk), {"kind": "progress", **progress})
+    await client.until("progress")
     end_answer()
     await client.until("event", kind="turn")
     await astore.call(changes.retitle, conversation, "A new title")

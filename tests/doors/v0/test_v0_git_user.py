@@ -12,7 +12,7 @@ import pytest
 from django.contrib.auth.models import User
 from pydantic import BaseModel
 
-from convserver.api.v0.git import shapes
+from convserver.api.openhands import git_shapes as shapes
 from sessions_app import astore
 from sessions_app.git_providers import base
 from sessions_app.git_providers.base import ProviderToken, ProviderType
