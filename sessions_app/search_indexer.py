@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from conversations import live
+from conversations.engines.watermark import EventHorizon
 from conversations.hints import Hint
 from conversations.outages import Outage
 from conversations.search import titles
 from conversations.search.fulltext import indexing
-from conversations.search.fulltext.indexing import IndexingStep, Watermark
+from conversations.search.fulltext.indexing import IndexingStep
 from sessions_app import astore
 
 _failing = Outage(
@@ -32,7 +33,7 @@ class Indexer:
     """The indexing of one process; of several processes, one makes each step."""
 
     def __init__(self) -> None:
-        self._horizon = Watermark()
+        self._horizon = EventHorizon()
         self._news = asyncio.Event()
         self._appends = 0
 

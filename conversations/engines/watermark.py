@@ -10,6 +10,8 @@ from typing import Generic, TypeVar
 
 from django.db import connection
 
+from conversations.engines.tables import EVENT
+
 _SNAPSHOT = """,
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
     pg_snapshot_xmax(pg_current_snapshot())::text::bigint
@@ -46,3 +48,10 @@ class KeyHorizon(Generic[Place]):
         if oldest >= self._over_at:
             self.settled = self._marked
             self._marked, self._over_at = self.newest, following
+
+
+class EventHorizon(KeyHorizon[int]):
+    """The newest event, and the watermark of all events."""
+
+    def __init__(self) -> None:
+        super().__init__(int, EVENT)

@@ -15,22 +15,14 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Greatest
 
-from conversations.engines import guards
-from conversations.engines.watermark import KeyHorizon
+from conversations.engines.watermark import EventHorizon
 from conversations.models import Event, StorageProgress, StoredBytes
 
 STEP_EVENTS = 2_000  # at most this many events are counted in one transaction
 STEPS = 10  # at most this many steps are made in one round; an old log is counted over many rounds
 
 
-class Watermark(KeyHorizon[int]):
-    """The watermark: an event with a key up to it that does not exist now never will."""
-
-    def __init__(self) -> None:
-        super().__init__(int, guards.EVENT)
-
-
-def count(watermark: Watermark) -> bool:
+def count(watermark: EventHorizon) -> bool:
     """Count the next events into the totals of their owners; return whether none is left.
 
     If several processes do this at once, one of them stores its totals.
@@ -109,7 +101,7 @@ class Meter:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._uses: dict[int, _Use] = {}
-        self._horizon = Watermark()
+        self._horizon = EventHorizon()
         self.has_news = False  # whether anything was admitted since the last `refresh`
 
     def take(self, owner_pk: int, size: int, *, limit: int) -> int | None:

@@ -10,11 +10,11 @@ from django.db import Error, connection, transaction
 
 from conversations.engines import guards
 from conversations.engines.case_insensitive import IN_CAPITALS
+from conversations.engines.watermark import EventHorizon
 from conversations.models import DamageKind, SearchProgress, VerificationFinding
 from conversations.search import titles
 from conversations.search.fulltext import indexing
 from conversations.search.fulltext.index import TABLE, IndexEntry
-from conversations.search.fulltext.indexing import Watermark
 from conversations.verification.damage import PER_CONVERSATION_MAX, Damage
 from conversations.verification.store import VerificationStep
 
@@ -62,7 +62,7 @@ def is_damaged() -> bool:
 
 def rebuild() -> int:
     """Empty the indexes and fill them from the log; return how many events were read."""
-    watermark = Watermark()
+    watermark = EventHorizon()
     watermark.look()
     newest = watermark.newest
     indexing.begin_anew()

@@ -21,6 +21,7 @@ from django.utils import timezone
 
 from conversations import access
 from conversations.engines import residues
+from conversations.engines.watermark import EventHorizon
 from conversations.exceptions import ConversationNotFound, Fenced, StoreUnavailable
 from conversations.log import writes
 from conversations.models import (
@@ -34,7 +35,6 @@ from conversations.models import (
 )
 from conversations.search import titles
 from conversations.search.fulltext import index, indexing
-from conversations.search.fulltext.indexing import Watermark
 from conversations.storage import stored_bytes
 from conversations.store import ConversationExists, changes, creation, deletion, forks, purging
 from sessions_app import idempotency
@@ -91,7 +91,7 @@ def purge(conversation: ConversationRef) -> Purge:
 
 def index_all() -> None:
     """Index all events and titles."""
-    watermark = Watermark()
+    watermark = EventHorizon()
     watermark.settled = max(Event.objects.values_list("pk", flat=True))
     while SearchProgress.through_now() < watermark.settled:
         indexing.step(watermark)
@@ -381,7 +381,7 @@ def test_two_who_purge_at_once_begin_one_purge(conversation: ConversationRef) ->
 def test_what_a_user_has_stored_gets_smaller(conversation: ConversationRef, alice: User) -> None:
     writes.append(conversation, [event("x" * 1_000)])
     attach(conversation, [NewFile(name="a", content=b"abc")])
-    watermark = stored_bytes.Watermark()
+    watermark = EventHorizon()
     watermark.settled = max(Event.objects.values_list("pk", flat=True))
     stored_bytes.count(watermark)
     assert stored_bytes.totals([alice.pk])[alice.pk] > 1_000
@@ -478,7 +478,7 @@ def test_bytes_that_are_just_being_counted_are_not_counted_after_their_purge(
     conversation: ConversationRef, alice: User
 ) -> None:
     writes.append(conversation, [event("x" * 1_000)])
-    watermark = stored_bytes.Watermark()
+    watermark = EventHorizon()
     watermark.settled = max(Event.objects.values_list("pk", flat=True))
     StorageProgress.objects.get_or_create(pk=1)
     begun = purging.begin(

@@ -30,6 +30,7 @@ from hypothesis import strategies as st
 
 from conversations.dialects import columns
 from conversations.engines import guards
+from conversations.engines.watermark import EventHorizon
 from conversations.events import TEXT_MAX_BYTES
 from conversations.log import writes
 from conversations.models import (
@@ -42,7 +43,7 @@ from conversations.models import (
 )
 from conversations.search import titles
 from conversations.search.fulltext import index, indexing, limits, questions, search, snippets, words
-from conversations.search.fulltext.indexing import IndexingStep, Watermark
+from conversations.search.fulltext.indexing import IndexingStep
 from conversations.search.fulltext.search import Scope, Wanted
 from conversations.store import creation, deletion, forks, importing
 from sessions_app import astore, background, search_indexer
@@ -61,7 +62,7 @@ SETTLED_WITHIN_S = 4 * WAIT_S
 
 def index_all() -> None:
     """Index everything, once what others do with the database server lets it settle."""
-    watermark, newest = Watermark(), newest_key()
+    watermark, newest = EventHorizon(), newest_key()
 
     def is_indexed() -> bool:
         watermark.look()
@@ -81,7 +82,7 @@ def leave() -> None:
 
 def in_part() -> None:
     """Index all but the newest few events."""
-    watermark = Watermark()
+    watermark = EventHorizon()
     watermark.settled = newest_key() - 3
     while not indexing.step(watermark).is_last:
         pass
@@ -358,7 +359,7 @@ def test_what_is_purged_while_it_is_being_indexed_leaves_no_words(
         return move(*arguments)
 
     monkeypatch.setattr(SearchProgress, "move", purge_first)
-    watermark = Watermark()
+    watermark = EventHorizon()
     watermark.settled = newest_key()
     indexing.step(watermark)
     assert words_kept() == 0
@@ -368,7 +369,7 @@ def test_what_is_purged_while_it_is_being_indexed_leaves_no_words(
 @on_postgresql
 def test_a_purge_waits_for_words_that_are_just_being_added(conversation: ConversationRef) -> None:
     say(conversation, "needle")
-    watermark = Watermark()
+    watermark = EventHorizon()
     watermark.settled = newest_key()
     is_added, is_purged = threading.Event(), threading.Event()
 
@@ -741,7 +742,7 @@ def test_every_engine_finds_what_a_plain_look_at_the_texts_finds(
                 source="user", timestamp=now, received_at=now, size=0, digest="", text=kept, payload="{}",
             )  # fmt: skip
             pks.append(one.pk)
-        watermark = Watermark()
+        watermark = EventHorizon()
         watermark.settled = pks[min(indexed, len(pks)) - 1] if indexed else 0
         while not indexing.step(watermark).is_last:
             pass
@@ -784,7 +785,7 @@ def test_an_event_whose_key_is_lower_and_shows_later_is_found(
     def index_meanwhile() -> None:
         assert has_key.wait(30)
         say(conversation, "quick needle")
-        watermark = Watermark()
+        watermark = EventHorizon()
         for _ in range(3):
             watermark.look()
             indexing.step(watermark)
@@ -865,7 +866,7 @@ async def test_what_is_appended_right_after_the_last_step_waits_for_no_poll(
     step = indexing.step
     appended: list[int] = []
 
-    def append_after(watermark: Watermark) -> IndexingStep:
+    def append_after(watermark: EventHorizon) -> IndexingStep:
         done = step(watermark)
         if done.is_last and not appended:
             say(conversation, "needle")

@@ -19,11 +19,11 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from conversations.engines.watermark import EventHorizon
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, SearchProgress
 from conversations.search.fulltext import index, indexing, questions, words
 from conversations.search.fulltext.index import Facets
-from conversations.search.fulltext.indexing import Watermark
 from conversations.store import creation
 from conversations.verification import derived
 from sessions_app.identity.authentication import local_user
@@ -237,7 +237,7 @@ def test_what_an_earlier_release_indexed_is_found_before_and_after_it_is_indexed
 def test_an_earlier_release_that_still_runs_does_not_move_the_cursor(conversation: ConversationRef) -> None:
     say(conversation, "needle")
     SearchProgress.objects.update(through=newest_key(), words_through=0)
-    watermark = Watermark()
+    watermark = EventHorizon()
     watermark.settled = newest_key()
     while not indexing.step(watermark).is_last:
         pass

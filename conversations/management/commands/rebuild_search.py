@@ -7,10 +7,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from conversations.engines.watermark import EventHorizon
 from conversations.models import SearchProgress
 from conversations.search import titles
 from conversations.search.fulltext import indexing
-from conversations.search.fulltext.indexing import Watermark
 
 REST_S = 0.01  # the pause between two steps, for waiting writers
 
@@ -27,7 +27,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Index all events that exist at the beginning, and print their number."""
-        watermark = Watermark()
+        watermark = EventHorizon()
         watermark.look()
         newest = watermark.newest
         if not options["resume"]:

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from django.db import transaction
 
-from conversations.engines import guards
-from conversations.engines.watermark import KeyHorizon
+from conversations.engines.watermark import EventHorizon
 from conversations.models import Event, SearchProgress
 from conversations.search import titles
 from conversations.search.fulltext import index
@@ -24,19 +23,12 @@ STEP_EVENTS = 200
 STEP_BYTES = 512 * 1024
 
 
-class Watermark(KeyHorizon[int]):
-    """The watermark: an event with a key up to it that does not exist now never will."""
-
-    def __init__(self) -> None:
-        super().__init__(int, guards.EVENT)
-
-
 class IndexingStep(NamedTuple):
     events: int
     is_last: bool  # no event up to the watermark is left
 
 
-def step(watermark: Watermark) -> IndexingStep:
+def step(watermark: EventHorizon) -> IndexingStep:
     """Index the next events; if several processes do this, one of them stores its step."""
     through = SearchProgress.through_now()
     if through >= watermark.settled:
