@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator, Sequence
 
 from django.db import Error, connection, transaction
 
 from conversations.engines import guards
 from conversations.engines.case_insensitive import IN_CAPITALS
-from conversations.engines.watermark import EventHorizon
 from conversations.models import DamageKind, SearchProgress, VerificationFinding
-from conversations.search import titles
 from conversations.search.fulltext import indexing
 from conversations.search.fulltext.index import TABLE, IndexEntry
 from conversations.verification.damage import PER_CONVERSATION_MAX, Damage
@@ -20,7 +17,7 @@ from conversations.verification.store import VerificationStep
 
 SAMPLES = 1_000  # events that are compared with their entries, unless all are
 GROUP = 500
-REST_S = 0.01
+
 EXAMINED = frozenset({DamageKind.SEARCH, DamageKind.TITLE})
 
 _ENTRIES = {
@@ -58,22 +55,6 @@ def steps(*, everything: bool) -> Iterator[VerificationStep]:
 def is_damaged() -> bool:
     """Return whether the last verification of the indexes found them damaged."""
     return VerificationFinding.objects.filter(problem__in=EXAMINED).exists()
-
-
-def rebuild() -> int:
-    """Empty the indexes and fill them from the log; return how many events were read."""
-    watermark = EventHorizon()
-    watermark.look()
-    newest = watermark.newest
-    indexing.begin_anew()
-    while titles.step():
-        time.sleep(REST_S)
-    events = 0
-    while SearchProgress.through_now() < newest:
-        watermark.look()
-        events += indexing.step(watermark).events
-        time.sleep(REST_S)
-    return events
 
 
 def _chosen(through: int, *, everything: bool) -> Iterator[list[int]]:

@@ -29,6 +29,7 @@ from conversations.models import (
     VerificationFinding,
     VerificationRun,
 )
+from conversations.search.fulltext import indexing
 from conversations.search.fulltext.index import IndexEntry
 from conversations.store import creation, forks
 from conversations.verification import checkpoints, derived, recent, records, rows
@@ -424,7 +425,7 @@ def test_the_check_of_a_start_reads_only_what_is_newer_and_the_end_of_it(
 @pytest.fixture
 def indexed(log: ConversationRef) -> None:
     """Let the index hold all events; on PostgreSQL that waits for every transaction that was open before."""
-    derived.rebuild()
+    indexing.rebuild()
 
 
 def lose_entry(pk: int) -> None:
@@ -444,7 +445,7 @@ def test_a_lost_entry_of_the_search_index_is_found_and_rebuilt(
     (damage,) = verified(whole_search=whole_search).found
     assert damage.problem == DamageKind.SEARCH
     assert str(pk) in damage.detail
-    derived.rebuild()
+    indexing.rebuild()
     assert verified(whole_search=True).found == []
 
 
@@ -456,7 +457,7 @@ def test_a_damaged_index_is_looked_at_as_a_whole_until_it_is_mended(
     assert verified().found == []  # no sample is of it
     assert places(verified(whole_search=True).found) == [("search", "", None)]
     assert places(verified().found) == [("search", "", None)]
-    derived.rebuild()
+    indexing.rebuild()
     assert verified().found == []
     assert not VerificationFinding.objects.exists()
 
@@ -481,7 +482,7 @@ def test_an_event_that_is_purged_while_it_is_compared_is_no_damage(
 def test_a_wrong_title_in_its_index_is_found(log: ConversationRef) -> None:
     Conversation.objects.filter(pk=log.pk).update(title="A title")
     assert verified().found == []  # it waits to be indexed
-    derived.rebuild()
+    indexing.rebuild()
     assert verified().found == []
     with connection.cursor() as cursor:
         cursor.execute("UPDATE conversations_titletext SET title = 'ANOTHER'")

@@ -22,6 +22,7 @@ from django.utils import timezone
 
 from conversations.log import writes
 from conversations.models import ConversationRef, Occasion, VerificationFinding, VerificationRun
+from conversations.search.fulltext import indexing
 from conversations.verification import derived, records
 from sessions_app.models import HousekeepingRound
 from sessions_app.processes import this_process
@@ -157,7 +158,7 @@ def test_a_key_of_another_sort_is_refused(
 def test_indexes_are_rebuilt_on_request_and_events_are_not_touched(
     log: ConversationRef, command: Run
 ) -> None:
-    derived.rebuild()
+    indexing.rebuild()
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM conversations_searchtext")
     assert command("verify", "--search")[0] == 1
@@ -172,7 +173,7 @@ def test_what_an_earlier_run_found_in_the_indexes_is_rebuilt_whatever_this_one_s
 ) -> None:
     monkeypatch.setattr(derived, "SAMPLES", 0)
     monkeypatch.setattr(records, "FOUND_MAX", 1)
-    derived.rebuild()
+    indexing.rebuild()
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM conversations_searchtext")
     assert command("verify", "--search")[0] == 1

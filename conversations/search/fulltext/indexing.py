@@ -6,6 +6,7 @@ the cursor directly.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from conversations.search.fulltext import index
 from conversations.search.fulltext.index import Facets, IndexEntry
 from conversations.search.fulltext.words import Words
 
+REST_S = 0.01  # the pause between two steps of a rebuild, for waiting writers
 STEP_EVENTS = 200
 # A step ends with the event that reaches this size: on SQLite nothing else can write meanwhile.
 STEP_BYTES = 512 * 1024
@@ -47,6 +49,26 @@ def begin_anew() -> None:
         SearchProgress.objects.update(through=0, words_through=0)
         index.empty()
         titles.begin_anew()
+
+
+def rebuild(*, resume: bool = False) -> int:
+    """Empty the indexes and fill them from the log and the titles; return the number of events read.
+
+    With `resume`, continue an interrupted rebuild.
+    """
+    watermark = EventHorizon()
+    watermark.look()
+    newest = watermark.newest
+    if not resume:
+        begin_anew()
+    while titles.step():
+        time.sleep(REST_S)
+    events = 0
+    while SearchProgress.through_now() < newest:
+        watermark.look()
+        events += step(watermark).events
+        time.sleep(REST_S)
+    return events
 
 
 def _next(through: int, settled: int) -> tuple[int, list[int]]:

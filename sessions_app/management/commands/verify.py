@@ -24,6 +24,7 @@ from conversations.models import (
     VerificationRun,
     normal_id,
 )
+from conversations.search.fulltext import indexing
 from conversations.verification import checkpoints, derived, records
 from conversations.verification.checkpoints import CheckpointRefused
 from conversations.verification.records import RunRecord
@@ -171,7 +172,7 @@ class Command(BaseCommand):
         """Rebuild damaged indexes, and check them again."""
         if not derived.is_damaged():
             return
-        events = derived.rebuild()
+        events = indexing.rebuild()
         if is_shown:
             self.stdout.write(f"The indexes were rebuilt from {events:,} events.")
         record.forget(derived.EXAMINED)
