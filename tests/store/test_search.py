@@ -44,7 +44,7 @@ from conversations.models import (
 from conversations.search import titles
 from conversations.search.fulltext import index, indexing, limits, questions, search, snippets, words
 from conversations.search.fulltext.indexing import IndexingStep
-from conversations.search.fulltext.search import Scope, Wanted
+from conversations.search.fulltext.search import Scope, SearchConditions
 from conversations.store import creation, deletion, forks, importing
 from sessions_app import astore, background, search_indexer
 from sessions_app.models import AgentLoop, ExecutionStatus
@@ -747,7 +747,7 @@ def test_every_engine_finds_what_a_plain_look_at_the_texts_finds(
         while not indexing.step(watermark).is_last:
             pass
         scope = Scope(user=owner, conversations=Conversation.objects.visible_to(owner), is_narrow=False)
-        hits = search.search(scope, read, Wanted(), limit=100).hits
+        hits = search.search(scope, read, SearchConditions(), limit=100).hits
         expected = [
             seq
             for seq, text in Event.objects.order_by("-seq").values_list("seq", "text")

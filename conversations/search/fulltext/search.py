@@ -35,7 +35,7 @@ FEW = 32  # the index is queried for at most this many conversations by name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class SearchConditions:
     """Which events to search: those that meet every condition that is set."""
 
     kinds: Collection[str] = ()
@@ -45,7 +45,7 @@ class Wanted:
 
     @property
     def is_anything(self) -> bool:
-        return self == Wanted()
+        return self == SearchConditions()
 
 
 class Hit(NamedTuple):
@@ -99,7 +99,7 @@ class Scope:
 
 
 def search(
-    scope: Scope, question: Question, wanted: Wanted, *, below: int | None = None, limit: int
+    scope: Scope, question: Question, wanted: SearchConditions, *, below: int | None = None, limit: int
 ) -> HitPage:
     """Return the newest matching events: at most `limit`, with keys below `below`.
 
@@ -127,7 +127,9 @@ def _in_title(branch: QueryBranch) -> Q:
     return reduce(and_, (~Q(case_insensitive.holds("title", text)) for text in unwanted), wanted)
 
 
-def _page(scope: Scope, question: Question, wanted: Wanted, through: int, below: int, limit: int) -> HitPage:
+def _page(
+    scope: Scope, question: Question, wanted: SearchConditions, through: int, below: int, limit: int
+) -> HitPage:
     facets = _facets(scope, wanted)
     if facets is None:
         return HitPage([], None)
@@ -181,8 +183,10 @@ def _by_and_by(read: Callable[[int, int], list[int]], below: int, limit: int) ->
         below, most = pks[-1], min(most * 8, CANDIDATES_MAX)
 
 
-def _rows(scope: Scope, facets: Facets, wanted: Wanted, pks: Sequence[int], limit: int) -> Iterator[Any]:
-    """Yield the columns of those that are in scope and match the conditions, the highest key first.
+def _rows(
+    scope: Scope, facets: Facets, wanted: SearchConditions, pks: Sequence[int], limit: int
+) -> Iterator[Any]:
+    """Yield the columns of the events that are in scope and match the conditions, the highest key first.
 
     An event that a copied session repeats is left out where the session that it was copied from is searched.
     """
@@ -200,7 +204,7 @@ def _rows(scope: Scope, facets: Facets, wanted: Wanted, pks: Sequence[int], limi
                 yield row
 
 
-def _matching(rows: EventQuerySet, wanted: Wanted) -> EventQuerySet:
+def _matching(rows: EventQuerySet, wanted: SearchConditions) -> EventQuerySet:
     if wanted.kinds:
         rows = rows.filter(kind__in=wanted.kinds)
     if wanted.sources:
@@ -212,7 +216,7 @@ def _matching(rows: EventQuerySet, wanted: Wanted) -> EventQuerySet:
     return rows
 
 
-def _facets(scope: Scope, wanted: Wanted) -> Facets | None:
+def _facets(scope: Scope, wanted: SearchConditions) -> Facets | None:
     """Return the facets to ask the index for; None if no conversation is in scope."""
     conversations: list[int] = []
     if scope.is_narrow:

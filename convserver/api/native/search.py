@@ -19,7 +19,7 @@ from conversations.events import Kind
 from conversations.models import Conversation, Version, shown_title
 from conversations.search.fulltext import questions
 from conversations.search.fulltext.questions import Question
-from conversations.search.fulltext.search import Hit, Scope, Wanted, by_title, search
+from conversations.search.fulltext.search import Hit, Scope, SearchConditions, by_title, search
 from convserver.api.native.fields import ChoiceField
 from convserver.api.native.shapes import NATIVE, NativeSearchPage, refusals
 from convserver.api.scopes import WRITES
@@ -110,8 +110,8 @@ def _scope(user: Visitor, query: dict[str, Any], state: str | None) -> Scope:
     return Scope(user=user, conversations=rows, is_narrow=is_narrow)
 
 
-def _wanted(query: dict[str, Any]) -> Wanted:
-    return Wanted(
+def _wanted(query: dict[str, Any]) -> SearchConditions:
+    return SearchConditions(
         kinds=tuple(query["kind"]),
         sources=tuple(query["source"]),
         since=query["since"],
