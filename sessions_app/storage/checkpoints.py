@@ -28,7 +28,7 @@ async def run() -> None:
                 async with asyncio.timeout(EVERY_S):
                     await has_written_long.wait()
             has_written_long.clear()
-            if (ended := checkpoints.turns_ended()) != copied:
+            if (ended := checkpoints.slots_ended()) != copied:
                 copied = ended
                 # What stands in the way stands in the way of appends, too, which report it.
                 with suppress(DatabaseError):

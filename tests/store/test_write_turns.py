@@ -16,7 +16,7 @@ from django.db.utils import ConnectionHandler
 
 from conversations.engines import failures
 from conversations.engines.sqlite3 import turns
-from conversations.engines.sqlite3.turns import WriteTurns
+from conversations.engines.sqlite3.turns import WriteSlots
 from tests.clients import WAIT_S
 from tests.network import wait_until
 
@@ -97,7 +97,7 @@ def names(threads: Threads) -> list[str]:
 
 
 def test_turns_are_given_in_the_order_in_which_they_are_asked_for() -> None:
-    line, order = WriteTurns(), list[int]()
+    line, order = WriteSlots(), list[int]()
 
     def take(number: int) -> None:
         assert line.take(WAIT_S)
@@ -114,7 +114,7 @@ def test_turns_are_given_in_the_order_in_which_they_are_asked_for() -> None:
 
 
 def test_who_waits_in_vain_takes_nobody_elses_turn() -> None:
-    line = WriteTurns()
+    line = WriteSlots()
     assert line.take(0)
     assert not line.take(0)
     assert not line.take(0.01)

@@ -20,7 +20,7 @@ from conversations.engines import lost_commits
 from conversations.engines.damaged_text import REPLACED
 from conversations.engines.lost_commits import LostCommit
 from conversations.engines.sqlite3 import files, marks, turns
-from conversations.engines.sqlite3.turns import WriteTurns
+from conversations.engines.sqlite3.turns import WriteSlots
 
 OPEN_AGAIN_S = 0.05
 WAIT_S = 5  # the driver's wait for a lock, unless the settings have another
@@ -42,10 +42,10 @@ class CheckedConnection(sqlite3.Connection):
     is_spent = False
     # Opened while the file was read-only: the connection stays so, whatever becomes of the file.
     is_read_only = False
-    turns: WriteTurns | None = None  # of the threads that write to this file
+    slots: WriteSlots | None = None  # of the threads that write to this file
     wait_ms = 0  # the longest wait of a statement for its slot and for the lock
     is_locked_out = False  # another program kept the lock for longer than the wait
-    _has_turn = _is_late = _is_checkpoint = False
+    _has_slot = _is_late = _is_checkpoint = False
 
     @contextmanager
     def writing(self, *, is_checkpoint: bool) -> Iterator[None]:
@@ -55,26 +55,26 @@ class CheckedConnection(sqlite3.Connection):
         """
         self._is_checkpoint = is_checkpoint
         try:
-            self._take_turn()
+            self._take_slot()
             yield
         finally:
             if self._is_late:
                 self._is_late = False
                 self.wait_at_most(self.wait_ms)
-            self.leave_ended_turn()
+            self.leave_ended_slot()
 
-    def leave_ended_turn(self) -> None:
+    def leave_ended_slot(self) -> None:
         """Free the slot for the next thread if the transaction has ended, by any statement."""
         if not self.in_transaction:
-            self._leave_turn()
+            self._leave_slot()
 
-    def _take_turn(self) -> None:
+    def _take_slot(self) -> None:
         """Wait until the earlier transactions of other threads are over."""
-        if self.turns is None or self._has_turn:
+        if self.slots is None or self._has_slot:
             return
         began = time.monotonic()
-        self._has_turn = self.turns.take(self.wait_ms / 1000)
-        if not self._has_turn:
+        self._has_slot = self.slots.take(self.wait_ms / 1000)
+        if not self._has_slot:
             # The lock itself may be free: a checkpoint takes a slot, but no lock that keeps writers out.
             raise locked()
         waited_ms = round((time.monotonic() - began) * 1000)
@@ -82,10 +82,10 @@ class CheckedConnection(sqlite3.Connection):
             self._is_late = True
             self.wait_at_most(max(0, self.wait_ms - waited_ms))
 
-    def _leave_turn(self) -> None:
-        if self._has_turn and self.turns is not None:
-            self._has_turn = False
-            self.turns.leave(is_checkpoint=self._is_checkpoint, is_locked_out=self.is_locked_out)
+    def _leave_slot(self) -> None:
+        if self._has_slot and self.slots is not None:
+            self._has_slot = False
+            self.slots.leave(is_checkpoint=self._is_checkpoint, is_locked_out=self.is_locked_out)
             self.is_locked_out = False
 
     def wait_at_most(self, wait_ms: int) -> None:
@@ -113,7 +113,7 @@ class CheckedConnection(sqlite3.Connection):
             else:
                 self.note(error)
             raise
-        self._leave_turn()
+        self._leave_slot()
         self.require_file_of_commit()
 
     def require_file_of_commit(self) -> None:
@@ -127,7 +127,7 @@ class CheckedConnection(sqlite3.Connection):
         try:
             super().rollback()
         finally:
-            self._leave_turn()
+            self._leave_slot()
 
     def close(self) -> None:
         """Close, and stop checking the file."""
@@ -135,7 +135,7 @@ class CheckedConnection(sqlite3.Connection):
         try:
             super().close()
         finally:
-            self._leave_turn()
+            self._leave_slot()
 
     def note(self, error: sqlite3.Error) -> None:
         """Note whether the connection has become useless. Raise FileGone if that is the reason."""
@@ -200,7 +200,7 @@ class CheckedCursor(base.SQLiteCursorWrapper):
             self.connection.note(error)
             raise
         finally:
-            self.connection.leave_ended_turn()
+            self.connection.leave_ended_slot()
 
 
 class ErrorWrapper(DatabaseErrorWrapper):
@@ -248,7 +248,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         except BaseException:
             connection.close()
             raise
-        connection.turns = turns.of_file(path)
+        connection.slots = turns.of_file(path)
         connection.wait_ms = round(1000 * conn_params.get("timeout", WAIT_S))
         connection.is_read_only = not files.can_be_written(path)
         return _lenient(connection)

@@ -17,7 +17,7 @@ COUNT_S = 10  # the shortest time between two increments of the header's count: 
 _keepers: dict[str, Keeper] = {}  # by path: of the databases that this process serves
 
 
-def turns_ended() -> int:
+def slots_ended() -> int:
     """Return how many writes of this process have ended; while it stays, there is nothing to copy."""
     return turns.of_file(str(connection.settings_dict["NAME"])).ended
 

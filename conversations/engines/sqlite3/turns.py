@@ -12,14 +12,14 @@ from collections import deque
 from typing import NamedTuple
 
 
-class HeldTurn(NamedTuple):
+class HeldSlot(NamedTuple):
     """The slot that a thread holds."""
 
     thread: str
     since: float  # by `time.monotonic`
 
 
-class WriteTurns:
+class WriteSlots:
     """The slots for one file: one at a time."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class WriteTurns:
         # Waiting threads in order: each gets the slot when its lock is released.
         self._waiting: deque[threading.Lock] = deque()
         self.ended = 0  # the number of slots that writers have left, without checkpoints
-        self.held: HeldTurn | None = None  # the present slot, or for a moment the one before
+        self.held: HeldSlot | None = None  # the present slot, or for a moment the one before
         # Since when another program has the file's lock: no slot since then has got it in time.
         self.locked_out_since: float | None = None
         self.waited_s = 0.0  # the total wait of threads for slots
@@ -60,7 +60,7 @@ class WriteTurns:
         return True  # even if the slot was given just after the timeout
 
     def _begin(self) -> None:
-        self.held = HeldTurn(threading.current_thread().name, time.monotonic())
+        self.held = HeldSlot(threading.current_thread().name, time.monotonic())
 
     def leave(self, *, is_checkpoint: bool = False, is_locked_out: bool = False) -> None:
         """Give the slot to the next thread; `is_locked_out` if another program's lock was not free."""
@@ -77,9 +77,9 @@ class WriteTurns:
                 self._is_taken = False
 
 
-_turns: dict[str, WriteTurns] = {}
+_slots: dict[str, WriteSlots] = {}
 
 
-def of_file(path: str) -> WriteTurns:
+def of_file(path: str) -> WriteSlots:
     """Return the slots for the file at a path."""
-    return _turns.setdefault(path, WriteTurns())
+    return _slots.setdefault(path, WriteSlots())
