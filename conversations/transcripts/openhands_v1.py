@@ -42,15 +42,15 @@ _COMMAND_OBSERVATIONS = frozenset({"TerminalObservation", "ExecuteBashObservatio
 Skip = Callable[[str, str], None]  # called with the name of a skipped file and the reason
 
 
-class Unreadable(ValueError):
+class PersistedUnreadable(ValueError):
     """A file or a directory cannot be imported; the message says why."""
 
 
-class Unfinished(Unreadable):
+class Unfinished(PersistedUnreadable):
     """A file is incomplete; its server may still be writing it."""
 
 
-class EventFile(NamedTuple):
+class EventFileName(NamedTuple):
     """The parts of an event file's name."""
 
     place: int
@@ -106,19 +106,19 @@ class Persisted:
 def directories(path: Path) -> list[Path]:
     """Return `path` if it is the directory of a conversation, otherwise those inside it, by name.
 
-    This includes unreadable ones: reading one raises Unreadable, which affects no other. Raise Unreadable for
-    `path` itself.
+    This includes unreadable ones: reading one raises PersistedUnreadable, which affects no other. Raise
+    PersistedUnreadable for `path` itself.
     """
     try:
         if _is_conversation(path):
             return [path]
         return sorted(each for each in path.iterdir() if _may_be_conversation(each))
     except OSError as error:
-        raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
+        raise PersistedUnreadable(f"{path} cannot be read: {error.strerror}") from error
 
 
 def read(directory: Path, *, zone: tzinfo, skip: Skip) -> Persisted:
-    """Return the contents of the directory; times without a zone are in `zone`. Raise Unreadable."""
+    """Return the contents of the directory; times without a zone are in `zone`. Raise PersistedUnreadable."""
     is_empty = not event_files(directory)  # first, because it raises if a directory cannot be read
     state, request = _facts(directory / BASE_STATE, skip), _facts(directory / META, skip)
     names = (state.get("id"), request.get("id"), directory.resolve().name)
@@ -133,18 +133,18 @@ def read(directory: Path, *, zone: tzinfo, skip: Skip) -> Persisted:
     )
 
 
-def event_files(directory: Path, skip: Skip | None = None) -> list[EventFile]:
-    """Return the event files by index; those with the same index by name. Raise Unreadable."""
+def event_files(directory: Path, skip: Skip | None = None) -> list[EventFileName]:
+    """Return the event files by index; those with the same index by name. Raise PersistedUnreadable."""
     try:
         names = os.listdir(directory / EVENTS)  # noqa: PTH208 (a name each, of very many)
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise Unreadable(f"{EVENTS} cannot be read: {error.strerror}") from error
+        raise PersistedUnreadable(f"{EVENTS} cannot be read: {error.strerror}") from error
     found = []
     for name in sorted(names):
         if match := _EVENT_FILE.fullmatch(name):
-            found.append(EventFile(int(match[1]), name, match[2]))
+            found.append(EventFileName(int(match[1]), name, match[2]))
         elif skip is not None and not name.startswith("."):  # locks and markers are hidden
             skip(refusals.quoted(name), "its name is not the name of an event file")
     return sorted(found)
@@ -153,14 +153,15 @@ def event_files(directory: Path, skip: Skip | None = None) -> list[EventFile]:
 def events(directory: Path, *, zone: tzinfo, skip: Skip) -> Iterator[NewEvent]:
     """Yield the events by index, each as the text of its file; of those with one id, the first readable one.
 
-    A file's index becomes the event's `wire_id`, so there may be gaps. Raise Unreadable for a directory.
+    A file's index becomes the event's `wire_id`, so there may be gaps. Raise PersistedUnreadable for a
+    directory.
     """
     seen: set[str] = set()
     times = LocalTimes(zone)
     for file in event_files(directory, skip):
         try:
             event = _event(directory / EVENTS / file.name, file, times)
-        except (Unreadable, InvalidEvent) as error:
+        except (PersistedUnreadable, InvalidEvent) as error:
             skip(file.name, str(error))
             continue
         if event.event_id in seen:
@@ -190,7 +191,7 @@ class Growing:
         self._times = LocalTimes(self.zone)
 
     def events(self) -> Iterator[NewEvent]:
-        """Yield the new events, by index. Raise Unreadable for the directory."""
+        """Yield the new events, by index. Raise PersistedUnreadable for the directory."""
         self._new, self.is_waiting = [], False
         expected = 0
         for file in event_files(self.directory):
@@ -213,12 +214,12 @@ class Growing:
         """Do not read the yielded events again: they are stored."""
         self._read.update(self._new)
 
-    def _event(self, file: EventFile) -> NewEvent | None:
+    def _event(self, file: EventFileName) -> NewEvent | None:
         """Return the event of a file; None if it has none. Raise Unfinished if it may have one later."""
         path = self.directory / EVENTS / file.name
         try:
             return _event(path, file, self._times)
-        except (Unreadable, InvalidEvent) as error:
+        except (PersistedUnreadable, InvalidEvent) as error:
             if isinstance(error, Unfinished) and is_fresh(path):
                 raise
             self.skip(file.name, str(error))
@@ -236,7 +237,7 @@ def is_fresh(path: Path) -> bool:
 def _may_be_conversation(path: Path) -> bool:
     try:
         return path.is_dir() and _is_conversation(path)
-    except (OSError, Unreadable):
+    except (OSError, PersistedUnreadable):
         return True
 
 
@@ -246,8 +247,8 @@ def _is_conversation(directory: Path) -> bool:
     return (directory / EVENTS).is_dir() and bool(event_files(directory))
 
 
-def _event(path: Path, file: EventFile, times: LocalTimes) -> NewEvent:
-    """Return the event of a file. Raise Unreadable or InvalidEvent."""
+def _event(path: Path, file: EventFileName, times: LocalTimes) -> NewEvent:
+    """Return the event of a file. Raise PersistedUnreadable or InvalidEvent."""
     text = _text(path)
     try:
         members = jsontext.members(text)
@@ -255,9 +256,9 @@ def _event(path: Path, file: EventFile, times: LocalTimes) -> NewEvent:
         raise Unfinished(str(error)) from error
     payload = {name: member.value for name, member in members.items()}
     if not columns.first_text(payload.get("kind")):
-        raise Unreadable("it has no kind of event")
+        raise PersistedUnreadable("it has no kind of event")
     if payload.get("key") == _FULL_STATE:
-        raise Unreadable("it is a copy of the whole state, which logs do not contain")
+        raise PersistedUnreadable("it is a copy of the whole state, which logs do not contain")
     reading = v1.read(payload)
     return NewEvent(
         event_id=reading.event_id or file.event_id,
@@ -280,10 +281,10 @@ def _complete(text: str, members: Mapping[str, Member]) -> str:
 
 
 def _text(path: Path) -> str:
-    """Return the text of a regular file. Raise Unreadable."""
+    """Return the text of a regular file. Raise PersistedUnreadable."""
     try:
         if path.is_symlink() or not path.is_file():
-            raise Unreadable("it is not a regular file")
+            raise PersistedUnreadable("it is not a regular file")
         with path.open("rb") as file:
             content = file.read(FILE_MAX_BYTES + 1)
         text = content.decode()
@@ -292,7 +293,7 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise Unfinished("it is not UTF-8") from error
     if len(content) > FILE_MAX_BYTES:
-        raise Unreadable(f"it is longer than {FILE_MAX_BYTES} bytes")
+        raise PersistedUnreadable(f"it is longer than {FILE_MAX_BYTES} bytes")
     text = text.strip(_PADDING)
     if not text.strip():
         raise Unfinished("it is empty")
@@ -306,12 +307,12 @@ def _facts(path: Path, skip: Skip) -> Mapping[str, Any]:
             if not path.exists():
                 return {}
         except OSError as error:
-            raise Unreadable(f"it cannot be read: {error.strerror}") from error
+            raise PersistedUnreadable(f"it cannot be read: {error.strerror}") from error
         value = json.loads(_text(path), parse_constant=lambda _: None)
         if isinstance(value, dict):
             return columns.fields(_storable(value))
         skip(path.name, "it is not a JSON object")
-    except Unreadable as error:
+    except PersistedUnreadable as error:
         skip(path.name, str(error))
     except (ValueError, RecursionError):
         skip(path.name, "it is not valid JSON")
@@ -320,7 +321,7 @@ def _facts(path: Path, skip: Skip) -> Mapping[str, Any]:
 
 def _storable(value: Any, depth: int = 0) -> Any:
     if depth > DEPTH_MAX:
-        raise Unreadable("it is nested too deeply")
+        raise PersistedUnreadable("it is nested too deeply")
     match value:
         case str():
             return columns.clean(value)
@@ -339,7 +340,7 @@ def _conversation_id(names: tuple[object, ...]) -> UUID:
             return UUID(columns.first_text(name))
         except ValueError:
             continue
-    raise Unreadable("neither its files nor its name contain the id of the conversation")
+    raise PersistedUnreadable("neither its files nor its name contain the id of the conversation")
 
 
 def _created_at(
@@ -354,7 +355,7 @@ def _created_at(
     try:
         return datetime.fromtimestamp(directory.stat().st_mtime, UTC)
     except OSError as error:
-        raise Unreadable(f"it cannot be read: {error.strerror}") from error
+        raise PersistedUnreadable(f"it cannot be read: {error.strerror}") from error
 
 
 def _lease_expires_at(path: Path) -> datetime | None:

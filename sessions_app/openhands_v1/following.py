@@ -12,7 +12,14 @@ from pathlib import Path
 from conversations.access import Visitor
 from conversations.exceptions import ConversationError
 from conversations.transcripts import openhands_v1
-from conversations.transcripts.openhands_v1 import BASE_STATE, EVENTS, META, Growing, Persisted, Unreadable
+from conversations.transcripts.openhands_v1 import (
+    BASE_STATE,
+    EVENTS,
+    META,
+    Growing,
+    Persisted,
+    PersistedUnreadable,
+)
 from sessions_app.imports.follow import Follower, Stamp
 from sessions_app.openhands_v1 import imports
 
@@ -48,7 +55,7 @@ class DirectoryFollower(Follower):
                 return
             try:
                 is_whole = self._import(directory, followed)
-            except (ConversationError, Unreadable) as error:
+            except (ConversationError, PersistedUnreadable) as error:
                 self._failures.tell(f"{directory.name}: failed. {error}")
                 self._failures.postpone(directory)
                 continue
@@ -58,7 +65,7 @@ class DirectoryFollower(Follower):
         """Yield the directories that have changed, with their state before they are read."""
         try:
             directories = openhands_v1.directories(self.path)
-        except Unreadable as error:  # it may appear later
+        except PersistedUnreadable as error:  # it may appear later
             self._failures.tell(str(error))
             return
         for directory in directories:
@@ -75,7 +82,10 @@ class DirectoryFollower(Follower):
         return Growing(directory=directory, zone=self.zone, skip=skip)
 
     def _import(self, directory: Path, followed: Followed) -> bool:
-        """Import what is new; return whether all was. Raise ConversationError, Unreadable, DatabaseError."""
+        """Import what is new; return whether all was.
+
+        Raise ConversationError, PersistedUnreadable or DatabaseError.
+        """
         problems: list[str] = []
         persisted = openhands_v1.read(directory, zone=self.zone, skip=lambda name, _: problems.append(name))
         is_unclear = _is_unclear(directory, persisted, problems)

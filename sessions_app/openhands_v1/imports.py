@@ -70,7 +70,10 @@ _ITERATIONS_LIMIT = 2**31
 
 
 def preview(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip: Skip) -> Imported:
-    """Return what `import_persisted` would do, without doing it. Raise ImportRefused or Unreadable."""
+    """Return what `import_persisted` would do, without doing it.
+
+    Raise ImportRefused or PersistedUnreadable.
+    """
     return importing.preview(
         user,
         _Log(persisted, zone, skip).events(),
@@ -80,7 +83,10 @@ def preview(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip: Skip) ->
 
 
 def import_persisted(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip: Skip) -> Imported:
-    """Store the conversation as the user's, or the missing part of it. Raise ImportRefused or Unreadable."""
+    """Store the conversation as the user's, or the missing part of it.
+
+    Raise ImportRefused or PersistedUnreadable.
+    """
     log = _Log(persisted, zone, skip)
 
     def settle(conversation: ConversationRef) -> None:
@@ -97,7 +103,7 @@ def import_growing(user: Visitor, persisted: Persisted, events: Iterator[NewEven
     """Store new events of a conversation on which a server works; its first event creates it.
 
     An interrupted run is not ended, since it looks like one that goes on. Raise ImportRefused or
-    Unreadable.
+    PersistedUnreadable.
     """
     first = next(events, None)
     if first is None:
@@ -181,7 +187,7 @@ class _Log:
         return _status(self._persisted.execution_status) or self._told
 
     def events(self) -> Iterator[NewEvent]:
-        """Yield the events in order. Raise Unreadable."""
+        """Yield the events in order. Raise PersistedUnreadable."""
         for event in openhands_v1.events(self._persisted.directory, zone=self._zone, skip=self._skip):
             self._follow(event)
             yield event
