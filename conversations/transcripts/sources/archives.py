@@ -1,4 +1,4 @@
-"""The files of an export: a zip file that is read in place, a directory, or a single file."""
+"""The files of an export: a zip file read in place, a directory, or a single file."""
 
 from __future__ import annotations
 
@@ -22,25 +22,24 @@ from conversations.transcripts.sources.nodes import Unreadable
 from conversations.transcripts.sources.packed import BOMB_MIN_BYTES, BOMB_RATIO
 
 CHUNK_BYTES = 1024 * 1024
+# A zip file's list of its members is read at once; a longer one is refused.
 DIRECTORY_MAX_BYTES = 128 * 1024 * 1024
-"""A zip file's list of its members is read at once; a longer one is refused."""
-INNER_MAX = 100
-"""At most this many zip files are read in one zip file or directory: each stays open."""
+INNER_MAX = 100  # at most this many zip files are read in one zip file or directory: each stays open
+# A member in more nested directories is refused: no program exports it, and it could not be removed again.
 DEPTH_MAX = 50
-"""A member in more directories is refused: no program exports it, and it could not be removed again."""
 ZIP_BEGINS = b"PK\x03\x04"
 ENDS = struct.Struct("<4s4H2LH")
+# The end of a zip file, which may be followed by a comment, says how long the list of its members is.
 ENDS_WITH = b"PK\x05\x06"
-"""The end of a zip file, which may be followed by a comment, says how long the list of its members is."""
 LARGE_PLACE = struct.Struct("<4sLQL")
+# In a large file, the place of a second end with room for large numbers is before it.
 LARGE_ENDS = struct.Struct("<4sQ2H2L4Q")
-"""Before it, in a large file, is where another end stands that has room for large numbers."""
 COMMENT_MAX_BYTES = 0xFFFF
+# The ways of packing that exports use. With others a few bytes ask for gigabytes of memory.
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""The ways of packing that exports use. With others a few bytes ask for gigabytes of memory."""
-ENCRYPTED = 0x1
-"""The bit of a member's flags that says so."""
+ENCRYPTED = 0x1  # a bit of a member's flags
 _DRIVE = re.compile("[A-Za-z]:")
+# The errors of reading a damaged zip file.
 _BROKEN = (
     EOFError,
     NotImplementedError,
@@ -52,7 +51,6 @@ _BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What reading a damaged zip file raises."""
 
 
 class Archive(Protocol):
@@ -68,22 +66,18 @@ class Archive(Protocol):
         """Yield the bytes of a file, at most CHUNK_BYTES at a time. Raise Unreadable."""
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
 def opened(
     path: Path,
     *,
     directory_max_bytes: int | None = None,
     are_inner_read: bool = True,
-    check: Callable[[], None] = _nothing,
+    check: Callable[[], object] = lambda: None,
 ) -> Archive:
-    """Return the files of a zip file or of a directory, or a file by itself. Raise Unreadable.
+    """Return the files of a zip file or of a directory, or a single file. Raise Unreadable.
 
-    Where there are only zip files, their files are returned, unless `are_inner_read` is false and they are in
-    a zip file; zip files in those are not opened. The lists of members have at most DIRECTORY_MAX_BYTES
-    together, or what is given. `check` is called while they are gone through, and may raise.
+    If there are only zip files, their files are returned, unless `are_inner_read` is false and they are in a
+    zip file; zip files inside those are not opened. All lists of members together have at most
+    DIRECTORY_MAX_BYTES, or the given number. `check` is called while they are read, and may raise.
     """
     most = DIRECTORY_MAX_BYTES if directory_max_bytes is None else directory_max_bytes
     try:
@@ -100,7 +94,7 @@ def opened(
 
 
 def has_only_zips(archive: Archive) -> bool:
-    """Return whether an archive has zip files, and no other file that may hold conversations."""
+    """Return whether an archive has zip files, and no other file that may contain conversations."""
     names = [PurePosixPath(name.lower()) for name in archive.names() if not _is_hidden(name)]
     endings = {name.suffix for name in names}
     return ".zip" in endings and endings.isdisjoint({".json", ".jsonl", ".zst"})
@@ -111,7 +105,7 @@ def _is_hidden(name: str) -> bool:
     return any(part.startswith((".", "__MACOSX")) for part in PurePosixPath(name).parts)
 
 
-def _of_directory(path: Path, most: int, check: Callable[[], None]) -> Archive:
+def _of_directory(path: Path, most: int, check: Callable[[], object]) -> Archive:
     files = {_relative(file, path): file for file in lines.below(path, "") if _is_file(file)}
     archive = _Files(files)
     if not has_only_zips(archive):
@@ -123,8 +117,8 @@ def _zip_names(archive: Archive) -> list[str]:
     return [name for name in archive.names() if name.lower().endswith(".zip") and not _is_hidden(name)]
 
 
-def _within(archive: Archive, path: Path, most: int, check: Callable[[], None]) -> Archive:
-    """Return the files of the zip files in a zip file, which are unpacked for as long as they are read."""
+def _within(archive: Archive, path: Path, most: int, check: Callable[[], object]) -> Archive:
+    """Return the files of the zip files in a zip file; each is unpacked while it is read."""
     directory = tempfile.TemporaryDirectory(prefix="convserver-import-")
     try:
         files: dict[str, Path] = {}
@@ -132,7 +126,7 @@ def _within(archive: Archive, path: Path, most: int, check: Callable[[], None]) 
             files[name] = Path(directory.name, str(number))
             _unpack(archive, name, files[name], check)
         found = _Zips(files, most, check)
-        # Each is bounded by its own size, of which the outer one may hold but a small part.
+        # Each is bounded by its own size, of which the outer one may have only a small part.
         if sum(map(found.size, found.names())) > max(BOMB_MIN_BYTES, path.stat().st_size * BOMB_RATIO):
             raise Unreadable(f"{path.name} would unpack to far more than it holds")
     except BaseException:
@@ -142,8 +136,8 @@ def _within(archive: Archive, path: Path, most: int, check: Callable[[], None]) 
     return found
 
 
-def _unpack(archive: Archive, name: str, to: Path, check: Callable[[], None]) -> None:
-    """Write a member to a file. Raise Unreadable, before anything is written, if it is no zip file."""
+def _unpack(archive: Archive, name: str, to: Path, check: Callable[[], object]) -> None:
+    """Write a member to a file. Raise Unreadable, before writing, if it is no zip file."""
     with to.open("wb") as unpacked:
         for chunk in archive.chunks(name):
             check()
@@ -155,7 +149,7 @@ def _unpack(archive: Archive, name: str, to: Path, check: Callable[[], None]) ->
 
 
 def is_zip(path: Path) -> bool:
-    """Say whether a file is a zip file, or the beginning of one."""
+    """Return whether a file is a zip file, or the beginning of one."""
     if zipfile.is_zipfile(path):
         return True
     with path.open("rb") as file:
@@ -192,10 +186,10 @@ class _Files:
 
 
 class _Zip:
-    """The file stays open until nobody refers to this any more: whoever reads nodes may come late."""
+    """A zip file that stays open while this is referenced: nodes may be read late."""
 
     def __init__(
-        self, path: Path, directory_max_bytes: int, check: Callable[[], None], name: str = ""
+        self, path: Path, directory_max_bytes: int, check: Callable[[], object], name: str = ""
     ) -> None:
         try:
             is_too_long = _directory_bytes(path) > directory_max_bytes
@@ -233,7 +227,7 @@ class _Zips:
         self,
         files: Mapping[str, Path],
         directory_max_bytes: int,
-        check: Callable[[], None],
+        check: Callable[[], object],
     ) -> None:
         if len(files) > INNER_MAX:
             raise Unreadable(f"there are more than {INNER_MAX} zip files in it")
@@ -257,14 +251,14 @@ class _Zips:
 
 
 def _directory_bytes(path: Path) -> int:
-    """Return how long the list of a zip file's members is, as far as its end says so. Raise OSError."""
+    """Return the length of a zip file's list of members, as its end states it. Raise OSError."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         start = file.seek(max(0, size - ENDS.size - LARGE_PLACE.size - COMMENT_MAX_BYTES))
         tail = file.read()
         place = tail.rfind(ENDS_WITH)
         if place < 0 or len(tail) - place < ENDS.size:
-            return 0  # whoever reads it will say so
+            return 0  # reading it will raise
         directory: int = ENDS.unpack_from(tail, place)[5]
         if start + place < LARGE_PLACE.size or place < LARGE_PLACE.size:
             return directory
@@ -284,7 +278,7 @@ def _chunks(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _check(member: ZipInfo) -> None:
-    """Raise Unreadable unless a member is what a program that exports would write."""
+    """Raise Unreadable unless an exporting program would write such a member."""
     name = PurePosixPath(member.filename.replace("\\", "/"))
     if name.is_absolute() or ".." in name.parts or _DRIVE.match(member.filename):
         raise Unreadable(f"the zip file names a file outside of itself: {member.filename!r}")
@@ -301,7 +295,7 @@ def _check(member: ZipInfo) -> None:
 
 
 def _check_together(members: Sequence[ZipInfo], path: Path) -> None:
-    """Raise Unreadable if members share bytes, or unpack to far more together than they hold."""
+    """Raise Unreadable if members share bytes, or unpack to far more than a file of their size."""
     packed = sum(member.compress_size for member in members)
     if packed > path.stat().st_size:
         raise Unreadable("the members of the zip file lie over each other")
