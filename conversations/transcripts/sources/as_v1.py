@@ -1,4 +1,4 @@
-"""Nodes of other programs' conversations as V1 events, whose ids are the same at every import."""
+"""Nodes of other programs' conversations as V1 events, with the same ids in every import."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from conversations.transcripts.sources.nodes import (
     ToolResult,
 )
 
+# The key of the state update that keeps a record as it was: clients of every release take it.
 RECORD_KEY = "imported_record"
-"""The key of the state update that keeps a record as it was: clients of every release take it."""
 FAILURE_CODE = "ImportedError"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _IDS = UUID("6f0b6c66-5a0b-5d43-9a51-0a3a2f5a1f0e")
@@ -45,12 +45,12 @@ class V1Writer:
         self._forgettable: list[str] = []
 
     def events_of(self, node: Node) -> list[NewEvent]:
-        """Return the events of the next node; one without a time gets that of the node before it."""
+        """Return the events of the next node; a node without a time gets the time of the one before."""
         self._at = node.at or self._at
         return [self._event(node, place) for place in range(len(node.parts))]
 
     def pass_over(self, node: Node) -> None:
-        """Note what later nodes need to know of one whose events are stored."""
+        """Note the facts that later nodes need about a node whose events are stored."""
         self._at = node.at or self._at
         for place, part in enumerate(node.parts):
             event_id = event_id_of(self._format, node.node_id, place)
@@ -120,7 +120,7 @@ class V1Writer:
 
 
 def event_id_of(format: str, node_id: str, place: int) -> str:
-    """Return the id of the event that a node's part becomes."""
+    """Return the id of the event for a part of a node."""
     return str(uuid5(_IDS, f"{format}/{node_id}/{place}"))
 
 
