@@ -1,4 +1,4 @@
-"""Content as Anthropic's messages hold it: a text, or a list of blocks with a `type`."""
+"""Content in the form of Anthropic's messages: a text, or a list of blocks with a `type`."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
 
 class Content(NamedTuple):
-    """What a message's content says."""
+    """The parts of a message's content."""
 
+    # In the order of the blocks, unknown ones unchanged; then unknown contents of results.
     parts: tuple[Part, ...]
-    """In the order of the blocks, each that is unknown as it is; then what is unknown inside of results."""
+    # By block: the members that no part carries. Empty if no block has any.
     rest: list[dict[str, object]]
-    """By block: the members that no part carries. Empty if no block has such."""
 
 
 def read(content: object, author: Author) -> Content:
-    """Divide a message's content into what it says and the rest."""
+    """Divide a message's content into parts and the rest."""
     reading = _Reading(author)
     found: list[Part] = []
     for block in [content] if isinstance(content, str) else content if isinstance(content, list) else []:
@@ -45,25 +45,23 @@ def read(content: object, author: Author) -> Content:
 
 
 def parts(content: object, author: Author) -> Iterator[Part]:
-    """Yield what a message's content says, in its order; a block that is unknown as it is."""
+    """Yield the parts of a message's content, in order; an unknown block unchanged."""
     yield from read(content, author).parts
 
 
 class _Reading:
-    """Joins what belongs together: texts and images, and the reasoning before them."""
+    """Joins parts that belong together: texts and images, and the reasoning before them."""
 
     def __init__(self, author: Author) -> None:
-        self.rests: list[dict[str, object]] = []
-        """One for each block."""
-        self.unknown: list[Part] = []
-        """What results hold beside texts and images."""
+        self.rests: list[dict[str, object]] = []  # one for each block
+        self.unknown: list[Part] = []  # what results hold beside texts and images
         self._author = author
         self._texts: list[str] = []
         self._images: list[str] = []
         self._reasoning: list[str] = []
 
     def take(self, block: object) -> Iterator[Part]:
-        """Yield what this block completes."""
+        """Yield the parts that this block completes."""
         found = columns.fields(block)
         kind = columns.first_text(found.get("type"))
         self.rests.append({})
@@ -88,7 +86,7 @@ class _Reading:
             yield Record(name=f"block {kind}" if kind else "block", value=block, why=Kept.UNKNOWN)
 
     def said(self) -> Iterator[Part]:
-        """Yield what was said since the last part."""
+        """Yield the words since the last part."""
         text, reasoning = "\n\n".join(filter(None, self._texts)), self._taken_reasoning()
         if text or reasoning or self._images:
             yield Message(author=self._author, text=text, reasoning=reasoning, images=tuple(self._images))
@@ -102,7 +100,7 @@ class _Reading:
             yield Record(name=columns.first_text(block.get("type")), value=block, why=Kept.BOOKKEEPING)
 
     def _call(self, block: Block) -> Iterator[Part]:
-        # The words before a call are its thought only where nothing but they came before it.
+        # The words before a call are its thought only if nothing else came before it.
         thought = "\n\n".join(filter(None, self._texts)) if not self._images else ""
         if thought:
             self._texts = []
@@ -119,7 +117,7 @@ class _Reading:
         )
 
     def _look_into(self, block: Block) -> None:
-        """Keep what a result holds beside the texts and images that its part carries."""
+        """Keep the members of a result beside the texts and images in its part."""
         content = block.get("content")
         items = content if isinstance(content, list) else [content]
         inner = [self._left_of_item(each) for each in items] if _has_words(content) else []
@@ -143,14 +141,14 @@ class _Reading:
 
 
 def _summaries(block: Block) -> str:
-    """Return the summaries of a thought that is not there itself."""
+    """Return the summaries of a thought that is missing itself."""
     told = block.get("summaries")
     texts = [columns.fields(each).get("summary") for each in told] if isinstance(told, list) else []
     return "\n\n".join(text for text in texts if isinstance(text, str) and text)
 
 
 def result(block: Block) -> ToolResult:
-    """Return what a tool answered: text, and images; as JSON if it has neither."""
+    """Return the answer of a tool: text, and images; as JSON if it has neither."""
     content = block.get("content")
     text = columns.content_text(content) if _has_words(content) else columns.as_json(content)
     return ToolResult(
