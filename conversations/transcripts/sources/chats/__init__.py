@@ -1,1 +1,1 @@
-"""What chat services give their users when these ask for their data: one huge file of conversations."""
+"""The data exports of chat services: one huge file of conversations."""
