@@ -15,32 +15,31 @@ from conversations.transcripts.sources.chats.tree import Place
 from conversations.transcripts.sources.nodes import Author, Kept, Record, Transcript
 
 NAME = "claude-ai"
+# The parent of the first message.
 ROOTS = frozenset({"00000000-0000-4000-8000-000000000000", "00000000-0000-0000-0000-000000000000"})
-"""What is said to be before the first message."""
 REPEATED = "an earlier message has the same uuid"
 LEFT_OUT = "a file is named only"
+# The text of a message in the place of a call or a result.
 UNSUPPORTED = "```\nThis block is not supported on your current device yet.\n```"
-"""What the text of a message has in the place of a call or a result."""
 CUT_OFF = "the answer was cut off"
-CUTS = frozenset({"max_tokens", "user_canceled"})
-"""Why an answer stops that is not at its end."""
+CUTS = frozenset({"max_tokens", "user_canceled"})  # why an answer stops before its end
 AUTHORS = {"human": Author.USER, "assistant": Author.AGENT}
+# Types of blocks without content for people; they are kept nevertheless.
 BOOKKEEPING = frozenset({"token_budget", "flag"})
-"""Types of blocks that say nothing to people; they are kept all the same."""
 
+# Members of a conversation that its columns or its branches hold.
 CARRIED = frozenset({"chat_messages", "created_at", "current_leaf_message_uuid", "name", "uuid"})
-"""Members of a conversation that its columns or its branches hold."""
 
 Fields = Mapping[str, object]
 
 
 def is_source(path: Path) -> bool:
-    """Say whether this is an export, or one of its files with conversations. Raise Unreadable."""
+    """Return whether this is an export, or one of its files with conversations. Raise Unreadable."""
     return exports.is_source(path, _is_chat)
 
 
 def holds(archive: Archive) -> bool:
-    """Say the same of an archive that is open. Raise Unreadable."""
+    """Return the same for an open archive. Raise Unreadable."""
     return exports.holds(archive, _is_chat)
 
 
@@ -97,7 +96,7 @@ def _places(messages: list[object]) -> list[Place]:
 
 
 def _parent(message: Fields, last: str | None) -> str | None:
-    """Return what is before a message: the one above it, if the source does not say."""
+    """Return the parent of a message: the one above it, if the source names none."""
     said = columns.first_text(message.get("parent_message_uuid"))
     return None if said in ROOTS else said or last
 
@@ -122,7 +121,7 @@ class _Reader:
         self._unnamed = ""
 
     def read(self, place: Place) -> Reading:
-        """Return what the next message says."""
+        """Return the reading of the next message."""
         if not isinstance(place.value, Mapping):
             return Reading(parts=(Record(name="message", value=place.value, why=Kept.DAMAGED),))
         message: Fields = place.value
@@ -145,7 +144,7 @@ class _Reader:
         )
 
     def _content(self, message: Fields, node_id: str) -> tuple[list[object], list[Record]]:
-        """Return the blocks that say something, and the others as they are."""
+        """Return the blocks with content, and the others unchanged."""
         said: list[object] = []
         kept: list[Record] = []
         for number, block in enumerate(_blocks(message)):
@@ -158,7 +157,7 @@ class _Reader:
         return said, kept
 
     def _block(self, block: Fields, kind: str, call_id: str) -> Fields:
-        """Return a block as Anthropic's messages have it: a call and its result share an id."""
+        """Return a block in the form of Anthropic's messages: a call and its result share an id."""
         if kind == "tool_use" and not columns.first_text(block.get("id")):
             self._unnamed = call_id
             return {**block, "id": call_id}
@@ -167,12 +166,12 @@ class _Reader:
         if kind == "voice_note" and isinstance(block.get("text"), str):
             return {**block, "type": "text"}
         if kind == "thinking" and block.get("thinking") is None:
-            return {**block, "thinking": ""}  # its summaries stand for it, if there are any
+            return {**block, "thinking": ""}  # its summaries replace it, if there are any
         return block
 
 
 def _blocks(message: Fields) -> list[object]:
-    """Return the content; the text if no block says anything, as in old exports."""
+    """Return the content; the text if no block has content, as in old exports."""
     content, text = message.get("content"), columns.first_text(message.get("text"))
     if content in (None, []) or (text and isinstance(content, list) and not any(map(_says, content))):
         return [_text(text)]
@@ -180,13 +179,13 @@ def _blocks(message: Fields) -> list[object]:
 
 
 def _says(block: object) -> bool:
-    """Return whether a block has content: it is no empty text."""
+    """Return whether a block has content, that is, no empty text."""
     told = columns.fields(block)
     return block is not None and (told.get("type") != "text" or bool(columns.first_text(told.get("text"))))
 
 
 def _rest(message: Fields, node_id: str, content: list[object], left: list[dict[str, object]]) -> Fields:
-    """Return what no part says of a message: what is not among these members."""
+    """Return the members of a message that no part carries: those not among these."""
     carried = {"sender", "parent_message_uuid", "content"}
     carried |= {"uuid"} if message.get("uuid") == node_id else set()
     if columns.instant(message.get("created_at")):
@@ -205,12 +204,12 @@ def _rest(message: Fields, node_id: str, content: list[object], left: list[dict[
 
 
 def _words(text: str) -> str:
-    """Return a text without blanks and without what stands for other blocks than texts, for comparing."""
+    """Return a text without blanks and placeholders of other blocks, for comparing."""
     return "".join(text.replace(UNSUPPORTED, "").split())
 
 
 def _left_of_file(file: object) -> dict[str, object]:
-    """Return what the words that name a file, or that were read out of it, do not say."""
+    """Return the members of a file beside its name and its extracted text."""
     told = columns.fields(file)
     texts = {name for name in ("extracted_content", "file_name") if isinstance(told.get(name), str)}
     if file is None or told:
@@ -219,7 +218,7 @@ def _left_of_file(file: object) -> dict[str, object]:
 
 
 def _texts(message: Fields) -> Iterator[Fields]:
-    """Yield the texts that were sent along: what was pasted, and what was read out of files."""
+    """Yield the attached texts: pasted ones, and texts extracted from files."""
     for attached in _listed(message, "attachments"):
         text, name = (columns.first_text(attached.get(each)) for each in ("extracted_content", "file_name"))
         if text:
@@ -227,7 +226,7 @@ def _texts(message: Fields) -> Iterator[Fields]:
 
 
 def _files(message: Fields) -> Iterator[Fields]:
-    """Yield the names of the files that were sent along; the export does not hold them."""
+    """Yield the names of the attached files; the export does not contain the files."""
     for attached in _listed(message, "attachments"):
         if not columns.first_text(attached.get("extracted_content")):
             yield _text(f"[File: {columns.first_text(attached.get('file_name')) or 'without a name'}]")
