@@ -1,4 +1,4 @@
-"""Answers as Open WebUI writes them down: Markdown with `<details>` blocks.
+"""Answers in the form of Open WebUI: Markdown with `<details>` blocks.
 
 They are read as blocks like those of Anthropic's messages, which `blocks` reads.
 """
@@ -17,16 +17,13 @@ from conversations.transcripts.sources import blocks, lines, rests
 from conversations.transcripts.sources.lines import Damaged
 from conversations.transcripts.sources.nodes import Author, Part, ToolCall
 
-CODE_TOOL = "code_interpreter"
-"""The tool that the program calls where the model writes code to be run."""
+CODE_TOOL = "code_interpreter"  # the program's tool for code that the model writes to be run
+# The types of the program's own blocks; any other block is the author's.
 KINDS = frozenset({"reasoning", "tool_calls", CODE_TOOL})
-"""Types of blocks that are the program's; any other one is the author's own."""
-PRINTED = ("stdout", "stderr", "result")
-"""What running code gives."""
-ENCODED_MAX = 3
-"""Arguments are objects, or JSON texts of them, or JSON texts of such texts."""
+PRINTED = ("stdout", "stderr", "result")  # the outputs of running code
+ENCODED_MAX = 3  # arguments are objects, or JSON texts of them, or JSON texts of such texts
+# The beginnings of addresses of images that can be seen without the program.
 SHOWN = ("data:", "http://", "https://")
-"""How an address begins that an image can be seen at without the program."""
 
 _OPENING = re.compile(r'<details((?:\s+[A-Za-z_-]+="[^"]*")*)\s*>')
 _ATTRIBUTE = re.compile(r'([A-Za-z_-]+)="([^"]*)"')
@@ -45,20 +42,18 @@ class _Details(NamedTuple):
 
     kind: str
     attributes: Mapping[str, str]
-    body: str
-    """Without the summary."""
-    summary: str
-    """What the screen shows of it while it is folded."""
+    body: str  # without the summary
+    summary: str  # its text on the screen while it is folded
 
     def left(self, *carried: str) -> dict[str, object]:
-        """Return what the blocks that are made of it do not say, as a member of the first of them."""
+        """Return the members that the blocks made of it do not carry, as a member of the first of them."""
         told = {"summary": self.summary, **self.attributes}
         rest = {name: text for name, text in told.items() if text and name not in ("type", "done", *carried)}
         return {"details": rest} if rest else {}
 
 
 def read(found: Sequence[object], author: Author) -> blocks.Content:
-    """Divide blocks into what they say and the rest; arguments that are no object stay texts."""
+    """Divide blocks into parts and the rest; arguments that are no object stay texts."""
     content = blocks.read(list(found), author)
     return content._replace(parts=tuple(_with_texts(found, content.parts)))
 
@@ -90,7 +85,7 @@ def of_text(text: str, node_id: str) -> Iterator[Fields]:
 
 
 def shown_images(files: object) -> list[str]:
-    """Return the addresses of the images in a list of files that can be seen without the program."""
+    """Return the addresses of the images in a list of files that are visible without the program."""
     listed = files if isinstance(files, list) else []
     found = [file if isinstance(file, str) else columns.fields(file).get("url") for file in listed]
     return [url for url in found if isinstance(url, str) and url.startswith(SHOWN)]
@@ -117,12 +112,12 @@ def text_block(text: str) -> Fields:
 
 
 def thinking(text: str) -> dict[str, object]:
-    """Return the block of what a model thought."""
+    """Return the block of a model's thought."""
     return {"type": "thinking", "thinking": text}
 
 
 def result(call_id: str, text: str, images: Sequence[str] = ()) -> dict[str, object]:
-    """Return the block of what a tool returned."""
+    """Return the block of a tool's result."""
     content = [text_block(text), *map(image, images)]
     return {"type": "tool_result", "tool_use_id": call_id, "content": content}
 
@@ -133,7 +128,7 @@ def use(call_id: str, tool: str, given: object) -> dict[str, object]:
 
 
 def _pieces(text: str) -> Iterator[str | _Details]:
-    """Yield the program's blocks and what is between them; one that is quoted as code is text."""
+    """Yield the program's blocks and the text between them; a block quoted as code is text."""
     at = start = 0
     fence, has_more = "", True
     while at < len(text):
@@ -152,7 +147,7 @@ def _pieces(text: str) -> Iterator[str | _Details]:
 
 
 def _fence_after(line: str, fence: str) -> str:
-    """Return the fence of the code that the next line is in; an empty one if it is in none."""
+    """Return the fence of the code around the next line; an empty text outside of code."""
     found = _FENCE.match(line)
     if found is None:
         return fence
@@ -179,7 +174,7 @@ def _details(opening: re.Match[str], body: str) -> _Details:
 
 
 def _closing(text: str, at: int) -> int:
-    """Return where a block ends, -1 if nowhere: what stands in a quoted line is a quotation."""
+    """Return the end of a block, -1 if it has none; ends in quoted lines do not count."""
     line_end = text.find("\n", at)
     line_end = len(text) if line_end < 0 else line_end
     if (found := text.find(_CLOSING, at, line_end)) >= 0:
@@ -189,7 +184,7 @@ def _closing(text: str, at: int) -> int:
 
 
 def _unquoted(body: str) -> str:
-    """Return reasoning without the marks of quotation; newer releases escape it after they are set."""
+    """Return reasoning without the marks of quotation; newer releases escape it after setting them."""
     if body.lstrip().startswith("&gt;"):
         body = html.unescape(body)
     return "\n".join(line.removeprefix(">").removeprefix(" ") for line in body.split("\n")).strip()
@@ -235,7 +230,7 @@ def image_url(part: Fields) -> str:
 
 
 def content_blocks(content: object) -> list[object]:
-    """Return the blocks of a message's content: a text, or a list of parts as OpenAI's API has them."""
+    """Return the blocks of a message's content: a text, or a list of parts in the form of OpenAI's API."""
     if isinstance(content, list):
         return [text_block(part) if isinstance(part, str) else content_part(part) for part in content]
     if isinstance(content, str):
@@ -244,7 +239,7 @@ def content_blocks(content: object) -> list[object]:
 
 
 def printed(output: object) -> str:
-    """Return what a program printed, and its result."""
+    """Return the output of a program, and its result."""
     if isinstance(output, Mapping):
         told = [output.get(name) for name in PRINTED]
         texts = [_as_text(each) for each in told if each is not None]
@@ -257,7 +252,7 @@ def _as_text(value: object) -> str:
 
 
 def arguments(given: object) -> Fields | str:
-    """Return the arguments of a call: an object if they are one, in whatever text."""
+    """Return the arguments of a call: an object if they contain one, in any text."""
     for _ in range(ENCODED_MAX):
         if isinstance(given, Mapping):
             return given
@@ -273,13 +268,13 @@ def arguments(given: object) -> Fields | str:
 
 
 def _decoded(text: str) -> str:
-    """Return a text that stands as JSON; one that does not as it is."""
+    """Return the value of a JSON text; any other text unchanged."""
     value = _json(text)
     return value if isinstance(value, str) else text
 
 
 def _json(text: str) -> object:
-    """Return the value of a JSON text, as any database can store it; None if it is none."""
+    """Return the value of a JSON text in a storable form; None for any other text."""
     with suppress(Damaged):
         return lines.storable(lines.parsed(text))
     return None
