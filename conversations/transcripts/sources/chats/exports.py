@@ -32,78 +32,68 @@ from conversations.transcripts.sources.nodes import (
 )
 from conversations.transcripts.sources.rests import Rests
 
+# The files with conversations; newer exports divide them into numbered ones.
 CONVERSATIONS = re.compile(r"conversations(?:[-_]\d+)?\.json", re.IGNORECASE)
-"""The files with conversations; newer exports divide them into numbered ones."""
 SAME_ID = "another conversation before this one has the same id"
 TWICE = "an earlier conversation is the same to the last byte"
 NO_FILE = "there is no conversations.json in it"
-SECONDS_MAX = 1e11
-"""A greater time is not in seconds."""
+SECONDS_MAX = 1e11  # a greater time is not in seconds
 PROBED_ITEMS = 20
 TITLE_MAX_CHARS = 200
-DAMAGED = "Damaged conversation"
-"""The title of what cannot be read as one."""
-KEPT_MAX_BYTES = 1024 * 1024
-"""A conversation that is damaged is kept up to here."""
+DAMAGED = "Damaged conversation"  # the title of an unreadable conversation
+KEPT_MAX_BYTES = 1024 * 1024  # the part of a damaged conversation that is kept
 
 Fields = Mapping[str, object]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chat:
-    """A conversation as its format tells it."""
+    """A conversation in the form of its format."""
 
     chat_id: str | None
     title: str
     created_at: datetime | None
     places: Sequence[Place]
-    shown: str | None
-    """The last message that the program showed; None if the source does not say."""
-    model: str = ""
-    """The one that is named for the whole; messages may name others."""
+    shown: str | None  # the last message that the program showed; None if the source does not say
+    model: str = ""  # the one that is named for the whole; messages may name others
+    # Its members beside its messages that no column has.
     rest: Mapping[str, object] = field(default_factory=dict)
-    """What it says beside its messages, and no column holds."""
     labels: tuple[str, ...] = ()
     is_pinned: bool = False
     is_archived: bool = False
 
 
 class Reading(NamedTuple):
-    """What one message says."""
+    """The content of one message."""
 
     parts: tuple[Part, ...] = ()
     at: datetime | None = None
     noted: tuple[str, ...] = ()
-    skipped: str = ""
-    """Why it has no parts, if it has none."""
-    model: str = ""
-    """The one that wrote it."""
-    rest: Mapping[str, object] = MappingProxyType({})
-    """What the parts do not say of it."""
+    skipped: str = ""  # why it has no parts, if it has none
+    model: str = ""  # the one that wrote it
+    rest: Mapping[str, object] = MappingProxyType({})  # what the parts do not say of it
 
 
 class Reader(Protocol):
     """Reads the messages of a chain, in order: a result belongs to a call before it."""
 
     def read(self, place: Place) -> Reading:
-        """Return what the next message says."""
+        """Return the content of the next message."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Kind:
     """One format of exports."""
 
-    is_chat: Callable[[Fields], bool]
-    """Whether an object is a conversation in this format."""
-    chat: Callable[[Fields], Chat | None]
-    """A conversation; None if it has no list of messages."""
+    is_chat: Callable[[Fields], bool]  # whether an object is a conversation in this format
+    chat: Callable[[Fields], Chat | None]  # a conversation; None if it has no list of messages
     reader: Callable[[], Reader]
+    # A reader that leaves out images, for when only the kinds of the parts matter.
     glancing: Callable[[], Reader]
-    """A reader that leaves out images, for when only the kinds of the parts matter."""
 
 
 def moment(value: object) -> datetime | None:
-    """Read a time since 1970 in seconds, or in milli-, micro- or nanoseconds; None if it is none."""
+    """Read a time since 1970 in seconds, or in milli-, micro- or nanoseconds; None for anything else."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < SECONDS_MAX * 1e9:
         return None
     seconds = float(value)
@@ -118,12 +108,12 @@ class _Fact(NamedTuple):
 
 
 def is_source(path: Path, is_chat: Callable[[Fields], bool]) -> bool:
-    """Say whether a path holds conversations of a kind. Raise Unreadable."""
+    """Return whether a path has conversations of a kind. Raise Unreadable."""
     return holds(archives.opened(path), is_chat)
 
 
 def holds(archive: Archive, is_chat: Callable[[Fields], bool]) -> bool:
-    """Say whether an archive holds conversations of a kind. Raise Unreadable."""
+    """Return whether an archive has conversations of a kind. Raise Unreadable."""
     return any(_has_chats(archive, name, is_chat) for name in _candidates(archive))
 
 
@@ -167,7 +157,7 @@ def _candidates(archive: Archive) -> list[str]:
 
 
 def _files(archive: Archive, kind: Kind) -> list[str]:
-    """Return the files beside which one at least has conversations of this kind. Raise Unreadable."""
+    """Return the files with conversations, if at least one has some of this kind. Raise Unreadable."""
     found = _candidates(archive)
     if not found:
         raise Unreadable(NO_FILE)
@@ -193,11 +183,11 @@ class _SourceIds:
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
+        # The last number that was tried behind each id: of many that are the same, none is tried twice.
         self._numbers: Counter[str] = Counter()
-        """The last number that was tried behind each id: of many that are the same, none is tried twice."""
 
     def take(self, wanted: str) -> str:
-        """Return the id, with a number behind it if it was taken before."""
+        """Return the id, with a number after it if it was taken before."""
         found = wanted
         while found in self._taken:
             self._numbers[wanted] += 1
@@ -239,7 +229,7 @@ def _damaged(source_id: str, where: str, value: object, why: str) -> Transcript:
 
 
 def _repeated(chat: Chat, source_id: str, where: str) -> Transcript:
-    """Return a conversation of which nothing is stored, and each message is counted."""
+    """Return a conversation of which nothing is stored, but each message is counted."""
     nodes = [
         Node(node_id=place.node_id, place=f"{where}, message {place.number}", skipped=TWICE)
         for place in chat.places
