@@ -1,7 +1,7 @@
 """The elements of a JSON array that is too large for memory, one at a time.
 
-An element is found by its brackets and quotes, and not decoded here: so one that is damaged inside is found
-as well, and does not keep those after it from being read.
+An element is found by its brackets and quotes, and not decoded here. So a damaged element is found, too, and
+does not prevent reading those after it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from conversations.confined.processes import check
 from conversations.transcripts.sources.nodes import Unreadable
 
 ITEM_MAX_BYTES = 512 * 1024 * 1024
-DEPTH_MAX = 500
-"""No program exports anything deeper, and counting millions of open brackets takes long."""
+DEPTH_MAX = 500  # no program exports anything deeper, and counting millions of open brackets takes long
+# After this much, `checked_by` is called, and other threads can run.
 STEP_BYTES = 64 * 1024
-"""After so much it is asked whether the rest is wanted, and other threads get their turn."""
-HEAD_BYTES = 4096
-"""The first bytes that are read to recognise the encoding and an object around the array."""
+HEAD_BYTES = 4096  # the first bytes that are read to recognise the encoding and an object around the array
 _ENCODINGS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),  # before that of UTF-16, with which it begins
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -35,26 +33,26 @@ _INSIDE = rb'(?:[^"\[\]{}]++|' + _STRING + rb")*+"
 # Brackets are counted, never matched: so whatever closes one, and many at once as far as that is possible.
 _CLOSED = rb"[\[{]" + _INSIDE + rb"[\]}]"
 _MARK = rb'([\[{]++|[\]}]++|"|,[, \t\r\n]*+)?'
+# Inside of an element: bytes that are irrelevant for its end, and the mark after them.
 _NESTED = re.compile(rb'(?:[^"\[\]{}]++|' + _STRING + rb"|" + _CLOSED + rb")*+" + _MARK, re.DOTALL)
-"""What says nothing of where an element ends, inside of one, and the mark after it."""
+# The same around the elements.
 _BETWEEN = re.compile(rb'(?:[^"\[\]{},]++|' + _STRING + rb"|" + _CLOSED + rb")*+" + _MARK, re.DOTALL)
-"""And around the elements."""
+# The rest of a string, up to its quote or as far as it is there.
 _IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
-"""The rest of a string, up to its quote or as far as it is there."""
 _VALUE = rb'(?:[^"\[\]{},\s]++|' + _STRING + rb"|" + _CLOSED + rb")"
+# An object with an array of conversations, and small members before it.
 _WRAPPER = re.compile(
     rb"\{\s*+(?:" + _STRING + rb"\s*+:\s*+" + _VALUE + rb"\s*+,\s*+)*?"
     rb'"(?:conversations|chats|data)"\s*+:\s*+\[',
     re.DOTALL,
 )
-"""An object with an array of conversations, and small members before it."""
 
 
 def items(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """Yield the text of each element; that of the whole if it is an object without an array of conversations.
+    """Yield the text of each element; the whole text if it is an object without an array of conversations.
 
-    Raise Unreadable, with the name of the file, after the last element before a break, and whatever the check
-    of `checked_by` raises.
+    Raise Unreadable, with the name of the file, after the last element before a break, and any error of the
+    check of `checked_by`.
     """
     scan = _Scan(name)
     for chunk in _with_head(_as_utf8(_with_head(iter(chunks)))):
@@ -65,7 +63,7 @@ def items(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
 
 
 def _with_head(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the same bytes, at least HEAD_BYTES of them first, if there are as many."""
+    """Yield the same bytes, with at least HEAD_BYTES in the first chunk, if there are as many."""
     head = b""
     for chunk in chunks:
         head += chunk
@@ -75,7 +73,7 @@ def _with_head(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _as_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield UTF-16 and UTF-32 as UTF-8, half a character as U+FFFD, and other bytes as they are."""
+    """Yield UTF-16 and UTF-32 as UTF-8, half a character as U+FFFD, and other bytes unchanged."""
     head = next(chunks)
     encoding = next((name for mark, name in _ENCODINGS if head.startswith(mark)), None)
     if encoding is None:
@@ -90,21 +88,17 @@ def _flushed(decoder: codecs.IncrementalDecoder) -> Iterator[str]:
 
 
 class _Scan:
-    """Goes over a text once, and keeps no more of it than the element that has begun."""
+    """Reads a text once, keeping only the present element."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._text = bytearray()
-        self._at = 0
-        """The next byte to look at."""
-        self._start = 0
-        """Where the element begins that is looked at."""
+        self._at = 0  # the next byte to read
+        self._start = 0  # the beginning of the present element
         self._depth = 1
-        self._outermost = 1
-        """The depth of the elements: 0 if there is but one, which is the whole."""
+        self._outermost = 1  # the depth of the elements: 0 if the whole is the only one
         self._is_begun = self._is_over = self._is_in_string = False
-        self._is_wrapped = False
-        """An object is around the array; what follows the array in it is not read."""
+        self._is_wrapped = False  # an object is around the array; what follows the array in it is not read
         self._count = 0
 
     def take(self, chunk: bytes) -> Iterator[bytes]:
@@ -128,7 +122,7 @@ class _Scan:
         return f"{self._count} conversation{'' if self._count == 1 else 's'}"
 
     def _begins(self) -> bool:
-        """Go to the first byte that says something, and say whether it is there yet. Raise Unreadable."""
+        """Go to the first relevant byte, and return whether it is there yet. Raise Unreadable."""
         if _BYTE_ORDER_MARK.startswith(self._text[:3]) and len(self._text) < 3:
             return False
         text = self._text.removeprefix(_BYTE_ORDER_MARK).lstrip(_BLANK)
@@ -149,7 +143,7 @@ class _Scan:
         return True
 
     def _next(self) -> bytes:
-        """Return the next brackets, or commas between elements; nothing if they are not there yet."""
+        """Return the next brackets, or commas between elements; nothing if they have not arrived."""
         while self._at < len(self._text):
             if self._is_in_string and not self._leaves_string():
                 return b""
