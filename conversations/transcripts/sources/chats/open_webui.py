@@ -26,13 +26,14 @@ MISSING = "an image is not in the export"
 LEFT_OUT = "a file is named only"
 CUT_OFF = "the answer was cut off"
 DIFFERS = "its content and its output say different things: the output is shown"
+# Members of a message that are read, or that repeat others; the rest of them is kept.
 READ = frozenset(
     {
         *("id", "parentId", "childrenIds", "role", "content", "timestamp", "model", "files", "output"),
         *("merged", "done", "models", "modelName", "modelIdx", "lastSentence", "error"),
     }
 )
-"""Members of a message that are read, or that say again what others say: what is left of them is kept."""
+# Members with little content for people; they are kept nevertheless.
 DETAILS = frozenset(
     {
         *("annotation", "arena", "citations", "codeExecutions", "code_executions", "completedAt", "context"),
@@ -41,9 +42,8 @@ DETAILS = frozenset(
         *("usage", "user", "userContext"),
     }
 )
-"""Members that say nothing, or little, to people; they are kept all the same."""
+# Members of a chat that the columns of its conversation hold.
 CARRIED = frozenset({"id", "title", "created_at"})
-"""Members of a chat that the columns of its conversation hold."""
 HISTORY = frozenset({"messages", "currentId"})
 FILE_TYPES = frozenset({"", "doc", "file", "text"})
 
@@ -51,12 +51,12 @@ Fields = Mapping[str, object]
 
 
 def is_source(path: Path) -> bool:
-    """Say whether this is an export. Raise Unreadable."""
+    """Return whether this is an export. Raise Unreadable."""
     return exports.is_source(path, _is_chat)
 
 
 def holds(archive: Archive) -> bool:
-    """Say the same of an archive that is open. Raise Unreadable."""
+    """Return the same for an open archive. Raise Unreadable."""
     return exports.holds(archive, _is_chat)
 
 
@@ -74,7 +74,7 @@ def _is_chat(value: Fields) -> bool:
 
 
 def _told(value: Fields) -> Fields | None:
-    """Return the chat itself, which old exports do not wrap; None if it is none."""
+    """Return the chat itself, which old exports do not wrap; None for anything else."""
     wrapped = value.get("chat")
     if isinstance(wrapped, Mapping):
         has_messages = _by_id(wrapped) is not None or isinstance(wrapped.get("messages"), list)
@@ -122,7 +122,7 @@ def _labels(value: Fields, told: Fields) -> tuple[str, ...]:
 
 
 def _rest_of_chat(value: Fields, told: Fields, places: Sequence[Place]) -> Fields:
-    """Return what a chat says beside its messages, and messages of its list that say something else."""
+    """Return the members of a chat beside its messages, and deviating messages of its list."""
     inner: dict[str, object] = {"history": rests.left(columns.fields(told.get("history")), HISTORY)}
     if isinstance(listed := told.get("messages"), list):
         by_id = {place.node_id: place.value for place in places}
@@ -162,9 +162,9 @@ def _place(node_id: str, value: object, number: int) -> Place:
 
 
 def _listed(messages: Iterable[object], by_id: Fields) -> Iterator[Place]:
-    """Yield the messages of the list that are not among those by id.
+    """Yield the messages of the list that are missing by id.
 
-    One without an id repeats one of those by id, if there are any.
+    A message without an id repeats one of those by id, if there are any.
     """
     listed: dict[str, object] = {}
     taken = ChainMap(listed, dict(by_id))
@@ -203,10 +203,10 @@ def _unique(node_id: str, taken: Container[str]) -> str:
 
 
 class _Reader:
-    """Reads the messages of a chain; none of them depends on another."""
+    """Reads the messages of a chain; they do not depend on each other."""
 
     def read(self, place: Place) -> Reading:
-        """Return what the next message says."""
+        """Return the content of the next message."""
         if place.value is None:
             return Reading(skipped=NO_MESSAGE)
         if not isinstance(place.value, Mapping):
@@ -245,7 +245,7 @@ def _read(message: Fields, author: Author, at: datetime | None, node_id: str) ->
 
 
 def _failure(message: Fields) -> str:
-    """Return why an answer failed; `true` says that its content is that."""
+    """Return why an answer failed; `true` means that its content tells."""
     error = message.get("error")
     told = columns.fields(error)
     if error is True:
@@ -255,7 +255,7 @@ def _failure(message: Fields) -> str:
 
 
 def _rest(message: Fields, at: datetime | None, node_id: str, left: list[dict[str, object]]) -> Fields:
-    """Return what no part says of the members that are read."""
+    """Return the parts of the read members that no part carries."""
     others = {name for name, value in message.items() if name not in READ and _says(value)}
     carried = {*others, "role", "content", "parentId", "childrenIds"}
     carried |= {"output"} if isinstance(message.get("output"), list) else set()
@@ -272,7 +272,7 @@ def _rest(message: Fields, at: datetime | None, node_id: str, left: list[dict[st
 
 
 def _left_of_file(file: object) -> dict[str, object]:
-    """Return what is left of a file: without the text that was read out of it, or the image itself."""
+    """Return the rest of a file, without its extracted text or the image itself."""
     told = columns.fields(file)
     if not told:
         return {} if file is None or isinstance(file, str) else {"file": file}
@@ -287,7 +287,7 @@ def _left_of_file(file: object) -> dict[str, object]:
 
 
 def _said(message: Fields, author: Author, node_id: str) -> tuple[list[object], list[Part], list[str]]:
-    """Return the blocks of a message, what is kept as it is, and what is noted."""
+    """Return the blocks of a message, the members to keep, and the notes."""
     content = message.get("content")
     if author is Author.USER:
         return details.content_blocks(content), [], []
@@ -309,14 +309,14 @@ def _said(message: Fields, author: Author, node_id: str) -> tuple[list[object], 
 
 
 class _File(NamedTuple):
-    """What becomes of a file that was sent along."""
+    """The parts of an attached file."""
 
     block: Fields
     noted: str = ""
 
 
 def _files(message: Fields) -> Iterator[_File]:
-    """Yield the texts and images that were sent along, and the names of what the export does not have."""
+    """Yield the attached texts and images, and the names of files that the export does not have."""
     for file in _named(message):
         kind, url = (columns.first_text(file.get(name)) for name in ("type", "url"))
         if text := _content(file):
@@ -335,7 +335,7 @@ def _text(text: str) -> Fields:
 
 
 def _named(message: Fields) -> list[Fields]:
-    """Return the files of a message; one that is an address only as the image that it is."""
+    """Return the files of a message; one with only an address as an image."""
     files = message.get("files")
     listed = files if isinstance(files, list) else []
     found = [{"type": "image", "url": each} if isinstance(each, str) else each for each in listed]
@@ -361,7 +361,7 @@ def _media(file: Fields) -> str:
 
 
 def _members(message: Fields) -> Iterator[Record]:
-    """Yield what else a message holds: what is known, and what is not."""
+    """Yield the other members of a message, known and unknown."""
     others = {name: value for name, value in message.items() if _says(value) and name not in READ}
     known = {name: value for name, value in others.items() if name in DETAILS}
     unknown = {name: value for name, value in others.items() if name not in DETAILS}
