@@ -1,6 +1,6 @@
 """Answers of newer releases of Open WebUI: a list of output items, read as blocks like `details`.
 
-What a block does not say of its item is the member `item` of the block.
+Members of an item that its block does not carry are the block's member `item`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Fields = Mapping[str, object]
 
 
 def blocks_of(items: Sequence[object], node_id: str) -> Iterator[object]:
-    """Yield the blocks of an answer's output items; an item of an unknown type as it is."""
+    """Yield the blocks of an answer's output items; an item of an unknown type unchanged."""
     call_id = ""
     for number, value in enumerate(items):
         item = columns.fields(value)
