@@ -1,8 +1,8 @@
-"""The tree that the messages of a chat form: its trunk, and the branches that leave it.
+"""The tree of a chat's messages: its trunk, and the branches that leave it.
 
 Each message names the one before it. The first that follows a message continues the conversation; each other
-one begins a branch, for the user edited a question, or had an answer made again. So a branch is a chain, and
-what belongs to which does not change as the chat grows.
+one begins a branch, because the user edited a question, or requested another answer. So a branch is a chain,
+and the chains do not change as the chat grows.
 """
 
 from __future__ import annotations
@@ -17,22 +17,19 @@ ROUND = "the messages before it go round in a circle"
 
 @dataclass(kw_only=True, slots=True)
 class Place:
-    """One message, as far as the tree is concerned."""
+    """The place of one message in the tree."""
 
     node_id: str
-    number: int
-    """From 1, in the order of the source."""
-    value: object
-    """The message as the source has it."""
-    parent: str | None = None
-    """The one that it says is before it; None if it begins the conversation."""
+    number: int  # from 1, in the order of the source
+    value: object  # the message as the source has it
+    parent: str | None = None  # the one that it says is before it; None if it begins the conversation
+    # Its successors by its own account; others may follow, too, and come after them.
     children: Sequence[str] = ()
-    """Those that it says are after it; others may be as well, and come behind them."""
+    # Whether it has no place of its own: unless others refer to it, it belongs to the one above it.
     is_aside: bool = False
-    """Whether it has no place of its own: unless others refer to it, it stands with the one above it."""
+    # Whether the source says what is before or after it, or that nothing is. Otherwise it follows the one
+    # above it.
     is_linked: bool = True
-    """Whether the source says what is before or after it, if only that nothing is. One of which it does not
-    follows the one above it."""
     skipped: str = ""
     noted: tuple[str, ...] = ()
 
@@ -41,15 +38,13 @@ class Place:
 class Branch:
     """A chain of messages."""
 
-    leaves: Branch | None = None
-    """The branch that it leaves; None for the trunk."""
-    after: str | None = None
-    """The message after which it leaves; None if it begins anew."""
+    leaves: Branch | None = None  # the branch that it leaves; None for the trunk
+    after: str | None = None  # the message after which it leaves; None if it begins anew
     places: list[Place] = field(default_factory=list)
 
     @property
     def shared(self) -> list[Place]:
-        """Return the messages that come before its own, from the first one."""
+        """Return the messages before its own, from the first one."""
         chains: list[list[Place]] = []
         branch = self
         while branch.leaves is not None and branch.after is not None:
@@ -59,7 +54,7 @@ class Branch:
 
 
 def _through(places: list[Place], node_id: str) -> list[Place]:
-    """Return the places up to this one; those that stand with it come behind, and are left out."""
+    """Return the places up to this one; messages that belong to it are left out."""
     ends = next(at for at, place in enumerate(places, 1) if place.node_id == node_id)
     return places[:ends]
 
@@ -67,7 +62,7 @@ def _through(places: list[Place], node_id: str) -> list[Place]:
 def branches(places: Sequence[Place]) -> list[Branch]:
     """Return the branches of a chat, the trunk first, each after the one that it leaves.
 
-    Every place is in one branch, whatever the links between them are. No two have the same `node_id`.
+    Every place is in one branch, even if the links are contradictory. No two have the same `node_id`.
     """
     links = _Links(places)
     trunk = Branch(places=links.beside[None])
@@ -95,13 +90,13 @@ def _fill(branch: Branch, first: str, links: _Links) -> list[tuple[Branch, str]]
 
 
 class _Links:
-    """Which message follows which: every one that is not beside another follows one, or is a root."""
+    """The successors of each message: every message with a place of its own follows one, or is a root."""
 
     def __init__(self, places: Sequence[Place]) -> None:
         self.by_id: Mapping[str, Place] = {place.node_id: place for place in places}
         self.after: dict[str, list[str]] = {place.node_id: [] for place in places}
+        # Messages without a place of their own, by the one to which they belong.
         self.beside: dict[str | None, list[Place]] = {None: [], **{place.node_id: [] for place in places}}
-        """Those without a place of their own, by the one with which they stand."""
         self.roots: list[str] = []
         self._reached: set[str] = set()
         linked = self._link(places)
@@ -111,7 +106,7 @@ class _Links:
         self._place_lost(linked, linked, ROUND)
 
     def _link(self, places: Sequence[Place]) -> list[Place]:
-        """Link those that name each other; return all that have a place of their own."""
+        """Link messages that name each other; return all with a place of their own."""
         above = self._above(places)
         named = {parent for parent in above.values() if parent is not None}
         linked: list[Place] = []
@@ -130,7 +125,7 @@ class _Links:
         return linked
 
     def _above(self, places: Sequence[Place]) -> dict[str, str | None]:
-        """Return what is before each message: as it says itself, or else as the other one says."""
+        """Return the message before each message: named by itself, or else by the other one."""
         listed: dict[str, str] = {}
         for place in places:
             for child in place.children:
@@ -144,14 +139,14 @@ class _Links:
         return above
 
     def _sort(self, place: Place) -> None:
-        """Sort what follows a message as the message says."""
+        """Sort the successors of a message by its own account."""
         order: dict[str, int] = {}
         for child in place.children:
             order.setdefault(child, len(order))
         self.after[place.node_id].sort(key=lambda child: order.get(child, len(order)))
 
     def _go_down(self, firsts: Sequence[str]) -> None:
-        """Count these, and all that follow them, as reached; break the circles that come back."""
+        """Mark these, and all their successors, as reached; break circles."""
         waiting = list(firsts)
         self._reached.update(firsts)
         while waiting:
@@ -161,7 +156,7 @@ class _Links:
             waiting += self.after[node_id]
 
     def _place_lost(self, linked: Sequence[Place], lost: Sequence[Place], why: str) -> None:
-        """Let each of those that are lost, unless it is reached, follow what is above it in the source."""
+        """Put each unreached one of the lost messages after the one above it in the source."""
         ids = {place.node_id for place in lost}
         last: str | None = None
         for place in linked:
