@@ -1,4 +1,4 @@
-"""Content as OpenAI's Responses API holds it: a text, or a list of blocks with a `type`."""
+"""Content in the form of OpenAI's Responses API: a text, or a list of blocks with a `type`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from conversations.transcripts.sources import rests
 
 Fields = Mapping[str, object]
 
+# The blocks with a text, and the member that holds it.
 TEXTS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
-"""The blocks with a text, and the member that holds it."""
+# The beginnings of texts that the program writes in the user's name.
 INJECTED = (
     "# AGENTS.md instructions",
     "<INSTRUCTIONS>",
@@ -39,9 +40,7 @@ INJECTED = (
     "Warning: The maximum number of unified exec processes",
     "Warning: apply_patch was requested via",
 )
-"""How a text begins that the program says in the user's name."""
-USERS = "user."
-"""How the kind of a block begins that is the user's own, where the program tells kinds."""
+USERS = "user."  # the prefix of the kinds of the user's own blocks, if the program writes kinds
 _IMAGE_MARK = re.compile(r"\s*(<image[^<>]*>|</image>)\s*")
 
 
@@ -50,12 +49,9 @@ class Content(NamedTuple):
 
     texts: list[str]
     images: list[str]
-    injected: list[object]
-    """Blocks that the program added to what the user said."""
-    others: list[object]
-    """Blocks of another kind."""
-    rests: list[dict[str, object]]
-    """By block: the members that are none of these."""
+    injected: list[object]  # blocks that the program added to the user's words
+    others: list[object]  # blocks of another kind
+    rests: list[dict[str, object]]  # by block: the members that are none of these
 
     @property
     def text(self) -> str:
@@ -65,7 +61,7 @@ class Content(NamedTuple):
 
 
 def read(item: Fields, *, is_users: bool) -> Content:
-    """Divide the content of a message; only that of the user has injected blocks."""
+    """Divide the content of a message; only the user's has injected blocks."""
     found = Content([], [], [], [], [])
     blocks = blocks_of(item.get("content"))
     for block, kind in zip(blocks, _kinds(item, len(blocks)), strict=True):
@@ -96,7 +92,7 @@ def blocks_of(content: object) -> Sequence[object]:
 
 
 def text_of(block: object) -> str | None:
-    """Return the text of a block; None if it is not one of text."""
+    """Return the text of a block; None for a block without text."""
     if isinstance(block, str):
         return block
     fields = columns.fields(block)
@@ -112,7 +108,7 @@ def image_url(block: Fields) -> str:
 
 
 def object_in(text: str) -> Mapping[str, object] | None:
-    """Return the JSON object that a text is; None if it is none."""
+    """Return the JSON object in a text; None if there is none."""
     try:
         value = json.loads(text) if text.lstrip().startswith("{") else None
     except (ValueError, RecursionError):
@@ -121,7 +117,7 @@ def object_in(text: str) -> Mapping[str, object] | None:
 
 
 def _kinds(item: Fields, count: int) -> list[str]:
-    """Return what the program says that each block is; empty texts if it does not say."""
+    """Return the kinds of the blocks; empty texts if the program has written none."""
     told = columns.fields(item.get("internal_chat_message_metadata_passthrough")).get("content_item_kinds")
     if isinstance(told, list) and len(told) == count:
         return [columns.first_text(kind) for kind in told]
