@@ -32,6 +32,7 @@ from conversations.transcripts.sources.rests import Rests
 NAME = "codex"
 ENDING = ".jsonl"
 PROBED_LINES = 20
+# The members of a `session_meta` that are kept for the whole reading.
 _HEAD = (
     "timestamp",
     "cwd",
@@ -42,21 +43,18 @@ _HEAD = (
     "history_base",
     "subagent_history_start_ordinal",
 )
-"""The members of a `session_meta` that are kept for the whole reading."""
+# The name of a session's file, with the id of the session, or two ids if it was taken back.
 _NAMED = re.compile(r"rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-(.+)\.jsonl(\.zst)?")
-"""The name of a session's file, and the id in it: that of the session, or two where it was taken back."""
 
 
 class _Place(NamedTuple):
-    """Where a line is."""
+    """The place of a line."""
 
     number: int
-    where: str
-    """For people."""
+    where: str  # for people
     offset: int
     size: int
-    hash: int
-    """Of its text, in this process."""
+    hash: int  # of its text, in this process
     node_id: str
     skipped: str
     noted: tuple[str, ...]
@@ -64,37 +62,33 @@ class _Place(NamedTuple):
 
 @dataclass(slots=True)
 class _Facts:
-    """What the lines of a file say about the session."""
+    """The facts about the session in the lines of a file."""
 
+    # The first `session_meta`, without its long members: later ones are of copied sessions.
     meta: Mapping[str, object] = field(default_factory=dict)
-    """The first `session_meta`, without its long members: later ones are of sessions that this one copied."""
-    head: int = 0
-    """The number of its line."""
+    head: int = 0  # the number of its line
     name: str = ""
-    request: str = ""
-    """What the user asked first, where an editor put its context before that."""
+    request: str = ""  # the user's first request, if an editor put its context before it
     model: str = ""
     directory: str = ""
     began_at: str = ""
     used: Metrics = field(default_factory=Metrics)
-    copied: Metrics = field(default_factory=Metrics)
-    """What was used in the session that this one copied."""
+    copied: Metrics = field(default_factory=Metrics)  # what was used in the session that this one copied
     is_said: bool = False
     is_asked: bool = False
 
     @property
     def origin(self) -> records.Origin:
-        """Return the sessions that it comes from."""
         return records.origin(self.meta)
 
     @property
     def created_at(self) -> datetime | None:
-        """Return when it began."""
+        """Return the beginning of the session."""
         return columns.instant(self.meta.get("timestamp")) or columns.instant(self.began_at)
 
     @property
     def metrics(self) -> Metrics:
-        """Return what was used in it; the counts of a copy go on from those of the original."""
+        """Return the totals of the session; the counts of a copy continue those of the original."""
         used, copied = self.used, self.copied
         if used.prompt_tokens < copied.prompt_tokens or used.completion_tokens < copied.completion_tokens:
             return used
@@ -106,16 +100,16 @@ class _Facts:
 
 
 def is_source(path: Path) -> bool:
-    """Say whether this is a session, or a directory with sessions. Raise Unreadable."""
+    """Return whether this is a session, or a directory with sessions. Raise Unreadable."""
     return any(_is_named_packed(file) or _is_session(file) for file in files(path))
 
 
 def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]:
     """Yield the conversations of a session's file, or of all files below a directory. Raise Unreadable.
 
-    They come in the order in which they began, so each before its forks and sub-agents. One that cannot be
-    read raises Unreadable when its nodes are asked for. With `is_growing` half a line at the end of a file
-    is left for later, as the program still writes it, unless the file is packed.
+    They come in the order of their beginnings, so each before its forks and sub-agents. An unreadable one
+    raises Unreadable when its nodes are read. With `is_growing` half a line at the end of a file is left for
+    later, as the program still writes it, unless the file is packed.
     """
     for file in files(path):
         if path == file or _NAMED.fullmatch(file.name) or _is_session(file):
@@ -126,8 +120,8 @@ def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]
 def files(path: Path) -> Iterator[Path]:
     """Yield a file, or those below a directory in the order of their names. Raise Unreadable.
 
-    Of a session that is there packed and unpacked, as the program leaves it for a moment when it goes on, the
-    unpacked file has more.
+    If a session is packed and unpacked, as for a moment when the program continues it, the unpacked file has
+    more.
     """
     try:
         if path.is_file():
@@ -144,7 +138,7 @@ def files(path: Path) -> Iterator[Path]:
 
 
 def _is_named_packed(file: Path) -> bool:
-    """Say whether this is a packed session by its name, though it may be too damaged to be read."""
+    """Return whether this is a packed session by its name, even if it is too damaged to be read."""
     return packed.is_packed(file) and _NAMED.fullmatch(file.name) is not None
 
 
@@ -201,7 +195,7 @@ def _transcript(file: Path, *, is_growing: bool) -> Transcript:
 
 
 class _Index:
-    """Where the lines of a file are, and what must be known of all of them before the first is read."""
+    """The places of a file's lines, and the facts of all of them that are needed before the first is read."""
 
     def __init__(self, file: Path, *, is_growing: bool) -> None:
         self.places: list[_Place] = []
@@ -242,7 +236,7 @@ class _Index:
             self._listen(record)
 
     def _listen(self, record: Mapping[str, object]) -> None:
-        """Learn whether somebody says something, and what the user asks first."""
+        """Note whether the session has words, and the user's first request."""
         facts = self.facts
         for part in records.read(record, node_id="", is_head=False, is_sub_agents=False).parts:
             facts.is_said = facts.is_said or isinstance(part, Message | ToolCall)
@@ -250,7 +244,7 @@ class _Index:
                 facts.is_asked, facts.request = True, records.request(part.text)
 
     def _is_copied(self, record: Mapping[str, object]) -> bool:
-        """Say whether a line was written in the session that this one copied, as far as that shows."""
+        """Return whether a line was written in the copied session, as far as that shows."""
         meta = self.facts.meta
         number = columns.wire_id(record.get("ordinal"))
         first = columns.wire_id(meta.get("subagent_history_start_ordinal"))
@@ -262,7 +256,7 @@ class _Index:
 
 def _nodes(file: Path, places: list[_Place], facts: _Facts) -> Iterator[Node]:
     rest_of = Rests()
-    read = [place for place in places if not place.skipped]  # half a line may have its end by now
+    read = [place for place in places if not place.skipped]  # half a line may be complete by now
     texts = lines.texts_at(file, ((each.offset, each.size, each.hash) for each in read))
     for place in places:
         yield _node(place, b"" if place.skipped else next(texts), facts, rest_of)
