@@ -1,4 +1,4 @@
-"""What one item of a Responses API conversation says: a message, a call, a result, a thought."""
+"""One item of a Responses API conversation: a message, a call, a result, a thought."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from conversations.transcripts.sources.nodes import (
     ToolResult,
 )
 
+# Items that may have nothing for people: their content is encrypted, or only for the model.
 SILENT = frozenset(
     {
         "additional_tools",
@@ -35,7 +36,6 @@ SILENT = frozenset(
         "reasoning",
     }
 )
-"""Items that may say nothing to people: what they hold is encrypted, or for the model alone."""
 AUTHORS = {"user": Author.USER, "assistant": Author.AGENT}
 ENCRYPTED = "encrypted_content"
 FAILED = frozenset({"failed", "incomplete"})
@@ -43,23 +43,22 @@ _IDS = frozenset({"type", "id", "call_id"})
 
 
 class Item(NamedTuple):
-    """What an item says to people, and the members that no part carries."""
+    """The parts of an item, and the members that no part carries."""
 
     parts: tuple[Part, ...] = ()
     rest: Mapping[str, object] = {}
 
 
 def is_item(record: Fields) -> bool:
-    """Return whether an object is one of the items that are known."""
+    """Return whether an object is a known item."""
     return columns.first_text(record.get("type")) in SILENT | _CALLS.keys()
 
 
 class Called(NamedTuple):
-    """What a call or its result says."""
+    """The parts of a call or its result."""
 
     parts: list[Part]
-    inside: Mapping[str, object]
-    """What is left of the members that the parts carry."""
+    inside: Mapping[str, object]  # what is left of the members that the parts carry
 
 
 def _used(*names: str) -> Mapping[str, object]:
@@ -68,10 +67,10 @@ def _used(*names: str) -> Mapping[str, object]:
 
 
 def read(item: Fields, *, node_id: str, is_sub_agents: bool) -> Item:
-    """Return what an item says to people; nothing if that is nothing.
+    """Return the parts of an item for people; nothing if it has none.
 
-    `node_id` stands for the id of a call that has none. In a sub-agent's session, messages between agents
-    are its tasks.
+    `node_id` is the id of a call without one. In a sub-agent's session, messages between agents are its
+    tasks.
     """
     kind = columns.first_text(item.get("type"))
     if kind == "message":
@@ -171,7 +170,7 @@ def _image_generation(item: Fields, call_id: str) -> Called:
 
 
 def _own_result(item: Fields, call_id: str, tool: str) -> Iterator[Part]:
-    """Yield how a call ended that the model's service made by itself: no other item says it."""
+    """Yield the end of a call that the model's service made by itself: no other item has it."""
     status, image = columns.first_text(item.get("status")), columns.first_text(item.get("result"))
     if status or image:
         yield ToolResult(
@@ -200,9 +199,9 @@ def _found_tools(item: Fields, call_id: str) -> Called:
 
 
 def _result(output: object, call_id: str, *, is_error: bool) -> tuple[ToolResult, list[dict[str, object]]]:
-    """Return what a tool answered: a text, or blocks of text and images; anything else as JSON.
+    """Return the answer of a tool: text, or blocks of text and images; anything else as JSON.
 
-    With it comes what is left of the blocks.
+    The rests of the blocks come with it.
     """
     found = content.read({"content": output}, is_users=False)
     text = "\n".join(found.texts)
@@ -213,14 +212,14 @@ def _result(output: object, call_id: str, *, is_error: bool) -> tuple[ToolResult
 
 
 def _is_failure(output: object) -> bool:
-    """Say whether the output of a command, as JSON, has an exit code that is not zero."""
+    """Return whether the output of a command, as JSON, has an exit code that is not zero."""
     held = content.object_in(output) if isinstance(output, str) else None
     code = columns.fields(columns.fields(held).get("metadata")).get("exit_code")
     return isinstance(code, int) and code != 0
 
 
 def _arguments(given: object) -> Mapping[str, object] | str:
-    """Return the arguments of a call: those in a text of JSON, or else as they are."""
+    """Return the arguments of a call: decoded from JSON text, or else unchanged."""
     if isinstance(given, Mapping):
         return given
     if not isinstance(given, str):
