@@ -1,4 +1,4 @@
-"""What one line of a session is, in the layout with `payload` and in the older one without."""
+"""One line of a session, in the layout with `payload` and in the older one without."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ META, ITEM, EVENT, TURN, COMPACTED, STATE = (
     "compacted",
     "state",
 )
+# Lines without content for people.
 SILENT_LINES = frozenset(
     {
         META,
@@ -33,7 +34,7 @@ SILENT_LINES = frozenset(
         "world_state",
     }
 )
-"""Lines that say nothing to people."""
+# Events of the program whose content is also in an item.
 EVENTS = frozenset(
     {
         "agent_message",
@@ -90,18 +91,16 @@ EVENTS = frozenset(
         "web_search_end",
     }
 )
-"""Events of the program; what they say, an item says as well."""
-COLLABORATION = "collab_"
-"""How the names of further such events begin."""
+COLLABORATION = "collab_"  # the prefix of further such events
+# The items that a summary keeps: the file repeats them, so they are left out, and counted.
 LEFT_OUT = "replacement_history"
-"""The items that a summary keeps: they stand in the file once more, so they are left out, and counted."""
 ENCRYPTED = "a summary is encrypted"
 ELSEWHERE = "its beginning is in the session that it leaves"
+# The heading between an editor's context and the user's words.
 REQUEST = "## My request for Codex:"
-"""What stands between the context that an editor sends and the words of the user."""
 TITLE_MAX_CHARS = 200
+# The members of a line that become an event's time, kind and place.
 _CARRIED = frozenset({"timestamp", "type", "ordinal"})
-"""The members of a line that an event has as its time, kind and place."""
 _DIRECTORY = re.compile(r"(?:<cwd>|Current working directory: )\s*([^<\n]+)")
 _REPOSITORY = re.compile(r"(?:[a-z+]+://[^/\s]+/|[^/:\s]+:)([^/:\s]+/[^/:\s]+?)(?:\.git)?/?")
 
@@ -109,31 +108,27 @@ _REPOSITORY = re.compile(r"(?:[a-z+]+://[^/\s]+/|[^/:\s]+:)([^/:\s]+/[^/:\s]+?)(
 class Opened(NamedTuple):
     """A line without its envelope."""
 
-    kind: str
-    """Empty if it has none that is known."""
+    kind: str  # empty if it has none that is known
     payload: Fields
 
 
 class Read(NamedTuple):
-    """What a line says, and what had to be left out."""
+    """The parts of a line, and what had to be left out."""
 
     parts: tuple[Part, ...]
     noted: tuple[str, ...] = ()
-    rest: Fields = {}
-    """The members that no part carries."""
+    rest: Fields = {}  # the members that no part carries
 
 
 class Origin(NamedTuple):
     """Where a session comes from, by the ids of the program."""
 
-    parent: str
-    """Of a sub-agent: the session that started it; empty for another."""
-    left: str
-    """Of a session that goes on from another: that one; empty for another."""
+    parent: str  # of a sub-agent: the session that started it; empty for another
+    left: str  # of a session that continues another: that one; empty for another
 
 
 def opened(record: Fields) -> Opened:
-    """Return what kind of line it is, and what it holds."""
+    """Return the kind and the content of a line."""
     payload = record.get("payload")
     if isinstance(payload, Mapping):
         return Opened(columns.first_text(record.get("type")), payload)
@@ -146,9 +141,9 @@ def opened(record: Fields) -> Opened:
 
 
 def read(record: Fields, *, node_id: str, is_head: bool, is_sub_agents: bool) -> Read:
-    """Return what the line says; itself, if that is nothing that people read.
+    """Return the parts of a line; the line itself, if it has none for people.
 
-    `is_head` tells the `session_meta` of this session from those of sessions that it was copied from.
+    `is_head` tells the `session_meta` of this session from those of copied sessions.
     """
     kind, payload = opened(record)
     if kind == META and is_head:
@@ -185,7 +180,7 @@ def _compacted(record: Fields, payload: Fields) -> Read:
 
 
 def _around(record: Fields, payload: Fields, rest: Fields) -> Fields:
-    """Return what is left of a line whose payload has this left."""
+    """Return the rest of a line around this rest of its payload."""
     unread = () if columns.instant(record.get("timestamp")) else ("timestamp",)
     return rest if payload is record else rests.left(record, _CARRIED.difference(unread), {"payload": rest})
 
@@ -202,7 +197,7 @@ def _kept(record: Fields) -> Record:
 
 
 def name(record: Fields) -> str:
-    """Return what the format calls a line."""
+    """Return the format's name of a line."""
     kind, payload = opened(record)
     inner = columns.first_text(payload.get("type")) if kind in (ITEM, EVENT) else ""
     return f"{kind} {inner}".strip() or "record"
@@ -214,7 +209,7 @@ def model(kind: str, payload: Fields) -> str:
 
 
 def directory(kind: str, payload: Fields) -> str:
-    """Return where the agent works, as far as a line says; in the older layout only a message does."""
+    """Return the agent's directory, if a line names it; in the older layout only a message does."""
     if kind in (META, TURN):
         return columns.first_text(payload.get("cwd"))
     if kind == ITEM and payload.get("role") == "user":
@@ -225,7 +220,7 @@ def directory(kind: str, payload: Fields) -> str:
 
 
 def name_given(kind: str, payload: Fields) -> str:
-    """Return the name that the session gets with a line; empty if it gets none."""
+    """Return the name that a line gives the session; empty if it gives none."""
     if kind == EVENT and payload.get("type") == "thread_name_updated":
         return columns.first_text(payload.get("thread_name"))[:TITLE_MAX_CHARS]
     return ""
@@ -239,7 +234,7 @@ def request(text: str) -> str:
 
 
 def usage(kind: str, payload: Fields) -> Metrics | None:
-    """Return the tokens of all model calls up to a line; None if it does not tell. The cost is unknown."""
+    """Return the tokens of all model calls up to a line; None if it has none. The cost is unknown."""
     if kind != EVENT or payload.get("type") != "token_count":
         return None
     told = columns.fields(columns.fields(payload.get("info")).get("total_token_usage"))
@@ -253,7 +248,7 @@ def usage(kind: str, payload: Fields) -> Metrics | None:
 
 
 def origin(meta: Fields) -> Origin:
-    """Return where the session of a `session_meta` comes from."""
+    """Return the origin of the session of a `session_meta`."""
     spawn = columns.fields(
         columns.fields(columns.fields(meta.get("source")).get("subagent")).get("thread_spawn")
     )
