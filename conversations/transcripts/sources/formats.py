@@ -1,4 +1,4 @@
-"""The formats that can be imported, and which of them a path holds."""
+"""The formats that can be imported, and recognising the format of a path."""
 
 from __future__ import annotations
 
@@ -17,31 +17,28 @@ class Transcripts(Protocol):
     """Reads the conversations of a path."""
 
     def __call__(self, path: Path, *, is_growing: bool = False) -> Iterator[Transcript]:
-        """Yield them, each before those that refer to it. Raise Unreadable."""
+        """Yield the conversations, each before those that refer to it. Raise Unreadable."""
 
 
 class IsSource(Protocol):
     """Recognises a format."""
 
     def __call__(self, path: Path, /) -> bool:
-        """Say whether the path holds conversations in this format. Raise Unreadable."""
+        """Return whether the path has conversations in this format. Raise Unreadable."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Format:
-    """One format."""
-
     name: str
-    described: str
-    """For the help: what the path is."""
+    described: str  # for the help: what the path is
+    # The program's directory of conversations; None if its user chooses a place for each export.
     default_path: str | None
-    """Where the program keeps its conversations; None if it exports them wherever its user says."""
     is_source: IsSource
     transcripts: Transcripts
+    # Yields the files of a path that may have conversations; None for a format that cannot be followed.
     files: Callable[[Path], Iterator[Path]] | None = None
-    """Yields the files of a path that may hold conversations; None for what cannot be followed."""
+    # Returns whether an open archive has conversations; None for a format that is not read in zip files.
     holds: Callable[[Archive], bool] | None = None
-    """Says whether an open archive has conversations; None for a format that is not read in zip files."""
 
 
 _ALL = (
@@ -98,7 +95,7 @@ FORMATS: Mapping[str, Format] = {format.name: format for format in _ALL}
 
 
 def guessed(path: Path) -> Format:
-    """Return the format of what is at the path. Raise Empty, and Unreadable if it is none of ours."""
+    """Return the format of a path. Raise Empty, and Unreadable if no format fits."""
     for format in _ALL:
         if format.is_source(path):
             return format
