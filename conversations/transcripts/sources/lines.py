@@ -1,4 +1,4 @@
-"""Files of one JSON object a line, plain or packed, read without holding more than a line at a time."""
+"""Files with one JSON object a line, plain or packed, read with at most one line in memory."""
 
 from __future__ import annotations
 
@@ -24,16 +24,12 @@ from conversations.transcripts.sources import packed, splices, utf16
 from conversations.transcripts.sources.nodes import Changed, Unreadable
 from conversations.transcripts.sources.stepwise import StepwiseDecoder
 
-LINE_MAX_BYTES = 64 * 1024 * 1024
-"""A longer line is damaged: it is kept up to here."""
+LINE_MAX_BYTES = 64 * 1024 * 1024  # a longer line counts as damaged, and only this much is kept
 DEPTH_MAX = 100
-VALUES_MAX = 1_000_000
-"""A record with more members and items is damaged: they would fill the memory."""
-QUICK_MAX_VALUES = 10_000
-"""So many are decoded at once, in a few milliseconds."""
+VALUES_MAX = 1_000_000  # a record with more members and items counts as damaged: they would fill the memory
+QUICK_MAX_VALUES = 10_000  # decoded at once, in a few milliseconds
 LOGLINES = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{.*?"loglines"\s*:\s*\[', re.DOTALL)
-HEAD_BYTES = 4096
-"""A document of lines names their list within this."""
+HEAD_BYTES = 4096  # a document of lines names their list within this
 FRESH_S = 60.0
 PASSED_BYTES = 1024 * 1024
 
@@ -41,14 +37,10 @@ PASSED_BYTES = 1024 * 1024
 class Line(NamedTuple):
     """A line of a file that is not blank."""
 
-    number: int
-    """From 1."""
-    offset: int
-    """In bytes."""
-    text: bytes
-    """Without the line feed."""
-    is_whole: bool
-    """Whether a line feed ends it: the last line may still be written."""
+    number: int  # from 1
+    offset: int  # in bytes
+    text: bytes  # without the line feed
+    is_whole: bool  # whether a line feed ends it: the last line may still be written
 
 
 class Damaged(ValueError):
@@ -56,21 +48,15 @@ class Damaged(ValueError):
 
 
 class Found(NamedTuple):
-    """A record of a file, or what is none."""
+    """A record of a file, or a piece that is none."""
 
-    number: int
-    """From 1, in the order of the file."""
-    place: str
-    """For people: `line 12`."""
-    offset: int
-    """In bytes."""
+    number: int  # from 1, in the order of the file
+    place: str  # for people: `line 12`
+    offset: int  # in bytes
     text: bytes
-    value: Mapping[str, object] | None
-    """None for what is no record."""
-    problem: str = ""
-    """Why it is none."""
-    skipped: str = ""
-    """Why there is nothing to keep of it."""
+    value: Mapping[str, object] | None  # None for what is no record
+    problem: str = ""  # why it is none
+    skipped: str = ""  # why there is nothing to keep of it
     noted: tuple[str, ...] = ()
 
 
@@ -82,23 +68,23 @@ IsRecord = Callable[[Mapping[str, object]], bool]
 
 
 class Digests:
-    """Ids for the records of a file that have none of their own; they stay when the file grows."""
+    """Ids for records without one; they stay the same when the file grows."""
 
     def __init__(self) -> None:
         self._found: Counter[str] = Counter()
 
     def id_of(self, text: bytes) -> str:
-        """Return the digest of the next record, and how many such records there were with it."""
+        """Return the digest of the next record, and its number among equal records."""
         digest = hashlib.sha256(text).hexdigest()[:32]
         self._found[digest] += 1
         return f"{digest}-{self._found[digest]}"
 
 
 def records(path: Path, is_record: IsRecord, *, is_growing: bool = False) -> Iterator[Found]:
-    """Yield the records of a file, and whatever is none, in their order. Raise Unreadable.
+    """Yield the records of a file, and other pieces, in order. Raise Unreadable.
 
-    A line that is not one record is divided. `is_record` tells an object that is a record from one that is a
-    part of a damaged record. With `is_growing` the last line may have its end later.
+    A line that is not one record is divided. `is_record` tells a record from an object that is a part of a
+    damaged record. With `is_growing` the last line may be incomplete.
     """
     number = 0
     for line in lines(path):
@@ -148,7 +134,7 @@ def _whole(
 
 
 def _rest(line: Line, start: int, end: int, problem: str) -> Found:
-    """Return what is no record, without the padding around it."""
+    """Return a piece that is no record, without the padding around it."""
     first, last = splices.trimmed(line.text[start:end])
     return Found(0, "", line.offset + start + first, line.text[start + first : start + last], None, problem)
 
@@ -166,16 +152,16 @@ def lines(path: Path) -> Iterator[Line]:
                 if text.strip():
                     yield Line(number, offset, text.rstrip(b"\r\n"), text.endswith(b"\n"))
                 if not text.endswith(b"\n") and len(text) < LINE_MAX_BYTES:
-                    return  # at the end of the file: what is written from now on is the rest of this line
+                    return  # the end of the file: the next bytes will be the rest of this line
                 offset += len(text)
     except OSError as error:
         raise Unreadable(f"{path.name} cannot be read: {error.strerror}") from error
 
 
 def texts_at(path: Path, places: Iterable[tuple[int, int, int]]) -> Iterator[bytes]:
-    """Yield the parts of a file that begin at these bytes and are this long, in order.
+    """Yield the parts of a file with these beginnings and lengths in bytes, in order.
 
-    The `hash` of each is given beside. Raise Unreadable, also if one has changed since its hash was taken.
+    The `hash` of each is given, too. Raise Unreadable, also if a part has changed since its hash was taken.
     """
     try:
         with _opened(path) as file:
@@ -210,7 +196,7 @@ def has_loglines(path: Path) -> bool:
 
 
 def _loglines(file: IO[bytes]) -> IO[bytes] | None:
-    """Return a document's lines as a file, and what else is in it as the first line; None if it is none."""
+    """Return a document's lines as a file, with its other members as the first line; None for other files."""
     is_document = LOGLINES.match(file.read(HEAD_BYTES))
     file.seek(0)
     text = file.read(LINE_MAX_BYTES + 1) if is_document else b""
@@ -226,7 +212,7 @@ def _loglines(file: IO[bytes]) -> IO[bytes] | None:
 
 
 def _go_on(file: IO[bytes], at: int, offset: int) -> None:
-    """Go from one byte to a later one; what is packed cannot be skipped."""
+    """Move forward in a file; a packed one cannot skip bytes."""
     if file.seekable():
         file.seek(offset)
         return
@@ -235,7 +221,7 @@ def _go_on(file: IO[bytes], at: int, offset: int) -> None:
 
 
 def is_fresh(path: Path) -> bool:
-    """Say whether the file was written to just now, so that its last line may not be whole yet."""
+    """Return whether the file was written to recently, so that its last line may be incomplete."""
     try:
         return time.time() - path.stat().st_mtime < FRESH_S
     except OSError:
@@ -243,7 +229,7 @@ def is_fresh(path: Path) -> bool:
 
 
 def below(directory: Path, ending: str) -> list[Path]:
-    """Return the files below a directory whose names end so. Raise Unreadable if a part cannot be read."""
+    """Return the files below a directory with this ending. Raise Unreadable if a part cannot be read."""
 
     def refuse(error: OSError) -> None:
         raise Unreadable(f"{error.filename} cannot be read: {error.strerror}") from error
@@ -257,7 +243,7 @@ def below(directory: Path, ending: str) -> list[Path]:
 
 
 def record(text: bytes) -> dict[str, object]:
-    """Return the object of a line, as any database can store it. Raise Damaged."""
+    """Return the object of a line in a storable form. Raise Damaged."""
     value = parsed(text)
     if not isinstance(value, dict):
         raise Damaged("it is not a JSON object")
@@ -265,9 +251,9 @@ def record(text: bytes) -> dict[str, object]:
 
 
 def parsed(text: bytes | str) -> object:
-    """Return the value of a JSON text from outside. Raise Damaged, and what the check of `checked_by` raises.
+    """Return the value of a JSON text from outside. Raise Damaged, or the error of the check of `checked_by`.
 
-    One with many values is decoded in steps: at once, it would keep all other threads waiting.
+    A text with many values is decoded in steps: otherwise it would block all other threads.
     """
     try:
         decoded = text if isinstance(text, str) else text.decode()
@@ -303,7 +289,7 @@ def storable(value: object, depth: int = 0) -> object:
 
 
 def kept(text: bytes) -> str | dict[str, str]:
-    """Return the bytes of a damaged line as JSON can hold them: as text, or in base64 if they are none."""
+    """Return the bytes of a damaged line in a form for JSON: as text, or in base64 if they are none."""
     if b"\0" not in text:
         try:
             return text.decode()
