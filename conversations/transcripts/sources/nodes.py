@@ -1,8 +1,8 @@
-"""What a conversation of another program is made of, in whatever format it is stored.
+"""The parts of a conversation of another program, for all formats.
 
-A source is a path. It holds conversations, and each is a list of nodes in the order in which they are to be
-stored. A node is the unit that the format counts: a line, a message. Every node that is found is yielded,
-those that cannot be stored as well, so that an import can account for each of them.
+A source is a path. It has conversations, and each is a list of nodes in the order in which they are stored. A
+node is the unit that the format counts: a line, a message. Every node is yielded, also those that cannot be
+stored, so that an import can account for each of them.
 """
 
 from __future__ import annotations
@@ -20,32 +20,29 @@ class Unreadable(ValueError):
 
 
 class Changed(Unreadable):
-    """A source was written to while it was read, and can be read again at once."""
+    """A source was written to during the read; it can be read again at once."""
 
 
 class Empty(Unreadable):
-    """A source is a whole export, and has no conversation in it."""
+    """A source is a complete export without conversations."""
 
     def __init__(self) -> None:
         super().__init__("There is no conversation in the file")
 
 
 class Author(StrEnum):
-    """Who said something."""
+    """The author of a message."""
 
     USER = "user"
     AGENT = "agent"
 
 
 class Kept(StrEnum):
-    """Why a record is kept as it was, instead of as an event that people read."""
+    """Why a record is stored unchanged, instead of as an event for people."""
 
-    BOOKKEEPING = "bookkeeping"
-    """It is known, and says nothing to people."""
-    UNKNOWN = "unknown"
-    """Its shape is not described anywhere."""
-    DAMAGED = "damaged"
-    """It is not what the format demands, such as half a line."""
+    BOOKKEEPING = "bookkeeping"  # it is known, and has nothing for people
+    UNKNOWN = "unknown"  # its shape is not described anywhere
+    DAMAGED = "damaged"  # it does not follow the format, such as half a line
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,8 +52,7 @@ class Message:
     author: Author
     text: str
     reasoning: str = ""
-    images: tuple[str, ...] = ()
-    """URLs or data URLs."""
+    images: tuple[str, ...] = ()  # URLs or data URLs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,20 +61,18 @@ class ToolCall:
 
     call_id: str
     tool: str
-    arguments: Mapping[str, object] | str
-    """As text where it is no JSON object."""
+    arguments: Mapping[str, object] | str  # as text where it is no JSON object
     thought: str = ""
     reasoning: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolResult:
-    """What a tool returned."""
+    """The result of a tool."""
 
     call_id: str
     text: str
-    tool: str = ""
-    """Empty if the result does not name it; its call does."""
+    tool: str = ""  # empty if the result does not name it; its call does
     images: tuple[str, ...] = ()
     is_error: bool = False
 
@@ -92,26 +86,24 @@ class Instructions:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What stood for all that came before when the model was asked again."""
+    """The summary that replaced all earlier messages in the model's input."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an answer failed: words of the program, not of the agent."""
+    """Why an answer failed, in words of the program."""
 
     text: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """A record that is stored as it was."""
+    """A record that is stored unchanged."""
 
-    name: str
-    """What the format calls it."""
-    value: object
-    """JSON; the text of one that is damaged."""
+    name: str  # the format's name of it
+    value: object  # JSON; the text of one that is damaged
     why: Kept
 
 
@@ -122,18 +114,12 @@ Part = Message | ToolCall | ToolResult | Instructions | Summary | Failure | Reco
 class Node:
     """One record of a source."""
 
-    node_id: str
-    """The same whenever the source is read, also after it has grown; unique in a conversation."""
-    place: str
-    """Where it stands, for people: `line 12`."""
-    at: datetime | None = None
-    """Aware, UTC; None if unknown."""
-    parts: tuple[Part, ...] = ()
-    """Empty if it is skipped."""
-    skipped: str = ""
-    """Why nothing of it is stored."""
-    noted: tuple[str, ...] = ()
-    """What had to be assumed or left out, in a few words each."""
+    node_id: str  # the same whenever the source is read, also after it has grown; unique in a conversation
+    place: str  # for people: `line 12`
+    at: datetime | None = None  # aware, UTC; None if unknown
+    parts: tuple[Part, ...] = ()  # empty if it is skipped
+    skipped: str = ""  # why nothing of it is stored
+    noted: tuple[str, ...] = ()  # assumptions and omissions, in a few words each
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,40 +127,29 @@ class Leaving:
     """Where a branch leaves another conversation of the same source."""
 
     source_id: str
-    after: str | None
-    """The id of the last node that both have; None if they have none."""
+    after: str | None  # the id of the last node that both have; None if they have none
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Transcript:
     """One conversation of a source."""
 
-    source_id: str
-    """The same whenever the source is read; unique in a format."""
+    source_id: str  # the same whenever the source is read; unique in a format
+    # Read the nodes, from the beginning; a branch begins with those that it shares.
     nodes: Callable[[], Iterable[Node]]
-    """Read the nodes, from the beginning; a branch begins with those that it shares."""
-    node_count: int
-    """How many there are, counted before and apart from reading them."""
-    shared_count: int = 0
-    """How many of them a branch shares with the conversation that it leaves."""
+    node_count: int  # how many there are, counted before and apart from reading them
+    shared_count: int = 0  # how many of them a branch shares with the conversation that it leaves
     title: str | None = None
     created_at: datetime | None = None
     model: str | None = None
-    directory: str | None = None
-    """Where the agent worked."""
+    directory: str | None = None  # where the agent worked
     repository: str | None = None
-    branch: str | None = None
-    """Of the repository."""
+    branch: str | None = None  # of the repository
     metrics: Metrics = field(default_factory=Metrics)
-    leaves: Leaving | None = None
-    """For a branch."""
-    parent_id: str | None = None
-    """For a sub-agent: the `source_id` of the conversation that started it."""
-    is_active: bool = True
-    """Whether this is the branch that the program shows."""
-    is_empty: bool = False
-    """Whether nobody says anything in it."""
-    labels: tuple[str, ...] = ()
-    """What the user has filed it under."""
+    leaves: Leaving | None = None  # for a branch
+    parent_id: str | None = None  # for a sub-agent: the `source_id` of the conversation that started it
+    is_active: bool = True  # whether this is the branch that the program shows
+    is_empty: bool = False  # whether it has no words of the user or the agent
+    labels: tuple[str, ...] = ()  # the user's labels or folders
     is_pinned: bool = False
     is_archived: bool = False
