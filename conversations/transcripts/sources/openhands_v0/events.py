@@ -20,8 +20,7 @@ REPEATED = "the same event is in another directory as well"
 TWICE = "another directory has another event with its id"
 OTHER_ID = "the event in it has another id"
 NO_TYPE = "it is not an event: it names no type, or two"
-COUNT_LIMIT = 2**62
-"""The sum of two smaller numbers is one that a column stores."""
+COUNT_LIMIT = 2**62  # the sum of two smaller numbers is one that a column stores
 
 _IDS = UUID("b0e3f6f4-1f2c-5f0e-9f55-0a61d5f7a0c2")
 
@@ -34,10 +33,9 @@ def events(
     skip: Told,
     note: Told,
 ) -> Iterator[NewEvent]:
-    """Yield the events of the files, which are sorted; `skip` hears of each file that has none to store.
+    """Yield the events of the files, which are sorted; call `skip` for each file without one.
 
-    Of files that two directories have with the same number, the later
-    one is stored as well if it differs.
+    If two directories have files with the same number, the later one is stored, too, if it differs.
     """
     number, digests = -1, set[bytes]()
     for file in files:
@@ -94,7 +92,7 @@ def _event(text: str, number: int, event_id: str, times: LocalTimes) -> NewEvent
 
 
 def _metrics(told: Mapping[str, object]) -> Metrics | None:
-    """Return the totals so far; None if an event tells none."""
+    """Return the totals so far; None if an event has none."""
     if not told:
         return None
     usage = columns.fields(told.get("accumulated_token_usage"))
@@ -106,13 +104,13 @@ def _metrics(told: Mapping[str, object]) -> Metrics | None:
 
 
 def cost(value: object) -> float:
-    """Return a cost as a column can store it; 0 for anything else."""
+    """Return a cost that a column can store; 0 for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0
     return float(value) if 0 <= value < COUNT_LIMIT else 0.0
 
 
 def tokens(value: object) -> int:
-    """Return a number of tokens; 0 for anything else, and for more than two columns can sum."""
+    """Return a number of tokens; 0 for anything else, and if two columns could not sum it."""
     count = columns.wire_id(value) or 0
     return count if count < COUNT_LIMIT else 0
