@@ -1,4 +1,4 @@
-"""The files of a store, read as far as they are whole; they are never written."""
+"""Reading the files of a store, as far as they are complete; never writing them."""
 
 from __future__ import annotations
 
@@ -13,24 +13,21 @@ from conversations.payloads.jsontext import InvalidJson
 from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.nodes import Unreadable
 
-FILE_MAX_BYTES = 64 * 1024 * 1024
-"""A longer file is not read."""
+FILE_MAX_BYTES = 64 * 1024 * 1024  # a longer file is not read
 MORE_TEXT = "more text follows after its end, and is left out"
 
-_PADDING = "\ufeff\0 \t\r\n"
-"""Space, and what shells and crashes leave around a text."""
+_PADDING = "\ufeff\0 \t\r\n"  # space, and what shells and crashes leave around a text
 _decoder = json.JSONDecoder()
 
+# Called with the name of a file, and a remark of a few words.
 Told = Callable[[str, str], None]
-"""Called with the name of a file, and what there is to say of it in a few words."""
 
 
 class JsonObject(NamedTuple):
-    """The object of a file, as the text that it is, without the space around it."""
+    """The object of a file as text, without the space around it."""
 
     text: str
-    is_all: bool
-    """Whether the file has nothing else."""
+    is_all: bool  # whether the file has nothing else
 
 
 def names(directory: Path) -> list[str]:
@@ -42,7 +39,7 @@ def names(directory: Path) -> list[str]:
 
 
 def object_in(path: Path) -> JsonObject:
-    """Return the object of a file: two writers may have left the end of a longer one. Raise Unreadable."""
+    """Return the object of a file, which may have the end of a longer one after it. Raise Unreadable."""
     text = _text(path).strip(_PADDING)
     try:
         jsontext.members(text)
