@@ -1,4 +1,4 @@
-"""What a store tells of a conversation beside its events, or what can be derived where it does not."""
+"""The metadata of a conversation in a store; missing facts are derived."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from conversations.transcripts.sources.openhands_v0.stores import METADATA, Even
 
 MISSING = "it is missing: what it tells is derived from the events"
 NOT_KEPT = "it has members that are not known, and left out"
-NOTED_MAX_CHARS = 2_000
-"""The report says this much of what is left out."""
+NOTED_MAX_CHARS = 2_000  # the part of the omitted members that the report shows
 KNOWN = frozenset(
     {
         *("conversation_id", "conversation_version", "user_id", "github_user_id", "sandbox_id", "public"),
@@ -28,8 +27,7 @@ KNOWN = frozenset(
         *("accumulated_cost", "prompt_tokens", "completion_tokens", "total_tokens"),
     }
 )
-DEFAULT_TITLE_ID_CHARS = 5
-"""So many characters of the id the title has until a conversation gets one."""
+DEFAULT_TITLE_ID_CHARS = 5  # the part of the id in the title that a conversation has at first
 
 Fields = Mapping[str, object]
 
@@ -38,19 +36,15 @@ Fields = Mapping[str, object]
 class Facts:
     """The columns of a conversation."""
 
-    created_at: datetime
-    """Aware, UTC."""
-    title: str | None
-    """None for the default one."""
+    created_at: datetime  # aware, UTC
+    title: str | None  # None for the default one
     repository: str | None
     branch: str | None
-    provider: str | None
-    """Of the repository, whatever name it has."""
+    provider: str | None  # of the repository, whatever name it has
     trigger: str | None
     pr_number: tuple[int, ...]
     llm_model: str | None
-    user_id: str
-    """Whose it was; an empty text if nobody's."""
+    user_id: str  # the owner; an empty text for none
     accumulated_cost: float
     prompt_tokens: int
     completion_tokens: int
@@ -58,7 +52,7 @@ class Facts:
 
 
 def read(stored: Stored, files: Sequence[EventFile], *, zone: tzinfo, note: Told) -> Facts:
-    """Return the facts, and say what is missing and what is left out. Raise Unreadable."""
+    """Return the facts, and report missing and omitted ones. Raise Unreadable."""
     told = _metadata(stored, note)
     tell_of_others(stored, note)
     title = _text(told, "title")
@@ -82,7 +76,7 @@ def read(stored: Stored, files: Sequence[EventFile], *, zone: tzinfo, note: Told
 
 
 def _metadata(stored: Stored, note: Told) -> Fields:
-    """Return what the first file that can be read tells."""
+    """Return the content of the first readable file."""
     problems: list[str] = []
     for directory in stored.directories:
         path = directory / METADATA
@@ -111,7 +105,7 @@ def _metadata(stored: Stored, note: Told) -> Fields:
 
 
 def _began(stored: Stored, files: Sequence[EventFile], zone: tzinfo) -> datetime:
-    """Return the time of the first event that has one, or else of the directory. Raise Unreadable."""
+    """Return the time of the first event with one, or else of the directory. Raise Unreadable."""
     for event in events(stored, files, times=LocalTimes(zone), skip=_ignore, note=_ignore):
         if event.reading.timestamp is not None:
             return event.reading.timestamp
