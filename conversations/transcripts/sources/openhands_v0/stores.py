@@ -1,4 +1,4 @@
-"""Which conversations a path holds, and in which directories each of them is."""
+"""The conversations of a path, and the directories of each."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ METADATA = "metadata.json"
 EVENTS = "events"
 SETTINGS = "exp_config.json"
 CACHE = "event_cache"
+# Where conversations are in a store, and in a part of one.
 LAYOUTS = ("sessions/*", "users/*/conversations/*", "conversations/*", "*/conversations/*", "*")
-"""Where conversations are in a store, and in a part of one."""
 NO_EVENT_FILE = "its name is not the name of an event file"
 PICKLE = "a pickle is never opened: it may run anything"
 REPEATS = "it repeats events, and is not read"
@@ -30,10 +30,8 @@ _EVENT_FILE = re.compile(r"(0|[1-9][0-9]{0,17})\.json")
 class EventFile(NamedTuple):
     """One entry of a directory of events."""
 
-    number: int | None
-    """The id of the event; None if the name is another one."""
-    directory: int
-    """Which of the conversation's directories has it."""
+    number: int | None  # the id of the event; None if the name is another one
+    directory: int  # the number of the conversation's directory that has it
     path: Path
 
 
@@ -41,20 +39,18 @@ class EventFile(NamedTuple):
 class Stored:
     """One conversation, whose files may be in several directories of the store."""
 
-    sid: str
-    """Its id."""
-    directories: tuple[Path, ...]
-    """In the order of the layouts."""
+    sid: str  # its id
+    directories: tuple[Path, ...]  # in the order of the layouts
 
     @property
     def user_id(self) -> str:
-        """Return the user whose directory has it; an empty text if it is in nobody's."""
+        """Return the user in the path of its directory; an empty text if there is none."""
         found = [each.parent.parent.name for each in self.directories if each.parent.name == "conversations"]
         return columns.clean(found[0]) if found else ""
 
 
 def is_source(path: Path) -> bool:
-    """Say whether there is an event of a conversation. Raise Unreadable."""
+    """Return whether there is an event of a conversation. Raise Unreadable."""
     stored = found(path) if path.is_dir() else []
     return any(file.number is not None for each in stored for file in event_files(each))
 
@@ -72,7 +68,7 @@ def found(path: Path) -> list[Stored]:
 
 
 def event_files(stored: Stored) -> list[EventFile]:
-    """Return what is in the directories of events, by number, and then the rest. Raise Unreadable."""
+    """Return the files in the directories of events, by number, and then the rest. Raise Unreadable."""
     files = [
         EventFile(_number(name), place, directory / EVENTS / name)
         for place, directory in enumerate(stored.directories)
@@ -82,7 +78,7 @@ def event_files(stored: Stored) -> list[EventFile]:
 
 
 def tell_of_others(stored: Stored, told: Told) -> None:
-    """Say what else is in the directories, and why it is left out. Raise Unreadable."""
+    """Report the other entries of the directories, and why they are left out. Raise Unreadable."""
     for directory in stored.directories:
         for name in names(directory):
             if name not in (METADATA, EVENTS):
@@ -103,7 +99,7 @@ def _directories(path: Path) -> Iterator[Path]:
 
 
 def _is_conversation(directory: Path) -> bool:
-    """Say whether a directory has metadata or events; one that cannot be read may have them."""
+    """Return whether a directory has metadata or events; an unreadable one may have them."""
     try:
         if (directory / METADATA).is_file():
             return True
