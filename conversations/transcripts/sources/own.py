@@ -1,4 +1,4 @@
-"""Conversations that another server of this kind has exported as JSON lines (`transcripts/jsonl`)."""
+"""Conversations that another convserver has exported as JSON lines (`transcripts/jsonl`)."""
 
 from __future__ import annotations
 
@@ -25,54 +25,51 @@ NAME = "convserver"
 ENDING = ".jsonl"
 LINE_MAX_BYTES = 256 * 1024 * 1024
 KEPT_MAX_EVENTS = 25_000
+# The part of a conversation that stays in memory between its check and its storing.
 KEPT_MAX_CHARACTERS = 16 * 1024 * 1024
-"""So much of a conversation is kept in memory between its check and its being stored."""
 TRUNCATED = "it is truncated or was changed: its bytes are not those that its hash names"
-_END = b'{"type":"' + jsonl.END.encode() + b'"'
-"""How the last line begins; an event's begins otherwise."""
+_END = b'{"type":"' + jsonl.END.encode() + b'"'  # the beginning of the last line, and of no event
 ANOTHER_COUNT = "it has another number of events than its first line says"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Exported:
-    """One exported conversation, whose bytes are those that its manifest names."""
+    """One exported conversation, whose bytes match its hash."""
 
     archive: Archive
-    name: str
-    """Of the file."""
+    name: str  # of the file
     manifest: Mapping[str, Any]
-    problem: str = ""
-    """Why the file cannot be read."""
+    problem: str = ""  # why the file cannot be read
 
     @property
     def about(self) -> Mapping[str, Any]:
-        """The columns of the conversation."""
+        """Return the columns of the conversation."""
         return columns.fields(self.manifest.get("conversation"))
 
     @property
     def source_id(self) -> str:
-        """The id that the conversation had."""
+        """Return the id that the conversation had."""
         return columns.first_text(self.about.get("id")) or self.name
 
     @property
     def links(self) -> list[str]:
-        """The ids of the conversations that it names: what started it, and what it leaves."""
+        """Return the ids of the conversations that it names: its starter, and the one it leaves."""
         told = (self.about.get(name) for name in ("parent", "forked_from"))
         return [each for each in told if isinstance(each, str)]
 
     @property
     def event_count(self) -> int:
-        """How many events there are."""
+        """Return the number of events."""
         return columns.wire_id(self.manifest.get("events")) or 0
 
     def whole(self, look: Callable[[], None] = lambda: None) -> Iterable[NewEvent]:
-        """Read the file to its end, and return its events: a long one is read once more for them.
+        """Read the file to its end, and return its events; a long file is read again for them.
 
-        `look` is called again and again on the way; what it raises ends the reading. Raise Unreadable
-        unless the file is whole, and can be stored as it was.
+        `look` is called again and again meanwhile; if it raises, the reading ends. Raise Unreadable unless
+        the file is complete, and can be stored unchanged.
         """
         self._check(look)
-        # All of them, before the first is stored: half a conversation would stay otherwise.
+        # All of them before the first is stored: otherwise half a conversation could be left.
         kept: list[NewEvent] = []
         count = characters = 0
         for event in self.events():
@@ -85,7 +82,7 @@ class Exported:
         return kept if len(kept) == count else self.events()
 
     def _check(self, look: Callable[[], None]) -> None:
-        """Raise Unreadable if the bytes are not those that the first or the last line names."""
+        """Raise Unreadable if the bytes do not match the hash in the first or the last line."""
         if self.problem:
             raise Unreadable(self.problem)
         if self.manifest.get("version") not in (*jsonl.HASHED_FIRST, jsonl.VERSION):
@@ -100,7 +97,7 @@ class Exported:
             raise Unreadable("its log does not begin at the first event")
 
     def _named_at_the_end(self, look: Callable[[], None]) -> tuple[object, str]:
-        """Return the hash that the last line names, and that of the lines between it and the first."""
+        """Return the hash in the last line, and that of the lines between it and the first."""
         digest, last = sha256(), b""
         for number, line in enumerate(_lines(self.archive, self.name)):
             look()
@@ -138,14 +135,14 @@ class Exported:
 
 
 def is_source(path: Path) -> bool:
-    """Say whether there is an exported conversation. Raise Unreadable."""
+    """Return whether there is an exported conversation. Raise Unreadable."""
     return holds(archives.opened(path))
 
 
 def holds(archive: Archive) -> bool:
-    """Say whether an archive has an exported conversation. Raise Unreadable."""
+    """Return whether an archive has an exported conversation. Raise Unreadable."""
     for name in _names(archive):
-        with suppress(Unreadable):  # another one may be one of ours
+        with suppress(Unreadable):  # another file may be an export
             if _manifest(archive, name) is not None:
                 return True
     return False
@@ -154,7 +151,7 @@ def holds(archive: Archive) -> bool:
 def exports(path: Path) -> Iterator[Exported]:
     """Yield the exported conversations of a file, a directory or a zip file. Raise Unreadable.
 
-    Each comes after those that it is linked to, as far as they are there as well.
+    Each comes after those that it is linked to, if they are present.
     """
     archive = archives.opened(path)
     found: dict[str, Exported] = {}
@@ -170,7 +167,7 @@ def exports(path: Path) -> Iterator[Exported]:
 
 
 def _in_order(found: Mapping[str, Exported]) -> Iterable[str]:
-    """Return the names, those of linked conversations first; as they are if links go round in a circle."""
+    """Return the names, those of linked conversations first; unchanged if links form a circle."""
     names = {each.source_id: name for name, each in found.items()}
     links = {
         name: [names[link] for link in each.links if link in names and names[link] != name]
@@ -198,7 +195,7 @@ def _manifest(archive: Archive, name: str) -> Mapping[str, Any] | None:
 
 
 def _lines(archive: Archive, name: str) -> Iterator[bytes]:
-    """Yield the lines that an export has, whatever a shell or a crash put around them. Raise Unreadable."""
+    """Yield the lines of an export, without padding by shells or crashes. Raise Unreadable."""
     for number, line in enumerate(_divided(archive, name)):
         written = line.removesuffix(b"\r") if number else line.removesuffix(b"\r").removeprefix(BOM_UTF8)
         if not splices.is_padding(written):
