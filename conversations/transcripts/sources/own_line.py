@@ -21,12 +21,10 @@ _FIRST_NAMES = (
     *("type", "seq", "id", "dialect", "event_type", "kind", "source", "timestamp"),
     *("cause", "turn", "tool_call_id", "hidden"),
 )
-_SECOND_NAMES = ("received_at", "epoch", "input", "wire_id")
-"""The members that a line has since version 2."""
-_TEXTS = ("id", "event_type", "source")
-"""Members that are texts."""
+_SECOND_NAMES = ("received_at", "epoch", "input", "wire_id")  # the members that a line has since version 2
+_TEXTS = ("id", "event_type", "source")  # members that are texts
 _TEXTS_OR_NULL = ("tool_call_id", "turn")
-# Of a longer integer the two ways would keep different things: its number, or its digits.
+# For longer integers the two ways differ: one keeps the number, the other its digits.
 _VALUE = r'(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"|null|true|false|-?[0-9]{1,18})'
 
 
@@ -46,7 +44,7 @@ def event(line: str) -> NewEvent:
 
 
 def as_exported(line: str) -> NewEvent | None:
-    """Return the event of a line of the exported form; None for any other, which may be no JSON either.
+    """Return the event of a line in the exported form; None for any other line, even invalid JSON.
 
     Raise like `event`.
     """
@@ -57,7 +55,7 @@ def as_exported(line: str) -> NewEvent | None:
         told, _ = jsontext.value_at(f"{head[1]}}}", 0)
         value, end = jsontext.value_at(line, head.end())
     except (ValueError, RecursionError):
-        return None  # the other way says what is wrong
+        return None  # `in_any_form` reports the fault
     if line[end:] != "}":
         return None
     if head["is_text"]:
@@ -66,7 +64,7 @@ def as_exported(line: str) -> NewEvent | None:
 
 
 def in_any_form(line: str) -> NewEvent:
-    """Return the event of a line, however its members are ordered and spaced. Raise like `event`."""
+    """Return the event of a line with members in any order and spacing. Raise like `event`."""
     members = jsontext.members(line)
     told = {name: member.value for name, member in members.items()}
     payload = told["payload"] if "payload" in told else members["event"].text
@@ -123,7 +121,7 @@ def _stored(told: Mapping[str, Any], payload: str, value: Mapping[str, object]) 
 
 
 def _check_texts(told: Mapping[str, object]) -> None:
-    """Raise InvalidJson, or LookupError, unless what a column stores as a text is one."""
+    """Raise InvalidJson, or LookupError, unless all values for text columns are texts."""
     for name in _TEXTS + _TEXTS_OR_NULL:
         text = told[name]
         if text is None and name in _TEXTS_OR_NULL:
