@@ -1,4 +1,4 @@
-"""Files that are packed with Zstandard (RFC 8878), read a piece at a time."""
+"""Reading files that are packed with Zstandard (RFC 8878), piece by piece."""
 
 from __future__ import annotations
 
@@ -15,24 +15,21 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 ENDING = ".zst"
-BOMB_MIN_BYTES = 100 * 1024 * 1024
-"""What unpacks to less may be packed as tightly as it likes."""
-BOMB_RATIO = 200
-"""What unpacks to more than so many times its size is refused."""
-PIECE_BYTES = 1024
-"""So much is unpacked at a time: the tightest packing makes some tens of megabytes of it."""
+BOMB_MIN_BYTES = 100 * 1024 * 1024  # a file that unpacks to less may have any ratio
+BOMB_RATIO = 200  # a file that unpacks to more than this many times its size is refused
+PIECE_BYTES = 1024  # unpacked at a time: the tightest packing makes some tens of megabytes of it
 
 
 def is_packed(path: Path) -> bool:
-    """Say whether the name is that of a packed file."""
+    """Return whether the name is that of a packed file."""
     return path.suffix == ENDING
 
 
 def unpacked(file: IO[bytes], name: str, size: int) -> io.BufferedReader:
-    """Return what is packed in a file of `size` bytes, to be read from its beginning to its end.
+    """Return the content of a packed file of `size` bytes, to be read once from its beginning.
 
-    Reading raises Unreadable, which calls the file `name`, where it is broken, at its end if that is missing,
-    and where it unpacks to far more than it holds.
+    Reading raises Unreadable, which calls the file `name`, at a broken place, at a missing end, and if the
+    file unpacks to far more than its size allows.
     """
     return io.BufferedReader(_Unpacked(_pieces(file, name, max(BOMB_MIN_BYTES, size * BOMB_RATIO))))
 
@@ -58,7 +55,7 @@ class _Unpacked(io.RawIOBase):
 
 
 def _pieces(file: IO[bytes], name: str, most: int) -> Iterator[bytes]:
-    """Yield what each piece of the file unpacks to: frames, one after the other. Raise Unreadable."""
+    """Yield the content of each piece of the file: frames, one after the other. Raise Unreadable."""
     frame, total = None, 0
     try:
         while piece := file.read(PIECE_BYTES):
