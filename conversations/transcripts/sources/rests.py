@@ -1,7 +1,7 @@
-"""What no event says of a record: its further members, kept as a record beside the events.
+"""The members of a record that no event carries, kept as a record beside the events.
 
-A reader names the members that its events carry, and what is left of the record is kept whole, known or
-not. An event cannot hold it: clients of its dialect refuse members that they do not know.
+A reader names the members that its events carry, and keeps the rest of the record unchanged, known or not. An
+event cannot carry it: clients of its dialect refuse unknown members.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from collections.abc import Collection, Mapping
 from conversations.dialects import columns
 from conversations.transcripts.sources.nodes import Kept, Record
 
-PATHS_MAX = 1_000
-"""The values of this many members are compared with those of the record before."""
+PATHS_MAX = 1_000  # the values of this many members are compared with those of the record before
 SHORT_CHARACTERS = 100
 
 _EMPTY: tuple[object, ...] = (None, {}, [], "")
@@ -22,9 +21,9 @@ _EMPTY: tuple[object, ...] = (None, {}, [], "")
 def left(
     fields: Mapping[str, object], carried: Collection[str], inner: Mapping[str, object] | None = None
 ) -> dict[str, object]:
-    """Return the members that no event carries, and of the `inner` ones what is left of them.
+    """Return the members that no event carries, and the rest of the `inner` ones.
 
-    One that is null or empty says nothing.
+    Null and empty members are left out.
     """
     inner = inner or {}
     rest = {
@@ -38,21 +37,21 @@ def left(
 def left_of_block(
     block: Mapping[str, object], carried: Collection[str], inner: Mapping[str, object] | None = None
 ) -> dict[str, object]:
-    """Return what is left of a block of content, with its type; nothing if all of it is carried."""
+    """Return the rest of a block of content, with its type; nothing if all of it is carried."""
     rest = left(block, (*carried, "type"), inner)
     return {"type": block.get("type"), **rest} if rest else {}
 
 
 def filled(by_place: list[dict[str, object]]) -> list[dict[str, object]]:
-    """Return the rests of blocks, each at the place of its block; none if there is nothing in any."""
+    """Return the rests of blocks, each at the place of its block; none if all are empty."""
     return by_place if any(by_place) else []
 
 
 class Rests:
-    """The rests of the records of one conversation, in their order.
+    """The rests of the records of one conversation, in order.
 
-    Most members repeat those of the record before, such as the release of the program: a value is kept again
-    only where it changes.
+    Most members repeat those of the record before, such as the program's release: a value is kept again only
+    if it changes.
     """
 
     def __init__(self, known: Mapping[str, object] | None = None) -> None:
@@ -85,7 +84,7 @@ class Rests:
 
 
 def _compared(value: object) -> object:
-    """Return what is kept of a value to compare the next one with it: little, whatever its size."""
+    """Return a small stand-in for a value, to compare the next value with it."""
     if isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= SHORT_CHARACTERS):
         return (type(value), value)
     text = columns.as_json(value).encode("utf-8", "surrogatepass")
