@@ -1,11 +1,11 @@
-"""The whole records in a line that is not one record, as crashes and several writers leave it.
+"""Finding the complete records in a line that is not one record, after crashes or with several writers.
 
 A line may have several records, one after a record that was cut off, the end of one whose beginning is lost,
-and NUL bytes or byte order marks anywhere. A record that was cut off goes on, for a reader of JSON, with the
+and NUL bytes or byte order marks anywhere. For a reader of JSON, a record that was cut off continues with the
 record after it: in a string up to its first quote, or as the value of a member. So the text is read as JSON
-as far as it is JSON, and the next record is looked for from the last token before that.
+as far as it is JSON, and the next record is searched for from the last token before that.
 
-This takes time linear in the length of the line, whatever is in it: no token is read more than twice.
+This takes time linear in the length of the line: no token is read more than twice.
 """
 
 from __future__ import annotations
@@ -16,31 +16,25 @@ from typing import NamedTuple
 
 from conversations.confined.processes import check
 
-DEPTH_MAX = 100
-"""A record that is nested more deeply is none."""
-STARTS_MAX = 100_000
-"""No more places of a line are tried: what follows is left as it is."""
-_STEPS = 10_000
-"""After this many tokens the check of `checked_by` is called."""
+DEPTH_MAX = 100  # an object that is nested more deeply is no record
+STARTS_MAX = 100_000  # places of a line that are tried; the rest of the line stays unread
+_STEPS = 10_000  # after this many tokens the check of `checked_by` is called
 _START = re.compile(rb'\{[ \t\r\n]*+"')
 _PADDING = re.compile(rb"(?:[\x00 \t\r\n\v\f]|\xef\xbb\xbf)*+")
-_INSIDE = re.compile(rb"[ \t\r\n]*+[\]},:]")
-"""What follows a part of a record."""
+_INSIDE = re.compile(rb"[ \t\r\n]*+[\]},:]")  # what follows a part of a record
 _STRING = rb'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*+"'
 _LITERAL = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?|true|false|null|NaN|-?Infinity"
 _TOKEN = re.compile(rb"[ \t\r\n]*+(?:([{\[])|([}\]])|(:)|(,)|(" + _STRING + rb")|(" + _LITERAL + rb"))?")
-_OPEN, _CLOSE, _COLON, _COMMA, _TEXT, _OTHER = range(1, 7)
-"""The groups of a token."""
+_OPEN, _CLOSE, _COLON, _COMMA, _TEXT, _OTHER = range(1, 7)  # the groups of a token
 _NOTHING = 0
-_VALUE, _FIRST_ITEM, _KEY, _FIRST_KEY, _AFTER_KEY, _AFTER_VALUE = range(6)
-"""What is expected next."""
+_VALUE, _FIRST_ITEM, _KEY, _FIRST_KEY, _AFTER_KEY, _AFTER_VALUE = range(6)  # what is expected next
+# By what was expected and what came: what is expected next, apart from brackets and commas.
 _EXPECTED = {
     (_AFTER_KEY, _COLON): _VALUE,
     (_KEY, _TEXT): _AFTER_KEY,
     (_FIRST_KEY, _TEXT): _AFTER_KEY,
     **{(before, kind): _AFTER_VALUE for before in (_VALUE, _FIRST_ITEM) for kind in (_TEXT, _OTHER)},
 }
-"""By what was expected and what came: what is expected next, apart from brackets and commas."""
 
 
 class Found(NamedTuple):
@@ -48,26 +42,22 @@ class Found(NamedTuple):
 
     start: int
     end: int
-    is_sure: bool
-    """Whether it is no part of a damaged record: it begins the line, or is beside a whole one."""
+    is_sure: bool  # whether it is no part of a damaged record: it begins the line, or is beside a whole one
 
 
 class _Scan(NamedTuple):
     """How far a text is JSON."""
 
     start: int
-    end: int
-    """Where the object that ended last is; no end if something came after it."""
-    is_whole: bool
-    """Whether this is all of the text's object, and not a part of one that was cut off."""
-    goes_on: int
-    """Where the record may begin that cut this one off."""
+    end: int  # where the object that ended last is; no end if something came after it
+    is_whole: bool  # whether this is all of the text's object, and not a part of one that was cut off
+    goes_on: int  # where the record may begin that cut this one off
 
 
 def objects(text: bytes, *, is_cut: bool = False) -> Iterator[Found]:
-    """Yield the objects in a line that may be records, in their order.
+    """Yield the objects in a line that may be records, in order.
 
-    With `is_cut` the line is still written: what is open at its end is nothing yet.
+    With `is_cut` the line is incomplete: an object that is open at its end does not count.
     """
     at = end = 0
     for _ in range(STARTS_MAX):
@@ -84,7 +74,7 @@ def objects(text: bytes, *, is_cut: bool = False) -> Iterator[Found]:
 
 
 def is_padding(text: bytes) -> bool:
-    """Return whether a text has nothing but NUL bytes, byte order marks and space."""
+    """Return whether a text has only NUL bytes, byte order marks and space."""
     return _PADDING.fullmatch(text) is not None
 
 
@@ -94,7 +84,7 @@ def _is_space(text: bytes) -> bool:
 
 
 def trimmed(text: bytes) -> tuple[int, int]:
-    """Return where the text begins and ends that is between the padding."""
+    """Return the bounds of the text between the padding."""
     found = _PADDING.match(text)
     start, end = found.end() if found else 0, len(text)
     while end > start and (text[end - 1] in b"\0 \t\r\n\v\f" or text.endswith(b"\xef\xbb\xbf", start, end)):
