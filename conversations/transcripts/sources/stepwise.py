@@ -1,4 +1,4 @@
-"""Decoding JSON in steps, so that other threads get their turn and an import can be cancelled meanwhile."""
+"""Decoding JSON in steps, so that other threads can run and an import can be cancelled meanwhile."""
 
 from __future__ import annotations
 
