@@ -1,4 +1,4 @@
-"""Files in UTF-16, as some shells write what a program prints, read as if they were in UTF-8."""
+"""Reading UTF-16 files, as some shells write a program's output, as if they were UTF-8."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 CHUNK_BYTES = 64 * 1024
+# The beginnings of such a file: a byte order mark, or an object.
 _BEGINNINGS = {
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
     '{"'.encode("utf-16-le"): "utf-16-le",
     '{"'.encode("utf-16-be"): "utf-16-be",
 }
-"""How such a file begins: with a byte order mark, or with an object."""
 
 
 def as_utf8(file: IO[bytes]) -> IO[bytes]:
-    """Return a file as it is, or one that reads it as UTF-8 and cannot be sought in."""
+    """Return a UTF-8 file unchanged, or a file that reads UTF-16 as UTF-8 and cannot seek."""
     head = file.read(4)
     file.seek(0)
     for beginning, encoding in _BEGINNINGS.items():
@@ -39,7 +39,7 @@ class _Recoded(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Read as much as is there, at least a byte unless the file has ended."""
+        """Read the available bytes, at least one unless the file has ended."""
         view = memoryview(buffer)
         while not self._waiting:
             chunk = self._file.read(CHUNK_BYTES)
