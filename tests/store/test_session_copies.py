@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 
 from conversations.models import Conversation, ConversationQuerySet, Event
 from conversations.search.fulltext import questions
-from conversations.search.fulltext.search import Scope, Wanted, search
+from conversations.search.fulltext.search import Scope, SearchConditions, search
 from conversations.store import deletion, forks
 from conversations.transcripts.sources import formats
 from sessions_app.imports.importer import Importer
@@ -140,7 +140,7 @@ def hits(user: User, question: str, *, among: ConversationQuerySet | None = None
     found: list[tuple[str, int]] = []
     below: int | None = None
     while True:
-        page = search(scope, questions.read(question), Wanted(), below=below, limit=2)
+        page = search(scope, questions.read(question), SearchConditions(), below=below, limit=2)
         found += [(hit.title or "", hit.seq) for hit in page.hits]
         if page.below is None:
             return found
