@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from convserver.admin import repairs, site
-from convserver.admin.resources import (
+from convserver.admin import repairs, site  # noqa: F401
+from convserver.admin.resources import (  # noqa: F401
     audit,
     connections,
     conversations,
@@ -24,25 +24,3 @@ from convserver.admin.resources import (
 )
 
 urls = admin.site.urls
-"""The addresses of every page that is registered."""
-
-__all__ = [
-    "audit",
-    "connections",
-    "conversations",
-    "imports",
-    "loops",
-    "model_use",
-    "operation",
-    "outbox",
-    "remote_agents",
-    "repairs",
-    "retention",
-    "secrets",
-    "site",
-    "tokens",
-    "urls",
-    "user_settings",
-    "users",
-    "verification",
-]

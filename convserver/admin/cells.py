@@ -1,46 +1,62 @@
-"""How one value looks in a list or on a page."""
+"""How one value looks in a list or on a page, and the columns that show one value of their row."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any
 
+from django.contrib import admin
 from django.db.models import Model
 from django.urls import reverse
 from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
 from conversations.models import Conversation
 
-TITLE_SHOWN = 60
-LINE_SHOWN = 240
 ID_END_SHOWN = 4
 
-
-def moment(value: datetime | None) -> SafeString | None:
-    """Return a time, UTC, to the second; the full one on pointing at it."""
-    if value is None:
-        return None
-    value = value.astimezone(UTC)
-    return format_html(
-        '<time class="whitespace-nowrap" datetime="{}" title="{}">{}</time>',
-        value.isoformat(),
-        f"{value:%Y-%m-%d %H:%M:%S.%f} UTC",
-        f"{value:%Y-%m-%d %H:%M:%S}",
-    )
+Look = Callable[[Any], Any]
 
 
-def stacked(value: datetime | None) -> SafeString | None:
+def column(description: str, value: str | Look, look: Look | None = None, *, empty: str | None = None) -> Any:
+    """Return a column, for lists and pages, with one value of the row.
+
+    `value` is the path of the row's attribute, or a function of the row; `look` shapes what is not None;
+    `empty` is shown for None.
+    """
+    value_of = attrgetter(value) if isinstance(value, str) else value
+
+    @admin.display(description=description)
+    def cell(_admin: object, row: Model) -> Any:
+        found = value_of(row)
+        if found is None:
+            return empty
+        return look(found) if look else found
+
+    vars(cell).update(path=value)
+    return cell
+
+
+def moment(value: datetime) -> SafeString:
+    """Return a time in UTC, to the second; its tooltip has the microseconds."""
+    return _time(value, "whitespace-nowrap", "%Y-%m-%d %H:%M:%S")
+
+
+def stacked(value: datetime) -> SafeString:
     """Return a time for a narrow column: the day above, the time of day below."""
-    if value is None:
-        return None
+    return _time(value, "admin-stacked", "%Y-%m-%d<br>%H:%M:%S")
+
+
+def _time(value: datetime, css_class: str, shape: str) -> SafeString:
     value = value.astimezone(UTC)
     return format_html(
-        '<time class="admin-stacked" datetime="{}" title="{}">{}<br>{}</time>',
+        '<time class="{}" datetime="{}" title="{}">{}</time>',
+        css_class,
         value.isoformat(),
         f"{value:%Y-%m-%d %H:%M:%S.%f} UTC",
-        f"{value:%Y-%m-%d}",
-        f"{value:%H:%M:%S}",
+        mark_safe(value.strftime(shape)),  # noqa: S308  # digits, and the break of the shape
     )
 
 
@@ -50,12 +66,15 @@ def yes_or_no(is_so: bool) -> str:
 
 
 def narrow(text: str | None, shown: str | None = None) -> SafeString | None:
-    """Return a text that is cut where the column of a list ends; the whole one on pointing at it."""
+    """Return a text that is cut where the column of a list ends; its tooltip has the whole text."""
     if not text:
         return None
-    return format_html(
-        '<span class="admin-narrow" title="{}">{}</span>', text, shown or cut(text, LINE_SHOWN)
-    )
+    return format_html('<span class="admin-narrow" title="{}">{}</span>', text, shown or cut(text, 240))
+
+
+def process(pid: int | None, host: str) -> SafeString | None:
+    """Return which process it is; its tooltip also tells hosts of one name apart."""
+    return narrow(f"{pid} on {host}", f"{pid} on {host.partition(' ')[0]}") if pid else None
 
 
 def number(value: int) -> str:
@@ -63,14 +82,19 @@ def number(value: int) -> str:
     return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
-def cut(text: str, limit: int = TITLE_SHOWN) -> str:
+def counted(count: int, noun: str) -> str:
+    """Return a number of things in words."""
+    return f"{number(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def cut(text: str, limit: int = 60) -> str:
     """Return the beginning of a text on one line."""
     line = " ".join(text.split())
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
 
 
 def shortened(text: str) -> SafeString:
-    """Return an id with only its ends seen, whose whole is on pointing at it, and in what is copied of it."""
+    """Return a shortened id; the full id is its tooltip and what is copied."""
     if len(text) <= 2 * ID_END_SHOWN + 2:
         return format_html('<code class="admin-id" title="{}">{}</code>', text, text)
     return format_html(
@@ -88,11 +112,11 @@ def code(text: str) -> SafeString:
 
 
 def title_of(row: Conversation) -> str:
-    """Return a conversation's title where a user chose it, otherwise the default one.
+    """Return a conversation's title if a user chose it, otherwise the default one.
 
-    A title that was made of messages is text of theirs: it is shown beside the events alone, where reading
-    is recorded. `row` comes from `provisional_titles.noted`; without that, the title counts as made.
+    `row` comes from `provisional_titles.noted`; without that, the title counts as made.
     """
+    # A title made of messages is their text: staff read that beside the events alone, where it is recorded.
     return str(row) if getattr(row, "is_title_made", True) else row.shown_title
 
 
@@ -103,5 +127,9 @@ def link(row: Model, text: str | None = None) -> SafeString:
 
 def page_of(row: Model) -> str:
     """Return the address of the row's page in the admin."""
-    names: Any = row._meta
-    return reverse(f"admin:{names.app_label}_{names.model_name}_change", args=[row.pk])
+    return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
+
+
+def list_of(model: type[Model]) -> str:
+    """Return the address of the list of the model's rows in the admin."""
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")

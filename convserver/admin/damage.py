@@ -13,7 +13,7 @@ LINKS_SHOWN = 5
 COUNTED_MAX = 1_000
 
 
-class Banner(NamedTuple):
+class DamageBanner(NamedTuple):
     """What is said about damage."""
 
     text: str
@@ -21,7 +21,7 @@ class Banner(NamedTuple):
     """To the conversations, those first where damage was found last."""
 
 
-def banner() -> Banner | None:
+def banner() -> DamageBanner | None:
     """Return what to say about damage that was found and is not mended; None when there is none."""
     newest = list(VerificationFinding.objects.order_by("-pk").values_list("conversation")[: COUNTED_MAX + 1])
     if not newest:
@@ -31,4 +31,6 @@ def banner() -> Banner | None:
     more = "More than " if count > COUNTED_MAX else ""
     pks = list(dict.fromkeys(pk for (pk,) in newest if pk is not None))[:LINKS_SHOWN]
     rows = Conversation.objects.in_bulk(pks)
-    return Banner(f"The store is damaged in {more.lower()}{places}.", [cells.link(rows[pk]) for pk in pks])
+    return DamageBanner(
+        f"The store is damaged in {more.lower()}{places}.", [cells.link(rows[pk]) for pk in pks]
+    )

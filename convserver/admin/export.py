@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.http import HttpRequest, StreamingHttpResponse
@@ -18,20 +17,20 @@ from sessions_app.live.status import iso
 from sessions_app.sockets.native import frames
 
 
-class Part(NamedTuple):
-    """One conversation of an export: what is said of it, and how far its log goes."""
+class ExportPart(NamedTuple):
+    """One conversation of an export: its facts, and the end of its log."""
 
     conversation: ConversationRef
     facts: str
     """JSON text."""
     through: int
-    """The last seq when the export began, so that the facts and the events agree."""
+    """The last seq when the export began, so that facts and events agree."""
 
 
 def exported(request: HttpRequest, conversations: Sequence[Conversation]) -> StreamingHttpResponse:
     """Return a download of {conversation, events}, or of a list of them for more than one."""
     audit.record(request, conversations, "Exported as JSON")
-    parts = [Part(row.ref, json.dumps(_facts(row)), row.next_seq - 1) for row in conversations]
+    parts = [ExportPart(row.ref, json.dumps(_facts(row)), row.next_seq - 1) for row in conversations]
     return StreamingHttpResponse(
         _one(parts[0]) if len(parts) == 1 else _many(parts),
         content_type="application/json",
@@ -45,7 +44,7 @@ def _file_name(conversations: Sequence[Conversation]) -> str:
     return f"conversations-{len(conversations)}.json"
 
 
-async def _many(parts: Sequence[Part]) -> AsyncIterator[bytes]:
+async def _many(parts: Sequence[ExportPart]) -> AsyncIterator[bytes]:
     yield b"["
     for index, part in enumerate(parts):
         if index:
@@ -55,7 +54,7 @@ async def _many(parts: Sequence[Part]) -> AsyncIterator[bytes]:
     yield b"]\n"
 
 
-async def _one(part: Part) -> AsyncIterator[bytes]:
+async def _one(part: ExportPart) -> AsyncIterator[bytes]:
     """Write one document, a page of the log at a time; payloads are spliced in as they were received."""
     yield f'{{"conversation":{part.facts},"events":['.encode()
     comma = ""
@@ -66,7 +65,7 @@ async def _one(part: Part) -> AsyncIterator[bytes]:
 
 
 def _facts(row: Conversation) -> dict[str, Any]:
-    """Return what the row says; times as every door writes them, secrets masked."""
+    """Return the columns of the row: times as every door writes them, secrets masked."""
     return {
         "id": row.public_id,
         "owner": row.owner.get_username(),
@@ -90,10 +89,6 @@ def _facts(row: Conversation) -> dict[str, Any]:
         "head_digest": row.head_digest,
         "created_at": iso(row.created_at),
         "updated_at": iso(row.updated_at),
-        "deleted_at": _iso(row.deleted_at),
+        "deleted_at": row.deleted_at and iso(row.deleted_at),
         "creation_parameters": shown_parameters(row),
     }
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return iso(moment) if moment else None

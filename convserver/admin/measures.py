@@ -1,4 +1,4 @@
-"""How quickly the database and Redis answer, and how much room there is: no measure takes long."""
+"""How quickly the database and Redis answer, and how much space there is, each measured in a short time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HINTS_WAIT_S = 0.5
 
 
 def database_ms() -> float:
-    """Return how long the database takes to answer the simplest question, in milliseconds."""
+    """Return the time of the simplest query, in milliseconds."""
     with connection.cursor() as cursor:
         began = time.perf_counter()
         cursor.execute("SELECT 1")
@@ -37,7 +37,7 @@ def hints_ms() -> float | None:
     if url is None:
         raise LookupError("There is no Redis: hints stay in this process.")
     try:
-        # Apart, since the look-up of a host's name has no bound of its own.
+        # In a thread: the look-up of a host's name has no timeout of its own.
         return _waiters().submit(_there_and_back_ms, url).result(timeout=HINTS_WAIT_S)
     except (TimeoutError, RedisError, OSError):
         return None
@@ -53,7 +53,7 @@ def _there_and_back_ms(url: str) -> float | None:
     channel = f"{settings.HINTS_PREFIX}-measure-{uuid4().hex}"
     with redis.Redis.from_url(url, **bounds) as client, client.pubsub() as hints:
         hints.subscribe(channel)
-        hints.get_message(timeout=HINTS_WAIT_S)  # that it is subscribed
+        hints.get_message(timeout=HINTS_WAIT_S)  # the confirmation of the subscription
         began = time.perf_counter()
         client.publish(channel, b"")
         message = hints.get_message(timeout=HINTS_WAIT_S, ignore_subscribe_messages=True)
@@ -61,7 +61,7 @@ def _there_and_back_ms(url: str) -> float | None:
 
 
 def database_bytes() -> int:
-    """Return how much room the database takes; on SQLite with what is not in its main file yet."""
+    """Return the size of the database in bytes; on SQLite with its write-ahead log."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_database_size(current_database())")
@@ -78,7 +78,7 @@ def _size(path: Path) -> int:
 
 
 def disk() -> tuple[int, int]:
-    """Return how many bytes are free, and how many there are, on the disk that holds the data directory."""
+    """Return the free and the total bytes of the disk that holds the data directory."""
     data_dir = settings.CONFIGURATION.data_dir
     there = next(path for path in (data_dir, *data_dir.parents) if path.exists())
     usage = psutil.disk_usage(str(there))

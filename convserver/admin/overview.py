@@ -6,13 +6,12 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from django.conf import settings
 from django.db import connection
 from django.db.models import Model, QuerySet
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
@@ -34,19 +33,14 @@ from sessions_app.operation import problems as operation
 from sessions_app.operation.figures import Figures
 from sessions_app.operation.problems import OperatorProblem, ProblemKind
 
-TURNS_SHOWN = 10
 COUNTED_MAX = 1000
-"""More than this are not counted: the figure says so."""
+"""Rows above this number are not counted; the figure says so."""
 SLOW_MS = 250.0
-DISK_FREE_MIN = 0.1
-REPAIRS_SHOWN = timedelta(days=30)
-"""Guards that were put back are told for this long."""
 
 OfModel = Callable[[type[Model]], bool]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Figure:
+class OverviewFigure(NamedTuple):
     """One number, what it counts, and where that is listed."""
 
     title: str
@@ -56,24 +50,23 @@ class Figure:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Turn:
+class RunningTurn:
     """One turn that runs."""
 
     conversation: SafeString
     owner: str
     age: str
     progress: str
-    """How long ago something last came of it."""
+    """The time since the last sign of it."""
     process: str
     is_stalled: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Group:
+class FigureGroup(NamedTuple):
     """Figures that belong together."""
 
     title: str
-    figures: list[Figure]
+    figures: list[OverviewFigure]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,11 +89,11 @@ _PLACES: dict[ProblemKind, tuple[type[Model], str, str]] = {
     ProblemKind.LOCKED: (ProcessRecord, "", "Open processes"),
     ProblemKind.BACKUP: (BackupRecord, "", "Open backups"),
 }
-"""The list where one acts, or sees more."""
+"""The list in which staff act on a problem, or see more of it."""
 
 
 def problems(found: Figures, may_view: OfModel) -> list[ProblemCard] | None:
-    """Return what is wrong as far as the visitor may see it; None for who may see none of it."""
+    """Return the problems that the visitor may see; None for a visitor who may see none of any kind."""
     allowed = {kind for kind, (model, *_) in _PLACES.items() if may_view(model)}
     if not allowed:
         return None
@@ -109,9 +102,9 @@ def problems(found: Figures, may_view: OfModel) -> list[ProblemCard] | None:
 
 def _card(problem: OperatorProblem, now: datetime) -> ProblemCard:
     model, query, text = _PLACES[problem.kind]
-    link = f"{_list_of(model)}{query}"
+    link = f"{cells.list_of(model)}{query}"
     if problem.conversation is not None:
-        link = f"{_list_of(Conversation)}?{urlencode({'q': problem.conversation})}"
+        link = f"{cells.list_of(Conversation)}?{urlencode({'q': problem.conversation})}"
         text = "Open the conversation"
     lasts = lasting(now - problem.since) if problem.since else ""
     advice = _with_code(problem.advice)
@@ -119,44 +112,44 @@ def _card(problem: OperatorProblem, now: datetime) -> ProblemCard:
 
 
 def _with_code(text: str) -> SafeString:
-    """Return a text with what is between backquotes as code."""
+    """Return a text whose parts between backquotes are code."""
     parts = enumerate(text.split("`"))
     return format_html_join("", "{}", ((cells.code(part) if odd % 2 else part,) for odd, part in parts))
 
 
-def groups(found: Figures, may_view: OfModel) -> list[Group]:
+def groups(found: Figures, may_view: OfModel) -> list[FigureGroup]:
     """Return the figures that the visitor may see."""
     now = timezone.now()
     shown = [
-        Group(title="Agents", figures=_agents(now) if may_view(AgentLoop) else []),
-        Group(title="Traffic", figures=list(_traffic(found, now, may_view))),
-        Group(title="Server", figures=_server(now) if may_view(AgentLoop) else []),
-        Group(title="Installation", figures=list(_installation(found, may_view))),
+        FigureGroup("Agents", _agents(now) if may_view(AgentLoop) else []),
+        FigureGroup("Traffic", list(_traffic(found, now, may_view))),
+        FigureGroup("Server", _server(now) if may_view(AgentLoop) else []),
+        FigureGroup("Installation", list(_installation(found, may_view))),
     ]
     return [group for group in shown if group.figures]
 
 
-def turns() -> list[Turn]:
-    """Return the turns that run, those first from which nothing has come for longest."""
+def turns() -> list[RunningTurn]:
+    """Return the turns that run, the one with the least recent progress first."""
     now = timezone.now()
     loops: Any = AgentLoop.objects.playing().with_progress()  # the checker does not see what it adds
-    shown = loops.order_by("progress_at", "pk").select_related("conversation__owner")[:TURNS_SHOWN]
+    shown = loops.order_by("progress_at", "pk").select_related("conversation__owner")[:10]
     return [_turn(loop, now) for loop in shown]
 
 
-def _turn(loop: Any, now: datetime) -> Turn:
-    return Turn(
+def _turn(loop: Any, now: datetime) -> RunningTurn:
+    return RunningTurn(
         conversation=cells.link(loop.conversation),
         owner=loop.conversation.owner.get_username(),
         age=lasting(now - loop.updated_at),
         progress=lasting(now - loop.progress_at),
-        process=f"{loop.owner_pid} on {loop.owner_host.partition(' ')[0]}" if loop.owner_pid else "",
+        process=cells.process(loop.owner_pid, loop.owner_host) or "",
         is_stalled=loop.progress_at <= AgentLoop.objects.stalled_before(now),
     )
 
 
-def _agents(now: datetime) -> list[Figure]:
-    loops, at = AgentLoop.objects, _list_of(AgentLoop)
+def _agents(now: datetime) -> list[OverviewFigure]:
+    loops, at = AgentLoop.objects, cells.list_of(AgentLoop)
     waiting = loops.filter(in_state(ExecutionStatus.WAITING_FOR_CONFIRMATION))
     stalled, failed, stuck = loops.stalled(now), loops.failed_lately(now), loops.stuck_lately(now)
     return [
@@ -172,27 +165,25 @@ def _agents(now: datetime) -> list[Figure]:
     ]
 
 
-def _traffic(found: Figures, now: datetime, may_view: OfModel) -> Iterator[Figure]:
+def _traffic(found: Figures, now: datetime, may_view: OfModel) -> Iterator[OverviewFigure]:
     if may_view(Conversation):
         rate = events_per_minute(now)
-        yield Figure(title="Events per minute", value=rate, link=_list_of(Conversation))
+        yield OverviewFigure("Events per minute", rate, link=cells.list_of(Conversation))
     if may_view(Connection):
-        link = f"{_list_of(Connection)}?presence=present"
+        link = f"{cells.list_of(Connection)}?presence=present"
         yield _counted("Open connections", Connection.objects.present(), link)
     if may_view(Delivery):
-        at = _list_of(Delivery)
+        at = cells.list_of(Delivery)
         oldest = found.undelivered.since
         late = Delivery.objects.failing()
         lag = lasting(now - oldest) if oldest else "No pending deliveries"
-        yield Figure(title="Webhook lag", value=lag, link=f"{at}?pending=yes")
+        yield OverviewFigure("Webhook lag", lag, link=f"{at}?pending=yes")
         yield _counted("Failing deliveries", late, f"{at}?failing=yes", is_bad=True)
 
 
 def events_per_minute(now: datetime) -> str:
-    """Return how many events came in during the last minute; of many, how many it would be at this pace.
-
-    No index has their times, so the newest are looked at, and no more of them than COUNTED_MAX.
-    """
+    """Return the number of events of the last minute; above COUNTED_MAX, an estimate from the pace."""
+    # No index has the times of events: the newest ones are read, at most COUNTED_MAX.
     times = list(Event.objects.order_by("-pk").values_list("received_at", flat=True)[:COUNTED_MAX])
     recent = [moment for moment in times if moment > now - timedelta(minutes=1)]
     if len(recent) < COUNTED_MAX:
@@ -201,83 +192,72 @@ def events_per_minute(now: datetime) -> str:
     return f"about {cells.number(round(COUNTED_MAX / span_s) * 60)}"
 
 
-def _server(now: datetime) -> list[Figure]:
+def _server(now: datetime) -> list[OverviewFigure]:
     free, total = measures.disk()
     database = measures.database_ms()
     return [
-        Figure(title="Database answers in", value=milliseconds(database), is_bad=database > SLOW_MS),
+        OverviewFigure("Database answers in", milliseconds(database), is_bad=database > SLOW_MS),
         _hints(),
-        *_missing(),
-        *_library(),
+        *_durability(),
         *_repairs(now),
-        Figure(title="Database size", value=size(measures.database_bytes())),
-        Figure(
-            title="Free on the data disk",
-            value=f"{size(free)} of {size(total)}",
-            is_bad=free < total * DISK_FREE_MIN,
+        OverviewFigure("Database size", size(measures.database_bytes())),
+        OverviewFigure(
+            "Free on the data disk",
+            f"{size(free)} of {size(total)}",
+            is_bad=free < total / 10,
         ),
     ]
 
 
-def _installation(found: Figures, may_view: OfModel) -> Iterator[Figure]:
+def _installation(found: Figures, may_view: OfModel) -> Iterator[OverviewFigure]:
     if may_view(ProcessRecord):
-        link = _list_of(ProcessRecord)
+        link = cells.list_of(ProcessRecord)
         for role in ProcessRole:
             if role is ProcessRole.SERVER or settings.CONFIGURATION.is_clustered:
                 value = cells.number(found.presence.count(role))
-                yield Figure(title=f"{role.capitalize()}s that run", value=value, link=link)
+                yield OverviewFigure(f"{role.capitalize()}s that run", value, link=link)
         since = found.unanswered.since
         value = lasting(found.at - since) if since else "None"
-        yield Figure(title="Oldest unanswered message", value=value)
+        yield OverviewFigure("Oldest unanswered message", value)
     if may_view(BackupRecord):
-        link = _list_of(BackupRecord)
-        for title, record in (
-            ("Newest backup", found.backup),
-            ("Newest verified backup", found.verified_backup),
-        ):
+        newest = {"Newest backup": found.backup, "Newest verified backup": found.verified_backup}
+        for title, record in newest.items():
             value = f"{lasting(found.at - record.ended_at)} ago" if record else "Never"
-            yield Figure(title=title, value=value, link=link)
+            yield OverviewFigure(title, value, link=cells.list_of(BackupRecord))
 
 
-def _hints() -> Figure:
+def _hints() -> OverviewFigure:
     title = "Redis delivery time"
     try:
         took = measures.hints_ms()
     except LookupError:
-        return Figure(title=title, value="Redis is not used")
+        return OverviewFigure(title, "Redis is not used")
     if took is None:
-        return Figure(title=title, value="No answer", is_bad=True)
-    return Figure(title=title, value=milliseconds(took), is_bad=took > SLOW_MS)
+        return OverviewFigure(title, "No answer", is_bad=True)
+    return OverviewFigure(title, milliseconds(took), is_bad=took > SLOW_MS)
 
 
-def _missing() -> Iterator[Figure]:
+def _durability() -> Iterator[OverviewFigure]:
     if sentence := durability.of_file(connection):
-        yield Figure(title="Acknowledged events are missing", value=sentence, is_bad=True)
-
-
-def _library() -> Iterator[Figure]:
+        yield OverviewFigure("Acknowledged events are missing", sentence, is_bad=True)
     if durability.of_library(connection):
         title = "SQLite, which can lose a commit before 3.51.3"
-        yield Figure(title=title, value=sqlite3.sqlite_version, is_bad=True)
+        yield OverviewFigure(title, sqlite3.sqlite_version, is_bad=True)
 
 
-def _repairs(now: datetime) -> Iterator[Figure]:
-    """Say when guards were last put back, if that was lately: somebody had removed them."""
-    lately = GuardRepair.objects.filter(repaired_at__gt=now - REPAIRS_SHOWN)
+def _repairs(now: datetime) -> Iterator[OverviewFigure]:
+    # A guard that was repaired had been removed by hand, which operators must learn of.
+    lately = GuardRepair.objects.filter(repaired_at__gt=now - timedelta(days=30))
     if (repair := lately.order_by("-pk").first()) is not None:
         value = f"{lasting(now - repair.repaired_at)} ago: {repair.guards}"
-        yield Figure(title="Guards repaired", value=value, is_bad=True)
+        yield OverviewFigure("Guards repaired", value, is_bad=True)
 
 
-def _counted(title: str, rows: QuerySet[Any], link: str, *, is_bad: bool = False) -> Figure:
-    """Return a figure of how many these are, counted up to COUNTED_MAX; `is_bad` if any is."""
+def _counted(title: str, rows: QuerySet[Any], link: str, *, is_bad: bool = False) -> OverviewFigure:
+    """Return the number of these rows, counted up to COUNTED_MAX; `is_bad` if there is any."""
     count = len(rows.order_by().values_list("pk")[: COUNTED_MAX + 1])
     value = f"more than {cells.number(COUNTED_MAX)}" if count > COUNTED_MAX else cells.number(count)
-    return Figure(title=title, value=value, link=link, is_bad=is_bad and count > 0)
-
-
-def _list_of(model: type[Model]) -> str:
-    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+    return OverviewFigure(title, value, link=link, is_bad=is_bad and count > 0)
 
 
 def lasting(time: timedelta) -> str:
@@ -295,7 +275,7 @@ def lasting(time: timedelta) -> str:
 
 
 def milliseconds(value: float) -> str:
-    """Return a length of time that is short."""
+    """Return a short length of time in milliseconds."""
     if value < 0.1:
         return "under 0.1 ms"
     return f"{value:.1f} ms" if value < 100 else f"{value:.0f} ms"

@@ -19,15 +19,15 @@ OLDER = "older"
 NEWER = "newer"
 
 
-class Place(NamedTuple):
-    """Where a page begins: just beyond the row with these values, on this side of it."""
+class PageStart(NamedTuple):
+    """Where a page begins: beyond the row with these values, on this side of it."""
 
     side: str
     values: tuple[Any, ...]
 
     @classmethod
-    def read(cls, text: str, fields: Sequence[Field[Any, Any]]) -> Place | None:
-        """Return the place that `written` wrote; None for any other text, which means the first page."""
+    def read(cls, text: str, fields: Sequence[Field[Any, Any]]) -> PageStart | None:
+        """Return what `written` wrote; None for any other text, which means the first page."""
         side, *values = text.split(",")
         if side not in (OLDER, NEWER) or len(values) != len(fields) or "\0" in text:
             return None
@@ -41,11 +41,10 @@ class Place(NamedTuple):
 
     @staticmethod
     def written(side: str, row: Model, fields: Sequence[Field[Any, Any]]) -> str:
-        """Return the place just beyond this row as text."""
+        """Return the beginning of the page beyond this row as text."""
         return ",".join([side, *(field.value_to_string(row) for field in fields)])
 
     def rows_beyond(self, rows: QuerySet[Any], names: Sequence[str]) -> QuerySet[Any]:
-        """Return what lies on this side."""
         comparison = "lt" if self.side == OLDER else "gt"
         beyond = Q()
         same: dict[str, Any] = {}
@@ -63,16 +62,16 @@ class KeysetChangeList(ChangeList):
     newer: str | None
 
     def get_filters(self, request: HttpRequest) -> Any:
-        """Say besides whether a filter really filters: an empty field of the form does not."""
+        # The framework counts a filter as active because it has a field; the field can be empty.
         specs, has_filters, remaining, duplicates, _ = super().get_filters(request)
         is_active = any(spec.is_active for spec in specs if isinstance(spec, FormFilter))
         return specs, has_filters, remaining, duplicates, is_active
 
     def get_results(self, request: HttpRequest) -> None:
-        """Read one page and one row more."""
+        # One row more than a page is read, to know whether another page follows.
         names: tuple[str, ...] = getattr(self.model_admin, "keyset", ("pk",))
         fields: list[Any] = [self.opts.pk if name == "pk" else self.opts.get_field(name) for name in names]
-        place = Place.read(request.GET.get(PAGE_VAR, ""), fields)
+        place = PageStart.read(request.GET.get(PAGE_VAR, ""), fields)
         rows = self.queryset.order_by(*(f"-{name}" for name in names))
         upwards = place is not None and place.side == NEWER
         if place is not None:
@@ -89,10 +88,10 @@ class KeysetChangeList(ChangeList):
         self._tell_django(request)
 
     def _link(self, side: str, row: Model, fields: Sequence[Field[Any, Any]]) -> str:
-        return self.get_query_string({PAGE_VAR: Place.written(side, row, fields)})
+        return self.get_query_string({PAGE_VAR: PageStart.written(side, row, fields)})
 
     def _tell_django(self, request: HttpRequest) -> None:
-        """Set what templates ask of a list: it has this one page, as far as anybody knows."""
+        """Set what templates ask of a list, as if it had this one page."""
         self.result_count = len(self.result_list)
         self.full_result_count = self.result_count
         self.show_full_result_count = False
@@ -107,7 +106,6 @@ class UncountedPage(AnyPage):
     goes_on = False
 
     def has_next(self) -> bool:
-        """Say whether a row was found beyond this page."""
         return self.goes_on
 
 
@@ -118,11 +116,10 @@ class UncountedPaginator(AnyPaginator):
 
     @cached_property
     def count(self) -> int:
-        """More than any page asks for: how many there are is not known."""
+        # The number is not known; no page asks for as many.
         return sys.maxsize
 
     def page(self, number: int | str) -> UncountedPage:
-        """Read one page and one row more."""
         valid = int(self.validate_number(number))
         first = (valid - 1) * self.per_page
         found = list(self.object_list[first : first + self.per_page + 1])

@@ -16,11 +16,11 @@ DEPTH_MAX = 20
 
 _SECRET_NAME = re.compile(r"key|token|secret|passw|auth|credential|cookie|signature|session", re.IGNORECASE)
 _PLAIN_IN_MCP = frozenset({"name", "command", "timeout"})
-"""What an MCP configuration may say in clear; arguments, headers and environment may all hold keys."""
+"""The members of an MCP configuration that are shown; arguments, headers and environment can hold keys."""
 
 
 def shown_parameters(conversation: Conversation) -> dict[str, Any]:
-    """Return what the conversation was created with, without anything that may be a secret or a history."""
+    """Return the creation parameters without secrets, and without a history to replay."""
     row = CreationParameters.objects.filter(pk=conversation.pk).first()
     parameters = row.parameters if row else {}
     return {name: _shown(name, value) for name, value in parameters.items()}
@@ -39,20 +39,15 @@ def _shown(name: str, value: object) -> object:
         case "replay" | "replay_json" if isinstance(value, list | str | dict):
             return f"({len(value)} {'characters' if isinstance(value, str) else 'entries'}, not shown here)"
         case "mcp_config":
-            return _shown_tool_servers(value)
+            try:
+                return _masked_mcp(json.loads(Sealed(str(value)).open()), "", 0)
+            except SecretUnreadable:
+                return MASK
     return _masked(value, name, 0)
 
 
-def _shown_tool_servers(sealed: object) -> object:
-    """Return them with the names, programs and addresses of the servers in clear."""
-    try:
-        return _masked_mcp(json.loads(Sealed(str(sealed)).open()), "", 0)
-    except SecretUnreadable:
-        return MASK
-
-
 def _masked(value: object, name: str, depth: int) -> object:
-    """Return a value with what its name calls a secret masked."""
+    """Return a value in which all that is named like a secret is masked."""
     if value is None or isinstance(value, bool):
         return value
     if _SECRET_NAME.search(name) or depth > DEPTH_MAX:
@@ -80,7 +75,7 @@ def _masked_mcp(value: object, name: str, depth: int) -> object:
 
 
 def _host_of(url: str) -> str:
-    """Return an address as far as its host: all that follows may be a key."""
+    """Return an address up to its host: the rest can hold a key."""
     try:
         parts = urlsplit(url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/{MASK if parts.path.strip('/') else ''}"

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 READ_MAX_CHARACTERS = 100_000
-"""So much of a payload is read for a page; the whole one can be downloaded."""
+"""The part of a payload that a page reads; the whole payload can be downloaded."""
 SHOWN_MAX_CHARACTERS = 200_000
-"""So much is shown: indenting deep nesting makes much of little."""
+"""The bound after indenting, which makes long texts of deep nesting."""
 INDENT_MAX = 20
 
 # A string may be cut off, where the beginning of a payload ends inside it.

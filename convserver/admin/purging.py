@@ -26,16 +26,15 @@ if TYPE_CHECKING:
     from convserver.admin.resources.conversations import ConversationAdmin
 
 SELECTED_MAX = 100
-LIST = "admin:conversations_conversation_changelist"
 
 
 def may_purge(request: HttpRequest) -> bool:
-    """Say whether the visitor may purge: nobody can undo it, so it has a permission of its own."""
+    """Return whether the visitor may purge, which cannot be undone and has a permission of its own."""
     return request.user.has_perm("conversations.add_purge")
 
 
 def question(request: HttpRequest, rows: Sequence[Conversation]) -> HttpResponse | None:
-    """Lead to the page that asks whether these are to be purged; none, and a message, if none can be."""
+    """Redirect to the page that asks whether to purge these; None, with a message, if none can be purged."""
     pks = [row.pk for row in rows if row.deleted_at is not None and row.purged_at is None]
     if not pks:
         messages.warning(request, "Nothing was purged. Delete conversations before you purge them.")
@@ -52,10 +51,10 @@ def purge_page(request: HttpRequest, *, admin: ConversationAdmin) -> HttpRespons
     rows = _rows(request)
     if not rows:
         messages.warning(request, "Nothing was purged. There is no such deleted conversation.")
-        return HttpResponseRedirect(reverse(LIST))
+        return HttpResponseRedirect(cells.list_of(Conversation))
     if request.method == "POST":
         _purge(request, rows)
-        return HttpResponseRedirect(reverse(LIST))
+        return HttpResponseRedirect(cells.list_of(Conversation))
     sizes = [selection.size_of(row.ref) for row in rows]
     context = {
         **admin.admin_site.each_context(request),
@@ -63,7 +62,7 @@ def purge_page(request: HttpRequest, *, admin: ConversationAdmin) -> HttpRespons
         "title": "Purge conversations",
         "conversations": list(zip(map(cells.title_of, rows), rows, sizes, strict=True)),
         "total": selection.total(sizes),
-        "list_page": reverse(LIST),
+        "list_page": cells.list_of(Conversation),
     }
     return TemplateResponse(request, "admin/purge.html", context)
 
@@ -95,5 +94,5 @@ def _purge(request: HttpRequest, rows: Sequence[Conversation]) -> None:
             begun.append(row)
     audit.record(request, begun, "Purged")
     if begun:
-        count = f"{len(begun)} conversation{'' if len(begun) == 1 else 's'}"
+        count = cells.counted(len(begun), "conversation")
         messages.success(request, f"Purging {count}. See Purges for how far it is.")

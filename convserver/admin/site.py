@@ -15,7 +15,7 @@ from django.urls import reverse
 
 from conversations.access import pk_of
 from conversations.models import Conversation, Purge, VerificationFinding, VerificationRun
-from convserver.admin import damage, overview, repairs
+from convserver.admin import cells, damage, overview, repairs
 from convserver.admin.widgets import AdminAuthenticationForm
 from convserver.web.login import CountedForm, key_address, takes_key_alone, tell_when_to_return
 from convserver.web.pages import can_log_out
@@ -37,13 +37,11 @@ from sessions_app.models import (
 )
 from sessions_app.operation import figures
 
-OWN_ENTRIES_SHOWN = 10
-
 search_everywhere = admin.site.search  # type: ignore[attr-defined]
 
 
 def search(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-    """Search as the framework does, but refuse a page that is no number, which it fails on."""
+    """Search with the framework's view, which fails on a page that is no number: refuse that one."""
     if not request.GET.get("page", "1").isdecimal():
         return HttpResponseBadRequest("`page` is a number.")
     found: HttpResponse = search_everywhere(request, extra_context)
@@ -60,9 +58,9 @@ class StaffForm(CountedForm, AdminAuthenticationForm):
 
 
 def log_in(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-    """Ask for a password as the framework does, but for the server's key where that is the one way in.
+    """Show the framework's login page, or that for the server's key where only the key lets in.
 
-    With 429 once there were too many wrong ones.
+    The status is 429 after too many wrong passwords.
     """
     if takes_key_alone() and not request.user.is_authenticated:
         return redirect(key_address(request.GET.get("next", reverse("admin:index"))))
@@ -80,7 +78,7 @@ context_of_each = admin.site.each_context
 
 
 def password_change(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-    """Let staff change their password, if they have one; nobody else could answer the form."""
+    """Show the form for a new password to staff who have one: it asks for the present password."""
     if not (isinstance(request.user, User) and request.user.has_usable_password()):
         messages.info(request, "Your account has no password that could be changed.")
         return redirect("admin:index")
@@ -88,14 +86,14 @@ def password_change(request: HttpRequest, extra_context: dict[str, Any] | None =
 
 
 def log_out(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-    """End the login, where there is one."""
+    """End the login, if there is one: a server that lets everybody in has none."""
     if not can_log_out(request):
         return redirect("admin:index")
     return log_out_of_all(request, extra_context)
 
 
 def each_context(request: HttpRequest) -> dict[str, Any]:
-    """Say on each page whether there is a login to end."""
+    """Add to each page whether there is a login to end."""
     return {**context_of_each(request), "can_log_out": can_log_out(request)}
 
 
@@ -107,7 +105,7 @@ admin.site.index_template = "admin/first_page.html"
 admin.site.index_title = "Overview"
 
 
-class Item(NamedTuple):
+class SidebarItem(NamedTuple):
     """One line of the sidebar."""
 
     title: str
@@ -115,37 +113,37 @@ class Item(NamedTuple):
     icon: str
 
 
-GROUPS: dict[str, list[Item]] = {
+GROUPS: dict[str, list[SidebarItem]] = {
     "Conversations": [
-        Item("Conversations", Conversation, "forum"),
-        Item("Model use", ModelUse, "toll"),
-        Item("Imports", ImportRun, "upload_file"),
-        Item("Retention policies", RetentionPolicy, "auto_delete"),
-        Item("Purges", Purge, "delete_forever"),
+        SidebarItem("Conversations", Conversation, "forum"),
+        SidebarItem("Model use", ModelUse, "toll"),
+        SidebarItem("Imports", ImportRun, "upload_file"),
+        SidebarItem("Retention policies", RetentionPolicy, "auto_delete"),
+        SidebarItem("Purges", Purge, "delete_forever"),
     ],
     "Live": [
-        Item("Agent loops", AgentLoop, "autorenew"),
-        Item("Connections", Connection, "cable"),
-        Item("Processes", ProcessRecord, "memory"),
-        Item("Remote agents", RemoteProgram, "smart_toy"),
-        Item("Repairs", Repair, "healing"),
+        SidebarItem("Agent loops", AgentLoop, "autorenew"),
+        SidebarItem("Connections", Connection, "cable"),
+        SidebarItem("Processes", ProcessRecord, "memory"),
+        SidebarItem("Remote agents", RemoteProgram, "smart_toy"),
+        SidebarItem("Repairs", Repair, "healing"),
     ],
     "Webhooks": [
-        Item("Endpoints", Endpoint, "webhook"),
-        Item("Deliveries", Delivery, "outbox"),
+        SidebarItem("Endpoints", Endpoint, "webhook"),
+        SidebarItem("Deliveries", Delivery, "outbox"),
     ],
     "Access": [
-        Item("Users", User, "person"),
-        Item("Groups", Group, "group"),
-        Item("API tokens", ApiToken, "key"),
-        Item("Secrets", Secret, "lock"),
-        Item("User settings", UserSettings, "tune"),
+        SidebarItem("Users", User, "person"),
+        SidebarItem("Groups", Group, "group"),
+        SidebarItem("API tokens", ApiToken, "key"),
+        SidebarItem("Secrets", Secret, "lock"),
+        SidebarItem("User settings", UserSettings, "tune"),
     ],
     "Audit": [
-        Item("Log entries", LogEntry, "receipt_long"),
-        Item("Backups", BackupRecord, "backup"),
-        Item("Verifications", VerificationRun, "fact_check"),
-        Item("Damaged places", VerificationFinding, "broken_image"),
+        SidebarItem("Log entries", LogEntry, "receipt_long"),
+        SidebarItem("Backups", BackupRecord, "backup"),
+        SidebarItem("Verifications", VerificationRun, "fact_check"),
+        SidebarItem("Damaged places", VerificationFinding, "broken_image"),
     ],
 }
 
@@ -161,25 +159,21 @@ def _is_index(request: HttpRequest) -> bool:
     return request.path == reverse("admin:index")
 
 
-def _items(request: HttpRequest, items: list[Item]) -> list[dict[str, Any]]:
+def _items(request: HttpRequest, items: list[SidebarItem]) -> list[dict[str, Any]]:
     return [
-        {"title": item.title, "link": _list_of(item.model), "icon": item.icon}
+        {"title": item.title, "link": cells.list_of(item.model), "icon": item.icon}
         for item in items
         if may_view(request, item.model)
     ]
 
 
 def may_view(request: HttpRequest, model: type[Model]) -> bool:
-    """Say whether the visitor may look at these rows."""
+    """Return whether the visitor may look at these rows."""
     return admin.site.get_model_admin(model).has_view_permission(request)
 
 
-def _list_of(model: type[Model]) -> str:
-    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
-
-
 def first_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    """Add how the server is, as far as the visitor may see it."""
+    """Add the state of the server, as far as the visitor may see it."""
     may_see_conversations = may_view(request, Conversation)
     found = figures.gathered()
     return {
@@ -187,7 +181,7 @@ def first_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "problems": overview.problems(found, lambda model: may_view(request, model)),
         "groups": overview.groups(found, lambda model: may_view(request, model)),
         "turns": overview.turns() if may_see_conversations and may_view(request, AgentLoop) else [],
-        "own_entries": LogEntry.objects.filter(user=pk_of(request.user)).order_by("-pk")[:OWN_ENTRIES_SHOWN],
+        "own_entries": LogEntry.objects.filter(user=pk_of(request.user)).order_by("-pk")[:10],
         "damage": damage.banner() if may_view(request, VerificationFinding) else None,
         "repairs": repairs.banner() if may_see_conversations else None,
         "may_see_nothing": not any(group["title"] for group in navigation(request)),

@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
-from typing import NamedTuple, assert_never
+from typing import Any, NamedTuple, assert_never
 
-from django.contrib import messages
+from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
@@ -26,14 +26,12 @@ from sessions_app.openhands_v1 import steering
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 8
-"""So many agents are started or stopped at the same time: an agent may take its time to let go."""
 SELECTED_MAX = 100
 PROBLEMS_SHOWN = 5
 
 
-class Action(StrEnum):
-    """What can be done with a conversation."""
+class SteeringAction(StrEnum):
+    """What staff can do with a conversation."""
 
     START = "start"
     STOP = "stop"
@@ -43,22 +41,20 @@ class Action(StrEnum):
 
     @property
     def done(self) -> str:
-        """What a log and a message say of it."""
-        match self:
-            case Action.START:
-                return "Started the agent"
-            case Action.STOP:
-                return "Stopped the agent"
-            case Action.HIDE:
-                return "Deleted"
-            case Action.RESTORE:
-                return "Restored"
-            case Action.RESET_KEY:
-                return "Reset the access key"
-        assert_never(self)
+        """Return the words for it in logs and messages."""
+        return DONE[self]
 
 
-class Outcome(NamedTuple):
+DONE = {
+    SteeringAction.START: "Started the agent",
+    SteeringAction.STOP: "Stopped the agent",
+    SteeringAction.HIDE: "Deleted",
+    SteeringAction.RESTORE: "Restored",
+    SteeringAction.RESET_KEY: "Reset the access key",
+}
+
+
+class SteeringOutcome(NamedTuple):
     """How it went with one conversation."""
 
     conversation: Conversation
@@ -66,17 +62,17 @@ class Outcome(NamedTuple):
     """Why it was not done; None when it was."""
 
 
-def steer(action: Action, conversations: Sequence[Conversation]) -> list[Outcome]:
-    """Do this with each of the conversations; what fails for one is done for the others all the same."""
+def steer(action: SteeringAction, conversations: Sequence[Conversation]) -> list[SteeringOutcome]:
+    """Do this with each of the conversations, also after it failed for another one."""
     possible = [each for each in conversations if _objection(action, each) is None]
     problems = dict(
         zip((each.pk for each in possible), _do(action, [each.ref for each in possible]), strict=True)
     )
-    return [Outcome(each, problems.get(each.pk, _objection(action, each))) for each in conversations]
+    return [SteeringOutcome(each, problems.get(each.pk, _objection(action, each))) for each in conversations]
 
 
 def selected(request: HttpRequest, queryset: QuerySet[Conversation]) -> list[Conversation]:
-    """Return the rows that an action of a list was asked for; none, and a message, if they are too many."""
+    """Return the rows that were selected in a list; none, with a message, if they are too many."""
     rows = list(queryset[: SELECTED_MAX + 1])
     if len(rows) > SELECTED_MAX:
         messages.error(request, f"Nothing was done. Select {SELECTED_MAX} conversations at most.")
@@ -84,8 +80,10 @@ def selected(request: HttpRequest, queryset: QuerySet[Conversation]) -> list[Con
     return rows
 
 
-def steer_and_tell(request: HttpRequest, action: Action, conversations: Sequence[Conversation]) -> None:
-    """Do this with each, enter in the log what was done, and tell the visitor about every outcome."""
+def steer_and_tell(
+    request: HttpRequest, action: SteeringAction, conversations: Sequence[Conversation]
+) -> None:
+    """Do this with each, record what was done, and show the visitor every outcome."""
     outcomes = steer(action, conversations)
     done = [outcome.conversation for outcome in outcomes if outcome.problem is None]
     audit.record(request, done, action.done)
@@ -95,6 +93,16 @@ def steer_and_tell(request: HttpRequest, action: Action, conversations: Sequence
         messages.error(request, f"{_name(outcome.conversation)}: {outcome.problem}")
     if (more := len(outcomes) - len(done) - PROBLEMS_SHOWN) > 0:
         messages.error(request, f"{more} more failed.")
+
+
+def steering_action(description: str, action: SteeringAction) -> Any:
+    """Return an action of the list of conversations that does this with the selected ones."""
+
+    @admin.action(description=description, permissions=["steer"])
+    def act(_admin: object, request: HttpRequest, queryset: QuerySet[Conversation]) -> None:
+        steer_and_tell(request, action, selected(request, queryset))
+
+    return act
 
 
 def _names(conversations: Sequence[Conversation]) -> str:
@@ -107,49 +115,50 @@ def _name(conversation: Conversation) -> str:
     return f"{cells.title_of(conversation)[:60]} ({conversation.public_id})"
 
 
-def _objection(action: Action, conversation: Conversation) -> str | None:
+def _objection(action: SteeringAction, conversation: Conversation) -> str | None:
     """Return why this cannot be done with the conversation as it is."""
     is_deleted = conversation.deleted_at is not None
     if conversation.purged_at is not None:
         return "It was purged."
     match action:
-        case Action.START | Action.RESET_KEY if is_deleted:
+        case SteeringAction.START | SteeringAction.RESET_KEY if is_deleted:
             return "It is deleted. Restore it first."
-        case Action.HIDE if is_deleted:
+        case SteeringAction.HIDE if is_deleted:
             return "It is already deleted."
-        case Action.RESTORE if not is_deleted:
+        case SteeringAction.RESTORE if not is_deleted:
             return "It is not deleted."
-        case Action.RESET_KEY if lets_everybody_in():
+        case SteeringAction.RESET_KEY if lets_everybody_in():
             return "It has no access key. This server asks for no credentials."
-        case Action.RESET_KEY if not is_keyed(conversation.version):
+        case SteeringAction.RESET_KEY if not is_keyed(conversation.version):
             return "It has no access key. Only V1 conversations have one."
     return None
 
 
-def _do(action: Action, conversations: Sequence[ConversationRef]) -> list[str | None]:
+def _do(action: SteeringAction, conversations: Sequence[ConversationRef]) -> list[str | None]:
     """Return for each why it failed, None where it did not."""
     match action:
-        case Action.START:
-            return in_loop(_each, _start, conversations)
-        case Action.STOP:
-            return in_loop(_each, _stop, conversations)
-        case Action.HIDE:
+        case SteeringAction.START:
+            return in_loop(_each, lambda conversation: get_manager().run(conversation), conversations)
+        case SteeringAction.STOP:
+            return in_loop(_each, lambda each: get_manager().close_session(each.public_id), conversations)
+        case SteeringAction.HIDE:
             stopped = in_loop(_each, steering.stop_to_delete, conversations)
             return [
                 problem or _problem_of(delete, conversation)
                 for conversation, problem in zip(conversations, stopped, strict=True)
             ]
-        case Action.RESTORE:
+        case SteeringAction.RESTORE:
             return [_problem_of(deletion.restore, conversation) for conversation in conversations]
-        case Action.RESET_KEY:
+        case SteeringAction.RESET_KEY:
             return [_problem_of(conversation_keys.rotate, conversation) for conversation in conversations]
     assert_never(action)
 
 
 async def _each(
-    act: Callable[[ConversationRef], Awaitable[None]], conversations: Sequence[ConversationRef]
+    act: Callable[[ConversationRef], Awaitable[object]], conversations: Sequence[ConversationRef]
 ) -> list[str | None]:
-    room = asyncio.Semaphore(AT_ONCE)
+    # An agent may need seconds to stop: eight are stopped at the same time.
+    room = asyncio.Semaphore(8)
 
     async def outcome(conversation: ConversationRef) -> str | None:
         async with room:
@@ -171,7 +180,7 @@ def _problem_of(act: Callable[[ConversationRef], object], conversation: Conversa
 
 
 def _told(error: Exception, conversation: ConversationRef) -> str:
-    """Return what a visitor is told of a failure; one of the server itself is for the log."""
+    """Return what a visitor reads of a failure; a failure of the server itself goes to the log."""
     if isinstance(error, ConversationError):
         return str(error)
     if isinstance(error, failures.FAILURES):
@@ -179,11 +188,3 @@ def _told(error: Exception, conversation: ConversationRef) -> str:
         return failures.sentence(error)
     logger.error("Admin: steering conversation %s failed", conversation.public_id, exc_info=error)
     return "The server failed. See its log."
-
-
-async def _start(conversation: ConversationRef) -> None:
-    await get_manager().run(conversation)
-
-
-async def _stop(conversation: ConversationRef) -> None:
-    await get_manager().close_session(conversation.public_id)

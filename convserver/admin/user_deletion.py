@@ -1,4 +1,4 @@
-"""The page on which staff delete a person: it says what goes and what stays, and asks for the name."""
+"""The page on which staff delete a person: it shows what is deleted and what stays, and asks for the name."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from conversations.models import Conversation, StoredBytes
-from convserver.admin import purging
+from convserver.admin import cells, purging
 from convserver.admin.resources import audit, events
 from convserver.exports import account
 from sessions_app.retention import user_deletions
@@ -35,7 +34,7 @@ def may_delete(request: HttpRequest, admin: UserAdmin, user: User) -> bool:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def page(request: HttpRequest, pk: int, *, admin: UserAdmin) -> HttpResponseBase:
-    """Show what would go, and delete the person once the form comes with the name."""
+    """Show what would be deleted; delete the person when the form is sent with the name."""
     user = _opened(request, pk, admin)
     if request.method == "POST":
         return _delete(request, user, admin)
@@ -81,9 +80,9 @@ def _delete(request: HttpRequest, user: User, admin: UserAdmin) -> HttpResponseB
     except UserNotDeletable as error:
         messages.error(request, f"Nothing was deleted. {error}")
         return HttpResponseRedirect(request.path)
-    user.refresh_from_db()  # as it is called now
+    user.refresh_from_db()  # the deletion has given the account another name
     audit.record_change(request, user, "Deleted with all data")
     messages.success(
         request, f"The account is closed and is called {user.username} now. Its data is being removed."
     )
-    return HttpResponseRedirect(reverse("admin:auth_user_change", args=[user.pk]))
+    return HttpResponseRedirect(cells.page_of(user))

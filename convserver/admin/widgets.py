@@ -17,18 +17,20 @@ if TYPE_CHECKING:
     from django.contrib.auth.forms import AdminUserCreationForm as _AdminUserCreationForm
     from django.contrib.auth.forms import UserChangeForm as _UserChangeForm
     from django.core.paginator import Page, Paginator
-    from django.forms import PasswordInput, Select, Textarea, TextInput
+    from django.forms import ModelForm, PasswordInput, Select, Textarea, TextInput
 
     AdminPasswordChangeForm: TypeAlias = _AdminPasswordChangeForm[User]
     AdminUserCreationForm: TypeAlias = _AdminUserCreationForm[User]
     UserChangeForm: TypeAlias = _UserChangeForm[User]
     UserAdmin: TypeAlias = _UserAdmin[User]
+    AnyModelForm: TypeAlias = ModelForm[Any]
     AnyPage: TypeAlias = Page[Any]
     AnyPaginator: TypeAlias = Paginator[Any]
 else:
     from django.contrib.auth.admin import GroupAdmin, UserAdmin
     from django.core.paginator import Page as AnyPage
     from django.core.paginator import Paginator as AnyPaginator
+    from django.forms import ModelForm as AnyModelForm
     from unfold.admin import ModelAdmin as _ModelAdmin
     from unfold.forms import AdminPasswordChangeForm, UserChangeForm
     from unfold.forms import AuthenticationForm as AdminAuthenticationForm
@@ -43,7 +45,6 @@ else:
         """unfold's, with the type parameter that Django's has for type checkers."""
 
         def __class_getitem__(cls, row: object) -> type[ModelAdmin]:
-            """Take the type of the rows, which only type checkers ask for."""
             return cls
 
 
@@ -51,7 +52,7 @@ Cell = TypeVar("Cell", bound=Callable[..., tuple[str, str] | None])
 
 
 def label(description: str, colours: Mapping[str, str]) -> Callable[[Cell], Cell]:
-    """Make a column of a list coloured labels: its function returns which colour, and the text."""
+    """Make a column of coloured labels of a method that returns the key of a colour and the text."""
 
     def labelled(cell: Cell) -> Cell:
         vars(cell).update(short_description=description, label=colours)
@@ -64,6 +65,7 @@ __all__ = [
     "AdminAuthenticationForm",
     "AdminPasswordChangeForm",
     "AdminUserCreationForm",
+    "AnyModelForm",
     "AnyPage",
     "AnyPaginator",
     "ChangeList",

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import Prefetch, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
-from django.urls import URLPattern, path
+from django.urls import URLPattern
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_GET, require_POST
@@ -20,15 +17,14 @@ from django.views.decorators.http import require_GET, require_POST
 from conversations import provisional_titles
 from conversations.exceptions import InvalidConversationId
 from conversations.models import Conversation, ConversationQuerySet, Version, normal_id
-from convserver.admin import cells, purging, repairs
-from convserver.admin.base import ReadOnlyAdmin, may_change
+from convserver.admin import cells, filters, purging, repairs
+from convserver.admin.base import ReadOnlyAdmin, StaffPages, staff_pages
+from convserver.admin.cells import column
 from convserver.admin.export import exported
-from convserver.admin.filters import ANY, YES_OR_NO, FormFilter, choice_field, date_field, text_field
 from convserver.admin.parameters import as_text, shown_parameters
-from convserver.admin.periods import in_period
 from convserver.admin.resources import events
 from convserver.admin.resources.loops import LOOP_LABELS, agent_name
-from convserver.admin.steering import Action, selected, steer_and_tell
+from convserver.admin.steering import SteeringAction, selected, steer_and_tell, steering_action
 from convserver.admin.widgets import label
 from convserver.web.conversations.usage import UNIT_WORDS, used_words
 from sessions_app.agents import metering
@@ -42,37 +38,8 @@ RELATED_SHOWN = 20
 DELETED = "deleted"
 
 
-class ConversationFilterForm(forms.Form):
-    """What conversations can be looked for by; texts are compared whole."""
-
-    owner = text_field("Owner")
-    version = choice_field("Version", [ANY, *Version.choices])
-    trigger = text_field("Trigger")
-    repository = text_field("Repository")
-    loop = choice_field("Agent state", [ANY, *WORDS.items()])
-    deleted = choice_field("Deleted", [*YES_OR_NO, ("purged", "Purged")])
-    since = date_field("Created from (UTC)")
-    until = date_field("Created through (UTC)")
-
-
-class ConversationFilter(FormFilter[ConversationQuerySet]):
-    """Conversations by their facts."""
-
-    form_class = ConversationFilterForm
-
-    def narrowed(self, rows: ConversationQuerySet, wanted: dict[str, Any]) -> ConversationQuerySet:
-        """Return the conversations with the wanted facts."""
-        rows = rows.matching(repository=wanted.get("repository"), trigger=wanted.get("trigger"))
-        if "owner" in wanted:
-            rows = rows.filter(owner__username=wanted["owner"])
-        if "version" in wanted:
-            rows = rows.filter(version=wanted["version"])
-        if "loop" in wanted:
-            rows = shown_in(rows, wanted["loop"])
-        if "deleted" in wanted:
-            kinds = {"yes": rows.deleted, "no": rows.active, "purged": rows.purged}
-            rows = kinds[wanted["deleted"]]()
-        return in_period(rows, "created_at", wanted)
+def _by_deletion(rows: ConversationQuerySet, wanted: str) -> ConversationQuerySet:
+    return {"yes": rows.deleted, "no": rows.active, "purged": rows.purged}[wanted]()
 
 
 @admin.register(Conversation)
@@ -90,7 +57,18 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         "last_message_in_list",
         "created_in_list",
     )
-    list_filter = (ConversationFilter,)
+    list_filter = (
+        filters.form_of(
+            owner=filters.text("Owner", "owner__username"),
+            version=filters.choice("Version", Version.choices, "version"),
+            trigger=filters.text("Trigger", lambda rows, value: rows.matching(trigger=value)),
+            repository=filters.text("Repository", lambda rows, value: rows.matching(repository=value)),
+            loop=filters.choice("Agent state", [*WORDS.items()], shown_in),
+            deleted=filters.choice("Deleted", [*filters.YES_OR_NO, ("purged", "Purged")], _by_deletion),
+            since=filters.since("created_at", "Created from (UTC)"),
+            until=filters.until("created_at", "Created through (UTC)"),
+        ),
+    )
     list_before_template = "admin/repairs.html"
     search_fields = ("title",)
     search_help_text = "ID or start of an ID, title or owner"
@@ -125,21 +103,11 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         ),
     )
 
-    # Who may what
-
-    def has_steer_permission(self, request: HttpRequest) -> bool:
-        """Say whether the visitor may start, stop, hide, restore and reset access keys."""
-        return may_change(request, Conversation)
-
     def has_purge_permission(self, request: HttpRequest) -> bool:
-        """Say whether the visitor may remove deleted conversations for good."""
         return purging.may_purge(request)
 
     def has_export_permission(self, request: HttpRequest) -> bool:
-        """Say whether the visitor may take conversations away, with all that was said."""
         return events.may_read(request)
-
-    # What is read
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Conversation]:
         """Return the rows with what their list shows, in two queries whatever their number."""
@@ -151,39 +119,30 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Conversation], search_term: str
     ) -> tuple[QuerySet[Conversation], bool]:
-        """Return the conversation with this id if there is one, otherwise those with such a title or owner.
-
-        A title that was made of messages is not searched: it would be guessed word by word.
-        """
+        """Return the conversation with this id, otherwise the conversations with such a title or owner."""
         term = search_term.strip()
         if not term:
             return queryset, False
         if (public_id := _id_in(term)) and Conversation.objects.with_public_ids([public_id]).exists():
             return queryset.filter(public_id=public_id), False
+        # A title that was made of messages is not searched: it could be guessed word by word.
         named = Q(title__icontains=term, is_title_made=False) | Q(owner__username__icontains=term)
         return queryset.filter(named | Q(public_id__startswith=term)), False
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the pages of events, the export and the buttons."""
-        return [
-            self._path("<int:pk>/events/", "events", events.events_page),
-            self._path("<int:pk>/events/<int:seq>/", "event", events.event_page),
-            self._path("<int:pk>/events/<int:seq>/payload/", "payload", events.payload_download),
-            self._path("<int:pk>/export/", "export", export_one),
-            self._path("<int:pk>/do/", "do", do),
-            self._path("purge/", "purge", purging.purge_page),
-            *super().get_urls(),
-        ]
-
-    def _path(self, route: str, name: str, view: Callable[..., HttpResponseBase]) -> URLPattern:
-        """Return an address below one conversation's, for staff only, as all of the admin's are."""
-        guarded = self.admin_site.admin_view(partial(view, admin=self))
-        return path(route, guarded, name=f"conversations_conversation_{name}")
+        pages: StaffPages = {
+            "<int:pk>/events/": ("events", events.events_page),
+            "<int:pk>/events/<int:seq>/": ("event", events.event_page),
+            "<int:pk>/events/<int:seq>/payload/": ("payload", events.payload_download),
+            "<int:pk>/export/": ("export", export_one),
+            "<int:pk>/do/": ("do", do),
+            "purge/": ("purge", purging.purge_page),
+        }
+        return [*staff_pages(self, pages), *super().get_urls()]
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the list, below what is to be said about interrupted turns."""
         banner = repairs.banner() if request.method == "GET" else None
         return super().changelist_view(request, {**(extra_context or {}), "repairs": banner})
 
@@ -194,7 +153,6 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> Any:
-        """Show one conversation with the buttons that the visitor may use."""
         allowed = {
             "may_steer": self.has_steer_permission(request),
             "may_read_events": events.may_read(request),
@@ -203,133 +161,63 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         }
         return super().changeform_view(request, object_id, form_url, {**(extra_context or {}), **allowed})
 
-    # What is done with the chosen rows of the list
-
-    @admin.action(description="Start the agent", permissions=["steer"])
-    def start(self, request: HttpRequest, queryset: QuerySet[Conversation]) -> None:
-        """Start the agents of the chosen conversations."""
-        steer_and_tell(request, Action.START, selected(request, queryset))
-
-    @admin.action(description="Stop the agent", permissions=["steer"])
-    def stop(self, request: HttpRequest, queryset: QuerySet[Conversation]) -> None:
-        """Stop the agents of the chosen conversations."""
-        steer_and_tell(request, Action.STOP, selected(request, queryset))
-
-    @admin.action(description="Delete (can be restored)", permissions=["steer"])
-    def hide(self, request: HttpRequest, queryset: QuerySet[Conversation]) -> None:
-        """Delete the chosen conversations for all who look; every event stays."""
-        steer_and_tell(request, Action.HIDE, selected(request, queryset))
-
-    @admin.action(description="Restore", permissions=["steer"])
-    def restore(self, request: HttpRequest, queryset: QuerySet[Conversation]) -> None:
-        """Bring the chosen conversations back."""
-        steer_and_tell(request, Action.RESTORE, selected(request, queryset))
+    start = steering_action("Start the agent", SteeringAction.START)
+    stop = steering_action("Stop the agent", SteeringAction.STOP)
+    hide = steering_action("Delete (can be restored)", SteeringAction.HIDE)
+    restore = steering_action("Restore", SteeringAction.RESTORE)
+    reset_key = steering_action("Reset the access key", SteeringAction.RESET_KEY)
 
     @admin.action(description="Purge (cannot be undone)", permissions=["purge"])
     def purge(self, request: HttpRequest, queryset: QuerySet[Conversation]) -> HttpResponse | None:
-        """Ask whether the deleted ones among the chosen conversations are to go for good."""
         return purging.question(request, selected(request, queryset))
-
-    @admin.action(description="Reset the access key", permissions=["steer"])
-    def reset_key(self, request: HttpRequest, queryset: QuerySet[Conversation]) -> None:
-        """Rotate the access keys of the chosen conversations; staff are shown neither old nor new ones."""
-        steer_and_tell(request, Action.RESET_KEY, selected(request, queryset))
 
     @admin.action(description="Export as JSON", permissions=["export"])
     def export(self, request: HttpRequest, queryset: QuerySet[Conversation]) -> HttpResponseBase | None:
-        """Download the chosen conversations."""
         rows = selected(request, queryset)
         if not rows:
             messages.warning(request, "There is nothing to export.")
             return None
         return exported(request, rows)
 
-    # Columns and facts
-
-    @admin.display(description="Title")
-    def shown_as(self, row: Conversation) -> SafeString | None:
-        """What it is called, on one line."""
-        return cells.narrow(cells.title_of(row))
-
-    @admin.display(description="Title")
-    def shown_as_whole(self, row: Conversation) -> str:
-        """What it is called."""
-        return cells.title_of(row)
-
-    @admin.display(description="ID")
-    def id_shown(self, row: Conversation) -> SafeString:
-        """The beginning of its id."""
-        return cells.shortened(row.public_id)
-
-    @admin.display(description="ID")
-    def id_whole(self, row: Conversation) -> SafeString:
-        """Its id."""
-        return cells.code(row.public_id)
-
-    @admin.display(description="Repository")
-    def repository_shown(self, row: Conversation) -> SafeString | None:
-        """What it works on, on one line."""
-        return cells.narrow(row.repository)
-
-    @admin.display(description="Events")
-    def event_count(self, row: Conversation) -> str:
-        """How long its log is: seqs have no holes."""
-        return cells.number(row.next_seq)
+    shown_as = column("Title", cells.title_of, cells.narrow)
+    shown_as_whole = column("Title", cells.title_of)
+    id_shown = column("ID", "public_id", cells.shortened)
+    id_whole = column("ID", "public_id", cells.code)
+    repository_shown = column("Repository", "repository", cells.narrow)
+    # A log has no holes, so that its next seq is its length.
+    event_count = column("Events", "next_seq", cells.number)
+    loop_status = column("Agent state", lambda row: _state(row)[1])
+    present = column("Connected", lambda row: cells.number(len(getattr(row, "present_connections", ()))))
+    last_message_in_list = column("Last message (UTC)", "last_message_at", cells.stacked)
+    last_message_time = column("Last message (UTC)", "last_message_at", cells.moment)
+    created_in_list = column("Created (UTC)", "created_at", cells.stacked)
+    created = column("Created (UTC)", "created_at", cells.moment)
+    updated = column("Changed (UTC)", "updated_at", cells.moment)
+    deleted = column("Deleted (UTC)", "deleted_at", cells.moment)
+    waits = column("Answer pending", "is_unanswered", cells.yes_or_no)
+    starts = column("Starts of the agent so far", "loop_epoch")
+    model_name = column("Model", "llm_model")
+    digest = column("Checksum of the log", "head_digest", cells.code)
+    pull_requests = column("Pull requests", lambda row: ", ".join(f"#{number}" for number in row.pr_number))
+    tags_shown = column("Tags", lambda row: ", ".join(f"{name}: {value}" for name, value in row.tags.items()))
+    parent_page = column("Started by", "parent", cells.link)
+    children_pages = column("Sub-conversations", lambda row: _links(row.children.all()))
+    fork_pages = column("Forks", lambda row: _links(row.forks.all()))
+    cost = column("Cost (USD)", lambda row: f"{row.accumulated_cost:.4f}")
+    limits_of_turn = column("Used in the newest turn, of its limits", lambda row: _limits(row, of_turn=True))
+    limits = column("Used by the agent, of the limits", lambda row: _limits(row, of_turn=False))
+    total = column("Total tokens", "total_tokens", cells.number)
+    prompt = column("Input tokens", "prompt_tokens", cells.number)
+    completion = column("Output tokens", "completion_tokens", cells.number)
 
     @label("Agent state", {**LOOP_LABELS, DELETED: "danger"})
     def loop_label(self, row: Conversation) -> tuple[str, str]:
-        """What its agent does; nothing where the conversation is deleted."""
         if row.purged_at:
             return DELETED, "Purged"
-        return (DELETED, "Deleted") if row.deleted_at else self._state(row)
-
-    def _state(self, row: Conversation) -> tuple[str, str]:
-        state = state_of_loop(_loop_of(row) or AgentLoop())
-        return state, WORDS[state]
-
-    @admin.display(description="Agent state")
-    def loop_status(self, row: Conversation) -> str:
-        """What its agent does, in words."""
-        return self._state(row)[1]
-
-    @admin.display(description="Connected")
-    def present(self, row: Conversation) -> str:
-        """How many connections are present."""
-        return cells.number(len(getattr(row, "present_connections", ())))
-
-    @admin.display(description="Last message (UTC)")
-    def last_message_in_list(self, row: Conversation) -> SafeString | None:
-        """When somebody last said something."""
-        return cells.stacked(row.last_message_at)
-
-    @admin.display(description="Created (UTC)")
-    def created_in_list(self, row: Conversation) -> SafeString | None:
-        """When it began."""
-        return cells.stacked(row.created_at)
-
-    @admin.display(description="Last message (UTC)")
-    def last_message_time(self, row: Conversation) -> SafeString | None:
-        """When somebody last said something."""
-        return cells.moment(row.last_message_at)
-
-    @admin.display(description="Created (UTC)")
-    def created(self, row: Conversation) -> SafeString | None:
-        """When it began."""
-        return cells.moment(row.created_at)
-
-    @admin.display(description="Changed (UTC)")
-    def updated(self, row: Conversation) -> SafeString | None:
-        """When something was last added to it."""
-        return cells.moment(row.updated_at)
-
-    @admin.display(description="Deleted (UTC)")
-    def deleted(self, row: Conversation) -> SafeString | None:
-        """When it was hidden."""
-        return cells.moment(row.deleted_at)
+        return (DELETED, "Deleted") if row.deleted_at else _state(row)
 
     @admin.display(description="Can be restored until (UTC)")
     def kept_until(self, row: Conversation) -> SafeString | str | None:
-        """When it is purged; nothing where it is not deleted."""
         if row.deleted_at is None:
             return None
         if row.purged_at is not None:
@@ -339,95 +227,17 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
 
     @admin.display(description="Agent loop")
     def loop_page(self, row: Conversation) -> SafeString | str:
-        """The way to its loop."""
         loop = _loop_of(row)
         return "Never started" if loop is None else cells.link(loop, agent_name(loop) or "Loop")
 
-    @admin.display(description="Answer pending")
-    def waits(self, row: Conversation) -> str:
-        """Whether the agent owes an answer."""
-        return cells.yes_or_no(row.is_unanswered)
-
-    @admin.display(description="Starts of the agent so far")
-    def starts(self, row: Conversation) -> int:
-        """How often a process has started its agent."""
-        return row.loop_epoch
-
-    @admin.display(description="Model")
-    def model_name(self, row: Conversation) -> str | None:
-        """Which model answers, where that is known."""
-        return row.llm_model
-
-    @admin.display(description="Checksum of the log")
-    def digest(self, row: Conversation) -> SafeString:
-        """What proves that nothing was changed or left out."""
-        return cells.code(row.head_digest)
-
-    @admin.display(description="Pull requests")
-    def pull_requests(self, row: Conversation) -> str:
-        """Their numbers."""
-        return ", ".join(f"#{number}" for number in row.pr_number)
-
-    @admin.display(description="Tags")
-    def tags_shown(self, row: Conversation) -> str:
-        """Its tags."""
-        return ", ".join(f"{name}: {value}" for name, value in row.tags.items())
-
-    @admin.display(description="Started by")
-    def parent_page(self, row: Conversation) -> SafeString | None:
-        """The conversation that started it."""
-        return cells.link(row.parent) if row.parent else None
-
-    @admin.display(description="Sub-conversations")
-    def children_pages(self, row: Conversation) -> SafeString | None:
-        """The conversations that it started."""
-        return _links(row.children.all())
-
     @admin.display(description="Fork of")
     def fork_of(self, row: Conversation) -> SafeString | None:
-        """The conversation whose beginning it has, and how far."""
         if row.forked_from is None:
             return None
         return format_html("{} up to event {}", cells.link(row.forked_from), row.forked_at)
 
-    @admin.display(description="Forks")
-    def fork_pages(self, row: Conversation) -> SafeString | None:
-        """The conversations that began as a copy of it."""
-        return _links(row.forks.all())
-
-    @admin.display(description="Cost (USD)")
-    def cost(self, row: Conversation) -> str:
-        """What its model has cost."""
-        return f"{row.accumulated_cost:.4f}"
-
-    @admin.display(description="Used in the newest turn, of its limits")
-    def limits_of_turn(self, row: Conversation) -> SafeString:
-        """What the newest turn has used of its limits."""
-        return _limits(row, of_turn=True)
-
-    @admin.display(description="Used by the agent, of the limits")
-    def limits(self, row: Conversation) -> SafeString:
-        """What the conversation has used of its limits."""
-        return _limits(row, of_turn=False)
-
-    @admin.display(description="Total tokens")
-    def total(self, row: Conversation) -> str:
-        """How much its model has read and written."""
-        return cells.number(row.total_tokens)
-
-    @admin.display(description="Input tokens")
-    def prompt(self, row: Conversation) -> str:
-        """How much its model has read."""
-        return cells.number(row.prompt_tokens)
-
-    @admin.display(description="Output tokens")
-    def completion(self, row: Conversation) -> str:
-        """How much its model has written."""
-        return cells.number(row.completion_tokens)
-
     @admin.display(description="Parameters")
     def parameters(self, row: Conversation) -> SafeString | None:
-        """What it was created with, without keys."""
         shown = shown_parameters(row)
         return format_html('<pre class="admin-json">{}</pre>', as_text(shown)) if shown else None
 
@@ -445,14 +255,20 @@ def do(request: HttpRequest, pk: int, *, admin: ConversationAdmin) -> HttpRespon
         raise PermissionDenied
     row = admin.get_queryset(request).filter(pk=pk).first()
     action = request.POST.get("action")
-    if row is None or action not in list(Action):
+    if row is None or action not in list(SteeringAction):
         raise Http404("Conversation not found, or this action is unknown.")
-    steer_and_tell(request, Action(action), [row])
+    steer_and_tell(request, SteeringAction(action), [row])
     return HttpResponseRedirect(cells.page_of(row))
 
 
 def _loop_of(row: Conversation) -> AgentLoop | None:
+    # A conversation whose agent never started has no row of a loop.
     return getattr(row, "loop", None)
+
+
+def _state(row: Conversation) -> tuple[str, str]:
+    state = state_of_loop(_loop_of(row) or AgentLoop())
+    return state, WORDS[state]
 
 
 def _links(rows: QuerySet[Conversation]) -> SafeString | None:

@@ -28,14 +28,13 @@ from convserver.exports.conversation import safe_name
 
 PAGE = 50
 SEQ_MAX = 2**63 - 1
-TEXT_SHOWN = 160
 TEXT_READ_MAX = 20_000
 
 KIND_LABELS = {"message": "primary", "tool_call": "info", "tool_result": "success", "error": "danger"}
 
 
 def may_read(request: HttpRequest) -> bool:
-    """Say whether this member of staff may see what was said: a permission of its own."""
+    """Return whether this member of staff may read events, which is a permission of its own."""
     return request.user.has_perm("conversations.view_event")
 
 
@@ -74,7 +73,8 @@ def events_page(request: HttpRequest, pk: int, *, admin: ModelAdmin[Conversation
     if not form.is_valid():
         messages.error(request, "An event number is a whole number. Showing the first events.")
     page = _page(conversation, form.cleaned_data if form.is_valid() else {})
-    audit.record(request, [conversation], _what_was_read(page))
+    read = f"{page[0]['seq']} to {page[-1]['seq']}" if page else "(there were none)"
+    audit.record(request, [conversation], f"Read events {read}")
     context = {
         **_context(request, admin, conversation),
         "title": "Events",
@@ -142,12 +142,6 @@ def _at(conversation: Conversation, seq: int) -> Any:
     return Event.objects.of(conversation.ref).after(seq - 1).through(seq)
 
 
-def _what_was_read(page: list[EventEnvelope]) -> str:
-    if not page:
-        return "Read events (there were none)"
-    return f"Read events {page[0]['seq']} to {page[-1]['seq']}"
-
-
 def _context(
     request: HttpRequest, admin: ModelAdmin[Conversation], conversation: Conversation
 ) -> dict[str, Any]:
@@ -167,12 +161,13 @@ def _row(event: EventEnvelope) -> dict[str, Any]:
         "label": KIND_LABELS.get(event["kind"], ""),
         "type": event["type"],
         "source": event["source"],
-        "text": cells.cut(event["text"][: TEXT_SHOWN * 4], TEXT_SHOWN),
+        # Long texts are cut before their white space is joined.
+        "text": cells.cut(event["text"][:640], 160),
     }
 
 
 def _facts(event: Event) -> list[tuple[str, Any]]:
-    """Return what the columns say, in the order in which it is shown."""
+    """Return the labels and values of the columns in the order of the page."""
     facts = [
         ("Time (UTC)", cells.moment(event.timestamp)),
         ("Received (UTC)", cells.moment(event.received_at)),

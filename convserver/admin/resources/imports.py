@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -13,13 +12,13 @@ from django.urls import reverse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from convserver.admin import cells
-from convserver.admin.base import ReadOnlyAdmin, may_change
-from convserver.admin.filters import FormFilter, choice_field, text_field
+from convserver.admin import cells, filters
+from convserver.admin.base import ReadOnlyAdmin
+from convserver.admin.cells import column
 from convserver.admin.widgets import label
 from convserver.web.settings_pages.imports import counts_of, formats, state_words
 from sessions_app.imports.uploads import pieces, runs
-from sessions_app.models import ImportRun, ImportRunQuerySet, ImportState
+from sessions_app.models import ImportRun, ImportState
 
 COLOURS: dict[str, str] = {
     ImportState.UPLOADING: "",
@@ -31,54 +30,34 @@ COLOURS: dict[str, str] = {
 }
 
 
-class ImportFilterForm(forms.Form):
-    """What imports can be looked for by."""
-
-    user = text_field("Owner")
-    state = choice_field("State", ImportState.choices)
-
-
-class ImportFilter(FormFilter[ImportRunQuerySet]):
-    """Imports by owner and state."""
-
-    form_class = ImportFilterForm
-
-    def narrowed(self, rows: ImportRunQuerySet, wanted: dict[str, Any]) -> ImportRunQuerySet:
-        """Return the imports with the wanted facts."""
-        columns = {"user": "user__username", "state": "state"}
-        return rows.filter(**{column: wanted[name] for name, column in columns.items() if name in wanted})
-
-
 @admin.register(ImportRun)
 class ImportRunAdmin(ReadOnlyAdmin[ImportRun]):
     """The imports of all users, the newest first."""
 
     list_display = ("file_name", "user", "how_far", "what", "size_shown", "counted", "began", "ended")
-    list_filter = (ImportFilter,)
+    list_filter = (
+        filters.form_of(
+            user=filters.text("Owner", "user__username"),
+            state=filters.choice("State", ImportState.choices, "state"),
+        ),
+    )
     list_select_related = ("user", "by")
     actions = ("cancel",)
     fields = (
-        "file_name",
-        "user",
-        "by",
-        "state_shown",
-        "problem",
-        "what",
-        "size_shown",
-        "received_shown",
-        "report",
-        "began",
-        "ended",
-        "process_shown",
+        *("file_name", "user", "by", "state_shown", "problem", "what", "size_shown", "received_shown"),
+        *("report", "began", "ended", "process_shown"),
     )
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Let staff upload for others who may add imports."""
-        return request.user.has_perm("sessions_app.add_importrun")
+    state_shown = column("State", state_words)
+    what = column("Format", lambda run: run.format or "to be found out")
+    size_shown = column("Bytes", "size", cells.number)
+    received_shown = column("Bytes received", "received", cells.number)
+    began = column("Began (UTC)", "created_at", cells.moment)
+    ended = column("Ended (UTC)", "ended_at", cells.moment)
+    process_shown = column("Process", lambda run: cells.process(run.pid, run.host))
 
-    def has_cancel_permission(self, request: HttpRequest) -> bool:
-        """Say whether the visitor may cancel imports."""
-        return may_change(request, ImportRun)
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("sessions_app.add_importrun")
 
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -97,9 +76,8 @@ class ImportRunAdmin(ReadOnlyAdmin[ImportRun]):
         }
         return TemplateResponse(request, "admin/import_file.html", context)
 
-    @admin.action(description="Cancel", permissions=["cancel"])
+    @admin.action(description="Cancel", permissions=["steer"])
     def cancel(self, request: HttpRequest, queryset: QuerySet[ImportRun]) -> None:
-        """Cancel those that have not ended."""
         cancelled = [run for run in queryset if run.is_open]
         for run in cancelled:
             runs.cancel(run)
@@ -107,53 +85,15 @@ class ImportRunAdmin(ReadOnlyAdmin[ImportRun]):
 
     @label("State", COLOURS)
     def how_far(self, run: ImportRun) -> tuple[str, str]:
-        """How far it is."""
         return run.state, state_words(run)
-
-    @admin.display(description="State")
-    def state_shown(self, run: ImportRun) -> str:
-        """How far it is, on its page."""
-        return state_words(run)
-
-    @admin.display(description="Format")
-    def what(self, run: ImportRun) -> str:
-        """Which format it is of."""
-        return run.format or "to be found out"
-
-    @admin.display(description="Bytes")
-    def size_shown(self, run: ImportRun) -> str:
-        """How large the file is."""
-        return cells.number(run.size)
-
-    @admin.display(description="Bytes received")
-    def received_shown(self, run: ImportRun) -> str:
-        """How much of it is here."""
-        return cells.number(run.received)
 
     @admin.display(description="Conversations")
     def counted(self, run: ImportRun) -> str:
-        """How many conversations it has looked at."""
         failed = f", {cells.number(run.failed)} failed" if run.failed else ""
         return cells.number(run.conversations) + failed
 
     @admin.display(description="Report")
     def report(self, run: ImportRun) -> SafeString:
-        """The table of the report."""
         return format_html_join(
             "", "{}: {}<br>", ((line.what, cells.number(line.number)) for line in counts_of(run))
         )
-
-    @admin.display(description="Began (UTC)")
-    def began(self, run: ImportRun) -> SafeString | None:
-        """When its upload began."""
-        return cells.moment(run.created_at)
-
-    @admin.display(description="Ended (UTC)")
-    def ended(self, run: ImportRun) -> SafeString | None:
-        """When it ended."""
-        return cells.moment(run.ended_at)
-
-    @admin.display(description="Process")
-    def process_shown(self, run: ImportRun) -> str | None:
-        """Which process runs it, or ran it last."""
-        return f"{run.pid} on {run.host.partition(' ')[0]}" if run.pid else None

@@ -7,13 +7,12 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import admin
-from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.safestring import SafeString
 
 from conversations.models import Purge
 from convserver.admin import cells
 from convserver.admin.base import ListAdmin, ReadOnlyAdmin
+from convserver.admin.cells import column
 from convserver.admin.widgets import label
 from sessions_app.models import RetentionPolicy
 from sessions_app.retention import policies
@@ -34,23 +33,19 @@ class RetentionPolicyAdmin(ListAdmin[RetentionPolicy]):
     readonly_fields = ("matches", "first_matches", "then")
 
     def get_fields(self, request: HttpRequest, obj: RetentionPolicy | None = None) -> Any:
-        """Show what a stored policy matches."""
         return self.fields if obj else tuple(name for name in self.fields if name not in self.readonly_fields)
 
     @admin.display(description="Would delete now")
     def matches(self, policy: RetentionPolicy) -> str:
-        """How many conversations the stored policy matches, whether it is in force or not."""
         count = sum(1 for _ in islice(_matched(policy), COUNTED_MAX + 1))
         return f"More than {COUNTED_MAX:,}" if count > COUNTED_MAX else cells.number(count)
 
     @admin.display(description="The oldest of them")
     def first_matches(self, policy: RetentionPolicy) -> str:
-        """The ids of some."""
         return ", ".join(islice(_matched(policy), NAMED_MAX)) or "None"
 
     @admin.display(description="After that")
     def then(self, policy: RetentionPolicy) -> str:
-        """What becomes of what it deletes."""
         days = settings.CONFIGURATION.deleted_days
         return f"Can be restored for {days} days, then purged" if days else "Can be restored for ever"
 
@@ -66,60 +61,17 @@ class PurgeAdmin(ReadOnlyAdmin[Purge]):
 
     list_display = ("conversation_id_shown", "requested_by", "reason", "state", "started", "events", "size")
     list_select_related = ("conversation",)
-    fields = (
-        "conversation_id_shown",
-        "requested_by",
-        "reason",
-        "state",
-        "started",
-        "finished",
-        "erased",
-        "events",
-        "size",
-        "digest",
-    )
+    fields = (*list_display[:5], "finished", "erased", "events", "size", "digest")
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Nobody may: the permission to add purges is that to purge conversations, from their pages."""
-        return False
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Purge]:
-        """Return the rows with the ids of their conversations."""
-        return super().get_queryset(request).select_related("conversation")
-
-    @admin.display(description="Conversation")
-    def conversation_id_shown(self, purge: Purge) -> SafeString:
-        """The tombstone."""
-        return cells.link(purge.conversation, purge.conversation.public_id)
+    conversation_id_shown = column("Conversation", "conversation", lambda row: cells.link(row, row.public_id))
+    started = column("Started (UTC)", "started_at", cells.moment)
+    finished = column("Finished (UTC)", "finished_at", cells.moment)
+    erased = column("Erased from files (UTC)", "erased_at", cells.moment)
+    size = column("Bytes", "bytes", cells.number)
+    digest = column("Checksum of the log", "last_digest", cells.code)
 
     @label("State", {"running": "warning", "purged": "info", "erased": "success"})
     def state(self, purge: Purge) -> tuple[str, str]:
-        """How far it is."""
         if purge.finished_at is None:
             return "running", "Running"
         return ("erased", "Erased from files") if purge.erased_at else ("purged", "Purged")
-
-    @admin.display(description="Started (UTC)")
-    def started(self, purge: Purge) -> SafeString | None:
-        """When it began."""
-        return cells.moment(purge.started_at)
-
-    @admin.display(description="Finished (UTC)")
-    def finished(self, purge: Purge) -> SafeString | None:
-        """When the last row was removed."""
-        return cells.moment(purge.finished_at)
-
-    @admin.display(description="Erased from files (UTC)")
-    def erased(self, purge: Purge) -> SafeString | None:
-        """When the files of the database were cleaned."""
-        return cells.moment(purge.erased_at)
-
-    @admin.display(description="Bytes")
-    def size(self, purge: Purge) -> str:
-        """How much it has removed."""
-        return cells.number(purge.bytes)
-
-    @admin.display(description="Checksum of the log")
-    def digest(self, purge: Purge) -> SafeString:
-        """The digest of the last event."""
-        return cells.code(purge.last_digest)

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.safestring import SafeString
 from pydantic import ValidationError
 
-from convserver.admin import cells
-from convserver.admin.base import ListAdmin, edited_columns, one_line
-from convserver.admin.filters import ANY, FormFilter, choice_field, text_field
-from convserver.admin.widgets import PasswordInput
+from convserver.admin import cells, filters
+from convserver.admin.base import ListAdmin, edited_columns
+from convserver.admin.cells import column
+from convserver.admin.widgets import AnyModelForm, PasswordInput
 from convserver.api.openhands.tool_servers import McpConfig, entered_config
 from sessions_app.git_providers.base import InvalidName, ProviderType
 from sessions_app.git_providers.names import host_of
-from sessions_app.models import Secret, SecretKind, SecretQuerySet
+from sessions_app.models import Secret, SecretKind
 from sessions_app.settings.user_settings import SettingSecret, store_secret
-
-if TYPE_CHECKING:
-    FormOfSecret = forms.ModelForm[Secret]
-else:
-    FormOfSecret = forms.ModelForm
 
 KNOWN_NAMES: dict[str, list[str]] = {
     SecretKind.SETTING: [*SettingSecret],
@@ -33,26 +27,7 @@ KNOWN_NAMES: dict[str, list[str]] = {
 """The names that secrets of these kinds can have; others are the users' choice."""
 
 
-class SecretFilterForm(forms.Form):
-    """What secrets can be looked for by."""
-
-    user = text_field("User")
-    kind = choice_field("Kind", [ANY, *SecretKind.choices])
-    name = text_field("Name")
-
-
-class SecretFilter(FormFilter[SecretQuerySet]):
-    """Secrets by user, kind and name."""
-
-    form_class = SecretFilterForm
-
-    def narrowed(self, rows: SecretQuerySet, wanted: dict[str, Any]) -> SecretQuerySet:
-        """Return the secrets with the wanted facts."""
-        columns = {"user": "user__username"}
-        return rows.filter(**{columns.get(name, name): value for name, value in wanted.items()})
-
-
-class SecretForm(FormOfSecret):
+class StoredSecretForm(AnyModelForm):
     """A secret with a field for its value, which goes in and never comes out."""
 
     clear = forms.CharField(
@@ -112,35 +87,35 @@ class SecretForm(FormOfSecret):
 class SecretAdmin(ListAdmin[Secret]):
     """The secrets of all users, the newest first; of their values nothing is known here."""
 
-    form = SecretForm
+    form = StoredSecretForm
     list_display = ("name", "kind", "user", "description", "changed")
-    list_filter = (SecretFilter,)
+    list_filter = (
+        filters.form_of(
+            user=filters.text("User", "user__username"),
+            kind=filters.choice("Kind", SecretKind.choices, "kind"),
+            name=filters.text("Name", "name"),
+        ),
+    )
     list_select_related = ("user",)
     autocomplete_fields = ("user",)
     fields = ("user", "kind", "name", "clear", "description", "host")
 
+    created = column("Created (UTC)", "created_at", cells.moment)
+    changed = column("Changed (UTC)", "updated_at", cells.moment)
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[Secret]:
-        """Return the rows without their values."""
         return super().get_queryset(request).defer("value")
 
     def get_fields(self, request: HttpRequest, obj: Secret | None = None) -> Any:
-        """Ask for no value where none could be stored, and say when the stored one was."""
+        # No value is asked for where the visitor could not store one.
         if not self.has_change_permission(request, obj) and obj:
             return ("user", "kind", "name", "description", "host", "created", "changed")
         return (*self.fields, "created", "changed") if obj else self.fields
 
     def get_readonly_fields(self, request: HttpRequest, obj: Secret | None = None) -> Any:
-        """Let a secret stay whose and what it is."""
         return ("user", "kind", "name", "created", "changed") if obj else ()
 
-    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """Ask for texts on one line."""
-        return one_line(db_field, super().formfield_for_dbfield(db_field, request, **kwargs))
-
-    def save_model(
-        self, request: HttpRequest, obj: Secret, form: forms.ModelForm[Secret], change: bool
-    ) -> None:
-        """Store the value encrypted, or only what stands beside it."""
+    def save_model(self, request: HttpRequest, obj: Secret, form: AnyModelForm, change: bool) -> None:
         clear = form.cleaned_data["clear"]
         if clear:
             stored = store_secret(
@@ -154,13 +129,3 @@ class SecretAdmin(ListAdmin[Secret]):
             obj.pk = stored.pk
         else:
             obj.save(update_fields=edited_columns(form))
-
-    @admin.display(description="Created (UTC)")
-    def created(self, secret: Secret) -> SafeString | None:
-        """When there was first a secret of this name."""
-        return cells.moment(secret.created_at)
-
-    @admin.display(description="Changed (UTC)")
-    def changed(self, secret: Secret) -> SafeString | None:
-        """When it was last replaced or described."""
-        return cells.moment(secret.updated_at)

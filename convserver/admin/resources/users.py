@@ -6,22 +6,20 @@ row stays without names, since the log of the admin refers to it.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.models import Group, User
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, reverse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from conversations.storage import quotas
-from convserver.admin import cells, purging, user_deletion, widgets
-from convserver.admin.base import ListAdmin
-from convserver.admin.filters import YES_OR_NO, FormFilter, choice_field
+from convserver.admin import cells, filters, purging, user_deletion, widgets
+from convserver.admin.base import ListAdmin, StaffPages, staff_pages
+from convserver.admin.cells import column
 from sessions_app.models import UserDeletion
 from sessions_app.storage import usage
 
@@ -40,24 +38,6 @@ def within_reach(request: HttpRequest, users: QuerySet[User]) -> QuerySet[User]:
 
 def _is_superuser(request: HttpRequest) -> bool:
     return isinstance(request.user, User) and request.user.is_superuser
-
-
-class UserFilterForm(forms.Form):
-    """What users can be looked for by."""
-
-    active = choice_field("Active", YES_OR_NO)
-    staff = choice_field("Staff", YES_OR_NO)
-    superuser = choice_field("Superuser", YES_OR_NO)
-
-
-class UserFilter(FormFilter[QuerySet[User]]):
-    """Users by what they may."""
-
-    form_class = UserFilterForm
-
-    def narrowed(self, rows: QuerySet[User], wanted: dict[str, Any]) -> QuerySet[User]:
-        """Return the users with the wanted facts."""
-        return rows.filter(**{f"is_{name}": value == "yes" for name, value in wanted.items()})
 
 
 class NewUserForm(widgets.AdminUserCreationForm):
@@ -81,7 +61,13 @@ class UserAdmin(widgets.UserAdmin, ListAdmin[User]):
     change_password_form = NewPasswordForm
     add_fieldsets = ((None, {"fields": ("username", "password1", "password2")}),)
     list_display = ("username", "email", "is_active", "is_staff", "is_superuser", "logged_in", "joined")
-    list_filter = (UserFilter,)
+    list_filter = (
+        filters.form_of(
+            active=filters.yes_or_no("Active", "is_active"),
+            staff=filters.yes_or_no("Staff", "is_staff"),
+            superuser=filters.yes_or_no("Superuser", "is_superuser"),
+        ),
+    )
     fieldsets = (
         (None, {"fields": ("username", "password")}),
         ("Person", {"fields": ("first_name", "last_name", "email")}),
@@ -94,37 +80,34 @@ class UserAdmin(widgets.UserAdmin, ListAdmin[User]):
     actions = ("delete_person",)
     change_form_outer_before_template = "admin/user_actions.html"
 
+    logged_in = column("Last login (UTC)", "last_login", cells.moment)
+    joined = column("Joined (UTC)", "date_joined", cells.moment)
+
     def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> Any:
-        """Let superusers alone hand out rights."""
         facts = ("logged_in", "joined", "deletion_shown", "use")
         return facts if _is_superuser(request) else (*facts, *RIGHTS)
 
     def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
-        """Let superusers alone change staff: a new password would be a way to their rights."""
-        is_allowed = super().has_change_permission(request, obj)
-        return is_allowed and (
-            obj is None or _is_superuser(request) or not (obj.is_staff or obj.is_superuser)
-        )
+        # A new password for a member of staff would be a way to their rights.
+        may_act = obj is None or _is_superuser(request) or not (obj.is_staff or obj.is_superuser)
+        return may_act and super().has_change_permission(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
-        """Nobody may: an account is closed by taking `Active` away."""
         return False
 
     def has_purge_permission(self, request: HttpRequest) -> bool:
-        """Return whether the visitor may delete people with all that is theirs."""
         return purging.may_purge(request)
 
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        # The framework's class allows more look-ups.
+        return ListAdmin.lookup_allowed(self, lookup, value, request)
+
     def get_urls(self) -> list[URLPattern]:
-        """Add the page that deletes a person, and the export beside it."""
-        pages = (
-            ("<int:pk>/delete-person/", "delete_person", user_deletion.page),
-            ("<int:pk>/export/", "export", user_deletion.export),
-        )
-        own = [
-            path(route, self.admin_site.admin_view(partial(view, admin=self)), name=f"auth_user_{name}")
-            for route, name, view in pages
-        ]
-        return [*own, *super().get_urls()]
+        pages: StaffPages = {
+            "<int:pk>/delete-person/": ("delete_person", user_deletion.page),
+            "<int:pk>/export/": ("export", user_deletion.export),
+        }
+        return [*staff_pages(self, pages), *super().get_urls()]
 
     def changeform_view(
         self,
@@ -133,7 +116,6 @@ class UserAdmin(widgets.UserAdmin, ListAdmin[User]):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> Any:
-        """Show one account with the button that deletes the person, to those who may."""
         user = self.get_object(request, object_id) if object_id else None
         allowed = {"may_delete_person": user is not None and user_deletion.may_delete(request, self, user)}
         return super().changeform_view(request, object_id, form_url, {**(extra_context or {}), **allowed})
@@ -149,7 +131,6 @@ class UserAdmin(widgets.UserAdmin, ListAdmin[User]):
 
     @admin.display(description="Deleted (UTC)")
     def deletion_shown(self, user: User) -> str:
-        """How far the deletion of this person is."""
         deletion = UserDeletion.objects.filter(user=user).first()
         if deletion is None:
             return "No"
@@ -159,19 +140,9 @@ class UserAdmin(widgets.UserAdmin, ListAdmin[User]):
         erased = f"; erased from files {deletion.erased_at:%Y-%m-%d %H:%M}" if deletion.erased_at else ""
         return f"{begun}; finished {deletion.finished_at:%Y-%m-%d %H:%M}{erased}"
 
-    @admin.display(description="Last login (UTC)")
-    def logged_in(self, user: User) -> SafeString | None:
-        """When they last signed in."""
-        return cells.moment(user.last_login)
-
-    @admin.display(description="Joined (UTC)")
-    def joined(self, user: User) -> SafeString | None:
-        """When the account was made."""
-        return cells.moment(user.date_joined)
-
     @admin.display(description="Used")
     def use(self, user: User) -> SafeString | str:
-        """What they have used of each quota; rates and sockets as this process knows them."""
+        # Rates and sockets are counted by each process for itself.
         lines = [
             (
                 quota.replace("_mb", " (bytes)").replace("_", " "),
@@ -183,10 +154,6 @@ class UserAdmin(widgets.UserAdmin, ListAdmin[User]):
         ]
         return format_html_join(SafeString("<br>"), "{}: {} of {}{}", lines) or "No quotas are set."
 
-    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
-        """Allow the filters of this list alone."""
-        return lookup in UserFilterForm.base_fields
-
 
 @admin.register(Group)
 class GroupAdmin(widgets.GroupAdmin, ListAdmin[Group]):
@@ -194,14 +161,13 @@ class GroupAdmin(widgets.GroupAdmin, ListAdmin[Group]):
 
     list_filter = ()
 
+    # Groups give rights, which only superusers hand out.
+
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Let superusers alone hand out rights."""
         return _is_superuser(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Group | None = None) -> bool:
-        """Let superusers alone hand out rights."""
         return _is_superuser(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Group | None = None) -> bool:
-        """Let superusers alone take rights away."""
         return _is_superuser(request)

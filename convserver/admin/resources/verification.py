@@ -2,78 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from django import forms
 from django.contrib import admin
-from django.db.models import QuerySet
-from django.utils.safestring import SafeString
 
 from conversations.models import DamageKind, Outcome, VerificationFinding, VerificationRun
-from convserver.admin import cells
+from convserver.admin import cells, filters
 from convserver.admin.base import ReadOnlyAdmin
-from convserver.admin.filters import FormFilter, text_field
+from convserver.admin.cells import column
 from convserver.admin.overview import lasting
-
-
-class FindingFilterForm(forms.Form):
-    """What damage can be looked for by."""
-
-    conversation = text_field("Conversation")
-    problem = forms.ChoiceField(
-        required=False, label="Problem", choices=[("", "All problems"), *DamageKind.choices]
-    )
-
-
-class FindingFilter(FormFilter[QuerySet[VerificationFinding]]):
-    """Damage by conversation and by what it is."""
-
-    form_class = FindingFilterForm
-
-    def narrowed(
-        self, rows: QuerySet[VerificationFinding], wanted: dict[str, Any]
-    ) -> QuerySet[VerificationFinding]:
-        """Return the damage with the wanted facts."""
-        if "conversation" in wanted:
-            rows = rows.filter(conversation__public_id=wanted["conversation"])
-        if "problem" in wanted:
-            rows = rows.filter(problem=wanted["problem"])
-        return rows
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{cells.number(count)} {noun}{'' if count == 1 else 's'}"
 
 
 @admin.register(VerificationFinding)
 class VerificationFindingAdmin(ReadOnlyAdmin[VerificationFinding]):
     """Every damaged place that no verification since has found mended, newest first."""
 
-    list_display = ("found", "in_conversation", "place", "what", "detail")
+    list_display = fields = ("found", "in_conversation", "place", "what", "detail")
     list_display_links = None
-    list_filter = (FindingFilter,)
+    list_filter = (
+        filters.form_of(
+            conversation=filters.text("Conversation", "conversation__public_id"),
+            problem=filters.choice("Problem", DamageKind.choices, "problem"),
+        ),
+    )
     list_select_related = ("conversation",)
-    fields = ("found", "in_conversation", "place", "what", "detail")
 
-    @admin.display(description="First found (UTC)")
-    def found(self, finding: VerificationFinding) -> SafeString | None:
-        """When it was first found."""
-        return cells.moment(finding.found_at)
-
-    @admin.display(description="Conversation")
-    def in_conversation(self, finding: VerificationFinding) -> SafeString | None:
-        """In which conversation, if it is of one."""
-        return cells.link(finding.conversation) if finding.conversation else None
-
-    @admin.display(description="Event")
-    def place(self, finding: VerificationFinding) -> int | None:
-        """At which place of the log."""
-        return finding.seq
-
-    @admin.display(description="Problem")
-    def what(self, finding: VerificationFinding) -> str:
-        """What is wrong."""
-        return finding.get_problem_display()
+    found = column("First found (UTC)", "found_at", cells.moment)
+    in_conversation = column("Conversation", "conversation", cells.link)
+    place = column("Event", "seq")
+    what = column("Problem", lambda finding: finding.get_problem_display())
 
 
 @admin.register(VerificationRun)
@@ -82,49 +37,26 @@ class VerificationRunAdmin(ReadOnlyAdmin[VerificationRun]):
 
     list_display = ("started", "why", "covers", "result", "progress", "read", "took", "problems_shown")
     list_display_links = None
-    fields = (
-        *("started", "why", "covers", "result", "progress", "read", "took", "problems_shown", "detail", "by"),
-    )
+    fields = (*list_display, "detail", "by")
 
-    @admin.display(description="Started (UTC)")
-    def started(self, run: VerificationRun) -> SafeString | None:
-        """When it began."""
-        return cells.moment(run.started_at)
-
-    @admin.display(description="Occasion")
-    def why(self, run: VerificationRun) -> str:
-        """Why it ran."""
-        return run.get_occasion_display()
-
-    @admin.display(description="Result")
-    def result(self, run: VerificationRun) -> str:
-        """How it ended."""
-        return run.get_outcome_display()
+    started = column("Started (UTC)", "started_at", cells.moment)
+    why = column("Occasion", lambda run: run.get_occasion_display())
+    result = column("Result", lambda run: run.get_outcome_display())
+    problems_shown = column("Damaged places", "problems", cells.number)
+    by = column("By process", lambda run: cells.process(run.pid, run.host))
 
     @admin.display(description="Progress")
     def progress(self, run: VerificationRun) -> str | None:
-        """How far it has come, if that is known."""
         if run.outcome != Outcome.RUNNING or not run.expected:
             return None
+        # The number expected is an estimate, and the last conversation is not the end.
         return f"{min(99, 100 * run.conversations // run.expected)} %"
 
     @admin.display(description="Read")
     def read(self, run: VerificationRun) -> str:
-        """How much it has read."""
-        return f"{_counted(run.conversations, 'conversation')}, {_counted(run.events, 'event')}"
+        return f"{cells.counted(run.conversations, 'conversation')}, {cells.counted(run.events, 'event')}"
 
     @admin.display(description="Took")
     def took(self, run: VerificationRun) -> str:
-        """How long it took, or has taken so far."""
         until = run.finished_at or max(run.updated_at, run.started_at)
         return lasting(until - run.started_at)
-
-    @admin.display(description="Damaged places")
-    def problems_shown(self, run: VerificationRun) -> str:
-        """How many damaged places it found."""
-        return cells.number(run.problems)
-
-    @admin.display(description="By process")
-    def by(self, run: VerificationRun) -> str:
-        """Which process ran it."""
-        return f"{run.pid} on {run.host.partition(' ')[0]}"

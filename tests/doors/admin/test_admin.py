@@ -15,11 +15,13 @@ from typing import Any
 import httpx
 import pytest
 from django.conf import settings
+from django.contrib import admin
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import Group, Permission, User
 from django.contrib.contenttypes.models import ContentType
 from django.db import connection
 from django.test import Client as Browser
+from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -296,6 +298,20 @@ def test_nothing_counts_conversations_or_events(
 
 
 # Lists
+
+
+def test_every_column_reads_what_the_rows_of_its_list_have(rf: RequestFactory, database: None) -> None:
+    """A page shows a dash for a path that leads nowhere, so that nobody would see the mistake."""
+    for model, model_admin in admin.site._registry.items():
+        annotated = model_admin.get_queryset(rf.get(LIST)).query.annotations
+        for cell in vars(type(model_admin)).values():
+            path = getattr(cell, "path", None)
+            if not isinstance(path, str) or path in annotated:
+                continue
+            at: Any = model
+            for name in path.split("."):
+                assert hasattr(at, name), f"{model_admin}: {path}"
+                at = getattr(getattr(at, name), "field", None) and at._meta.get_field(name).related_model
 
 
 def test_a_list_leads_through_every_conversation_once_and_back(boss: Browser, alice: User) -> None:
