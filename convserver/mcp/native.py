@@ -58,7 +58,7 @@ class NativeDoor:
         await self._client.aclose()
 
     async def get(self, *path: str, **query: Any) -> Any:
-        """Return the JSON at this path below `/api/native`; a None in the query is left out."""
+        """Return the JSON at this path below `/api/native`; a None is no parameter. Raise NativeRefused."""
         asked = {name: value for name, value in query.items() if value is not None}
         return _body(await self._client.get(_address(path), params=asked))
 
