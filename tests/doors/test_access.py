@@ -1417,7 +1417,8 @@ def server_key(configured: Callable[..., None]) -> str:
 async def test_a_server_key_closes_the_rest_door_of_local_mode(
     server_key: str, conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
-    rows = [row for row in ROWS if row.path.startswith("/api/")]
+    is_open = {"app-web-client-config"}  # what a client asks before it knows any key
+    rows = [row for row in ROWS if row.path.startswith("/api/") and row.route not in is_open]
     statuses = {str(row): (await ask(rest, row)).status_code for row in rows}
     assert statuses == dict.fromkeys(map(str, rows), 401)
 

@@ -68,6 +68,7 @@ class WebClientViewSet(AppViewSet):
 
     needs = OPEN
 
+    authentication_classes = ()  # a client with an old key has to learn where to log in
     permission_classes = (AllowAny,)
 
     @extend_schema(responses={200: WebClientInfo})
