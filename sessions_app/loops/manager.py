@@ -163,9 +163,9 @@ class StandaloneConversationManager(SteeringConversationManager):
         return (await self._infos(Conversation.objects.filter(pk=conversation.pk)))[0]
 
     async def _start(
-        self, conversation: ConversationRef, *, patiently: bool = False, stops: int | None = None
+        self, conversation: ConversationRef, *, by_sweep: bool = False, stops: int | None = None
     ) -> None:
-        """Start a loop and return once it takes turns; `patiently` without interrupting another's turn.
+        """Start a loop and return once it takes turns; a start `by_sweep` interrupts no other turn.
 
         `stops` is the moment of `Stops` at which this was requested: a later stop cancels it. Raise
         LoopUnavailable if the loop cannot start, LoopHeld if another process runs it (that loop is woken),
@@ -174,14 +174,14 @@ class StandaloneConversationManager(SteeringConversationManager):
         await self.ensure_started()
         stops = self._stops.now if stops is None else stops
         if conversation.pk not in self._loops:
-            await self._require_agent(conversation, patiently=patiently)
+            await self._require_agent(conversation, by_sweep=by_sweep)
         async with self._starting.setdefault(conversation.pk, asyncio.Lock()):
             await self._wait_for_an_ending_loop(conversation)
             if conversation.pk not in self._loops:
                 await self._require_unheld(conversation)
                 agent = await self._make_agent(conversation)
                 async with self._making_room.setdefault(conversation.owner_id, asyncio.Lock()):
-                    await self._make_room(conversation, patiently=patiently)
+                    await self._make_room(conversation, by_sweep=by_sweep)
                     self._require_wanted(conversation, stops)
                     self._launch(conversation, agent)
             loop, task = self._loops[conversation.pk], self._running[conversation.pk]
@@ -192,7 +192,7 @@ class StandaloneConversationManager(SteeringConversationManager):
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             raise error
 
-    async def _require_agent(self, conversation: ConversationRef, *, patiently: bool) -> None:
+    async def _require_agent(self, conversation: ConversationRef, *, by_sweep: bool) -> None:
         """Check whether the agent is a program that is attached here; wait for one that has just left.
 
         Otherwise tell the process that it is attached to or, without one, readers, and raise AgentAway.
@@ -201,13 +201,13 @@ class StandaloneConversationManager(SteeringConversationManager):
         if name is None:
             return
         grace_s = await self._grace_s(conversation, name)
-        within_s = 0.0 if patiently else grace_s
+        within_s = 0.0 if by_sweep else grace_s
         if await programs().come(conversation, name, within_s=within_s) is not None:
             return
         try:
             await astore.call(waiting.require_here, conversation, name, self._process)
         except AgentAway as away:
-            if not away.is_elsewhere and not (patiently and grace_s):
+            if not away.is_elsewhere and not (by_sweep and grace_s):
                 await astore.change(recovery.fail, conversation, str(away))
             raise
 
@@ -272,18 +272,18 @@ class StandaloneConversationManager(SteeringConversationManager):
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.warning("The agent could not start", **ids_of(conversation), error=str(first_of(error)))
         elif loop.ended_by is LoopEnd.EVICTED:
-            pass  # it must not evict the loop it made room for: the sweep starts it, patiently
+            pass  # it must not evict the loop it made room for: the sweep starts it
         elif loop.is_leaving:
             self.wake(conversation)  # there may be new work since it decided to end
 
-    async def _make_room(self, conversation: ConversationRef, *, patiently: bool) -> None:
+    async def _make_room(self, conversation: ConversationRef, *, by_sweep: bool) -> None:
         """Close the least wanted loops until the user may have one more.
 
-        Raise LoopUnavailable if one of them works, or is about to, and the caller is patient.
+        Raise LoopUnavailable if one of them works, or is about to, and the sweep starts it.
         """
         limit = settings.CONFIGURATION.max_concurrent
         surplus = await astore.call(registry.surplus, conversation, limit)
-        if patiently and any(loop.is_busy for loop in surplus):
+        if by_sweep and any(loop.is_busy for loop in surplus):
             raise LoopUnavailable(
                 f"All {limit} of your agents are working: wait until one is done, or stop one."
             )
@@ -330,7 +330,7 @@ class StandaloneConversationManager(SteeringConversationManager):
 
     async def _take_over(self, conversation: ConversationRef) -> None:
         with suppress(ConversationError):  # a later round retries
-            await self._start(conversation, patiently=True)
+            await self._start(conversation, by_sweep=True)
 
     async def _stop_deactivated(self) -> None:
         """Stop the loops of deactivated users, as a request of their own would."""

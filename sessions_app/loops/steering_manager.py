@@ -59,7 +59,7 @@ class SteeringConversationManager(RegistryConversationManager):
 
     @abstractmethod
     async def _start(
-        self, conversation: ConversationRef, *, patiently: bool = False, stops: int | None = None
+        self, conversation: ConversationRef, *, by_sweep: bool = False, stops: int | None = None
     ) -> None:
         """Start a loop and return once it takes turns; see StandaloneConversationManager."""
 

@@ -139,13 +139,13 @@ class WorkerConversationManager(StandaloneConversationManager):
             await astore.change(asking.asked, sorted(left))
 
     async def _start(
-        self, conversation: ConversationRef, *, patiently: bool = False, stops: int | None = None
+        self, conversation: ConversationRef, *, by_sweep: bool = False, stops: int | None = None
     ) -> None:
-        """Start a loop once there is room; a patient caller waits a little, and retries later."""
+        """Start a loop once there is room; a start `by_sweep` waits only briefly, and is repeated later."""
         stops = self._stops.now if stops is None else stops
         if conversation.pk not in self._loops:
-            await (self._for_room_first() if patiently else self._for_room())
-        await super()._start(conversation, patiently=patiently, stops=stops)
+            await (self._for_room_first() if by_sweep else self._for_room())
+        await super()._start(conversation, by_sweep=by_sweep, stops=stops)
 
     @property
     def _between_sweeps_s(self) -> float:
