@@ -53,18 +53,18 @@ def _finished(task: asyncio.Task[None]) -> None:
 
 
 def _started() -> set[asyncio.Task[None]]:
-    keeps_house = manager_class().keeps_house
+    is_housekeeper = manager_class().is_housekeeper
     is_clustered = settings.CONFIGURATION.is_clustered
-    role = ProcessRole.WORKER if keeps_house and is_clustered else ProcessRole.SERVER
-    works = [meter.run(), heap.keep_low(), checkpoints.run(), rounds.verify(keeps_house=keeps_house)]
+    role = ProcessRole.WORKER if is_housekeeper and is_clustered else ProcessRole.SERVER
+    works = [meter.run(), heap.keep_low(), checkpoints.run(), rounds.verify(is_housekeeper=is_housekeeper)]
     works.append(watch.run(role))
-    if keeps_house:
+    if is_housekeeper:
         works += [Dispatcher(this_process()).run(), Indexer().run(), ImportRunner().run(), Retention().run()]
         works.append(ForkRunner().run())
         if programs.are_offered():
             works.append(FollowerRunner().run())
     if is_clustered:
-        works.append(news.listen() if keeps_house else news.tell())
+        works.append(news.listen() if is_housekeeper else news.tell())
     tasks = {asyncio.get_running_loop().create_task(work) for work in works}
     for task in tasks:
         task.add_done_callback(_finished)

@@ -69,7 +69,7 @@ class ConversationManager(ABC):
     ) -> None:
         """End turns as interrupted, release all leases, close everything that was opened."""
 
-    keeps_house: ClassVar[bool] = True
+    is_housekeeper: ClassVar[bool] = True
     """Whether its process does periodic work for the installation: webhooks, indexing, clean-up."""
 
     @abstractmethod

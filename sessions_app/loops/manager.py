@@ -99,7 +99,7 @@ class StandaloneConversationManager(SteeringConversationManager):
         return (
             self._sweep,
             self._renew,
-            self._keep_house,
+            self._clean_up,
             self._look_for_commands,
             self._stop_deactivated,
             self._commands.listen,
@@ -369,12 +369,12 @@ class StandaloneConversationManager(SteeringConversationManager):
             with logged("The look for commands"):
                 await self._commands.look()
 
-    async def _keep_house(self) -> None:
+    async def _clean_up(self) -> None:
         while True:
             await asyncio.sleep(HOUSEKEEPING_S)
             with logged("Housekeeping"):
                 await astore.change(presence.touch, presence.here())
-                if self.keeps_house and await astore.change(take_round, "clean-up", HOUSEKEEPING_S / 2):
+                if self.is_housekeeper and await astore.change(take_round, "clean-up", HOUSEKEEPING_S / 2):
                     await astore.change(idempotency.prune)
                     await astore.change(commands.forget_settled)
                 for pk in await astore.call(registry.forgotten, list(self._loops)):

@@ -41,11 +41,11 @@ logger = logging.getLogger(__name__)
 _failing = Outage(__name__, "The store could not be verified", "The store can be verified again")
 
 
-async def verify(*, keeps_house: bool) -> None:
-    """Verify what changed since the last time; if this process keeps house, everything every night."""
+async def verify(*, is_housekeeper: bool) -> None:
+    """Verify what changed since the last time; if this process is the housekeeper, everything every night."""
     await asyncio.sleep(START_AFTER_S)
     await _made(Occasion.START, rest=0.0)
-    while keeps_house:
+    while is_housekeeper:
         await asyncio.sleep(LOOK_S)
         try:
             is_due = await astore.change(_take_night)

@@ -109,7 +109,7 @@ class Dispatcher:
             self._hooks = outbox_hooks.hooks_of_this_process()
             await astore.change(outbox_hooks.install, self._hooks)
         await self._give_back()
-        await self._keep_house()
+        await self._prune()
         endpoints = await astore.call(_served, self._hooks)
         await self._set_lanes(endpoints)
         self._wakes = _NEWS if endpoints else _FOR_NOBODY
@@ -136,7 +136,7 @@ class Dispatcher:
             await astore.change(deliveries.failed, claim, words)
             del self._broken[claim]
 
-    async def _keep_house(self) -> None:
+    async def _prune(self) -> None:
         if self._rounds % HOUSEKEEPING_ROUNDS == 0:
             await astore.change(deliveries.release_abandoned)
             await astore.change(deliveries.prune)

@@ -191,12 +191,12 @@ async def test_a_start_verifies_what_changed_since_it_last_found_nothing(
     live: None, log: ConversationRef, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(rounds, "START_AFTER_S", 0.0)
-    await rounds.verify(keeps_house=False)
-    await rounds.verify(keeps_house=False)
+    await rounds.verify(is_housekeeper=False)
+    await rounds.verify(is_housekeeper=False)
     await asyncio.to_thread(change, log, 1, payload=other_text(payload()))
     await asyncio.to_thread(writes.append, log, [event()])
     with caplog.at_level(logging.ERROR):
-        await rounds.verify(keeps_house=False)
+        await rounds.verify(is_housekeeper=False)
     runs = await asyncio.to_thread(lambda: list(VerificationRun.objects.order_by("pk")))
     assert [(run.occasion, run.outcome, run.events) for run in runs] == [
         ("start", "whole", 3),
