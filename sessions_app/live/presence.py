@@ -31,17 +31,17 @@ async def connected(
     try:
         yield
     finally:
-        await go(connection_id)
+        await disconnect(connection_id)
 
 
-async def come(connection_id: str, conversation: ConversationRef, user_id: int, *, door: str) -> None:
+async def connect(connection_id: str, conversation: ConversationRef, user_id: int, *, door: str) -> None:
     """Register the connection, once; return after the first attempt to write it."""
     if connection_id in _here:
         return
     await asyncio.shield(_begin(connection_id, conversation, user_id, door=door))
 
 
-async def go(connection_id: str) -> None:
+async def disconnect(connection_id: str) -> None:
     """Remove the connection; return after the first attempt to write that."""
     if connection_id not in _here:
         return

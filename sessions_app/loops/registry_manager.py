@@ -39,7 +39,7 @@ class RegistryConversationManager(ConversationManager):
         settings: Mapping[str, Any] | None = None,
     ) -> AgentLoopInfo:
         self._joined[connection_id] = conversation, int(user_id)
-        await presence.come(connection_id, conversation, int(user_id), door="v0")
+        await presence.connect(connection_id, conversation, int(user_id), door="v0")
         self.start_soon(conversation)
         infos = await self.get_agent_loop_info(user_id, [conversation.public_id])
         return infos[0] if infos else _starting(conversation)
@@ -73,7 +73,7 @@ class RegistryConversationManager(ConversationManager):
 
     async def disconnect_from_session(self, connection_id: str) -> None:
         self._joined.pop(connection_id, None)
-        await presence.go(connection_id)
+        await presence.disconnect(connection_id)
 
 
 def _payer(user_id: str | None) -> User | None:

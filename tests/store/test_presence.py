@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("live")  # closes the connections of the th
 async def gone(conversation: ConversationRef) -> AsyncIterator[ConversationRef]:
     """A conversation that was removed while somebody came to it."""
     yield conversation._replace(pk=10**9)
-    await presence.go("too late")
+    await presence.disconnect("too late")
 
 
 async def connections() -> list[str]:
@@ -31,7 +31,7 @@ async def test_whoever_comes_too_late_keeps_nobody_else_from_being_present(
     conversation: ConversationRef, gone: ConversationRef, alice: User
 ) -> None:
     places = {"first": conversation, "too late": gone, "last": conversation}
-    coming = [presence.come(name, place, alice.pk, door="native") for name, place in places.items()]
+    coming = [presence.connect(name, place, alice.pk, door="native") for name, place in places.items()]
     await asyncio.gather(*coming)
     assert await connections() == ["first", "last"]
 
@@ -39,6 +39,8 @@ async def test_whoever_comes_too_late_keeps_nobody_else_from_being_present(
 async def test_whoever_comes_too_late_keeps_nobody_else_from_being_gone(
     conversation: ConversationRef, gone: ConversationRef, alice: User
 ) -> None:
-    await presence.come("leaver", conversation, alice.pk, door="native")
-    await asyncio.gather(presence.come("too late", gone, alice.pk, door="native"), presence.go("leaver"))
+    await presence.connect("leaver", conversation, alice.pk, door="native")
+    await asyncio.gather(
+        presence.connect("too late", gone, alice.pk, door="native"), presence.disconnect("leaver")
+    )
     assert await connections() == []
