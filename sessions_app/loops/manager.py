@@ -129,7 +129,7 @@ class StandaloneConversationManager(SteeringConversationManager):
         if loop is not None:
             loop.wake()
         elif not self._is_closing:
-            self._own(self._start_if_asked(conversation, self._stops.now))
+            self._own(self._start_if_needed(conversation, self._stops.now))
 
     def start_soon(self, conversation: ConversationRef) -> None:
         loop = self._loops.get(conversation.pk)
@@ -144,9 +144,9 @@ class StandaloneConversationManager(SteeringConversationManager):
         with logged(A_START, **ids_of(conversation)), suppress(ConversationError):
             await self._start(conversation, stops=stops)  # a refusal has been logged already
 
-    async def _start_if_asked(self, conversation: ConversationRef, stops: int) -> None:
+    async def _start_if_needed(self, conversation: ConversationRef, stops: int) -> None:
         with logged(A_START, **ids_of(conversation)):
-            if await astore.call(pending_work.is_asked, conversation):
+            if await astore.call(pending_work.has_work, conversation):
                 await self._start_unless_refused(conversation, stops)
 
     async def maybe_start_agent_loop(
@@ -309,7 +309,7 @@ class StandaloneConversationManager(SteeringConversationManager):
                 abandoned = await astore.call(pending_work.abandoned, SWEEP_LIMIT, besides=here)
                 await for_each(self._in_order(abandoned), self._recover)
                 here = list(self._loops)
-                for pk in await astore.call(pending_work.asked_among, here):
+                for pk in await astore.call(pending_work.with_work_among, here):
                     if pk in self._loops:
                         self._loops[pk].wake()
                 after = self._swept_through

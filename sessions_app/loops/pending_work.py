@@ -22,13 +22,13 @@ Row = TypeVar("Row", bound=models.Model)
 SWEEP_PAGE = 200
 
 
-def is_asked(conversation: ConversationRef) -> bool:
+def has_work(conversation: ConversationRef) -> bool:
     """Return whether a loop would find something to do."""
     rows = Conversation.objects.with_pks([conversation.pk])
     return any(asked.exists() for asked in asked_conversations(rows))
 
 
-def asked_among(pks: Collection[int]) -> set[int]:
+def with_work_among(pks: Collection[int]) -> set[int]:
     """Return the conversations among these whose loops would find something to do."""
     rows = Conversation.objects.with_pks(pks)
     return {pk for asked in asked_conversations(rows) for pk in asked.values_list("pk", flat=True)}

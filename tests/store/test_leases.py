@@ -428,7 +428,7 @@ def test_a_turn_that_waits_for_approval_is_not_repaired(
 def test_a_conversation_with_something_to_do_needs_a_loop(conversation: ConversationRef) -> None:
     writes.append(conversation, [asking("hello")])
     assert pending_work.needing_a_loop(10) == [conversation]
-    assert pending_work.is_asked(conversation)
+    assert pending_work.has_work(conversation)
 
 
 def test_a_conversation_whose_loop_runs_needs_none(conversation: ConversationRef, begun: TurnStart) -> None:
@@ -441,7 +441,7 @@ def test_a_loop_that_waits_for_the_user_is_not_needed(
 ) -> None:
     AgentLoop.objects.of(conversation).update(execution_status=status, lease_expires_at=None)
     assert pending_work.needing_a_loop(10) == []
-    assert not pending_work.is_asked(conversation)
+    assert not pending_work.has_work(conversation)
 
 
 def test_a_decision_needs_a_loop(conversation: ConversationRef, begun: TurnStart) -> None:
@@ -532,4 +532,4 @@ def test_of_some_conversations_those_with_something_to_do_are_told(
     AgentLoop.objects.of(others[2]).update(execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION)
     decisions.decide(others[2], True, "")
     pks = [conversation.pk, *(other.pk for other in others)]
-    assert pending_work.asked_among(pks) == {others[0].pk, others[2].pk}
+    assert pending_work.with_work_among(pks) == {others[0].pk, others[2].pk}

@@ -590,5 +590,5 @@ async def test_what_agents_do_for_a_user_ends_once_the_user_is_deactivated(
     assert [end["text"] for end in await ends(talks[0])] == ["stopped: The agent was stopped."]
     await astore.call(writes.append, talks[1], [asking("from before")])
     manager.wake(talks[1])
-    await until(lambda: not pending_work.is_asked(talks[1]) and not AgentLoop.objects.there().of(talks[1]))
+    await until(lambda: not pending_work.has_work(talks[1]) and not AgentLoop.objects.there().of(talks[1]))
     assert (await loop_of(bobs)).status == "running"

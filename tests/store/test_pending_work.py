@@ -36,7 +36,7 @@ def test_a_conversation_without_a_loop_is_asked_by_its_inputs(
     conversation: ConversationRef, is_unanswered: bool
 ) -> None:
     with_input(conversation, is_unanswered)
-    assert pending_work.is_asked(conversation) is work_of(conversation).is_asked is is_unanswered
+    assert pending_work.has_work(conversation) is work_of(conversation).is_asked is is_unanswered
     assert not work_of(conversation).waits_for_user
 
 
@@ -50,10 +50,10 @@ def test_the_row_the_query_and_the_columns_agree_in_every_state(conversation: Co
         loop, work = rows.select_related("conversation").get(), work_of(conversation)
         waits = status in SUSPENDED and not (status == WAITING and decision is not None)
         assert loop.waits_for_user is work.waits_for_user is waits, (status, decision)
-        is_asked = pending_work.is_asked(conversation)
+        is_asked = pending_work.has_work(conversation)
         assert loop.is_asked is work.is_asked is is_asked, (status, decision, is_unanswered)
         assert loop.may_play is (is_asked or (turn_id is not None and not waits))
-        assert bool(pending_work.asked_among([conversation.pk])) is is_asked
+        assert bool(pending_work.with_work_among([conversation.pk])) is is_asked
 
 
 @pytest.mark.parametrize(

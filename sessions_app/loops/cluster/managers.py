@@ -45,7 +45,7 @@ _untrimmed = Outage(__name__, "Old wake-up jobs could not be deleted", "Old wake
 class ClusteredConversationManager(StandaloneConversationManager):
     """Leaves the loops to workers, and wakes them by jobs; runs those of remote agents attached here."""
 
-    keeps_house = False
+    is_housekeeper = False
 
     def _works(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
         """Return those that a process without loops needs: others sweep, and stop deactivated users."""
@@ -135,7 +135,7 @@ class WorkerConversationManager(StandaloneConversationManager):
             loop.mark_handed_over()
         await super().__aexit__(exc_type, exc_value, traceback)
         with _unannounced.counted():  # the others' sweeps find them as well
-            left = await astore.call(pending_work.asked_among, pks)
+            left = await astore.call(pending_work.with_work_among, pks)
             await astore.change(asking.asked, sorted(left))
 
     async def _start(
@@ -197,7 +197,7 @@ class WorkerConversationManager(StandaloneConversationManager):
         elif is_start:
             await self._start_unless_refused(conversation, self._stops.now)
         else:
-            await self._start_if_asked(conversation, self._stops.now)
+            await self._start_if_needed(conversation, self._stops.now)
 
     async def _trim_jobs(self) -> None:
         while True:

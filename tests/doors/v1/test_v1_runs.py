@@ -299,7 +299,7 @@ async def test_a_message_without_a_run_waits_until_one_is_asked_for(
     talk: ConversationRef, stage: Stage, manager: ConversationManager
 ) -> None:
     await say(talk, "first")
-    assert not await astore.call(pending_work.is_asked, talk)
+    assert not await astore.call(pending_work.has_work, talk)
     assert await astore.call(pending_work.needing_a_loop, 9) == []
     await manager.maybe_start_agent_loop(talk)
     assert await astore.call(loop_turns.begin_turn, talk, 1) is None
@@ -415,7 +415,7 @@ def test_a_run_that_finds_nothing_to_answer_cannot_miss_what_is_being_stored(
     late = Late(hooked(runs, "_locked"), lambda: writes.append(talk, [replace(message("hello"), asks=True)]))
     assert runs.ask(talk) is runs.Asked.NOTHING
     late.wait()
-    assert pending_work.is_asked(talk)
+    assert pending_work.has_work(talk)
 
 
 # Approval
@@ -973,7 +973,7 @@ async def test_what_is_only_said_before_an_interrupted_turn_has_ended_waits_for_
     await say(talk, "more")
     stage.go.set()
     await until_status(talk, "paused")
-    assert not await astore.call(pending_work.is_asked, talk)
+    assert not await astore.call(pending_work.has_work, talk)
     await run(talk)
     await until_said(talk, "answer to more")
 
@@ -1034,7 +1034,7 @@ def test_a_run_that_is_asked_for_as_an_interrupted_turn_ends_is_not_lost(
     late = Late(hooked(leases, "locked_by"), lambda: runs.ask(talk, given_up=through))
     recovery.stop_turn(talk, epoch, through=through)
     late.wait()
-    assert pending_work.is_asked(talk)
+    assert pending_work.has_work(talk)
 
 
 # Ends
