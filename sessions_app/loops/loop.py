@@ -8,10 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-import psycopg
 import structlog
-from django.db import Error as DatabaseProblem
-from redis.exceptions import RedisError
 
 from conversations.dialects import AgentState
 from conversations.events import Dialect, Metrics, NewEvent
@@ -25,13 +22,13 @@ from sessions_app.agents.chosen import loop_ended, path_of, turn_ended
 from sessions_app.agents.remote.names import name_in
 from sessions_app.agents.remote.programs import programs
 from sessions_app.event_loops import uncancelled
-from sessions_app.loops import leases, pauses, pending_work, recovery, runs, titles, turns
+from sessions_app.loops import failure_text, leases, pauses, pending_work, recovery, runs, titles, turns
 from sessions_app.loops.calls import left
 from sessions_app.loops.inputs import while_working
 from sessions_app.loops.played_turn import PlayedTurn
 from sessions_app.loops.retries import retry
 from sessions_app.loops.runs import Asked, TakenMessage
-from sessions_app.loops.steering import ForbiddenTransition, Interruption, PauseRequest, Stay, Steering
+from sessions_app.loops.steering import Interruption, PauseRequest, Stay, Steering
 from sessions_app.loops.turns import AgentNotHere, PendingTurn, TurnStart
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd
 from sessions_app.processes import Process
@@ -44,7 +41,6 @@ _untitled = Outage(__name__, "A conversation gets no title")
 
 LATE_S = 5.0
 """An agent that works this long after its time is over is ended."""
-INTERNAL = "The server failed. See its log for the cause."
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -88,7 +84,6 @@ class Loop:
 
     @property
     def is_leaving(self) -> bool:
-        # At once, or as soon as there is nothing to do.
         return self._steering.stay is not Stay.STAYS
 
     @property
@@ -103,7 +98,6 @@ class Loop:
         self._asked.set()
 
     def leave(self) -> None:
-        """End as soon as there is nothing to do."""
         self._steer(self._steering.leave())
         self._asked.set()
 
@@ -189,18 +183,17 @@ class Loop:
             await self._asked.wait()
             self._asked.clear()
             try:
-                await self._yield(turn)
+                async with self._in_order:
+                    through = await astore.call(
+                        while_working.superseded_through, self.conversation, turn.turn_id
+                    )
+                    if through is not None and self._steering.can_be_superseded and self._playing is not None:
+                        self._steer(self._steering.supersede(through=through))
+                        self._playing.cancel()
             except Exception as error:  # the next message or sweep looks again
                 _unyielding.failed(error, **ids_of(self.conversation))
             else:
                 _unyielding.worked()
-
-    async def _yield(self, turn: PlayedTurn) -> None:
-        async with self._in_order:
-            through = await astore.call(while_working.superseded_through, self.conversation, turn.turn_id)
-            if through is not None and self._steering.can_be_superseded and self._playing is not None:
-                self._steer(self._steering.supersede(through=through))
-                self._playing.cancel()
 
     def _take_pause_back(self) -> bool:
         """Cancel a pause that has not taken effect; return whether there was one."""
@@ -253,7 +246,7 @@ class Loop:
         except Exception as error:
             _failing.failed(error, **ids_of(self.conversation))
             with suppress(ConversationError):
-                end = partial(leases.release, ended_by=LoopEnd.FAILED, error=_sentence(error))
+                end = partial(leases.release, ended_by=LoopEnd.FAILED, error=failure_text.sentence(error))
                 await astore.change(end, self.conversation, self.epoch)
 
     async def _note_refused(self, error: Fenced) -> None:
@@ -265,7 +258,9 @@ class Loop:
             self._asked.clear()
             turn = await self._begin()
             if turn is not None:
-                self._set_generated_title_soon()
+                if self._titling is None:
+                    titling = self._titled(titles.set_generated_title(self.conversation, self.agent))
+                    self._titling = asyncio.get_running_loop().create_task(titling)
                 await self._play(turn)
                 if self.is_ending:
                     raise asyncio.CancelledError  # the agent has swallowed the cancellation
@@ -302,12 +297,6 @@ class Loop:
             return name is None or attached.find(self.conversation, name) is not None
 
         return is_here
-
-    def _set_generated_title_soon(self) -> None:
-        if self._titling is None:
-            self._titling = asyncio.get_running_loop().create_task(
-                self._titled(titles.set_generated_title(self.conversation, self.agent))
-            )
 
     async def _titled(self, giving: Awaitable[None]) -> None:
         # Its failure affects nothing else.
@@ -384,15 +373,16 @@ class Loop:
             playing = self._playing = asyncio.ensure_future(self.agent.play(turn))
             is_late = False
             while not playing.done():
+                # The agent itself should end in time; one that does not look at its time is cancelled.
+                timeout = None if (left_s := turn.seconds_left) is None else left_s + LATE_S
                 try:
-                    await asyncio.wait({playing}, timeout=_late_in_s(turn))
+                    await asyncio.wait({playing}, timeout=timeout)
                 except asyncio.CancelledError:
                     playing.cancel()
                 else:
                     is_late = not playing.done() and playing.cancel()
             if is_late and playing.cancelled() and not self._steering.is_interrupted:
-                # After all running writes of the turn, so that none follows its end.
-                await retry(lambda: astore.append(self.conversation, [], epoch=self.epoch))
+                await self._let_writes_end()
                 raise turn.out_of_time()
             playing.result()
         finally:
@@ -402,8 +392,7 @@ class Loop:
             await asyncio.shield(turn.settle())
 
     async def _end_interrupted(self) -> None:
-        # After all running writes of the turn, so that none follows its end.
-        await retry(lambda: astore.append(self.conversation, [], epoch=self.epoch))
+        await self._let_writes_end()
         through = self._steering.interrupted_through
         through = -1 if through is None else through
         reason = recovery.SUPERSEDED_REASON if self._steering.is_superseded else recovery.STOPPED_REASON
@@ -426,32 +415,37 @@ class Loop:
             return
         turn = PendingTurn(start.turn_id, start.through, is_suspended=False)
         state, status = AgentState.ERROR, ExecutionStatus.ERROR
-        if isinstance(error, AgentStuck) and self.conversation.dialect is Dialect.V1:
+        is_v1 = self.conversation.dialect is Dialect.V1
+        if isinstance(error, AgentStuck) and is_v1:
             state, status = AgentState.STUCK, ExecutionStatus.STUCK
-        ending = (state, status, _sentence(error))
-        is_known = isinstance(error, AgentFailure) or self.conversation.dialect is Dialect.V1
-        code = _code(error) if is_known else "AgentError"
+        ending = (state, status, failure_text.sentence(error))
+        if isinstance(error, AgentFailure):
+            code = error.code
+        else:
+            code = type(error).__name__ if is_v1 else "AgentError"
         await retry(lambda: _to_its_end(self._cut_off, turn, *ending, code=code))
 
     async def _persist(self, act: Callable[[ConversationRef, int], T]) -> T:
         """Run repeatable work of the loop under its lease."""
         return await retry(lambda: _to_its_end(act, self.conversation, self.epoch))
 
+    async def _let_writes_end(self) -> None:
+        # An empty append waits behind all running ones, so that none follows the end of the turn.
+        await retry(lambda: astore.append(self.conversation, [], epoch=self.epoch))
+
     async def _give_up(self) -> None:
         """End the turn that a stop interrupted, keep its text, and release the lease."""
         try:
-            # After all running writes of the turn, so that none follows its end.
-            await retry(lambda: astore.append(self.conversation, [], epoch=self.epoch))
+            await self._let_writes_end()
             await retry(lambda: astore.change(self._store_stop))
         except ConversationNotFound:
             pass
         except Fenced as error:  # another loop has taken over, and this one would have written
             await self._note_refused(error)
         with suppress(Fenced):
-            ended_by: LoopEnd | None = self.ended_by if self.is_wanted else LoopEnd.STOPPED
-            if self._goes_on:
-                ended_by = None
-            await self._persist(partial(leases.release, ended_by=ended_by))
+            ended_by = self.ended_by if self.is_wanted else LoopEnd.STOPPED
+            release = partial(leases.release, ended_by=None if self._goes_on else ended_by)
+            await self._persist(release)
         await self._titled(astore.change(titles.keep_provisional_title, self.conversation))
 
     def _store_stop(self) -> None:
@@ -495,22 +489,3 @@ class Loop:
 async def _to_its_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a function of the store; a cancellation takes effect after it."""
     return await uncancelled(astore.change(function, *args, **kwargs))
-
-
-def _late_in_s(turn: PlayedTurn) -> float | None:
-    left_s = turn.seconds_left
-    return None if left_s is None else left_s + LATE_S
-
-
-def _code(error: Exception) -> str:
-    return error.code if isinstance(error, AgentFailure) else type(error).__name__
-
-
-def _sentence(error: Exception) -> str:
-    """Return the text of a failure for readers; a failure of the server itself shows no details."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, (DatabaseProblem, psycopg.Error, RedisError, ForbiddenTransition)):
-            return INTERNAL
-        cause = cause.__cause__ or cause.__context__
-    return str(error) or type(error).__name__
