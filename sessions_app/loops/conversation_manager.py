@@ -210,15 +210,8 @@ class ConversationManager(ABC):
             case "user_rejected":
                 await self.confirm(conversation, accept=False, event_id=event_id)
             case state:
-                new = await in_turn(
-                    sender_id,
-                    is_light,
-                    _new_event,
-                    conversation,
-                    authored,
-                    sender_id=sender_id,
-                    event_id=event_id,
-                )
+                read = partial(_new_event, sender_id=sender_id, event_id=event_id)
+                new = await in_turn(sender_id, is_light, read, conversation, authored)
                 await astore.room_soon(conversation)
                 stored = astore.append_soon(conversation, [new])
                 if new.is_input:  # it is answered even if the client leaves

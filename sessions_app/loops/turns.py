@@ -110,6 +110,10 @@ def begin_turn(
         Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
         domain_events.record(conversation.pk, DomainEvent.LOOP)
     leases.announce(conversation)
+    return _start_of(row, loop, turn_id=turn_id, through=through, agent=agent)
+
+
+def _start_of(row: Conversation, loop: AgentLoop, *, turn_id: str, through: int, agent: str) -> TurnStart:
     return TurnStart(
         turn_id=turn_id,
         through=through,
