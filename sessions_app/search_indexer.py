@@ -25,8 +25,6 @@ BUSY_PER_S = 20.0
 """With more appends than this, the machine is needed for them."""
 REST_CALM, REST_BUSY = 1.0, 9.0
 """After a step it rests this many times as long as the step took."""
-REST_MIN_S = 0.01
-REST_BUSY_MIN_S = 0.25
 
 
 class Indexer:
@@ -84,9 +82,9 @@ class Indexer:
     async def _rest(self, began: float) -> None:
         loop = asyncio.get_running_loop()
         took = loop.time() - began
-        await asyncio.sleep(max(REST_MIN_S, took * REST_CALM))
+        await asyncio.sleep(max(0.01, took * REST_CALM))
         if self._appends > BUSY_PER_S * (loop.time() - began):
-            await asyncio.sleep(max(REST_BUSY_MIN_S, took * REST_BUSY))
+            await asyncio.sleep(max(0.25, took * REST_BUSY))
 
     def _step(self) -> IndexingStep:
         self._horizon.look()

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from sessions_app.git_providers.base import GitProviderError
 
-NUMBER_MAX_CHARS = 18
-
 
 class ProviderAnswer:
     """One JSON value of a provider; the names of fields lead into it.
@@ -45,7 +43,7 @@ class ProviderAnswer:
     def number(self, *path: str) -> int:
         """Return a whole number, also where it is written as a text, as GraphQL's ids are."""
         text = self.identity(*path)
-        if not (text.isascii() and text.isdecimal() and len(text) <= NUMBER_MAX_CHARS):
+        if not (text.isascii() and text.isdecimal() and len(text) <= 18):  # fits in 64 bits
             raise self._odd(path)
         return int(text)
 

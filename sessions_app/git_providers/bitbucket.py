@@ -30,7 +30,6 @@ from sessions_app.outbound.hosts import Host
 
 T = TypeVar("T")
 
-WORKSPACES_MAX = 20
 PULLS_MAX = 20
 """At most this many of the newest pull requests of a workspace are examined."""
 ORDERS = {"created": "-created_on", "full_name": "name"}
@@ -61,7 +60,7 @@ class Bitbucket(GitProvider):
         }
 
     async def installations(self) -> list[str]:
-        reply = await self._api.get("user", "workspaces", query={"pagelen": WORKSPACES_MAX})
+        reply = await self._api.get("user", "workspaces", query={"pagelen": 20})
         return [access.text("workspace", "slug") for access in reply.json.each("values")]
 
     async def repository(self, name: str) -> Repository:

@@ -40,9 +40,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 NO_TOKEN = "Git provider token required. (such as GitHub)."  # noqa: S105
-ACCESS_S = 60.0
 NO_ACCESS_S = 10.0
-STATE_S = 60.0
 LIST_S = 30.0
 
 WITH_INSTALLATIONS = frozenset({ProviderType.GITHUB, ProviderType.BITBUCKET, ProviderType.AZURE_DEVOPS})
@@ -93,7 +91,7 @@ class GitProviders:
                 return True
 
         try:
-            return await self._cached(provider, ["is_open", repository, pr_number], ask, lifetime_s=STATE_S)
+            return await self._cached(provider, ["is_open", repository, pr_number], ask, lifetime_s=60.0)
         except GitProviderError as error:
             _log(provider, error)
             return True
@@ -252,7 +250,7 @@ class GitProviders:
                 return None
 
         def lifetime_s(found: Repository | None) -> float:
-            return ACCESS_S if found else NO_ACCESS_S
+            return 60.0 if found else NO_ACCESS_S
 
         return await self._cached(provider, ["repository", name], ask, lifetime_s=lifetime_s)
 

@@ -27,7 +27,6 @@ from sessions_app.git_providers.names import host_of, pieces_of
 from sessions_app.outbound.hosts import Host
 
 RAW = "application/vnd.github.raw+json"
-ORGANISATIONS_MAX = 30
 LISTED_BY = {"pushed", "updated", "created", "full_name"}
 SEARCHED_BY = {"stars", "forks", "updated"}
 
@@ -123,7 +122,7 @@ class GitHub(GitProvider):
     async def _organisations(self) -> list[str]:
         """Return the search terms for the user's organisations; a token may not be allowed to list them."""
         try:
-            reply = await self._api.get("user", "orgs", query={"per_page": ORGANISATIONS_MAX})
+            reply = await self._api.get("user", "orgs", query={"per_page": 30})
         except GitAuthenticationError:
             return []
         return [f"org:{organisation.text('login')}" for organisation in reply.json.each()]

@@ -164,7 +164,9 @@ class Api:
                 raise GitAuthenticationError(f"The {self.label} token is not valid.")
             case 429:
                 raise GitProviderError(f"{self.label}'s rate limit was reached. Try again later.")
-            case 403 if _is_exhausted(response.headers):
+            case 403 if (
+                response.headers.get("x-ratelimit-remaining") == "0" or "retry-after" in response.headers
+            ):
                 raise GitProviderError(f"{self.label}'s rate limit was reached. Try again later.")
             case 403:
                 raise GitAuthenticationError(f"The {self.label} token does not allow this.")
@@ -204,10 +206,6 @@ def _client(url: httpx.URL, headers: Mapping[str, str]) -> httpx.AsyncClient:
 
 def _origin(url: httpx.URL) -> str:
     return f"{url.scheme}://{url.host}:{port_of(url)}"
-
-
-def _is_exhausted(headers: httpx.Headers) -> bool:
-    return headers.get("x-ratelimit-remaining") == "0" or "retry-after" in headers
 
 
 def _gate(origin: str) -> Semaphore:

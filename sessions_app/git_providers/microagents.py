@@ -8,7 +8,6 @@ from sessions_app.git_providers.base import Folder, InvalidName, MicroagentFile,
 from sessions_app.git_providers.names import encodable
 
 FENCE = "---"
-FRONT_MATTER_MAX_CHARS = 16_384
 
 
 def folder_of(repository: Repository) -> str:
@@ -50,7 +49,7 @@ def read(text: str) -> tuple[str, list[str]]:
 
 
 def _triggers(front_matter: str) -> list[str]:
-    if len(front_matter) > FRONT_MATTER_MAX_CHARS:
+    if len(front_matter) > 16_384:
         return []
     try:
         # Only its nodes: no object is made of them, so a tag or a date in it cannot fail.

@@ -8,9 +8,6 @@ from urllib.parse import urlsplit
 from sessions_app.git_providers.base import InvalidName
 from sessions_app.outbound.hosts import Host, HostRefused, parse_host
 
-PIECE_MAX_CHARS = 255
-PIECES_MAX = 30
-
 
 def host_of(text: str | None, *, public: str, takes_path: bool = False) -> Host:
     try:
@@ -19,7 +16,7 @@ def host_of(text: str | None, *, public: str, takes_path: bool = False) -> Host:
         raise InvalidName(str(error)) from error
 
 
-def pieces_of(path: str, *, least: int, most: int = PIECES_MAX) -> list[str]:
+def pieces_of(path: str, *, least: int, most: int = 30) -> list[str]:
     """Split a repository's name or a path at its slashes. Raise InvalidName for an invalid one."""
     pieces = path.split("/")
     if not least <= len(pieces) <= most or not all(is_piece(piece) for piece in pieces):
@@ -30,7 +27,7 @@ def pieces_of(path: str, *, least: int, most: int = PIECES_MAX) -> list[str]:
 def is_piece(text: str) -> bool:
     """Return whether it can stand between two slashes of an address without a special meaning."""
     return (
-        0 < len(text) <= PIECE_MAX_CHARS
+        0 < len(text) <= 255
         and text not in (".", "..")
         and text.isprintable()
         and "/" not in text

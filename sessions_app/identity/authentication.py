@@ -259,15 +259,12 @@ async def _refuse(
         await send({"type": "websocket.close", "code": 4403, "reason": refusal.detail[:120]})
         return
     log_request_refused(scope, status=403, code=refusal.code)
-    content_type, body = _page(refusal) if _is_for_a_person(scope) else _json(refusal)
+    # Browsers ask for HTML first, programs for JSON or anything.
+    is_for_a_person = headers_of(scope).get("accept", "").startswith("text/html")
+    content_type, body = _page(refusal) if is_for_a_person else _json(refusal)
     headers = [(b"content-type", content_type), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 403, "headers": headers, "trailers": False})
     await send({"type": "http.response.body", "body": body, "more_body": False})
-
-
-def _is_for_a_person(scope: Scope) -> bool:
-    # Browsers ask for HTML first, programs for JSON or anything.
-    return headers_of(scope).get("accept", "").startswith("text/html")
 
 
 def _page(refusal: Refusal) -> tuple[bytes, bytes]:

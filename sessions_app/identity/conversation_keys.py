@@ -40,7 +40,6 @@ _PURPOSE = b"convserver conversation key"
 """Other uses of SECRET_KEY derive other keys."""
 _DAY = timedelta(days=1)
 _FIRST_DAY = datetime(1970, 1, 1, tzinfo=UTC)
-_DAY_MAX_DIGITS = 6
 
 
 class _Signed(NamedTuple):
@@ -177,7 +176,7 @@ def _day_of(moment: datetime) -> int:
 
 def _day_in(text: str) -> int | None:
     """Return the day in a key; None for a future or invalid one."""
-    if not text.isascii() or not text.isalnum() or len(text) > _DAY_MAX_DIGITS:
+    if not text.isascii() or not text.isalnum() or len(text) > 6:
         return None
     try:
         day = int(text, 16)

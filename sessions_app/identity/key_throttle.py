@@ -62,7 +62,8 @@ class KeyThrottle:
         self._forget()
         client = subscriber(address)
         known = self._by_address.get(client)
-        if known is not None and len(known.digests) >= self._allowed():
+        allowed = WRONG_MAX if self._count < WRONG_IN_ALL_MAX else 1
+        if known is not None and len(known.digests) >= allowed:
             return False
         for key in attempts:
             if is_server_key(key):
@@ -72,9 +73,6 @@ class KeyThrottle:
             self._count += digest not in known.digests
             known.digests.add(digest)
         return True
-
-    def _allowed(self) -> int:
-        return WRONG_MAX if self._count < WRONG_IN_ALL_MAX else 1
 
     def _forget(self) -> None:
         """Forget addresses whose window has ended, and the oldest of too many."""

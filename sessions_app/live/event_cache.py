@@ -33,7 +33,9 @@ class RecentEvents:
     """The newest announced events of one event loop, and their forms on the wires."""
 
     def __init__(self, max_bytes: int = RECENT_MAX_BYTES) -> None:
-        self._events: LRUCache[Place, EventEnvelope] = LRUCache(max_bytes, _bytes_kept_for)
+        self._events: LRUCache[Place, EventEnvelope] = LRUCache(
+            max_bytes, lambda event: _bytes_of(event) + _BESIDE_TEXT_BYTES
+        )
         self._texts: LRUCache[Place, str] = LRUCache(max_bytes, _bytes_kept_for_text)
         self._frames: LRUCache[tuple[int, int, str], bytes] = LRUCache(max_bytes, _bytes_kept_for_text)
         self._joined: LRUCache[tuple[int, int, int, str], bytes] = LRUCache(
@@ -123,10 +125,6 @@ class RecentEvents:
 def _bytes_of(event: EventEnvelope) -> int:
     """Return the memory of its texts: with one emoji in it, a text takes four bytes a character."""
     return getsizeof(event["payload"]) + getsizeof(event["text"])
-
-
-def _bytes_kept_for(event: EventEnvelope) -> int:
-    return _bytes_of(event) + _BESIDE_TEXT_BYTES
 
 
 def _bytes_kept_for_text(text: str | bytes) -> int:

@@ -26,7 +26,6 @@ from sessions_app.live.text_frames import CHUNK_BYTES
 from sessions_app.models import ExecutionStatus, UnfinishedAnswer
 from sessions_app.refusals import log_other_history
 
-STORED_ANSWERS_REMEMBERED = 8
 STEP_EVENTS = 100
 """At most this many events of a replay are sent before other readers continue."""
 
@@ -96,7 +95,9 @@ class Feed:
             state = (await astore.call(states_of, [self.conversation.pk]))[self.conversation.pk]
             await self._reader.show_hello(state)
             try:
-                await self._require_same_history(state["last_seq"])
+                histories.require_within(self._after, last_seq=state["last_seq"])
+                if self._after.fingerprint is not None:
+                    await astore.call(histories.require_same, self.conversation, self._after)
             except OtherHistory as error:
                 log_other_history(
                     self.conversation, error, after=self.sent_through, last_seq=state["last_seq"]
@@ -111,12 +112,6 @@ class Feed:
             hints.take_at_once = self._take_at_once
             while follow:
                 await self._follow(await hints.next())
-
-    async def _require_same_history(self, last_seq: int) -> None:
-        """Raise OtherHistory if the reader's cursor is not of this log, which ends at `last_seq`."""
-        histories.require_within(self._after, last_seq=last_seq)
-        if self._after.fingerprint is not None:
-            await astore.call(histories.require_same, self.conversation, self._after)
 
     def _take_at_once(self, hint: Hint, characters: int) -> bool:
         """Show the next events if the client takes them now; return whether they were shown."""
@@ -233,7 +228,7 @@ class _AnswerCursor:
         self.is_behind = False
         self._answer = ""
         self._next = 0
-        self._stored: deque[str] = deque(maxlen=STORED_ANSWERS_REMEMBERED)
+        self._stored: deque[str] = deque(maxlen=8)
 
     def takes(self, answer: str, index: int) -> bool:
         """Return whether this piece is the next one, and count it."""

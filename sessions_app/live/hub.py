@@ -174,7 +174,10 @@ class Hub:
         async with self._settling.setdefault(group, asyncio.Lock()):
             if group not in self._groups:
                 self._joined.discard(group)
-                await self._leave(group)
+                layer = live.hint_channel()
+                with suppress(Exception):  # a hint without readers is ignored anyway
+                    async with asyncio.timeout(JOIN_WAIT_S):
+                        await layer.group_discard(group, self._channel)
             elif group not in self._joined and self._channel and await self._join(group):
                 self._joined.add(group)
 
@@ -187,12 +190,6 @@ class Hub:
             self._channel_failing.failed(error)
             return False
         return True
-
-    async def _leave(self, group: str) -> None:
-        layer = live.hint_channel()
-        with suppress(Exception):  # a hint without readers is ignored anyway
-            async with asyncio.timeout(JOIN_WAIT_S):
-                await layer.group_discard(group, self._channel)
 
     async def _listen(self) -> None:
         layer = live.hint_channel()

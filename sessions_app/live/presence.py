@@ -108,17 +108,14 @@ class _Notebook:
         except Exception as error:  # presence is useful, but must not delay what clients connect for
             is_refused = not isinstance(error, (OperationalError, InterfaceError))
             if is_refused and len(batch) > 1:
-                return await self._try_each(batch)
+                # One row is refused: its conversation or its user was deleted.
+                for name, row in batch.items():
+                    if not await self._try({name: row}):
+                        return False
+                return True
             self._failing.failed(error)
             return is_refused
         self._failing.worked()
-        return True
-
-    async def _try_each(self, batch: dict[str, Connection | None]) -> bool:
-        # One row is refused: its conversation or its user was deleted.
-        for name, row in batch.items():
-            if not await self._try({name: row}):
-                return False
         return True
 
 

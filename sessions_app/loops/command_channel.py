@@ -22,10 +22,8 @@ _deaf = Outage(__name__, "Hints about commands cannot be received", "Hints about
 WAIT_S = 8.0
 LOOK_S = 4.0
 """A command whose hint was lost is obeyed after this long at the latest."""
-OUTCOME_FIRST_S = 0.25
 OUTCOME_POLL_S = 1.0
 """An outcome whose hint was lost is noticed after this long; the first look comes sooner."""
-LISTEN_AGAIN_S = 1.0
 
 
 class CommandChannel:
@@ -58,7 +56,7 @@ class CommandChannel:
         if command_id is None:
             return None
         hinted = self._awaited[command_id] = asyncio.Event()
-        pause_s = OUTCOME_FIRST_S
+        pause_s = 0.25
         try:
             while (left_s := until - time.monotonic()) > 0:
                 with suppress(TimeoutError):
@@ -87,7 +85,7 @@ class CommandChannel:
                     while True:
                         await self._receive(await hints.next())
                         _deaf.worked()
-            await asyncio.sleep(LISTEN_AGAIN_S)
+            await asyncio.sleep(1.0)
 
     async def _receive(self, hint: Hint) -> None:
         match hint.get("kind"):

@@ -54,7 +54,10 @@ class SteeringConversationManager(RegistryConversationManager):
         # Stops of the loops here: they cancel starts that were requested before.
         self._stops = Stops()
         self._commands = CommandChannel(
-            self._process, held=self._epochs, obey=self._take_command, wake=self._wake_loop_here
+            self._process,
+            held=lambda: {pk: loop.epoch for pk, loop in self._loops.items()},
+            obey=lambda command: self._own(self._obey(command)),
+            wake=self._wake_loop_here,
         )
 
     @abstractmethod
@@ -109,12 +112,6 @@ class SteeringConversationManager(RegistryConversationManager):
                 raise LoopUnavailable(settled.detail)
             elif settled.outcome is not CommandOutcome.ENDED:
                 return settled.outcome
-
-    def _epochs(self) -> dict[int, int]:
-        return {pk: loop.epoch for pk, loop in self._loops.items()}
-
-    def _take_command(self, command: ReceivedCommand) -> None:
-        self._own(self._obey(command))
 
     async def _obey(self, command: ReceivedCommand) -> None:
         """Carry out another process's command; releasing the loop settles a command that ends it."""

@@ -27,7 +27,6 @@ logger = logging.getLogger(__name__)
 Ask = Callable[[Sequence[Mapping[str, str]]], Awaitable[str]]
 """Answers messages of a role and a content, oldest first."""
 
-TITLE_MAX_CHARACTERS = 50
 SHOWN_MAX_CHARACTERS = 1000
 FALLBACK_CHARACTERS = 30
 LOOKED_AT = 10
@@ -65,7 +64,7 @@ async def set_generated_title(conversation: ConversationRef, agent: Agent) -> No
     message = await astore.call(_message_of_provisional_title, conversation)
     if message is not None:
         title = await astore.call(_of_cue, message, conversation)
-        title = title or await made_of(message, agent.complete, TITLE_MAX_CHARACTERS)
+        title = title or await made_of(message, agent.complete, 50)
         await astore.change(_replace_provisional_title, conversation, title)
 
 

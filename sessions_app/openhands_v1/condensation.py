@@ -23,7 +23,6 @@ from sessions_app.loops.manager import get_manager
 
 logger = logging.getLogger(__name__)
 
-SHOWN_MAX_EVENTS = 200
 SHOWN_MAX_CHARACTERS = 1000
 """The agent that writes the summary gets at most this much of each event."""
 
@@ -74,7 +73,7 @@ def _prefix(conversation: ConversationRef) -> _Prefix:
     """Return the answered part of the log since the last condensation."""
     earlier = reads.search_events(conversation, _CONDENSATIONS, newest_first=True, limit=1).events
     since = {"first": earlier[0]["seq"] + 1 if earlier else 0, "last": _answered_through(conversation)}
-    newest = reads.search_events(conversation, _GIVEN, **since, newest_first=True, limit=SHOWN_MAX_EVENTS)
+    newest = reads.search_events(conversation, _GIVEN, **since, newest_first=True, limit=200)
     first = reads.read_after(conversation, -1, limit=1)
     return _Prefix(
         event_ids=reads.event_ids(conversation, _GIVEN, **since),

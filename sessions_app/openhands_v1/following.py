@@ -59,7 +59,8 @@ class DirectoryFollower(Follower):
                 self._failures.tell(f"{directory.name}: failed. {error}")
                 self._failures.postpone(directory)
                 continue
-            followed.seen = stamps if is_whole and _are_settled(stamps) else None
+            are_settled = all(stamp is None or time.time_ns() - stamp[2] > SETTLED_NS for stamp in stamps)
+            followed.seen = stamps if is_whole and are_settled else None
 
     def _changed(self) -> Iterator[tuple[Path, Followed, Stamps]]:
         """Yield the directories that have changed, with their state before they are read."""
@@ -89,7 +90,7 @@ class DirectoryFollower(Follower):
         problems: list[str] = []
         persisted = openhands_v1.read(directory, zone=self.zone, skip=lambda name, _: problems.append(name))
         is_unclear = _is_unclear(directory, persisted, problems)
-        if persisted.is_empty or (is_unclear and not self._is_stored(persisted)):
+        if persisted.is_empty or (is_unclear and imports.standing(self.user, persisted) is None):
             return not is_unclear  # the agent's setup is stored with the first event
         growing = followed.growing
         imported = imports.import_growing(self.user, persisted, growing.events())
@@ -102,9 +103,6 @@ class DirectoryFollower(Follower):
             imports.keep_up(imported.conversation, persisted, title_was=followed.title)
             followed.title = persisted.title
         return not growing.is_waiting and not is_unclear
-
-    def _is_stored(self, persisted: Persisted) -> bool:
-        return imports.standing(self.user, persisted) is not None
 
 
 def _is_unclear(directory: Path, persisted: Persisted, problems: list[str]) -> bool:
@@ -123,7 +121,3 @@ def _stamp(path: Path) -> Stamp | None:
     except OSError:
         return None
     return told.st_ino, told.st_size, told.st_mtime_ns
-
-
-def _are_settled(stamps: Stamps) -> bool:
-    return all(stamp is None or time.time_ns() - stamp[2] > SETTLED_NS for stamp in stamps)

@@ -66,7 +66,6 @@ CARRIED = frozenset(
     }
 )
 """Members of the files beside the events that columns and the agent's setup have, or the totals count."""
-_ITERATIONS_LIMIT = 2**31
 
 
 def preview(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip: Skip) -> Imported:
@@ -143,13 +142,14 @@ def _stored(
     settle: Callable[[ConversationRef], None] | None = None,
 ) -> Imported:
     metrics = persisted.metrics
+    leaf_event_id = columns.event_id(persisted.state.get("leaf_event_id"))
     return importing.import_conversation(
         user,
         events,
         conversation_id=persisted.conversation_id.hex,
         version=Version.V1,
         begin=lambda conversation: agent_setups.add(
-            conversation, _setup(persisted), leaf_event_id=_leaf_event_id(persisted)
+            conversation, _setup(persisted), leaf_event_id=leaf_event_id
         ),
         settle=settle,
         title=persisted.title,
@@ -283,7 +283,7 @@ def _setup(persisted: Persisted) -> NewSetup:
         workspace=columns.fields(persisted.fact("workspace")) or default_workspace(),
         confirmation_policy=columns.fields(persisted.fact("confirmation_policy")) or never_confirm(),
         security_analyzer=columns.fields(persisted.fact("security_analyzer")) or None,
-        max_iterations=iterations if iterations and iterations < _ITERATIONS_LIMIT else MAX_ITERATIONS,
+        max_iterations=iterations if iterations and iterations < 2**31 else MAX_ITERATIONS,
         stuck_detection=detects if isinstance(detects, bool) else True,
         facts={name: value for name in _FACTS if (value := persisted.fact(name))},
         is_recorded=True,
@@ -307,7 +307,3 @@ def _described(secrets: object) -> dict[str, dict[str, Any]]:
 def _model(persisted: Persisted) -> str | None:
     llm = columns.fields(columns.fields(persisted.fact("agent")).get("llm"))
     return columns.first_text(llm.get("model")) or None
-
-
-def _leaf_event_id(persisted: Persisted) -> str | None:
-    return columns.event_id(persisted.state.get("leaf_event_id"))

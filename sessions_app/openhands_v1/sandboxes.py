@@ -24,9 +24,6 @@ from sessions_app.identity import conversation_keys
 from sessions_app.loops import leases
 from sessions_app.models import WORK_COLUMNS, AgentLoop, LoopEnd, LoopStatus, Work
 
-_ID_BYTES = 16
-_ID_MAX_CHARS = 24
-
 
 class SandboxStatus(StrEnum):
     """Whether its conversations accept messages (spec V1 §1.1)."""
@@ -86,13 +83,13 @@ def id_of(public_id: str) -> str | None:
 
 def public_id_in(sandbox_id: str) -> str | None:
     """Return the id of the conversation in a sandbox's id; None if it is not a sandbox's id."""
-    if len(sandbox_id) > _ID_MAX_CHARS:
+    if len(sandbox_id) > 24:
         return None
     try:
         id_bytes = base62.decodebytes(sandbox_id)
     except ValueError:
         return None
-    if len(id_bytes) != _ID_BYTES:
+    if len(id_bytes) != 16:
         return None
     # Some ids can be spelled in two ways, and a sandbox has one id.
     return id_bytes.hex() if base62.encodebytes(id_bytes) == sandbox_id else None

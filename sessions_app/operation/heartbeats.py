@@ -15,7 +15,6 @@ from sessions_app.processes import is_gone, this_process
 BEAT_S = 10.0
 GONE_AFTER = timedelta(seconds=3 * BEAT_S)
 """A process that was silent for this long is gone. On the same host its end is noticed at once."""
-GONE_SHOWN = timedelta(hours=24)
 
 
 class Presence(NamedTuple):
@@ -50,7 +49,7 @@ def presence() -> Presence:
     """Return the processes that are alive and those that are gone, by one statement."""
     running = list(ProcessRecord.objects.running().with_age().order_by("seen_at"))
     alive = [record for record in running if is_alive(record)]
-    gone = [record for record in running if record not in alive and record.silent_for < GONE_SHOWN]
+    gone = [record for record in running if record not in alive and record.silent_for < timedelta(hours=24)]
     return Presence(alive, _unreplaced(gone, alive))
 
 

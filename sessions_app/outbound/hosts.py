@@ -17,7 +17,6 @@ NAME_AND_PORT = re.compile(
     rf"(?P<name>{LABEL}(?:\.{LABEL})*|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{{1,5}}))?", re.ASCII
 )
 NAME_MAX_CHARS = 253
-PORT_MAX = 65_535
 SERVER = re.compile(rb"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
 """The possible names of a server in a URL: any that resolvers accept, or an IPv6 address."""
 NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
@@ -91,7 +90,7 @@ def server_url(text: str) -> httpx.URL | None:
         host = url.host  # decoded for people, which fails for some xn-- names
     except (httpx.InvalidURL, UnicodeError):
         return None
-    has_port = url.port is None or 0 < url.port <= PORT_MAX
+    has_port = url.port is None or 0 < url.port <= 65_535
     has_name = host and len(url.raw_host) <= NAME_MAX_CHARS and SERVER.fullmatch(url.raw_host)
     return url if url.scheme in ("http", "https") and has_name and has_port else None
 

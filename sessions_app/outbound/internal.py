@@ -13,7 +13,6 @@ ENTRY = re.compile(
     rf"(?:\[(?P<bracketed>[0-9a-f:./]+)\]|(?P<plain>[0-9./]+|{LABEL}(?:\.{LABEL})*))(?::(?P<port>[0-9]{{1,5}}))?",
     re.ASCII,
 )
-PORT_MAX = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class InternalAddress:
         if found is None:
             raise ValueError("this is no host name, address or network")
         port = int(found["port"]) if found["port"] else None
-        if port is not None and not 0 < port <= PORT_MAX:
+        if port is not None and not 0 < port <= 65_535:
             raise ValueError("this is no port")
         place = found["bracketed"] or found["plain"]
         # A text that ends with a number is an address to every resolver, never a name.

@@ -170,7 +170,7 @@ async def _asked(client: httpx.AsyncClient, model: str) -> str:
         if names is None:
             raise _Fault("Not found (404). Check the base URL; most end with /v1.")
         return "The server responds. Enter a model to test it, too."
-    own_name = _own_name(model)
+    own_name = model.partition("/")[2] if "/" in model else model  # without the provider in front
     question = {"model": own_name, "max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}]}
     status, _ = await _answer(client, "POST", "chat/completions", body=question)
     if status not in (400, 404, 405, 422):
@@ -241,12 +241,6 @@ def _refuse(status: int) -> None:
             raise _Fault(f"The server failed ({status}). Try again later.")
         case _:
             raise _Fault(f"The server returned status {status}. Check the base URL.")
-
-
-def _own_name(model: str) -> str:
-    """Return the server's own name of the model, without the provider in front."""
-    _, slash, name = model.partition("/")
-    return name if slash else model
 
 
 def _connection_fault(error: Exception) -> str:

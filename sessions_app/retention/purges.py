@@ -10,7 +10,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from conversations.engines.residues import Rest, rested
-from conversations.models import Conversation, ConversationRef, Purge
+from conversations.models import Conversation, Purge
 from conversations.server_log import ids_of, log_on_commit
 from conversations.store import purging
 from sessions_app.retention import places
@@ -63,7 +63,9 @@ def sweep_late(now: datetime | None = None, failures: Failures | None = None) ->
     found = places.written_late(purged)
     for row in Conversation.objects.with_pks(found):
         with failures.noted("conversation", row.public_id), transaction.atomic():
-            _remove_rest(row.ref)
+            while places.remove_some(row.ref) is not None:
+                pass
+            places.drop_deliveries(row.ref)
     return len(found)
 
 
@@ -82,12 +84,6 @@ def _take_step(purge: Purge) -> bool:
     purging.remove_beside_events(conversation.pk)
     places.change_the_rest(conversation)
     return True
-
-
-def _remove_rest(conversation: ConversationRef) -> None:
-    while places.remove_some(conversation) is not None:
-        pass
-    places.drop_deliveries(conversation)
 
 
 def _log(purge: Purge) -> None:

@@ -23,10 +23,8 @@ from sessions_app.retention.failures import Failures, outage
 
 POLL_S = 10.0
 """A purge from a page or the admin begins within this time."""
-DUE_EVERY_S = 3600.0
 ERASE_EVERY_S = 6 * 3600.0
 """The least time between two rewrites of the search index."""
-ERASE_AGAIN_S = 900.0
 TURN_S = 30.0
 """One process carries out purges for this long, then the next one that asks."""
 BEGUN_AT_ONCE = 100
@@ -37,8 +35,6 @@ DELETED_AT_ONCE = 500
 """A policy deletes at most this many conversations in one round."""
 REST = 2.0
 """After a step it rests this many times as long as the step took."""
-REST_MIN_S = 0.01
-REST_MAX_S = 10.0
 
 BY = "retention"
 """The recorded user of a purge that no person requested."""
@@ -81,8 +77,8 @@ class Retention:
         if not failures.found:
             outage.worked()
 
-    async def _begin_in_time(self, failures: Failures) -> None:
-        if await astore.change(take_round, "retention", DUE_EVERY_S):
+    async def _begin_in_time(self, failures: RetentionFailures) -> None:
+        if await astore.change(take_round, "retention", 3600.0):
             await self._begin(failures)
             await astore.change(purges.sweep_late, failures=failures)
         elif await astore.change(user_deletions.is_any_unfinished):
@@ -158,7 +154,7 @@ def rest(took_s: float) -> None:
 
 
 def _rest_s(took_s: float) -> float:
-    return max(REST_MIN_S, min(REST * took_s, REST_MAX_S))
+    return max(0.01, min(REST * took_s, 10.0))
 
 
 def _begin_overdue(failures: Failures) -> int:
@@ -187,7 +183,7 @@ def _is_erasing_due() -> bool:
     if not erasing.is_due():
         return False
     lately = timezone.now() - timedelta(seconds=ERASE_EVERY_S)
-    return not Purge.objects.filter(erased_at__gte=lately).exists() and take_round("erasing", ERASE_AGAIN_S)
+    return not Purge.objects.filter(erased_at__gte=lately).exists() and take_round("erasing", 900.0)
 
 
 def _erase(is_ending: threading.Event) -> None:

@@ -25,7 +25,6 @@ SLOW_READER_S = 15.0
 """A client that takes no frame for this long is closed."""
 GRACE_S = 5.0
 """How long a closed client may take to read the reason."""
-REASON_MAX_BYTES = 123
 REFUSALS = frozenset({4400, 4401, 4403, 4404, 4409, 4429, 4001, 4004})
 """Close codes of the native and V1 sockets after which a client must not reconnect."""
 
@@ -112,7 +111,7 @@ class Socket:
         self._is_closed = True
         if code in REFUSALS:
             log_socket_refused(self.scope, code=code)
-        short = reason.encode()[:REASON_MAX_BYTES].decode(errors="ignore")
+        short = reason.encode()[:123].decode(errors="ignore")
         try:
             async with asyncio.timeout(GRACE_S):
                 await self._send({"type": "websocket.close", "code": code, "reason": short})

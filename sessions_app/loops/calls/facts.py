@@ -26,13 +26,11 @@ def learning(conversation: ConversationRef, call: ToolCall, content: str) -> App
         return None
 
     def learn(appended: Sequence[Appended]) -> None:
-        if branch is not None and not _has_secret(conversation, branch):
-            changes.note_branch(conversation, branch)
+        if branch is not None:
+            masks = secrets.masks_of(conversation.owner_id, conversation.pk)
+            if masks.hide(branch) == branch:
+                changes.note_branch(conversation, branch)
         if number is not None:
             changes.note_pull_request(conversation, number)
 
     return learn
-
-
-def _has_secret(conversation: ConversationRef, text: str) -> bool:
-    return secrets.masks_of(conversation.owner_id, conversation.pk).hide(text) != text

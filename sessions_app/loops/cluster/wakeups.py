@@ -28,7 +28,6 @@ KEPT_MAX = 500
 DEAD_AFTER_S = 60
 """A worker of Procrastinate without a sign of life for this long does not return to its jobs."""
 TRIM_S = 4.0
-CONNECT_WAIT_S = 5.0
 
 Wake = Callable[[int, bool], Awaitable[None]]
 """Starts the loop of the conversation with this key: if it has work, or in any case."""
@@ -110,7 +109,7 @@ async def take(wake: Wake) -> None:
 async def _opened() -> AsyncIterator[App]:
     """Open connections of their own: one of them listens."""
     kwargs = {name: value for name, value in connection.get_connection_params().items() if name in _LIBPQ}
-    connector = PsycopgConnector(min_size=1, max_size=4, timeout=CONNECT_WAIT_S, kwargs=kwargs)
+    connector = PsycopgConnector(min_size=1, max_size=4, timeout=5.0, kwargs=kwargs)
     async with App(connector=connector).open_async() as app:
         yield app
 

@@ -95,7 +95,8 @@ class Command(BaseCommand):
         except DatabaseProblem as error:
             raise CommandError(failures_of.sentence(error, connection)) from error
         if outcome.failures.found:
-            raise CommandError(f"Not everything could be done. {_sentences(outcome.failures)}")
+            problems = " ".join(f"{name}: {_problem(error)}" for name, error in outcome.failures.found)
+            raise CommandError(f"Not everything could be done. {problems}")
 
     def _handle(
         self, wanted: dict[str, Any], *, dry_run: bool, yes: bool, as_json: bool, rewrite: bool
@@ -231,10 +232,6 @@ def _report(
         "deleted_by_policies": [row.public_id for row in by_policy],
         "deleted_days": settings.CONFIGURATION.deleted_days,
     }
-
-
-def _sentences(failures: Failures) -> str:
-    return " ".join(f"{name}: {_problem(error)}" for name, error in failures.found)
 
 
 def _problem(error: Exception) -> str:

@@ -48,7 +48,6 @@ FRAMES_PER_S = 200
 """The long-term rate at which frames of one program are read."""
 FRAMES_AT_ONCE = 400
 """At most this many frames are read at once."""
-TURN_ID_MAX_LENGTH = 100
 LINGER_S = 1.0
 """How long a replaced program is told so before it is closed."""
 TAKEN_OVER = "Another program has connected under this name."
@@ -233,6 +232,6 @@ class AgentSocket(SocketEnding):
     def _refuse(self, error: Mapping[str, Any], frame: Frame | None) -> None:
         """Answer a frame with an error; None is a frame that could not be read."""
         turn = None if frame is None or "turn" not in frame.members else frame.members["turn"].value
-        is_named = isinstance(turn, str) and len(turn) <= TURN_ID_MAX_LENGTH
+        is_named = isinstance(turn, str) and len(turn) <= 100
         known = {"turn": turn if is_named else None, "id": None if frame is None else frame.id}
         self._program.send(**{**error, **known})

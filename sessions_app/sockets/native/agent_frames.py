@@ -23,10 +23,7 @@ from sessions_app.agents.remote.steps import (
 )
 from sessions_app.sockets.native.frames import FRAME_ID_MAX_LENGTH, BadFrame, Frame, is_id
 
-CODE_MAX_LENGTH = 100
-MODEL_MAX_LENGTH = 200
 TOKENS_MAX = 10**12
-COST_MAX = 1_000_000.0
 NAME_MAX_LENGTH = 200
 
 
@@ -116,7 +113,7 @@ def _reserve(frame: Frame, common: _Common) -> Reserve:
 
 def _used(frame: Frame) -> Usage:
     return Usage(
-        model=_short(frame, "model", MODEL_MAX_LENGTH),
+        model=_short(frame, "model", 200),
         prompt_tokens=_count(frame, "prompt_tokens"),
         completion_tokens=_count(frame, "completion_tokens"),
         cost=_cost(frame),
@@ -124,7 +121,7 @@ def _used(frame: Frame) -> Usage:
 
 
 def _fail(frame: Frame, common: _Common) -> Fail:
-    code = _short(frame, "code", CODE_MAX_LENGTH) if "code" in frame.members else "AgentError"
+    code = _short(frame, "code", 100) if "code" in frame.members else "AgentError"
     return Fail(**common, text=frame.text("text"), code=code)
 
 
@@ -161,7 +158,7 @@ def _cost(frame: Frame) -> float | None:
     value = None if member is None else member.value
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= COST_MAX:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1_000_000.0:
         raise BadFrame(f"`cost` of the frame `{frame.type}` is US dollars, or null where it is not known.")
     return float(value)
 

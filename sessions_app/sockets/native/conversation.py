@@ -169,7 +169,7 @@ class ConversationSocket(FrameReader, SocketEnding):
             "stop": self._stop,
             "confirm": self._confirm,
             "seen": self._seen,
-            "auth": self._auth,
+            "auth": lambda frame: self._ack(frame.id),  # it is authenticated already
         }
 
     async def serve(self) -> None:
@@ -385,7 +385,4 @@ class ConversationSocket(FrameReader, SocketEnding):
 
     async def _seen(self, frame: Frame) -> None:
         await astore.change(marks.mark_seen, self._user_pk, self._conversation, frame.number("through"))
-        await self._ack(frame.id)
-
-    async def _auth(self, frame: Frame) -> None:
         await self._ack(frame.id)

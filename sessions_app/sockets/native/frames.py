@@ -141,12 +141,11 @@ def recorded_events(frame: Frame, *, sender_id: int) -> list[NewEvent]:
         raise BadFrame("`events` of the frame `events` must be a list of {id, event}.")
     if not 0 < len(member.value) <= EVENTS_MAX or not all(isinstance(item, dict) for item in member.value):
         raise BadFrame(f"`events` of the frame `events` must hold 1 to {EVENTS_MAX} objects {{id, event}}.")
-    items = map(_item_frame, jsontext.objects(member.text, at_most=EVENTS_MAX))
-    return [recorded_event(item, sender_id=sender_id) for item in items]
-
-
-def _item_frame(members: Mapping[str, Member]) -> Frame:
-    return frame_of({**members, "type": Member("event", '"event"')})
+    event_type = Member("event", '"event"')  # an item has none
+    return [
+        recorded_event(frame_of({**members, "type": event_type}), sender_id=sender_id)
+        for members in jsontext.objects(member.text, at_most=EVENTS_MAX)
+    ]
 
 
 def message_event(frame: Frame, conversation: ConversationRef, *, user_id: int, session: str) -> NewEvent:
@@ -165,7 +164,7 @@ def message_event(frame: Frame, conversation: ConversationRef, *, user_id: int, 
     text = frame.text("text")
     if not text.strip() and not images:
         raise BadFrame("A `message` needs a text that is not blank, or images.")
-    event_id = _message_id(frame.id, user_id=user_id, session=session)
+    event_id = _event_id(_MESSAGE_IDS, frame.id, user_id=user_id, session=session)
     author: Author = dialects.author(conversation.dialect)
     authored = author.user_message(text=text, image_urls=images, event_id=event_id)
     return NewEvent(
@@ -199,10 +198,6 @@ def decision_id(frame: Frame, *, user_id: int, session: str) -> str:
     The frame's id counts like that of a message, and separately for each named call. Raise BadFrame.
     """
     return _event_id(_DECISION_IDS, frame.id, user_id=user_id, session=session, also=[decided_call(frame)])
-
-
-def _message_id(frame_id: Any, *, user_id: int, session: str) -> str:
-    return _event_id(_MESSAGE_IDS, frame_id, user_id=user_id, session=session)
 
 
 def _event_id(namespace: UUID, frame_id: Any, *, user_id: int, session: str, also: Sequence[Any] = ()) -> str:

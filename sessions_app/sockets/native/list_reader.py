@@ -23,7 +23,6 @@ from sessions_app.live.status import ListedConversation, iso, listed
 from sessions_app.sockets.native import frames
 from sessions_app.sockets.native.reader import HEARTBEAT_S
 
-REMEMBERED_MAX = 1_000
 PAGE_MAX = 200
 OVERLAP = timedelta(seconds=3 * POLL_S)
 """A time in `since` reaches back this far: a transaction may commit after one that began later."""
@@ -72,7 +71,7 @@ class ListReader:
         self._user_pk = pk_of(principal.user)
         self._since = since
         self._follows = follow
-        self._shown: LRUCache[object, str] = LRUCache(REMEMBERED_MAX)
+        self._shown: LRUCache[object, str] = LRUCache(1_000)
         self._polled_at = timezone.now()
         self._settled = 0
         self._cursor = ""

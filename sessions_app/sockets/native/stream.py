@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from conversations.cursors import EventCursor
@@ -119,11 +118,9 @@ class ConversationStream(FrameReader, StreamEnding):
         self._follows = follow
 
     async def serve(self) -> None:
-        async with self._presence():
+        connection_id = new_connection_id()
+        async with presence.connected(connection_id, self._conversation, self._user_pk, door=self.door):
             await self._serve(self._show, self._heartbeat)
-
-    def _presence(self) -> AbstractAsyncContextManager[None]:
-        return presence.connected(new_connection_id(), self._conversation, self._user_pk, door=self.door)
 
     async def _show(self) -> None:
         await Feed(self._conversation, self, after=self._after).run(follow=self._follows)

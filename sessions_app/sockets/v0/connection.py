@@ -141,7 +141,10 @@ class V0Connection:
         user_pk = pk_of(self._principal.user)
         connected = presence.connected(self._connection_id, self._conversation, user_pk, door=self.door)
         async with ended(self), connected:
-            await self._run_joined()
+            try:
+                await self._run_tasks()
+            finally:
+                await get_manager().disconnect_from_session(self._connection_id)
 
     async def end_refused(self, refusal: Refused) -> None:
         """Disconnect the client once it has read what was sent; it does not reconnect."""
@@ -162,12 +165,6 @@ class V0Connection:
             await self._send_status("error", "STATUS$ERROR", words)
             await self._drained(DRAIN_WAIT_S)
         await self._cut_off()
-
-    async def _run_joined(self) -> None:
-        try:
-            await self._run_tasks()
-        finally:
-            await get_manager().disconnect_from_session(self._connection_id)
 
     async def _run_tasks(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -276,13 +273,10 @@ class V0Connection:
         elif self._was_there and loop["ended_by"] != LoopEnd.INTERRUPTED:
             if loop["ended_by"] == LoopEnd.EVICTED:
                 await self._send_status("error", "AGENT_ERROR$TOO_MANY_CONVERSATIONS", TOO_MANY)
-            await self._send_closed()
+            extras = {"agent_state": "stopped", "reason": ""}
+            closed = {"observation": "agent_state_changed", "message": "", "content": "", "extras": extras}
+            await self._send(json.dumps(closed))
             raise Refused(NOT_FOUND, "The loop was closed.")
-
-    async def _send_closed(self) -> None:
-        extras = {"agent_state": "stopped", "reason": ""}
-        frame = {"observation": "agent_state_changed", "message": "", "content": "", "extras": extras}
-        await self._send(json.dumps(frame))
 
     async def _send_status(self, kind: str, status_id: str, message: str) -> None:
         await self._send_frame(status_update=True, type=kind, id=status_id, message=message)

@@ -20,7 +20,6 @@ from conversations.payloads.jsontext import InvalidJson
 logger = logging.getLogger(__name__)
 
 MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
-MAX_POSTED_PACKETS = 16
 
 TAKEN = ("oh_user_action", "oh_action")
 """The events that clients may send; `oh_action` is the older name."""
@@ -167,5 +166,5 @@ def _require_packets(body: bytes) -> None:
         raise Malformed("no text") from error
     if last != CLOSE:  # anything after it would be about a forgotten client
         packets.append(last)
-    if len(packets) > MAX_POSTED_PACKETS or not all(map(_BY_POST.fullmatch, packets)):
+    if len(packets) > 16 or not all(map(_BY_POST.fullmatch, packets)):
         raise Malformed("no packets")

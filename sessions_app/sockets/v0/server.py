@@ -53,13 +53,9 @@ _failing_arrivals = Outage(
 )
 
 PATH = "/socket.io"
-PING_INTERVAL_S = 25
-PING_TIMEOUT_S = 20
-CLOSE_WAIT_S = 5.0
 JOIN_WAIT_S = 30.0
 """A transport without a join for this long is closed: it costs memory and a connection."""
 JOIN_LOOK_S = 5.0
-POLICY_VIOLATION = 1008
 
 NOT_NOW = "The server could not do this now: try again."
 JSONP_OFF = "JSONP is not served: poll by fetch or XMLHttpRequest, or connect by WebSocket."
@@ -112,8 +108,8 @@ class V0Server:
             # The outermost application has checked the origin already.
             cors_allowed_origins=lambda origin, environ: True,
             max_http_buffer_size=packets.MAX_PAYLOAD_BYTES,
-            ping_interval=PING_INTERVAL_S,
-            ping_timeout=PING_TIMEOUT_S,
+            ping_interval=25,
+            ping_timeout=20,
         )
         self._connections: dict[str, V0Connection] = {}
         self._joined: dict[str, str] = {}
@@ -136,7 +132,7 @@ class V0Server:
         for connection in self._connections.values():
             connection.leave()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=CLOSE_WAIT_S)
+            await asyncio.wait(self._tasks, timeout=5.0)
         await self.socketio.shutdown()
 
     async def _connect(self, sid: str, environ: Mapping[str, Any], auth: object = None) -> None:
@@ -308,7 +304,7 @@ async def _refuse(scope: Any, receive: Any, send: Any, reason: str) -> None:
     if scope["type"] == "websocket":
         log_socket_refused(scope, code=403)
         await receive()
-        await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": ""})
+        await send({"type": "websocket.close", "code": 1008, "reason": ""})
     else:
         log_request_refused(scope, status=400, code="not_your_connection")
         await _answer_bad_request(send, json.dumps(reason))
