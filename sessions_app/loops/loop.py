@@ -27,7 +27,7 @@ from sessions_app.loops.calls import left
 from sessions_app.loops.inputs import while_working
 from sessions_app.loops.played_turn import PlayedTurn
 from sessions_app.loops.retries import retry
-from sessions_app.loops.runs import Asked, TakenMessage
+from sessions_app.loops.runs import RunOutcome, TakenMessage
 from sessions_app.loops.steering import Interruption, PauseRequest, Stay, Steering
 from sessions_app.loops.turns import AgentNotHere, PendingTurn, TurnStart
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd
@@ -133,14 +133,14 @@ class Loop:
             await astore.change(pauses.resume, self.conversation)
         self.wake()
 
-    async def ask_run(self) -> Asked:
+    async def ask_run(self) -> RunOutcome:
         """Request a run; this cancels a pause that has not taken effect yet."""
         async with self._in_order:
             was_pausing = self._take_pause_back()
             given_up = self._steering.interrupted_through
             asked = await astore.change(runs.ask, self.conversation, given_up=given_up)
         self.wake()
-        return Asked.BEGUN if was_pausing and asked is Asked.RUNS else asked
+        return RunOutcome.BEGUN if was_pausing and asked is RunOutcome.RUNS else asked
 
     async def take(self, message: NewEvent, *, run: bool) -> TakenMessage:
         """Store the user's message; if it asks for a run, it cancels a pause that is still pending."""

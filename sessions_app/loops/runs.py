@@ -34,7 +34,7 @@ _PROMPTS = EventFilter(types=frozenset({"SystemPromptEvent"}))
 REJECTED_REASON = "User rejected the action."
 
 
-class Asked(Enum):
+class RunOutcome(Enum):
     BEGUN = auto()
     RUNS = auto()
     """A run is on already."""
@@ -49,7 +49,7 @@ class TakenMessage(NamedTuple):
     asks: bool
 
 
-def ask(conversation: ConversationRef, *, given_up: int | None = None) -> Asked:
+def ask(conversation: ConversationRef, *, given_up: int | None = None) -> RunOutcome:
     """Request a run, which answers everything in the log; if a call waits for approval, this approves it.
 
     `given_up` is the newest input when the turn under way was interrupted, if it was; a run that is
@@ -61,32 +61,32 @@ def ask(conversation: ConversationRef, *, given_up: int | None = None) -> Asked:
     return asked
 
 
-def _ask(conversation: ConversationRef, given_up: int | None) -> Asked:
+def _ask(conversation: ConversationRef, given_up: int | None) -> RunOutcome:
     row, loop = _locked(conversation)
     if given_up is not None and loop.turn_id is not None:
         return _ask_after(conversation, row, given_up)
     match loop.execution_status:
         case ExecutionStatus.RUNNING if loop.turn_id is not None or row.is_unanswered:
-            return Asked.RUNS
+            return RunOutcome.RUNS
         case ExecutionStatus.WAITING_FOR_CONFIRMATION if loop.decision is not None:
-            return Asked.RUNS
+            return RunOutcome.RUNS
         case ExecutionStatus.WAITING_FOR_CONFIRMATION:
             decisions.record_run(conversation)
-            return Asked.BEGUN
+            return RunOutcome.BEGUN
         case ExecutionStatus.FINISHED if _newest_input(conversation, row, loop) is None:
-            return Asked.NOTHING
+            return RunOutcome.NOTHING
     if row.last_message_at is None:
         _prompt_first(conversation, row)
         _enter(conversation, AgentState.FINISHED, ExecutionStatus.FINISHED)
-        return Asked.NOTHING
+        return RunOutcome.NOTHING
     _begin(conversation, row, loop)
-    return Asked.BEGUN
+    return RunOutcome.BEGUN
 
 
-def _ask_after(conversation: ConversationRef, row: Conversation, given_up: int) -> Asked:
+def _ask_after(conversation: ConversationRef, row: Conversation, given_up: int) -> RunOutcome:
     """Request a run after the interrupted turn, unless one was requested already."""
     if row.asked_through > given_up:
-        return Asked.RUNS
+        return RunOutcome.RUNS
     asked = reads.newest_input(conversation, after=given_up)
     if asked is None:
         # After the inputs that are given up: at least the end of the turn will be there.
@@ -94,7 +94,7 @@ def _ask_after(conversation: ConversationRef, row: Conversation, given_up: int) 
     rows = Conversation.objects.filter(pk=conversation.pk)
     rows.update(listed_at=timezone.now(), **_asked_through(asked))
     wakeups.asked([conversation.pk])
-    return Asked.BEGUN
+    return RunOutcome.BEGUN
 
 
 def take(

@@ -25,7 +25,7 @@ from sessions_app.loops.leases import LoopHeld
 from sessions_app.loops.loop import Loop
 from sessions_app.loops.registry_manager import RegistryConversationManager
 from sessions_app.loops.rounds import all_of, for_each
-from sessions_app.loops.runs import Asked, TakenMessage
+from sessions_app.loops.runs import RunOutcome, TakenMessage
 from sessions_app.loops.stops import Stops
 from sessions_app.models import CommandOutcome, UnknownAnswer, Verb
 from sessions_app.processes import Process, this_process
@@ -36,9 +36,9 @@ _unresumed = Outage(__name__, "A pause could not be taken back", "Pauses are tak
 _failing_commands = Outage(__name__, "A command to an agent failed and is tried again")
 
 _OUTCOMES = {
-    Asked.BEGUN: CommandOutcome.DONE,
-    Asked.RUNS: CommandOutcome.RUNS,
-    Asked.NOTHING: CommandOutcome.NOTHING,
+    RunOutcome.BEGUN: CommandOutcome.DONE,
+    RunOutcome.RUNS: CommandOutcome.RUNS,
+    RunOutcome.NOTHING: CommandOutcome.NOTHING,
 }
 
 
@@ -232,14 +232,14 @@ class SteeringConversationManager(RegistryConversationManager):
 
     async def ask_run(self, conversation: ConversationRef) -> bool:
         asked = await self._command(conversation, Verb.RUN, partial(self._ask_run_here, conversation))
-        return asked not in (Asked.RUNS, CommandOutcome.RUNS)
+        return asked not in (RunOutcome.RUNS, CommandOutcome.RUNS)
 
-    async def _ask_run_here(self, conversation: ConversationRef) -> Asked:
+    async def _ask_run_here(self, conversation: ConversationRef) -> RunOutcome:
         loop = self._loops.get(conversation.pk)
         asked = await (loop.ask_run() if loop is not None else astore.change(runs.ask, conversation))
-        if asked is Asked.BEGUN:
+        if asked is RunOutcome.BEGUN:
             self.start_soon(conversation)  # it is stored, whatever the outcome of the start
-        elif asked is Asked.NOTHING:
+        elif asked is RunOutcome.NOTHING:
             live.announce_run(conversation)  # clients that wait for the end of the run learn that it is over
         return asked
 

@@ -272,7 +272,7 @@ def test_a_call_that_was_approved_over_the_v1_wire_before_the_kill_is_carried_ou
     server.start(CONVSERVER_AGENT=AGENT)
     wait_for_status(talk, "waiting_for_confirmation")
     server.kill()
-    assert runs.ask(talk) is runs.Asked.BEGUN
+    assert runs.ask(talk) is runs.RunOutcome.BEGUN
     server.start(CONVSERVER_AGENT=AGENT)
     wait_for_status(talk, "finished")
     assert len(stored(talk, Kind.TOOL_RESULT)) == 1

@@ -140,7 +140,7 @@ async def test_a_run_of_a_fork_in_which_all_was_answered_asks_the_agent_for_a_st
     await v1_input.say(talk, {"content": "hello"}, sender_id=alice.pk, run=True)
     await until_status(talk, "finished")
     fork = await astore.call(forks.fork, alice, talk)
-    assert await astore.call(runs.ask, fork) is runs.Asked.BEGUN
+    assert await astore.call(runs.ask, fork) is runs.RunOutcome.BEGUN
     manager.wake(fork)
     await until_said(fork, "answer to hello", "answer to nothing")
 

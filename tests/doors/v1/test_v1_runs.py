@@ -159,7 +159,7 @@ async def test_a_run_is_seen_to_run_at_once_and_then_to_have_finished(
     talk: ConversationRef, manager: ConversationManager
 ) -> None:
     await say(talk, "hello")
-    assert await astore.call(runs.ask, talk) is runs.Asked.BEGUN
+    assert await astore.call(runs.ask, talk) is runs.RunOutcome.BEGUN
     assert await status_of(talk) == "running"
     manager.wake(talk)
     await until_status(talk, "finished")
@@ -186,7 +186,7 @@ async def test_a_second_run_is_refused_before_the_first_has_begun(
 ) -> None:
     await say(talk, "hello")
     asked = [await astore.call(runs.ask, talk) for _ in range(2)]
-    assert asked == [runs.Asked.BEGUN, runs.Asked.RUNS]
+    assert asked == [runs.RunOutcome.BEGUN, runs.RunOutcome.RUNS]
 
 
 async def test_a_run_where_nothing_was_ever_said_is_over_at_once(
@@ -413,7 +413,7 @@ def test_a_run_that_finds_nothing_to_answer_cannot_miss_what_is_being_stored(
     talk: ConversationRef, hooked: Hooked
 ) -> None:
     late = Late(hooked(runs, "_locked"), lambda: writes.append(talk, [replace(message("hello"), asks=True)]))
-    assert runs.ask(talk) is runs.Asked.NOTHING
+    assert runs.ask(talk) is runs.RunOutcome.NOTHING
     late.wait()
     assert pending_work.has_work(talk)
 
@@ -518,12 +518,12 @@ def test_a_rejection_and_an_approval_at_the_same_moment_are_not_both_taken(
     talk: ConversationRef, hooked: Hooked
 ) -> None:
     waiting(talk)
-    outcomes: list[runs.Asked] = []
+    outcomes: list[runs.RunOutcome] = []
     late = Late(hooked(runs, "_locked"), lambda: outcomes.append(runs.ask(talk)))
     runs.reject(talk, "no")
     late.wait()
     assert AgentLoop.objects.of(talk).get().decision is None
-    assert outcomes == [runs.Asked.BEGUN]  # a run of its own, for what stands in the log
+    assert outcomes == [runs.RunOutcome.BEGUN]  # a run of its own, for what stands in the log
 
 
 def waiting(conversation: ConversationRef) -> None:
