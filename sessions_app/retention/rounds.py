@@ -78,7 +78,7 @@ class Retention:
             outage.worked()
 
     async def _begin_in_time(self, failures: RetentionFailures) -> None:
-        if await astore.change(take_round, "retention", 3600.0):
+        if await astore.change(take_round, "retention", every_s=3600.0):
             await self._begin(failures)
             await astore.change(purges.sweep_late, failures=failures)
         elif await astore.change(user_deletions.is_any_unfinished):
@@ -183,7 +183,7 @@ def _is_erasing_due() -> bool:
     if not erasing.is_due():
         return False
     lately = timezone.now() - timedelta(seconds=ERASE_EVERY_S)
-    return not Purge.objects.filter(erased_at__gte=lately).exists() and take_round("erasing", 900.0)
+    return not Purge.objects.filter(erased_at__gte=lately).exists() and take_round("erasing", every_s=900.0)
 
 
 def _erase(is_ending: threading.Event) -> None:

@@ -127,7 +127,7 @@ class V0Connection:
         manager = get_manager()
         if self._has_joined:
             return await manager.send_to_event_stream(self._connection_id, event)
-        # Before hello nothing is awaited: what delays hello may be what the client has to be told.
+        # An event before hello does not wait for it: the failure that keeps hello back has to be answered.
         return await manager.send_event_to_conversation(self._conversation, event, sender_id=sender_id)
 
     async def refuse(self, words: str) -> dict[str, Any]:
