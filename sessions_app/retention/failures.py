@@ -16,7 +16,7 @@ outage = Outage(
 )
 
 
-class Failures:
+class RetentionFailures:
     """The failures of one round or one command."""
 
     def __init__(self) -> None:

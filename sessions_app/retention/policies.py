@@ -22,7 +22,7 @@ from sessions_app.models import (
     Mark,
     RetentionPolicy,
 )
-from sessions_app.retention.failures import Failures
+from sessions_app.retention.failures import RetentionFailures
 
 AT_WORK = (ExecutionStatus.RUNNING, *SUSPENDED)
 WINDOW = 5_000
@@ -72,9 +72,9 @@ def windows(rows: ConversationQuerySet) -> Iterator[ConversationQuerySet]:
         yield rows.filter(pk__gt=first, pk__lte=first + WINDOW).order_by("pk")
 
 
-def apply(policy: RetentionPolicy, *, limit: int, failures: Failures | None = None) -> int:
+def apply(policy: RetentionPolicy, *, limit: int, failures: RetentionFailures | None = None) -> int:
     """Delete at most `limit` conversations that a policy matches; return how many."""
-    failures = failures or Failures()
+    failures = failures or RetentionFailures()
     count = 0
     for window in windows(matched(policy)):
         for row in window[: limit - count]:

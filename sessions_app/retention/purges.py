@@ -14,7 +14,7 @@ from conversations.models import Conversation, Purge
 from conversations.server_log import ids_of, log_on_commit
 from conversations.store import purging
 from sessions_app.retention import places
-from sessions_app.retention.failures import Failures
+from sessions_app.retention.failures import RetentionFailures
 
 LATE = timedelta(days=2)
 """For this long after a purge, writers that had begun before it are looked for."""
@@ -53,9 +53,9 @@ def run(purge_pk: int, rest: Rest | None = None) -> Removed:
     return Removed(*Purge.objects.values_list("events", "bytes").get(pk=purge_pk))
 
 
-def sweep_late(now: datetime | None = None, failures: Failures | None = None) -> int:
+def sweep_late(now: datetime | None = None, failures: RetentionFailures | None = None) -> int:
     """Remove what was written into purged conversations after their purge; return for how many."""
-    failures = failures or Failures()
+    failures = failures or RetentionFailures()
     recent = Purge.objects.finished_since((now or timezone.now()) - LATE)
     purged = recent.filter(conversation__purged_at__isnull=False).values("conversation_id")
     if not purged.exists():  # the usual case, in which nothing else has to be searched

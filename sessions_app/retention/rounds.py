@@ -19,7 +19,7 @@ from sessions_app import astore
 from sessions_app.housekeeping import take_round
 from sessions_app.models import RetentionPolicy
 from sessions_app.retention import erasing, limit, policies, purges, user_deletions
-from sessions_app.retention.failures import Failures, outage
+from sessions_app.retention.failures import RetentionFailures, outage
 
 POLL_S = 10.0
 """A purge from a page or the admin begins within this time."""
@@ -68,7 +68,7 @@ class Retention:
 
     async def round(self) -> None:
         """Do the present work; failures are logged, and a later round retries."""
-        failures = Failures()
+        failures = RetentionFailures()
         for part in (self._begin_in_time, self._purge, self._erase_in_time):
             try:
                 await part(failures)
@@ -84,17 +84,17 @@ class Retention:
         elif await astore.change(user_deletions.is_any_unfinished):
             await self._begin(failures)
 
-    async def _begin(self, failures: Failures) -> None:
+    async def _begin(self, failures: RetentionFailures) -> None:
         self._has_more = await astore.change(begin_due, failures) >= BEGUN_AT_ONCE
 
-    async def _purge(self, failures: Failures) -> None:
+    async def _purge(self, failures: RetentionFailures) -> None:
         if not await astore.change(take_round, "purges", TURN_S):
             return
         until = time.monotonic() + TURN_S - POLL_S
         while await self._finish(until, failures) and self._has_more:
             await self._begin(failures)
 
-    async def _finish(self, until: float, failures: Failures) -> bool:
+    async def _finish(self, until: float, failures: RetentionFailures) -> bool:
         """Finish all purges but those that fail; return False if the time is over before."""
         while (unfinished := await astore.change(_next, self._stuck)) is not None:
             has_more = True
@@ -107,13 +107,13 @@ class Retention:
         self._stuck.clear()
         return True
 
-    def _step(self, unfinished: Unfinished, failures: Failures) -> bool:
+    def _step(self, unfinished: Unfinished, failures: RetentionFailures) -> bool:
         with failures.noted("conversation", unfinished.public_id):
             return purges.step(unfinished.pk)
         self._stuck.add(unfinished.pk)
         return False
 
-    async def _erase_in_time(self, failures: Failures) -> None:
+    async def _erase_in_time(self, failures: RetentionFailures) -> None:
         if not await astore.change(_is_erasing_due):
             return
         is_ending = threading.Event()
@@ -123,12 +123,12 @@ class Retention:
             is_ending.set()
 
 
-def begin_due(failures: Failures | None = None) -> int:
+def begin_due(failures: RetentionFailures | None = None) -> int:
     """Continue deletions of users, or else begin to purge what is overdue, and apply the policies.
 
     Return how many purges were begun.
     """
-    failures = failures or Failures()
+    failures = failures or RetentionFailures()
     limit.note()
     count = user_deletions.go_on(BEGUN_AT_ONCE, failures) or _begin_overdue(failures)
     for policy in RetentionPolicy.objects.in_force():
@@ -137,9 +137,9 @@ def begin_due(failures: Failures | None = None) -> int:
     return count
 
 
-def finish_all(failures: Failures | None = None, rest: Rest | None = None) -> None:
+def finish_all(failures: RetentionFailures | None = None, rest: Rest | None = None) -> None:
     """Carry out every unfinished purge, one after the other, past those that fail."""
-    failures = failures or Failures()
+    failures = failures or RetentionFailures()
     stuck: set[int] = set()
     while (unfinished := _next(stuck)) is not None:
         with failures.noted("conversation", unfinished.public_id):
@@ -157,7 +157,7 @@ def _rest_s(took_s: float) -> float:
     return max(0.01, min(REST * took_s, 10.0))
 
 
-def _begin_overdue(failures: Failures) -> int:
+def _begin_overdue(failures: RetentionFailures) -> int:
     """Begin at most BEGUN_AT_ONCE purges; failed ones do not count."""
     count = 0
     for row in limit.overdue()[:LOOKED_AT]:

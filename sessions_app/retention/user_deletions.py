@@ -23,7 +23,7 @@ from sessions_app.identity.authentication import LOCAL_USERNAME
 from sessions_app.imports.uploads import runs
 from sessions_app.models import ImportRun, UserDeletion
 from sessions_app.retention import places
-from sessions_app.retention.failures import Failures
+from sessions_app.retention.failures import RetentionFailures
 from sessions_app.retention.purges import LATE
 
 REASON = "its owner was deleted"
@@ -63,7 +63,7 @@ def begin(user: User, *, requested_by: str) -> UserDeletion:
     return deletion
 
 
-def go_on(limit: int, failures: Failures) -> int:
+def go_on(limit: int, failures: RetentionFailures) -> int:
     """Continue all deletions: remove the users' rows, and begin at most `limit` purges.
 
     Return how many purges were begun. Failures are recorded, and the other deletions continue.
@@ -80,7 +80,7 @@ def is_any_unfinished() -> bool:
     return UserDeletion.objects.filter(finished_at=None).exists()
 
 
-def _go_on(deletion: UserDeletion, limit: int, failures: Failures) -> int:
+def _go_on(deletion: UserDeletion, limit: int, failures: RetentionFailures) -> int:
     user = deletion.user
     for run in ImportRun.objects.filter(user=user):
         runs.cancel(run)
@@ -95,7 +95,7 @@ def _go_on(deletion: UserDeletion, limit: int, failures: Failures) -> int:
     return begun
 
 
-def _begin_purges(deletion: UserDeletion, limit: int, failures: Failures) -> int:
+def _begin_purges(deletion: UserDeletion, limit: int, failures: RetentionFailures) -> int:
     owned, by = Conversation.objects.owned_by(deletion.user_id), deletion.requested_by
     begun = 0
     for row in owned.unpurged().order_by("pk")[:limit]:

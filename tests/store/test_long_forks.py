@@ -22,7 +22,7 @@ from conversations.store.copying import Progress
 from sessions_app import astore, background
 from sessions_app.models import RecordedChange
 from sessions_app.retention import user_deletions
-from sessions_app.retention.failures import Failures
+from sessions_app.retention.failures import RetentionFailures
 from sessions_app.webhooks import transport
 from tests.events import event
 from tests.scripted_agent import until
@@ -160,7 +160,7 @@ def test_an_unfinished_fork_of_a_deleted_person_is_removed(bob: User) -> None:
     begun = forks.fork(bob, source)
     copying.step(begun.pk)
     user_deletions.begin(bob, requested_by="alice")
-    user_deletions.go_on(9, Failures())
+    user_deletions.go_on(9, RetentionFailures())
     assert not copying.step(begun.pk)
     assert Purge.objects.unfinished().filter(conversation_id=begun.pk).exists()
 

@@ -62,7 +62,7 @@ from sessions_app.models import (
 )
 from sessions_app.processes import this_process
 from sessions_app.retention import erasing, places, purges, rounds
-from sessions_app.retention.failures import Failures
+from sessions_app.retention.failures import RetentionFailures
 from sessions_app.storage import usage
 from sessions_app.storage.attachments import NewFile, attach
 from tests.clients import WAIT_S
@@ -429,7 +429,7 @@ def test_a_purge_that_fails_keeps_no_other_from_being_done(
     for each in (conversation, second):
         writes.append(each, [event()])
         purging.begin(each, among=Conversation.objects.unpurged(), requested_by="tests", reason="")
-    failures = Failures()
+    failures = RetentionFailures()
     with refusing("DELETE", "conversations_event", f"conversation_id = {conversation.pk}"):
         rounds.finish_all(failures)
     assert [name for name, _ in failures.found] == [conversation.public_id]

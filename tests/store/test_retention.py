@@ -34,7 +34,7 @@ from sessions_app.models import (
     RetentionPolicy,
 )
 from sessions_app.retention import limit, policies, rounds
-from sessions_app.retention.failures import Failures
+from sessions_app.retention.failures import RetentionFailures
 from sessions_app.retention.rounds import Retention
 from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
@@ -156,7 +156,7 @@ def test_a_purge_that_cannot_begin_keeps_no_other_from_it(alice: User) -> None:
     deleted(alice, "second", days=35)
     quiet(alice, "old")
     policy(is_enabled=True)
-    failures = Failures()
+    failures = RetentionFailures()
     with refusing("UPDATE", "conversations_conversation", f"id = {first.pk}"):
         assert rounds.begin_due(failures) == 1
     assert [name for name, _ in failures.found] == ["first"]

@@ -40,7 +40,7 @@ from sessions_app.models import (
     UserSettings,
 )
 from sessions_app.retention import erasing, places, rounds, user_deletions
-from sessions_app.retention.failures import Failures
+from sessions_app.retention.failures import RetentionFailures
 from sessions_app.retention.user_deletions import UserNotDeletable
 from sessions_app.storage.attachments import NewFile, attach
 from tests.events import event
@@ -145,7 +145,7 @@ def test_the_account_is_closed_before_anything_is_removed(person: User) -> None:
 
 def test_a_deletion_that_was_interrupted_is_continued(person: User) -> None:
     deletion = user_deletions.begin(person, requested_by="tests")
-    assert user_deletions.go_on(1, Failures()) == 1
+    assert user_deletions.go_on(1, RetentionFailures()) == 1
     again = user_deletions.begin(User.objects.get(pk=person.pk), requested_by="another")
     assert (again.pk, again.requested_by) == (deletion.pk, "tests")
     assert delete(person).finished_at is not None

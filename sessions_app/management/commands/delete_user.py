@@ -18,7 +18,7 @@ from conversations.models import Conversation
 from sessions_app.imports import options
 from sessions_app.management.commands.purge_conversations import requester
 from sessions_app.retention import erasing, rounds, user_deletions
-from sessions_app.retention.failures import Failures
+from sessions_app.retention.failures import RetentionFailures
 from sessions_app.retention.user_deletions import UserNotDeletable
 
 
@@ -81,7 +81,7 @@ class Command(BaseCommand):
         return False
 
     def _delete(self, user: User) -> None:
-        failures = Failures()
+        failures = RetentionFailures()
         deletion = user_deletions.begin(user, requested_by=requester())
         rest = rounds.rest if connection.vendor == "sqlite" else None  # where only one can write
         rounds.finish_all(failures, rest)

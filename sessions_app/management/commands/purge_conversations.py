@@ -24,7 +24,7 @@ from conversations.store import purging
 from sessions_app.imports import options
 from sessions_app.models import DAYS_MAX, RetentionPolicy
 from sessions_app.retention import erasing, limit, policies, rounds, selection
-from sessions_app.retention.failures import Failures
+from sessions_app.retention.failures import RetentionFailures
 from sessions_app.retention.selection import Selection, Size
 
 SELECTORS = ("older_than_days", "label", "owner", "deleted_for_days", "conversation_id")
@@ -40,7 +40,7 @@ class Outcome:
     purged: list[Conversation] = field(default_factory=list)
     # Ids of conversations that no longer met the conditions when their purge was to begin.
     skipped: list[str] = field(default_factory=list)
-    failures: Failures = field(default_factory=Failures)
+    failures: RetentionFailures = field(default_factory=RetentionFailures)
 
 
 class Command(BaseCommand):
