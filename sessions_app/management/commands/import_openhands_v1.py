@@ -70,8 +70,8 @@ class Command(BaseCommand):
             self._follow(user, path, zone)
             return
         directories = _directories(path)
-        wanted = Wanted(user=user, zone=zone, dry_run=dry_run, force=force, skip_empty=skip_empty)
-        totals = Totals()
+        wanted = ImportOptions(user=user, zone=zone, dry_run=dry_run, force=force, skip_empty=skip_empty)
+        totals = DirectoryTotals()
         for directory in directories:
             problems: list[str] = []
             self.stdout.write(f"{directory.resolve().name}: {_outcome(directory, wanted, totals, problems)}")
@@ -99,7 +99,7 @@ class Command(BaseCommand):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class ImportOptions:
     user: User
     zone: ZoneInfo
     dry_run: bool
@@ -108,14 +108,14 @@ class Wanted:
 
 
 @dataclass(slots=True)
-class Totals:
+class DirectoryTotals:
     added: int = 0
     repeated: int = 0
     skipped: int = 0
     refused: int = 0
 
 
-def _outcome(directory: Path, wanted: Wanted, totals: Totals, problems: list[str]) -> str:
+def _outcome(directory: Path, wanted: ImportOptions, totals: DirectoryTotals, problems: list[str]) -> str:
     """Import a conversation and return its outcome; add each skipped file to `problems`."""
     try:
         imported = _imported(directory, wanted, problems)
@@ -129,7 +129,7 @@ def _outcome(directory: Path, wanted: Wanted, totals: Totals, problems: list[str
     return _counts(imported.added, imported.repeated, len(problems), dry_run=wanted.dry_run)
 
 
-def _imported(directory: Path, wanted: Wanted, problems: list[str]) -> Imported | None:
+def _imported(directory: Path, wanted: ImportOptions, problems: list[str]) -> Imported | None:
     """Import a conversation; None if it is empty and skipped. Raise PersistedUnreadable or ImportRefused."""
 
     def skip(name: str, reason: str) -> None:

@@ -33,7 +33,7 @@ SHOWN = 20
 
 
 @dataclass
-class Outcome:
+class PurgeOutcome:
     """The outcome of the selected conversations."""
 
     # Their purge has begun at least.
@@ -100,7 +100,7 @@ class Command(BaseCommand):
 
     def _handle(
         self, wanted: dict[str, Any], *, dry_run: bool, yes: bool, as_json: bool, rewrite: bool
-    ) -> Outcome:
+    ) -> PurgeOutcome:
         is_chosen = any(wanted[name] is not None for name in SELECTORS)
         conditions = _conditions(wanted) if is_chosen else None
         rows = list(_chosen(conditions) if conditions else limit.overdue().select_related("owner"))
@@ -109,7 +109,7 @@ class Command(BaseCommand):
         if not as_json or not (dry_run or yes):
             self._tell(rows, by_policy, sizes)
         is_wanted = not dry_run and (yes or self._is_wanted(rows, by_policy))
-        outcome = self._purge(rows, conditions, rewrite=rewrite) if is_wanted else Outcome()
+        outcome = self._purge(rows, conditions, rewrite=rewrite) if is_wanted else PurgeOutcome()
         if is_wanted and rows and not as_json:
             self.stdout.write(f"Purged: {_conversations(len(outcome.purged))}.")
         if outcome.skipped and not as_json:
@@ -147,9 +147,11 @@ class Command(BaseCommand):
         self.stdout.write("Nothing was purged.")
         return False
 
-    def _purge(self, rows: list[Conversation], conditions: Selection | None, *, rewrite: bool) -> Outcome:
+    def _purge(
+        self, rows: list[Conversation], conditions: Selection | None, *, rewrite: bool
+    ) -> PurgeOutcome:
         """Begin all purges, so that a server finishes them after an interruption, and carry them out."""
-        outcome = Outcome()
+        outcome = PurgeOutcome()
         failures = outcome.failures
         if conditions is None:
             limit.note()
