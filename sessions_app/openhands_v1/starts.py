@@ -34,7 +34,7 @@ ERROR = "ERROR"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class StartParameters:
     """The parameters of a start; None means the parent's value, if there is a parent."""
 
     request: Mapping[str, Any]
@@ -88,7 +88,7 @@ def _clean(value: Any) -> Any:
     return value
 
 
-def start(user: Visitor, wanted: Wanted) -> StartTask:
+def start(user: Visitor, wanted: StartParameters) -> StartTask:
     """Create the conversation and return the record: ready, or failed.
 
     Raise InvalidEvent if the request cannot be stored, and QuotaExceeded.
@@ -101,13 +101,13 @@ def start(user: Visitor, wanted: Wanted) -> StartTask:
         return _failed(user, wanted, str(error))
 
 
-def failed(user: Visitor, wanted: Wanted, reason: str) -> StartTask:
+def failed(user: Visitor, wanted: StartParameters, reason: str) -> StartTask:
     """Record why a conversation could not be started. Raise InvalidEvent, QuotaExceeded."""
     quotas.admit_start(pk_of(user))
     return _failed(user, wanted, reason)
 
 
-def _failed(user: Visitor, wanted: Wanted, reason: str) -> StartTask:
+def _failed(user: Visitor, wanted: StartParameters, reason: str) -> StartTask:
     return StartTask.objects.create(
         user_id=pk_of(user), status=ERROR, detail=reason, request=_masked(user, wanted.request)
     )
@@ -121,7 +121,7 @@ def _masked(user: Visitor, request: Mapping[str, Any]) -> dict[str, Any]:
     return masked
 
 
-def _started(user: Visitor, wanted: Wanted) -> StartTask:
+def _started(user: Visitor, wanted: StartParameters) -> StartTask:
     parent = wanted.parent
     settings = user_settings.settings_of(pk_of(user))
     inherited = parent if parent is not None else Conversation()
@@ -153,7 +153,7 @@ def _started(user: Visitor, wanted: Wanted) -> StartTask:
     )
 
 
-def _setup(wanted: Wanted, named: str | None, settings: UserSettings | None) -> NewSetup:
+def _setup(wanted: StartParameters, named: str | None, settings: UserSettings | None) -> NewSetup:
     suffix = wanted.system_message_suffix
     agent = default_agent(named or DEFAULT_MODEL)
     if suffix:

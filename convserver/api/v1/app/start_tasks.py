@@ -56,7 +56,7 @@ from sessions_app.loops.manager import get_manager
 from sessions_app.models import StartTask
 from sessions_app.models.v1 import StartTaskQuerySet, json_size
 from sessions_app.openhands_v1 import starts
-from sessions_app.openhands_v1.starts import Wanted
+from sessions_app.openhands_v1.starts import StartParameters
 from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import ModelKeyMissing, SettingsNotFound
 
@@ -204,14 +204,14 @@ def _first_message(request: Request, body: StartRequest) -> NewEvent | None:
     return starts.first_message(said.model_dump(), sender_id=access.pk_of(request.user))
 
 
-def _wanted(body: StartRequest, parent: Conversation | None, message: NewEvent | None) -> Wanted:
+def _wanted(body: StartRequest, parent: Conversation | None, message: NewEvent | None) -> StartParameters:
     # The content may be nested too deeply to dump the model, so the shown part is made from the
     # message.
     asked = body.model_dump(mode="json", exclude={"initial_message": {"content"}})
     if asked["initial_message"] is not None:
         asked["initial_message"]["content"] = [] if message is None else starts.shown_content(message)
     is_default = body.agent_type is AgentType.DEFAULT
-    return Wanted(
+    return StartParameters(
         request=asked,
         conversation_id=body.conversation_id.hex if body.conversation_id else None,
         parent=parent,
