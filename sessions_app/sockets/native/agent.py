@@ -56,7 +56,7 @@ _failing_frames = Outage(__name__, "A frame of a program failed")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Query:
+class AgentQuery:
     """The parameters of the address."""
 
     name: str
@@ -77,7 +77,7 @@ class AgentConsumer(SocketConsumer):
     async def serve(self, socket: Socket) -> None:
         await socket.accept()
         async with ended(SocketEnding(socket)):
-            query = Query.read(socket.scope)
+            query = AgentQuery.read(socket.scope)
             principal = await authenticated(socket)
             principal.require_running(all_conversations=query.conversation is None)
             _require_offered()
@@ -94,7 +94,7 @@ def _require_offered() -> None:
         raise Refused(NOT_ALLOWED, str(error)) from error
 
 
-async def _reached(principal: Principal, query: Query) -> ConversationRef | None:
+async def _reached(principal: Principal, query: AgentQuery) -> ConversationRef | None:
     if query.conversation is None:
         return None
     try:
@@ -105,7 +105,7 @@ async def _reached(principal: Principal, query: Query) -> ConversationRef | None
         raise Refused(BAD_REQUEST, str(error)) from error
 
 
-class Pace:
+class FramePace:
     """The rate of frames: a bucket that fills with time."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class AgentSocket(SocketEnding):
         self._conversation = conversation
         key = None if conversation is None else conversation.pk
         self._program = Program(Place(self._user_pk, name, key))
-        self._pace = Pace()
+        self._pace = FramePace()
 
     async def serve(self) -> None:
         place = (self._user_pk, self._name, self._conversation)

@@ -68,7 +68,7 @@ STORING = frozenset({"message", "event", "events"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Query:
+class ConversationQuery:
     """The parameters of the address."""
 
     after: EventCursor
@@ -107,7 +107,7 @@ class ConversationConsumer(SocketConsumer):
     async def serve(self, socket: Socket) -> None:
         await socket.accept()
         async with ended(SocketEnding(socket)):
-            query = Query.read(socket.scope)
+            query = ConversationQuery.read(socket.scope)
             principal = await authenticated(socket)
             principal.require_reading()
             opening = get_replay_throttle().opening(pk_of(principal.user))
@@ -116,7 +116,7 @@ class ConversationConsumer(SocketConsumer):
                 await ConversationSocket(socket, principal, conversation, query, turn).serve()
 
 
-async def _joined(user: Visitor, scope: WebSocketScope, query: Query) -> ConversationRef:
+async def _joined(user: Visitor, scope: WebSocketScope, query: ConversationQuery) -> ConversationRef:
     conversation_id: str = scope["url_route"]["kwargs"]["conversation_id"]  # type: ignore[typeddict-item]
     try:
         return await astore.call(creation.join, user, conversation_id, version=query.version)
@@ -143,7 +143,7 @@ class ConversationSocket(FrameReader, SocketEnding):
         socket: Socket,
         principal: Principal,
         conversation: ConversationRef,
-        query: Query,
+        query: ConversationQuery,
         opening: Opening,
     ) -> None:
         self._connection_id = new_connection_id()

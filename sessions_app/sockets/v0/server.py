@@ -61,7 +61,7 @@ NOT_NOW = "The server could not do this now: try again."
 JSONP_OFF = "JSONP is not served: poll by fetch or XMLHttpRequest, or connect by WebSocket."
 
 
-class Refusal(Exception):
+class JoinRefusal(Exception):
     """The client may not join; it gets the message, and an id for its translation."""
 
     def __init__(self, message: str, msg_id: str | None = None) -> None:
@@ -82,7 +82,7 @@ class Handshake:
         query = parse_qs(query_string, keep_blank_values=True)
         conversation_id = query.get("conversation_id", [""])[0]
         if not conversation_id.strip():
-            raise Refusal("No conversation_id in query params")
+            raise JoinRefusal("No conversation_id in query params")
         _require_known_providers(query.get("providers_set", []))
         return cls(conversation_id=conversation_id, after=_cursor(query.get("latest_event_id", [""])[0]))
 
@@ -95,7 +95,7 @@ def _cursor(text: str) -> int:
 def _require_known_providers(values: list[str]) -> None:
     names = {name.strip() for value in values for name in value.split(",")} - {""}
     if unknown := names - set(ProviderType):
-        raise Refusal(f"Unknown git provider: {', '.join(sorted(unknown))[:100]}")
+        raise JoinRefusal(f"Unknown git provider: {', '.join(sorted(unknown))[:100]}")
 
 
 class V0Server:
@@ -139,7 +139,7 @@ class V0Server:
         """Check everything, join, and start sending. Raise the refusal."""
         try:
             principal, conversation, after = await _arrived(environ)
-        except Refusal as refusal:
+        except JoinRefusal as refusal:
             log_socket_refused(environ["asgi.scope"], code=refusal.msg_id or "refused")
             data = {"msg_id": refusal.msg_id} if refusal.msg_id else None
             raise ConnectionRefusedError(str(refusal), *([data] if data else [])) from refusal
@@ -328,10 +328,10 @@ async def _arrived(environ: Mapping[str, Any]) -> tuple[Principal, ConversationR
         if await astore.call(conversation_needs_model, conversation):
             await astore.call(user_settings.require_model_key, conversation.owner_id)
     except SettingsNotFound as error:
-        raise Refusal("Settings not found", "CONFIGURATION$SETTINGS_NOT_FOUND") from error
+        raise JoinRefusal("Settings not found", "CONFIGURATION$SETTINGS_NOT_FOUND") from error
     except ModelKeyMissing as error:
         words = "Error authenticating with the LLM provider. Please check your API key"
-        raise Refusal(words, "STATUS$ERROR_LLM_AUTHENTICATION") from error
+        raise JoinRefusal(words, "STATUS$ERROR_LLM_AUTHENTICATION") from error
     await get_manager().ensure_started()
     return Principal(user, credentials), conversation, handshake.after
 
@@ -339,11 +339,11 @@ async def _arrived(environ: Mapping[str, Any]) -> tuple[Principal, ConversationR
 async def _let_in(credentials: Credentials) -> Visitor:
     user = await get_key_holders().find(credentials)
     if not user.is_authenticated:
-        raise Refusal("invalid_session_api_key")
+        raise JoinRefusal("invalid_session_api_key")
     try:
         require(user, Scope.READ)
     except ScopeTooSmall as error:
-        raise Refusal(str(error)) from error
+        raise JoinRefusal(str(error)) from error
     return user
 
 
@@ -351,11 +351,11 @@ async def _joined(user: Visitor, conversation_id: str) -> ConversationRef:
     try:
         return await astore.call(creation.join, user, conversation_id)
     except ConversationNotFound as error:
-        raise Refusal("Conversation not found.") from error
+        raise JoinRefusal("Conversation not found.") from error
     except InvalidConversationId as error:
-        raise Refusal(str(error)) from error
+        raise JoinRefusal(str(error)) from error
     except ConversationError as error:
-        raise Refusal(f"Failed to join conversation: {error}") from error
+        raise JoinRefusal(f"Failed to join conversation: {error}") from error
 
 
 _servers = PerEventLoop(V0Server)

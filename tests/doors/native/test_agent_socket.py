@@ -685,7 +685,7 @@ async def test_frames_that_come_too_fast_wait(monkeypatch: pytest.MonkeyPatch) -
         waited.append(seconds)
 
     monkeypatch.setattr(agent_socket, "FRAMES_AT_ONCE", 2)
-    pace = agent_socket.Pace()
+    pace = agent_socket.FramePace()
     monkeypatch.setattr(asyncio, "sleep", note)
     for _ in range(4):
         await pace.keep()
