@@ -33,7 +33,7 @@ BURST, BURST_S = 8, 0.5
 frames, every BURST-th yields; of the handshakes, which cost more, each one."""
 
 
-class Work(Enum):
+class YieldingWork(Enum):
     """The kinds of work that yield to calls; one of each kind runs at a time."""
 
     HISTORY = auto()
@@ -47,7 +47,7 @@ class ReplayThrottle:
     def __init__(self) -> None:
         # All work waits for the first, crowds of sockets for the second, longer.
         self._recent, self._pending = get_recent_calls(), Calls()
-        self._turns = {work: asyncio.Lock() for work in Work}
+        self._turns = {work: asyncio.Lock() for work in YieldingWork}
         self._handshakes = Burst()
         self._openings: dict[int, Openings] = {}
 
@@ -61,7 +61,7 @@ class ReplayThrottle:
         self._recent.end(call)
         self._pending.end(call)
 
-    async def yield_to_requests(self, work: Work = Work.HISTORY) -> None:
+    async def yield_to_requests(self, work: YieldingWork = YieldingWork.HISTORY) -> None:
         """Return once every call has its answer, or after YIELD_MAX_S; one of each kind of work at a time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(QUEUE_S), self._turns[work]:
@@ -70,7 +70,7 @@ class ReplayThrottle:
     async def handshake(self) -> None:
         """Return when the next socket may be opened."""
         if self._handshakes.one_more() > BURST:
-            await self.yield_to_requests(Work.HANDSHAKE)
+            await self.yield_to_requests(YieldingWork.HANDSHAKE)
 
     @asynccontextmanager
     async def opening(self, user_pk: int) -> AsyncIterator[Opening]:
@@ -104,7 +104,7 @@ class ReplayThrottle:
         """Return when the next frame of a socket may be taken."""
         if burst.one_more() > BURST:
             burst.end()
-            await self.yield_to_requests(Work.FRAMES)
+            await self.yield_to_requests(YieldingWork.FRAMES)
 
 
 class Burst:
