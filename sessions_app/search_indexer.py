@@ -36,7 +36,6 @@ class Indexer:
         self._appends = 0
 
     async def run(self) -> None:
-        """Index until cancelled."""
         loop = asyncio.get_running_loop()
 
         def hear(hint: Hint) -> None:

@@ -36,7 +36,6 @@ class ProviderAnswer:
         return self.text(*path) if number is None else str(number)
 
     def text_or_none(self, *path: str) -> str | None:
-        """Return a text; None for a missing or empty one."""
         value = self.at(*path)._value
         return value if isinstance(value, str) and value else None
 
@@ -48,12 +47,10 @@ class ProviderAnswer:
         return int(text)
 
     def number_or_none(self, *path: str) -> int | None:
-        """Return a whole number; None without one."""
         value = self.at(*path)._value
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def is_true(self, *path: str) -> bool:
-        """Return whether the value is `true`."""
         return self.at(*path)._value is True
 
     def is_null(self, *path: str) -> bool:

@@ -57,8 +57,6 @@ class NotOffered(GitProviderError):
 
 
 class GitUser(TypedDict):
-    """The owner of the token."""
-
     id: str
     login: str
     avatar_url: str
@@ -82,8 +80,6 @@ class Repository(TypedDict):
 
 
 class RepositoryBranch(TypedDict):
-    """A branch and its newest commit."""
-
     name: str
     commit_sha: str
     protected: bool
@@ -224,7 +220,6 @@ class GitProvider(ABC):
         """Return the text of a file of the main branch."""
 
     def task(self, task_type: TaskType, *, repo: str, issue_number: int, title: str) -> SuggestedTask:
-        """Return a task of this provider."""
         return {
             "git_provider": self.provider_type.value,
             "task_type": task_type.value,

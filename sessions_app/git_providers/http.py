@@ -39,8 +39,6 @@ _gates = PerEventLoop[WeakValueDictionary[str, Semaphore]](WeakValueDictionary)
 
 
 class ProviderReply(NamedTuple):
-    """The response of a provider."""
-
     label: str
     content: bytes
     headers: httpx.Headers

@@ -49,7 +49,6 @@ class SearchText(NamedTuple):
 
     @property
     def full_name(self) -> str | None:
-        """The repository that it names, if any."""
         return f"{self.owner}/{self.text}" if self.owner and self.text else None
 
 

@@ -24,8 +24,6 @@ def subscriber(address: str) -> str:
 
 
 class Networks:
-    """A set of addresses and networks."""
-
     def __init__(self, *texts: str) -> None:
         self._networks: list[IPv4Network | IPv6Network] = [ip_network(text) for text in texts]
 

@@ -43,8 +43,6 @@ _FIRST_DAY = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Signed(NamedTuple):
-    """What a key is signed over."""
-
     public_id: str
     issued_on: int
     rotation: int

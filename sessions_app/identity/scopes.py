@@ -45,7 +45,6 @@ def token_of(user: Visitor) -> ApiToken | None:
 
 
 def may(user: Visitor, scope: Scope) -> bool:
-    """Return whether the visitor has this scope."""
     token = token_of(user)
     return token is None or scope in token.scope_set
 

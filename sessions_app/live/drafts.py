@@ -33,8 +33,6 @@ class StoredDraft(TypedDict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Edit:
-    """A device's edit of a draft."""
-
     text: str
     images: Sequence[str]
     version: int

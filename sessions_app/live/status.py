@@ -90,8 +90,6 @@ class ModelTotals(TypedDict):
 
 
 class ListedConversation(ConversationState):
-    """A conversation in one user's list."""
-
     parent: str | None
     """The active conversation of the same owner that has started it."""
     children: int

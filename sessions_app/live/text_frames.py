@@ -36,7 +36,6 @@ def frame_of(text: str) -> bytes:
 
 
 def text_of(frame: bytes) -> str:
-    """Return the text of a frame of `frame_of`."""
     head = {_MEDIUM: 4, _LONG: 10}.get(frame[1], 2)
     return frame[head:].decode()
 

@@ -40,8 +40,6 @@ class NotUnknown(LoopUnavailable):
 
 
 class PendingCall(NamedTuple):
-    """A call that waits for the user."""
-
     seq: int
     id: str
     """The id of its event."""

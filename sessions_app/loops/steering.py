@@ -43,8 +43,6 @@ class Interruption(Enum):
 
 
 class Stay(Enum):
-    """Whether the loop continues."""
-
     STAYS = auto()
     LEAVES = auto()
     """It ends as soon as there is nothing to do."""
@@ -176,7 +174,6 @@ class Steering:
         return self if self.pause is PauseRequest.NONE else self._to(PauseRequest.TAKEN_BACK)
 
     def restore_pause(self) -> Steering:
-        """Restore a cancelled request to pause."""
         return self._to(PauseRequest.WANTED)
 
     def resume(self) -> Steering:

@@ -62,7 +62,6 @@ class StreamedAnswer:
         self._announce(reasoning=self._reasoning.take(self._masks))
 
     def replace(self, text: str) -> None:
-        """Replace the text that was written."""
         self.text = whole(text)
         self._whole_text = WholeText()
 

@@ -35,7 +35,6 @@ def own_id(event_id: str) -> str:
 
 
 def fresh_id(event_id: str) -> str:
-    """Return an unused id."""
     return str(uuid4())
 
 

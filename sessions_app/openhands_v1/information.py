@@ -89,7 +89,6 @@ def information_rows(rows: ConversationQuerySet) -> QuerySet[Conversation, dict[
 
 
 def information_in(row: Mapping[str, Any]) -> ConversationInformation:
-    """Return the information of a row of `information_rows`."""
     model = run_options.shown_model(row) or DEFAULT_MODEL
     setup = _setup_in(row)
     metrics = _metrics(row, model)

@@ -169,7 +169,6 @@ async def _looked_up(url: httpx.URL) -> list[str]:
 
 
 def port_of(url: httpx.URL) -> int:
-    """Return the port of a URL, explicit or not."""
     return url.port or (80 if url.scheme == "http" else 443)
 
 

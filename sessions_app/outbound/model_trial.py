@@ -69,8 +69,6 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSetup:
-    """The settings of a model."""
-
     model: str
     base_url: str
     key: str = field(repr=False)
@@ -259,7 +257,6 @@ def _connection_fault(error: Exception) -> str:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and all its causes."""
     while error is not None:
         yield error
         if isinstance(error, BaseExceptionGroup):

@@ -17,8 +17,6 @@ outage = Outage(
 
 
 class RetentionFailures:
-    """The failures of one round or one command."""
-
     def __init__(self) -> None:
         # The failed objects, such as the id of a conversation, and their errors.
         self.found: list[tuple[str, Exception]] = []

@@ -41,8 +41,6 @@ BY = "retention"
 
 
 class Unfinished(NamedTuple):
-    """A purge that has begun."""
-
     pk: int
     public_id: str
     """The conversation's id."""

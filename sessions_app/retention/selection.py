@@ -16,8 +16,6 @@ from sessions_app.retention import policies
 
 
 class Size(NamedTuple):
-    """The size of a conversation."""
-
     events: int
     bytes: int
     """Of payloads and attachments."""

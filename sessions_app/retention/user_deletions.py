@@ -76,7 +76,6 @@ def go_on(limit: int, failures: RetentionFailures) -> int:
 
 
 def is_any_unfinished() -> bool:
-    """Return whether a deletion is unfinished."""
     return UserDeletion.objects.filter(finished_at=None).exists()
 
 

@@ -37,8 +37,6 @@ class Closed(Exception):
 
 
 class Socket:
-    """One connection of a client."""
-
     def __init__(self, scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         self.scope = scope
         self.arrivals = Arrivals()

@@ -22,8 +22,6 @@ class NotificationKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Notification:
-    """One notification about one conversation."""
-
     kind: NotificationKind
     conversation: ConversationRef
     events: Sequence[EventEnvelope] = ()

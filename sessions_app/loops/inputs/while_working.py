@@ -44,7 +44,6 @@ def steers(conversation: ConversationRef) -> bool:
 
 
 def has_later_input(conversation: ConversationRef, through: int) -> bool:
-    """Return whether the log has an input after this one."""
     rows = Conversation.objects.with_pks([conversation.pk])
     return rows.filter(asked_through__gt=through).exists()
 

@@ -34,8 +34,6 @@ SHOWN = 20
 
 @dataclass
 class PurgeOutcome:
-    """The outcome of the selected conversations."""
-
     # Their purge has begun at least.
     purged: list[Conversation] = field(default_factory=list)
     # Ids of conversations that no longer met the conditions when their purge was to begin.

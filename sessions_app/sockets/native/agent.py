@@ -57,8 +57,6 @@ _failing_frames = Outage(__name__, "A frame of a program failed")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentQuery:
-    """The parameters of the address."""
-
     name: str
     conversation: str | None
 

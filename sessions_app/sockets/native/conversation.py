@@ -69,8 +69,6 @@ STORING = frozenset({"message", "event", "events"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversationQuery:
-    """The parameters of the address."""
-
     after: EventCursor
     version: Version
     session: str | None

@@ -111,7 +111,6 @@ def frame_of(members: Mapping[str, Member], *, is_light: bool = True) -> Frame:
 
 
 def is_id(value: object) -> bool:
-    """Return whether this can be the id of a frame."""
     if isinstance(value, str):
         return 0 < len(value) <= FRAME_ID_MAX_LENGTH and jsontext.is_sendable(value)
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63

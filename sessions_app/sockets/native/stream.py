@@ -158,7 +158,6 @@ class ListStream(ListReader, StreamEnding):
 
 
 def cursor_of(event: EventEnvelope) -> str:
-    """Return the cursor of an event, as in its frame."""
     return f"{event['seq']}.{event['fingerprint']}"
 
 

@@ -43,8 +43,6 @@ def credentials_in(scope: Any) -> Credentials:
 
 @dataclass(kw_only=True, slots=True)
 class Opener:
-    """The client that opened a connection."""
-
     credentials: Credentials
     proof: str
     principal: Principal | None = None

@@ -59,8 +59,6 @@ class Resend(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Replay:
-    """The parameters of the address."""
-
     resend: Resend
     since: datetime | None = None
     is_by_mode: bool = False
