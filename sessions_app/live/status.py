@@ -24,7 +24,7 @@ from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus, ModelUse
 _OF_MOST = frozenset(
     {ExecutionStatus.IDLE.value, ExecutionStatus.FINISHED.value, LoopStatus.STOPPED.value, NOT_STARTED}
 )
-"""The states of most loops: their rows are joined, while rarer states are found by an index."""
+"""The states of most loops: each row is tested for them, while rows of rarer states are looked up by key."""
 
 
 class LoopState(TypedDict):

@@ -64,7 +64,7 @@ async def set_generated_title(conversation: ConversationRef, agent: Agent) -> No
     message = await astore.call(_message_of_provisional_title, conversation)
     if message is not None:
         title = await astore.call(_of_cue, message, conversation)
-        title = title or await made_of(message, agent.complete, 50)
+        title = title or await made_of(message, agent.complete, max_characters=50)
         await astore.change(_replace_provisional_title, conversation, title)
 
 
