@@ -47,7 +47,7 @@ class ReplayThrottle:
     def __init__(self) -> None:
         # All work waits for the first, crowds of sockets for the second, longer.
         self._recent, self._pending = get_recent_calls(), Calls()
-        self._turns = {work: asyncio.Lock() for work in YieldingWork}
+        self._slots = {work: asyncio.Lock() for work in YieldingWork}
         self._handshakes = Burst()
         self._openings: dict[int, Openings] = {}
 
@@ -64,7 +64,7 @@ class ReplayThrottle:
     async def yield_to_requests(self, work: YieldingWork = YieldingWork.HISTORY) -> None:
         """Return once every call has its answer, or after YIELD_MAX_S; one of each kind of work at a time."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(QUEUE_S), self._turns[work]:
+            async with asyncio.timeout(QUEUE_S), self._slots[work]:
                 await self._recent.pass_by(within_s=YIELD_MAX_S)
 
     async def handshake(self) -> None:
@@ -81,9 +81,9 @@ class ReplayThrottle:
         """
         openings = self._openings.setdefault(user_pk, Openings())
         openings.count += 1
-        opening = Opening(openings.turn)
+        opening = Opening(openings.lock)
         try:
-            is_crowd = openings.burst.one_more() > BURST or openings.turn.locked()
+            is_crowd = openings.burst.one_more() > BURST or openings.lock.locked()
             if is_crowd and settings.CONFIGURATION.auth != "local":
                 await opening.begin(self._pending)
             yield opening
@@ -91,8 +91,7 @@ class ReplayThrottle:
             opening.end()
             openings.count -= 1
             if not openings.count:
-                # Kept for a while: otherwise a client that opens and closes in turn would never count as a
-                # crowd.
+                # Kept for a while: a client that opens and closes alternately must count as a crowd, too.
                 asyncio.get_running_loop().call_later(BURST_S, self._forget, user_pk)
 
     def _forget(self, user_pk: int) -> None:
@@ -130,24 +129,24 @@ class Burst:
 
 class Openings:
     def __init__(self) -> None:
-        self.burst, self.turn = Burst(), asyncio.Lock()
+        self.burst, self.lock = Burst(), asyncio.Lock()
         self.count = 0
 
 
 class Opening:
     """One socket that is being opened; in a crowd it holds the user's lock."""
 
-    def __init__(self, turn: asyncio.Lock) -> None:
-        self._turn = turn
+    def __init__(self, lock: asyncio.Lock) -> None:
+        self._lock = lock
         self._began_at: float | None = None
 
     async def begin(self, calls: Calls) -> None:
         """Take the lock, and wait for calls."""
-        await self._turn.acquire()
+        await self._lock.acquire()
         try:
             await calls.pass_by(within_s=OPENING_YIELD_MAX_S)
         except BaseException:
-            self._turn.release()
+            self._lock.release()
             raise
         self._began_at = time.monotonic()
 
@@ -156,7 +155,7 @@ class Opening:
         if self._began_at is not None:
             rest = OPENING_RESTS * min(time.monotonic() - self._began_at, OPENING_S)
             self._began_at = None
-            asyncio.get_running_loop().call_later(rest, self._turn.release)
+            asyncio.get_running_loop().call_later(rest, self._lock.release)
 
 
 async def counted(application: Any, scope: Any, receive: Any, send: Any) -> None:

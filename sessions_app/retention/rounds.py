@@ -25,7 +25,7 @@ POLL_S = 10.0
 """A purge from a page or the admin begins within this time."""
 ERASE_EVERY_S = 6 * 3600.0
 """The least time between two rewrites of the search index."""
-TURN_S = 30.0
+SHIFT_S = 30.0
 """One process carries out purges for this long, then the next one that asks."""
 BEGUN_AT_ONCE = 100
 """At most this many purges are begun at once; the next ones once they are finished."""
@@ -86,9 +86,9 @@ class Retention:
         self._has_more = await astore.change(begin_due, failures) >= BEGUN_AT_ONCE
 
     async def _purge(self, failures: RetentionFailures) -> None:
-        if not await astore.change(take_round, "purges", TURN_S):
+        if not await astore.change(take_round, "purges", SHIFT_S):
             return
-        until = time.monotonic() + TURN_S - POLL_S
+        until = time.monotonic() + SHIFT_S - POLL_S
         while await self._finish(until, failures) and self._has_more:
             await self._begin(failures)
 

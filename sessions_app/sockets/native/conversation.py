@@ -109,9 +109,9 @@ class ConversationConsumer(SocketConsumer):
             principal = await authenticated(socket)
             principal.require_reading()
             opening = get_replay_throttle().opening(pk_of(principal.user))
-            async with within_quotas(socket, principal), opening as turn:
+            async with within_quotas(socket, principal), opening as begun:
                 conversation = await _joined(principal.user, socket.scope, query)
-                await ConversationSocket(socket, principal, conversation, query, turn).serve()
+                await ConversationSocket(socket, principal, conversation, query, begun).serve()
 
 
 async def _joined(user: Visitor, scope: WebSocketScope, query: ConversationQuery) -> ConversationRef:
@@ -258,13 +258,13 @@ class ConversationSocket(FrameReader, SocketEnding):
                 if not isinstance(error, ConversationError):
                     _failing_frames.failed(error, conversation=self._conversation.public_id)
                 if stores and is_for_now(error):
-                    await self._fail_in_turn(error, frame_id)
+                    await self._fail_in_order(error, frame_id)
                 elif isinstance(error, ConversationError):
                     await self._refuse(error, frame_id)
                 else:
                     await self._send(**frames.unavailable_frame(error, frame_id))
 
-    async def _fail_in_turn(self, error: Exception, frame_id: Any) -> None:
+    async def _fail_in_order(self, error: Exception, frame_id: Any) -> None:
         """Refuse a frame for now, and the frames that its sender sends before it knows."""
         self._order.note(error)
         failed: asyncio.Future[list[Appended]] = asyncio.get_running_loop().create_future()
