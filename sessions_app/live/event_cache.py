@@ -67,7 +67,7 @@ class RecentEvents:
         if run := self.after(pk, seq):
             return run
         async with self._reading.setdefault(pk, asyncio.Lock()):
-            if run := self.after(pk, seq):
+            if run := self.after(pk, seq):  # another reader has read them meanwhile
                 return run
             await get_replay_throttle().yield_to_requests()
             page = await astore.read_after(conversation, seq, max_bytes=PAGE_MAX_BYTES)

@@ -92,6 +92,7 @@ class Feed:
 
     async def _show_all(self, *, follow: bool) -> None:
         async with hub().subscribe(live.conversation_group(self.conversation.pk)) as hints:
+            # Subscribed before: an event that is committed from here on is in a hint, if not in the state.
             state = (await astore.call(states_of, [self.conversation.pk]))[self.conversation.pk]
             await self._reader.show_hello(state)
             try:
@@ -141,6 +142,7 @@ class Feed:
                 shown = {name: hint[name] for name in ("turn", "call", "text", "done", "total")}
                 await self._reader.show_progress(**shown)
             case "receipt":
+                # A reader gets the events that a receipt or a state is about before it.
                 await self._catch_up_to(hint["seen_seq"])
                 await self._reader.show_receipt(
                     seqs=hint["seqs"], seen_seq=hint["seen_seq"], turn=hint["turn"]
@@ -166,7 +168,7 @@ class Feed:
             if not page:
                 return
             for start in range(0, len(page), STEP_EVENTS):
-                if not is_first_step:
+                if not is_first_step:  # a short log does not wait for calls
                     await get_replay_throttle().yield_to_requests()
                 await self._show(page[start : start + STEP_EVENTS])
                 is_first_step = False
@@ -188,7 +190,7 @@ class Feed:
         counts.add(Counted.SENT, self._reader.door, number=len(events))
         self.sent_through = events[-1]["seq"]
         for event in events:
-            if event["kind"] == "message":
+            if event["kind"] == "message":  # it may be the answer of which the reader has pieces
                 self._answer.stored(event["id"])
 
     async def _show_delta(self, hint: Hint) -> None:

@@ -222,7 +222,7 @@ class Hub:
                 await self._settle(group)
 
     def _receive(self, group: str, hint: Hint) -> None:
-        if group not in self._groups:
+        if group not in self._groups:  # the last reader has left, and the channel does not know it yet
             return
         match hint.get("kind"):
             case "changed":

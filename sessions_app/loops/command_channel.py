@@ -56,7 +56,7 @@ class CommandChannel:
         if command_id is None:
             return None
         hinted = self._awaited[command_id] = asyncio.Event()
-        pause_s = 0.25
+        pause_s = 0.25  # the first look comes soon: the hint may have come before the event was there
         try:
             while (left_s := until - time.monotonic()) > 0:
                 with suppress(TimeoutError):
@@ -101,6 +101,7 @@ class CommandChannel:
         held = self._held()
         if not held:
             return
+        # Forget taken commands that are settled, but none that was taken during the query.
         taken_before = set(self._taken)
         found = await astore.call(commands.pending, held)
         self._taken -= taken_before - {command.id for command in found}
