@@ -49,7 +49,7 @@ class ClusteredConversationManager(StandaloneConversationManager):
 
     def _works(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
         """Return those that a process without loops needs: others sweep, and stop deactivated users."""
-        return (self._check, self._renew, self._keep_house, self._look_for_commands, self._commands.listen)
+        return (self._check, self._renew, self._clean_up, self._look_for_commands, self._commands.listen)
 
     async def _check(self) -> None:
         """Check the database and its guards, and delete old wake-up jobs, even if there is no worker."""
@@ -74,23 +74,23 @@ class ClusteredConversationManager(StandaloneConversationManager):
         return info
 
     async def _start(
-        self, conversation: ConversationRef, *, patiently: bool = False, stops: int | None = None
+        self, conversation: ConversationRef, *, by_sweep: bool = False, stops: int | None = None
     ) -> None:
         """Request a worker to start the loop; that of a remote agent starts where its program is attached."""
         stops = self._stops.now if stops is None else stops
         if await self._is_ours(conversation):
-            await super()._start(conversation, patiently=patiently, stops=stops)
+            await super()._start(conversation, by_sweep=by_sweep, stops=stops)
             return
         await self.ensure_started()
         await self._require_unheld(conversation)
         self._require_wanted(conversation, stops)
         await astore.change(wakeups.request_start, conversation)
 
-    async def _start_if_asked(self, conversation: ConversationRef, stops: int) -> None:
+    async def _start_if_needed(self, conversation: ConversationRef, stops: int) -> None:
         """Notify the holder; where there is none, a worker finds what was stored."""
         with _untold.counted(**ids_of(conversation)):  # the message is stored, and found by a look
             if await self._is_ours(conversation):
-                await super()._start_if_asked(conversation, stops)
+                await super()._start_if_needed(conversation, stops)
                 return
             await astore.change(titles.set_provisional_title, conversation)
             await astore.call(commands.wake_holder, conversation, self._process)
