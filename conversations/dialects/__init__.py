@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, assert_never
 
 from conversations.dialects import v0, v1
-from conversations.dialects.author import CALL_INTERRUPTED, CALL_STOPPED, AgentState, Author
+from conversations.dialects.author import CALL_INTERRUPTED, CALL_STOPPED, AgentState, EventAuthor
 from conversations.dialects.refusals import listed
 from conversations.dialects.states import state_in, state_of
 from conversations.events import Dialect, Reading
@@ -16,7 +16,7 @@ __all__ = [
     "CALL_INTERRUPTED",
     "CALL_STOPPED",
     "AgentState",
-    "Author",
+    "EventAuthor",
     "author",
     "called_tool",
     "is_interrupted",
@@ -79,7 +79,7 @@ def called_tool(payload: Mapping[str, object], dialect: Dialect) -> tuple[str, d
     return name or "tool", dict(arguments)
 
 
-def author(dialect: Dialect) -> Author:
+def author(dialect: Dialect) -> EventAuthor:
     """Return the author that writes for a wire."""
     match dialect:
         case Dialect.V0:

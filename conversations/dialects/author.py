@@ -34,7 +34,7 @@ class AgentState(StrEnum):
     ERROR = "error"
 
 
-class Author(Protocol):
+class EventAuthor(Protocol):
     """Writes events of one wire; V0 payloads leave `event_id` and `call_event_id` to the server's columns."""
 
     def user_message(self, *, text: str, image_urls: Sequence[str] | None = (), event_id: str) -> Authored:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from conversations.dialects import Author
+from conversations.dialects import EventAuthor
 from conversations.events import Appended, Metrics, NewEvent
 from conversations.models import ConversationRef
 from sessions_app.agents import model_use
@@ -17,7 +17,7 @@ AppendHook = Callable[[Sequence[Appended]], None]
 class TurnUsage:
     """What one turn's calls of models have used."""
 
-    def __init__(self, conversation: ConversationRef, author: Author, counted: Metrics) -> None:
+    def __init__(self, conversation: ConversationRef, author: EventAuthor, counted: Metrics) -> None:
         """`counted` are the conversation's totals at the turn's start."""
         self._conversation = conversation
         self._author = author

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from conversations.dialects import Author
+from conversations.dialects import EventAuthor
 from conversations.events import Appended, Authored, Metrics, NewEvent
 from conversations.exceptions import OutcomeUnknown
 from conversations.models import ConversationRef
@@ -19,7 +19,13 @@ class TurnLog:
     """The events of one turn, appended under its loop's epoch."""
 
     def __init__(
-        self, conversation: ConversationRef, turn_id: str, epoch: int, *, author: Author, counted: Metrics
+        self,
+        conversation: ConversationRef,
+        turn_id: str,
+        epoch: int,
+        *,
+        author: EventAuthor,
+        counted: Metrics,
     ) -> None:
         """`counted` are the conversation's totals at the turn's start."""
         self.stored_through = -1

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversations import dialects
-from conversations.dialects import AgentState, Author, v0, v1
+from conversations.dialects import AgentState, EventAuthor, v0, v1
 from conversations.dialects.v0.actions import ACTIONS
 from conversations.dialects.v0.observations import OBSERVATIONS
 from conversations.dialects.v1.kinds import KINDS
@@ -417,7 +417,7 @@ def test_optional_fields_never_refuse_an_event_of_one_wire(
 
 # Authoring
 
-Writing = Callable[[Author], Authored]
+Writing = Callable[[EventAuthor], Authored]
 
 WRITINGS: dict[str, tuple[Writing, Kind, str]] = {
     "user_message": (

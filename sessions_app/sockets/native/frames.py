@@ -12,7 +12,7 @@ from uuid import UUID, uuid4, uuid5
 from django.conf import settings
 
 from conversations import dialects
-from conversations.dialects import Author
+from conversations.dialects import EventAuthor
 from conversations.engines import failures
 from conversations.engines.lost_commits import LostCommit
 from conversations.events import EventEnvelope, NewEvent
@@ -164,7 +164,7 @@ def message_event(frame: Frame, conversation: ConversationRef, *, user_id: int, 
     if not text.strip() and not images:
         raise BadFrame("A `message` needs a text that is not blank, or images.")
     event_id = _event_id(_MESSAGE_IDS, frame.id, user_id=user_id, session=session)
-    author: Author = dialects.author(conversation.dialect)
+    author: EventAuthor = dialects.author(conversation.dialect)
     authored = author.user_message(text=text, image_urls=images, event_id=event_id)
     return NewEvent(
         event_id=event_id,
