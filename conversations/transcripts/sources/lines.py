@@ -122,7 +122,7 @@ def _found(line: Line, is_record: IsRecord, *, is_growing: bool) -> Iterator[Fou
 
 def _whole(
     text: bytes, is_record: IsRecord, *, is_cut: bool
-) -> Iterator[tuple[splices.Found, dict[str, object]]]:
+) -> Iterator[tuple[splices.SplicedObject, dict[str, object]]]:
     """Yield the records in a line that is not one."""
     for found in splices.objects(text, is_cut=is_cut):
         try:

@@ -37,7 +37,7 @@ _EXPECTED = {
 }
 
 
-class Found(NamedTuple):
+class SplicedObject(NamedTuple):
     """An object in a line."""
 
     start: int
@@ -54,7 +54,7 @@ class _Scan(NamedTuple):
     goes_on: int  # where the record may begin that cut this one off
 
 
-def objects(text: bytes, *, is_cut: bool = False) -> Iterator[Found]:
+def objects(text: bytes, *, is_cut: bool = False) -> Iterator[SplicedObject]:
     """Yield the objects in a line that may be records, in order.
 
     With `is_cut` the line is incomplete: an object that is open at its end does not count.
@@ -68,7 +68,7 @@ def objects(text: bytes, *, is_cut: bool = False) -> Iterator[Found]:
         at = scan.goes_on
         if scan.end and (scan.is_whole or not is_cut or at < len(text)):
             is_sure = _is_space(text[end : scan.start]) and _INSIDE.match(text, scan.end) is None
-            yield Found(scan.start, scan.end, scan.is_whole and is_sure)
+            yield SplicedObject(scan.start, scan.end, scan.is_whole and is_sure)
             at = max(at, scan.end)
             end = scan.end
 
