@@ -44,7 +44,7 @@ USERS = "user."  # the prefix of the kinds of the user's own blocks, if the prog
 _IMAGE_MARK = re.compile(r"\s*(<image[^<>]*>|</image>)\s*")
 
 
-class Content(NamedTuple):
+class ItemContent(NamedTuple):
     """What the blocks of a message hold."""
 
     texts: list[str]
@@ -60,9 +60,9 @@ class Content(NamedTuple):
         return "\n\n".join(filter(None, said))
 
 
-def read(item: Fields, *, is_users: bool) -> Content:
+def read(item: Fields, *, is_users: bool) -> ItemContent:
     """Divide the content of a message; only the user's has injected blocks."""
-    found = Content([], [], [], [], [])
+    found = ItemContent([], [], [], [], [])
     blocks = blocks_of(item.get("content"))
     for block, kind in zip(blocks, _kinds(item, len(blocks)), strict=True):
         fields = columns.fields(block)

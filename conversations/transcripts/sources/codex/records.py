@@ -112,7 +112,7 @@ class Opened(NamedTuple):
     payload: Fields
 
 
-class Read(NamedTuple):
+class LineParts(NamedTuple):
     """The parts of a line, and what had to be left out."""
 
     parts: tuple[Part, ...]
@@ -140,7 +140,7 @@ def opened(record: Fields) -> Opened:
     return Opened(META if is_meta else "", record)
 
 
-def read(record: Fields, *, node_id: str, is_head: bool, is_sub_agents: bool) -> Read:
+def read(record: Fields, *, node_id: str, is_head: bool, is_sub_agents: bool) -> LineParts:
     """Return the parts of a line; the line itself, if it has none for people.
 
     `is_head` tells the `session_meta` of this session from those of copied sessions.
@@ -153,30 +153,30 @@ def read(record: Fields, *, node_id: str, is_head: bool, is_sub_agents: bool) ->
     if kind == ITEM:
         found = items.read(payload, node_id=node_id, is_sub_agents=is_sub_agents)
         if found.parts:
-            return Read(found.parts, rest=_around(record, payload, found.rest))
-    return Read((_kept(record),))
+            return LineParts(found.parts, rest=_around(record, payload, found.rest))
+    return LineParts((_kept(record),))
 
 
-def _head(record: Fields, meta: Fields) -> Read:
+def _head(record: Fields, meta: Fields) -> LineParts:
     """Return the system prompt by itself: it is long, and people read it."""
     noted = (ELSEWHERE,) if columns.fields(meta.get("history_base")) else ()
     told = meta.get("base_instructions")
     text = columns.first_text(told, columns.fields(told).get("text"))
     if not text:
-        return Read((_kept(record),), noted)
+        return LineParts((_kept(record),), noted)
     rest = rests.left(meta, (), {"base_instructions": rests.left(columns.fields(told), {"text"})})
-    return Read(
+    return LineParts(
         (Instructions(text), _kept({**record, "payload": rest} if meta is not record else rest)), noted
     )
 
 
-def _compacted(record: Fields, payload: Fields) -> Read:
+def _compacted(record: Fields, payload: Fields) -> LineParts:
     summary = columns.first_text(payload.get("message"))
     if summary.strip():
         left_out = (f"{LEFT_OUT} left out",) if payload.get(LEFT_OUT) else ()
         rest = rests.left(payload, {"message", LEFT_OUT})
-        return Read((Summary(summary),), left_out, _around(record, payload, rest))
-    return Read((_kept(record),), (ENCRYPTED,) if payload.get(LEFT_OUT) else ())
+        return LineParts((Summary(summary),), left_out, _around(record, payload, rest))
+    return LineParts((_kept(record),), (ENCRYPTED,) if payload.get(LEFT_OUT) else ())
 
 
 def _around(record: Fields, payload: Fields, rest: Fields) -> Fields:
