@@ -18,7 +18,7 @@ from conversations.store import importing
 from conversations.store.importing import Imported
 from conversations.transcripts.local_times import LocalTimes
 from conversations.transcripts.sources import openhands_v0
-from conversations.transcripts.sources.openhands_v0 import Facts, Stored
+from conversations.transcripts.sources.openhands_v0 import Stored, StoredFacts
 from sessions_app.imports.importer import SOURCE, SOURCE_ID, TAG_MAX_CHARS
 from sessions_app.imports.report import ConversationReport
 from sessions_app.imports.watching import UNWATCHED, Watch, watched
@@ -76,7 +76,7 @@ class OpenHandsV0Importer:
         report.check()
         return report
 
-    def _stored(self, found: Stored, facts: Facts, events: Iterator[NewEvent]) -> Imported:
+    def _stored(self, found: Stored, facts: StoredFacts, events: Iterator[NewEvent]) -> Imported:
         conversation_id = self.id_of(found.sid)
         if self.is_dry:
             return importing.preview(self.user, events, conversation_id=conversation_id, version=Version.V0)
@@ -104,13 +104,13 @@ class OpenHandsV0Importer:
         """Have its owner seen it: what was imported is no news."""
         marks.mark_all_seen(access.pk_of(self.user), conversation)
 
-    def _tags(self, found: Stored, facts: Facts) -> dict[str, str]:
+    def _tags(self, found: Stored, facts: StoredFacts) -> dict[str, str]:
         told = {SOURCE: openhands_v0.NAME, SOURCE_ID: found.sid, USER: facts.user_id}
         tags = {name: value[:TAG_MAX_CHARS] for name, value in told.items() if value}
         return tags | dict.fromkeys(self.labels, "")
 
 
-def _columns(facts: Facts) -> dict[str, Any]:
+def _columns(facts: StoredFacts) -> dict[str, Any]:
     return {
         "created_at": facts.created_at,
         "title": facts.title,

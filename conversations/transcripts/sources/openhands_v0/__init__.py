@@ -2,7 +2,7 @@
 
 from conversations.transcripts.sources.openhands_v0.events import events
 from conversations.transcripts.sources.openhands_v0.files import Told
-from conversations.transcripts.sources.openhands_v0.metadata import Facts, read
+from conversations.transcripts.sources.openhands_v0.metadata import StoredFacts, read
 from conversations.transcripts.sources.openhands_v0.stores import (
     NAME,
     EventFile,
@@ -15,8 +15,8 @@ from conversations.transcripts.sources.openhands_v0.stores import (
 __all__ = [
     "NAME",
     "EventFile",
-    "Facts",
     "Stored",
+    "StoredFacts",
     "Told",
     "event_files",
     "events",

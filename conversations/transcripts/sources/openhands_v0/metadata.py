@@ -33,7 +33,7 @@ Fields = Mapping[str, object]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Facts:
+class StoredFacts:
     """The columns of a conversation."""
 
     created_at: datetime  # aware, UTC
@@ -51,14 +51,14 @@ class Facts:
     total_tokens: int
 
 
-def read(stored: Stored, files: Sequence[EventFile], *, zone: tzinfo, note: Told) -> Facts:
+def read(stored: Stored, files: Sequence[EventFile], *, zone: tzinfo, note: Told) -> StoredFacts:
     """Return the facts, and report missing and omitted ones. Raise Unreadable."""
     told = _metadata(stored, note)
     tell_of_others(stored, note)
     title = _text(told, "title")
     default = f"Conversation {stored.sid[:DEFAULT_TITLE_ID_CHARS]}"
     prompt, completion = (tokens(told.get(f"{name}_tokens")) for name in ("prompt", "completion"))
-    return Facts(
+    return StoredFacts(
         created_at=columns.instant(told.get("created_at")) or _began(stored, files, zone),
         title=None if title == default else title,
         repository=_text(told, "selected_repository"),
