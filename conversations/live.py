@@ -28,7 +28,6 @@ UNSENT_MAX = 10_000
 
 UNSENT_IN_GROUP_MAX = 1_000  # at most this many hints of one group wait; then the oldest are dropped
 
-SEND_WAIT_S = 5
 
 # The counted outcomes of hints to and from other processes.
 SENT, RECEIVED, DROPPED = "sent", "received", "dropped"
@@ -226,7 +225,7 @@ async def close_hint_channel() -> None:
 
 async def _send(group: str, message: Hint) -> None:
     try:
-        async with asyncio.timeout(SEND_WAIT_S):
+        async with asyncio.timeout(5):
             await hint_channel().group_send(group, message)
     except HintsAway:
         counts.add(Counted.HINTS, DROPPED)

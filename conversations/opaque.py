@@ -17,7 +17,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 
 KEY_PURPOSE = b"convserver opaque numbers"  # another use of SECRET_KEY derives another key
-KEY_BYTES = 32
 
 
 class NotOpaque(ValueError):
@@ -56,5 +55,5 @@ def bytes_of(text: str) -> bytes:
 
 @lru_cache(maxsize=8)
 def _cipher(key: str) -> AESSIV:
-    derived = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=KEY_PURPOSE).derive(key.encode())
+    derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=KEY_PURPOSE).derive(key.encode())
     return AESSIV(derived)

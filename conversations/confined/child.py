@@ -21,7 +21,6 @@ PROBLEM = "problem\t"
 PROBLEM_MAX_CHARS = 1000
 NICENESS = 10
 OPEN_FILES = 32
-SIGNAL_AT_PARENTS_END = 1
 
 
 def main(task: dict[str, Any]) -> None:
@@ -48,7 +47,7 @@ def main(task: dict[str, Any]) -> None:
 def end_with(parent: int) -> None:
     """End together with the thread that started this process and waits for it, even if that is killed."""
     if sys.platform.startswith("linux"):
-        ctypes.CDLL(None).prctl(SIGNAL_AT_PARENTS_END, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
         sys.exit()
 

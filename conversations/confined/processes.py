@@ -87,15 +87,7 @@ def run(
     }
     output = tempfile.TemporaryFile()  # noqa: SIM115 - the caller's to close
     try:
-        with subprocess.Popen(  # noqa: S603 - this interpreter, and a program of this package
-            [sys.executable, "-I", "-S", child.__file__, json.dumps(task)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env={name: value for name, value in os.environ.items() if name in NEEDED_VARIABLES},
-            start_new_session=True,  # Ctrl-C is this process's to handle
-        ) as process:
+        with _started(json.dumps(task)) as process:
             try:
                 end = _taken(process, output, limits)
             finally:
@@ -106,6 +98,18 @@ def run(
         raise
     output.seek(0)
     return output
+
+
+def _started(task: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603 - this interpreter, and a program of this package
+        [sys.executable, "-I", "-S", child.__file__, task],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env={name: value for name, value in os.environ.items() if name in NEEDED_VARIABLES},
+        start_new_session=True,  # Ctrl-C is this process's to handle
+    )
 
 
 def _taken(process: subprocess.Popen[bytes], output: IO[bytes], limits: ProcessLimits) -> bytes:

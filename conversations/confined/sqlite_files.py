@@ -16,15 +16,15 @@ from conversations.confined import processes
 from conversations.confined.processes import NotRead, ProcessLimits
 
 READER = Path(__file__).with_name("sqlite_reader.py")
-MEMORY_BYTES = 1024 * 1024 * 1024
+
 CPU_S, CPU_MAX_S = 20, 600
 # A large file may take longer in proportion. A slow machine reads about 20 MB in a second.
 BYTES_PER_CPU_S = 2 * 1024 * 1024
 WALL_TIMES = 3
 SPARE_BYTES = 64 * 1024 * 1024
-OUTPUT_TIMES = 8  # JSON has six bytes for some characters, and repeats the names of columns
+
 TRIES = 5
-LOG_HEADER_BYTES = 32  # each log begins with a header, and with another one after a restart
+
 CHUNK_BYTES = 4 * 1024 * 1024
 COPIES = "convserver-read-"
 # The directory of a killed process is removed when no process can still use it.
@@ -87,7 +87,7 @@ def _header(log: Path) -> bytes:
     """Return the header of a log; empty if there is none, or an empty one. Raise NotRead, and OSError."""
     try:
         with _opened(log) as file:
-            return file.read(LOG_HEADER_BYTES)
+            return file.read(32)  # another one after each restart of the log
     except FileNotFoundError:
         return b""
 
@@ -156,8 +156,9 @@ def _remove_left() -> None:
 def _limits(size: int) -> ProcessLimits:
     cpu_s = min(CPU_S + size // BYTES_PER_CPU_S, CPU_MAX_S)
     return ProcessLimits(
-        memory_bytes=MEMORY_BYTES,
+        memory_bytes=1024**3,
         cpu_s=cpu_s,
         wall_s=cpu_s * WALL_TIMES,
-        output_bytes=size * OUTPUT_TIMES + SPARE_BYTES,
+        # JSON has six bytes for some characters, and repeats the names of columns.
+        output_bytes=8 * size + SPARE_BYTES,
     )

@@ -17,9 +17,7 @@ VALUE_MAX_BYTES = 40 * 1024 * 1024
 LINE_MAX_CHARACTERS = 60 * 1024 * 1024
 OBJECTS_MAX = 10_000  # a schema with more tables, indexes and triggers is refused
 STEPS = 100_000  # steps of a statement between two checks of the parent process
-ROW_MIN_BYTES = 4  # no row takes less of a file: the pointer to it, its length and its header
-SPARE_ROWS = 1000
-SPARE_VALUES = 1_000_000
+
 # Default values of a column take no space in the file, so this much more can be read.
 SPARE_BYTES = 64 * 1024 * 1024
 NEEDED = (3, 37)  # older versions cannot say of what type a table is
@@ -111,8 +109,9 @@ class Bounds:
     """The most that a file of this size can hold: pages that are referenced repeatedly yield more."""
 
     def __init__(self, size: int) -> None:
-        self._rows = size // ROW_MIN_BYTES + SPARE_ROWS
-        self._values = size + SPARE_VALUES
+        # A row takes at least four bytes of a file: the pointer to it, its length and its header.
+        self._rows = size // 4 + 1_000
+        self._values = size + 1_000_000
         self._bytes = size + SPARE_BYTES
 
     def take(self, row: dict[str, Value]) -> None:

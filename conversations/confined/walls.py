@@ -24,8 +24,7 @@ VERSION_WANTED, PATH_BENEATH = 1, 1
 WRITE_FILE, READ_FILE, READ_DIRECTORY = 1 << 1, 1 << 2, 1 << 3
 # The number of rights to files that can be taken away, by the version of Landlock; 16 in later ones.
 FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
-BIND_AND_CONNECT = 0b11
-SOCKETS_AND_SIGNALS = 0b11
+
 
 # The filter, see seccomp(2): a program of the Berkeley Packet Filter.
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -113,9 +112,9 @@ def _restrict_files(libc: Any, readable: Iterable[str], writable: Iterable[str])
     version = landlock_version()
     handled = [(1 << FILE_RIGHTS.get(version, 16)) - 1]
     if version >= 4:
-        handled.append(BIND_AND_CONNECT)
+        handled.append(0b11)  # TCP: bind and connect
     if version >= 6:
-        handled.append(SOCKETS_AND_SIGNALS)
+        handled.append(0b11)  # abstract sockets and signals
     attributes = struct.pack(f"={len(handled)}Q", *handled)
     ruleset = _called(libc, CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
     read = READ_FILE | READ_DIRECTORY

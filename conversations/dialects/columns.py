@@ -12,7 +12,7 @@ from conversations.events import TEXT_MAX_BYTES
 TYPE_MAX_CHARS = 200
 SOURCE_MAX_CHARS = 50
 ID_MAX_CHARS = 200
-WIRE_ID_LIMIT = 2**63
+
 
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 
@@ -51,7 +51,7 @@ def wire_id(value: object) -> int | None:
     """Return an event number that fits a 64-bit column; None for anything else, also booleans."""
     if not isinstance(value, int) or isinstance(value, bool):
         return None
-    return int(value) if 0 <= value < WIRE_ID_LIMIT else None
+    return int(value) if 0 <= value < 2**63 else None
 
 
 def instant(value: object) -> datetime | None:

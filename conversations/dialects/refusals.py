@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-_NAMES_MAX = 12
-_NAME_MAX_CHARS = 40
-
 
 def quoted(name: object) -> str:
     """Return a name for a sentence: quoted, ASCII if necessary, cut if it is long."""
-    return repr(str(name)[:_NAME_MAX_CHARS])
+    return repr(str(name)[:40])
 
 
 def listed(names: Collection[object]) -> str:
     """Return the first few names, and the number of the others."""
-    shown = [quoted(name) for name in list(names)[:_NAMES_MAX]]
+    shown = [quoted(name) for name in list(names)[:12]]
     more = len(names) - len(shown)
     return (", ".join(shown) or "none") + (f" and {more} more" if more else "")

@@ -28,9 +28,9 @@ SMALL_PAGES = 256
 FULL_TEXTS = (guards.SEARCH_TEXT, guards.TITLE_TEXT)
 INDEXES = ("conversations_searchtext_words", "conversations_titletext_pieces")
 INCREMENTAL = 2  # the value of `PRAGMA auto_vacuum` with which pages can be given back while others write
-CHECKPOINT_WAIT_MS = 100  # the wait for readers when the write-ahead log is emptied
+
 ALL_IN_MEMORY = "TEMP_STORE=3"  # with this option a library of SQLite makes no temporary files
-COST_DELAY_MS = 2  # the pause of a VACUUM after each piece of work, as PostgreSQL's own makes it
+
 
 T = TypeVar("T")
 # Pauses for other work, given the seconds that the last step took. If it raises, the work ends.
@@ -161,8 +161,8 @@ def _give_back() -> None:
 def _checkpoint() -> bool:
     """Write the write-ahead log into the file and empty it; return False if a reader still needs it."""
     wrapper: Any = connection
-    # It keeps others from writing while it waits for readers.
-    with wrapper.waiting(CHECKPOINT_WAIT_MS), connection.cursor() as cursor:
+    # It keeps others from writing while it waits for readers, so it waits 100 ms.
+    with wrapper.waiting(100), connection.cursor() as cursor:
         try:
             cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except OperationalError as error:
@@ -178,7 +178,8 @@ def _without_limits() -> Iterator[None]:
     """Lift the time limits of requests for this session, and let a VACUUM leave the disk to others."""
     names = ("statement_timeout", "lock_timeout", "vacuum_cost_delay")
     with connection.cursor() as cursor:
-        for name, value in zip(names, (0, 0, COST_DELAY_MS), strict=True):
+        # The pause, in ms, is that of PostgreSQL's own vacuum.
+        for name, value in zip(names, (0, 0, 2), strict=True):
             cursor.execute(f"SET {name} = {value}")
     try:
         yield

@@ -21,7 +21,7 @@ logger = structlog.stdlib.get_logger(__name__)
 
 WAIT_S = 0.4  # the longest wait for the service: to connect, for an answer, for a group to be joined
 RETRY_S = 0.5  # the pause before a lost connection is made again
-CANCEL_S = 0.05  # the time for a cancelled task to end before it is cancelled again
+
 
 # What each channel receives once the service is back: hints may have been lost.
 BACK = {"type": "hint", "group": "", "kind": "back"}
@@ -70,7 +70,7 @@ class Link(ABC):
         self._is_closed = True
         while self._keeping is not None and not self._keeping.done():
             self._keeping.cancel()  # once is not enough: while it connects, a library may swallow it
-            await asyncio.wait({self._keeping}, timeout=CANCEL_S)
+            await asyncio.wait({self._keeping}, timeout=0.05)
 
     def new_channel(self, channel: str) -> str:
         """Register a channel; the first one starts the connection."""

@@ -44,7 +44,7 @@ _PARTS = [
     re.compile(rf'({_STRING}(?:[^"]*+{_STRING}){{0,{others}}}[^"]*+)', re.DOTALL) for others in (255, 15)
 ]
 _COLON = re.compile(r"[ \t\n\r]*+:")
-_BEFORE_MAX_CHARS = 200
+
 _NAMES = {f'"{name}"': name for name in STRUCTURAL}
 _NAME_BEFORE = re.compile(rf'(?<!\\)("(?:{"|".join(STRUCTURAL)})")[ \t\n\r]*+:[ \t\n\r]*+\Z')
 _UNFINISHED_ESCAPE = re.compile(
@@ -301,7 +301,8 @@ def may_hide(masked: str, clear: str) -> bool:
 
 def _member_before(payload: str, start: int) -> str:
     """Return the name of the member before a value, if it is one of the STRUCTURAL members."""
-    match = _NAME_BEFORE.search(payload, max(0, start - _BEFORE_MAX_CHARS), start)
+    # Only in 200 characters, so that the time grows with the length of the payload alone.
+    match = _NAME_BEFORE.search(payload, max(0, start - 200), start)
     return _NAMES[match[1]] if match else ""
 
 

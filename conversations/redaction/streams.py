@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from conversations.redaction.masking import MASK, Masks
 
-# If the end of an interrupted text may be the beginning of a secret and is longer, it is masked.
-HELD_BACK_SHOWN_MAX_CHARS = 4
-
 
 class MaskedStream:
     """The shown part of a text that arrives in pieces.
@@ -34,7 +31,7 @@ class MaskedStream:
         """
         settled = self.take(masks)
         held_back, self._waiting = self._waiting, ""
-        return settled + self._show(held_back if len(held_back) <= HELD_BACK_SHOWN_MAX_CHARS else MASK)
+        return settled + self._show(held_back if len(held_back) <= 4 else MASK)
 
     def _show(self, text: str) -> str:
         self.shown += text

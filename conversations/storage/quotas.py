@@ -18,7 +18,6 @@ from conversations.storage.rates import Rates
 from conversations.storage.stored_bytes import Meter
 
 MB = 1_000_000
-KEPT_RETRY_AFTER_S = 3_600  # `Retry-After` of amounts that only the user or the operator can change
 
 
 class Rate(NamedTuple):
@@ -89,7 +88,7 @@ def _no_room(quota: str, used: int, added: int, words: str, remedy: str) -> Quot
     return QuotaExceeded(
         f"You have {used:,} of {limit_of(quota):,} {words}, and this would add {added:,}. {remedy} "
         f"The server's operator can raise the limit ({variable_of(quota)}).",
-        retry_after_s=KEPT_RETRY_AFTER_S,
+        retry_after_s=3_600,  # only the user or the operator can change the amount
         is_about_room=True,
     )
 

@@ -47,8 +47,7 @@ def fork(
 
     The events keep their ids, places and digests. Nothing in the copy asks for an answer, and its
     totals start at zero unless `keep_metrics`. A long fork is hidden and incomplete when this returns:
-    `copying` continues it. Raise ConversationExists for a taken id, EventNotFound if there is no event at
-    `through`.
+    `copying` continues it. Raise ConversationExists for a taken id, EventNotFound for a missing `through`.
     """
     public_id = normal_id(conversation_id) if conversation_id else new_public_id()
     owner_id = access.pk_of(user)

@@ -32,7 +32,7 @@ from conversations.verification.store import VerificationStep
 
 FORMAT, VERSION = "convserver-checkpoint", 1
 TAG = 3  # bytes of either digest that a line has of each event
-LINES_AT_ONCE = 200
+
 EXAMINED = frozenset({DamageKind.REWRITTEN, DamageKind.FACTS, DamageKind.GONE})
 
 
@@ -92,7 +92,7 @@ def compare(path: Path, key: Key) -> Iterator[VerificationStep]:
         lines = (json.loads(line) for line in source)
         stretches = (line for line in lines if "conversation" in line)
         rewritten = ""
-        while some := list(islice(stretches, LINES_AT_ONCE)):
+        while some := list(islice(stretches, 200)):
             for step in _compared(some, made_at):
                 # The rest of the same log is another history, too: report it once.
                 again = bool(step.found) and step.found[0].conversation_id == rewritten != ""

@@ -32,10 +32,9 @@ from conversations.verification.store import VerificationStep
 
 SHOWN_MAX = 20  # the most damaged places in the row of a conversation, for its readers
 FOUND_MAX = 1_000  # the most damaged places that a run lists at its end; all are stored
-MENDED_AT_ONCE = 500
+
 PROGRESS_EVERY = timedelta(seconds=1)
 INTERRUPTED = "It was interrupted."
-RUNS_KEPT = 1_000  # older runs are deleted, their findings are not
 
 
 class RunRecord:
@@ -72,7 +71,7 @@ class RunRecord:
         )
         if rows is not None:
             stale = stale.filter(conversation__in=rows)
-        while gone := list(stale.values_list("pk", "conversation_id")[:MENDED_AT_ONCE]):
+        while gone := list(stale.values_list("pk", "conversation_id")[:500]):
             with transaction.atomic():
                 VerificationFinding.objects.filter(pk__in=[pk for pk, _ in gone]).delete()
                 _show({conversation for _, conversation in gone})
@@ -98,7 +97,8 @@ def begin(occasion: Occasion, covers: str, *, host: str, pid: int, expected: int
     run = VerificationRun.objects.create(
         occasion=occasion, covers=covers, host=host, pid=pid, newest_event=newest, expected=expected
     )
-    VerificationRun.objects.filter(pk__lte=run.pk - RUNS_KEPT).delete()
+    # The newest 1,000 runs are kept; the findings of deleted ones stay.
+    VerificationRun.objects.filter(pk__lte=run.pk - 1_000).delete()
     return RunRecord(run)
 
 

@@ -22,7 +22,6 @@ from conversations.engines.lost_commits import LostCommit
 from conversations.engines.sqlite3 import files, marks, turns
 from conversations.engines.sqlite3.turns import WriteSlots
 
-OPEN_AGAIN_S = 0.05
 WAIT_S = 5  # the driver's wait for a lock, unless the settings have another
 # A shorter wait for the slot is not taken off the wait for another process's lock.
 SHORT_MS = 50
@@ -262,7 +261,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
             except sqlite3.OperationalError as error:
                 if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                     raise
-            time.sleep(OPEN_AGAIN_S)
+            time.sleep(0.05)
 
     def create_cursor(self, name: str | None = None) -> Any:
         if not isinstance(self.connection, CheckedConnection):

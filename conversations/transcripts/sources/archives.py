@@ -34,7 +34,7 @@ ENDS_WITH = b"PK\x05\x06"
 LARGE_PLACE = struct.Struct("<4sLQL")
 # In a large file, the place of a second end with room for large numbers is before it.
 LARGE_ENDS = struct.Struct("<4sQ2H2L4Q")
-COMMENT_MAX_BYTES = 0xFFFF
+
 # The ways of packing that exports use. With others a few bytes ask for gigabytes of memory.
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 ENCRYPTED = 0x1  # a bit of a member's flags
@@ -254,7 +254,8 @@ def _directory_bytes(path: Path) -> int:
     """Return the length of a zip file's list of members, as its end states it. Raise OSError."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        start = file.seek(max(0, size - ENDS.size - LARGE_PLACE.size - COMMENT_MAX_BYTES))
+        # A comment of at most 65,535 bytes may follow the end.
+        start = file.seek(max(0, size - ENDS.size - LARGE_PLACE.size - 0xFFFF))
         tail = file.read()
         place = tail.rfind(ENDS_WITH)
         if place < 0 or len(tail) - place < ENDS.size:

@@ -31,7 +31,6 @@ QUICK_MAX_VALUES = 10_000  # decoded at once, in a few milliseconds
 LOGLINES = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{.*?"loglines"\s*:\s*\[', re.DOTALL)
 HEAD_BYTES = 4096  # a document of lines names their list within this
 FRESH_S = 60.0
-PASSED_BYTES = 1024 * 1024
 
 
 class Line(NamedTuple):
@@ -216,7 +215,7 @@ def _go_on(file: IO[bytes], at: int, offset: int) -> None:
     if file.seekable():
         file.seek(offset)
         return
-    while at < offset and (passed := len(file.read(min(offset - at, PASSED_BYTES)))):
+    while at < offset and (passed := len(file.read(min(offset - at, 1024 * 1024)))):
         at += passed
 
 

@@ -21,7 +21,7 @@ CODE_TOOL = "code_interpreter"  # the program's tool for code that the model wri
 # The types of the program's own blocks; any other block is the author's.
 KINDS = frozenset({"reasoning", "tool_calls", CODE_TOOL})
 PRINTED = ("stdout", "stderr", "result")  # the outputs of running code
-ENCODED_MAX = 3  # arguments are objects, or JSON texts of them, or JSON texts of such texts
+
 # The beginnings of addresses of images that can be seen without the program.
 SHOWN = ("data:", "http://", "https://")
 
@@ -253,7 +253,7 @@ def _as_text(value: object) -> str:
 
 def arguments(given: object) -> Fields | str:
     """Return the arguments of a call: an object if they contain one, in any text."""
-    for _ in range(ENCODED_MAX):
+    for _ in range(3):  # an object, a JSON text of it, or a JSON text of such a text
         if isinstance(given, Mapping):
             return given
         if not isinstance(given, str):

@@ -38,7 +38,7 @@ SAME_ID = "another conversation before this one has the same id"
 TWICE = "an earlier conversation is the same to the last byte"
 NO_FILE = "there is no conversations.json in it"
 SECONDS_MAX = 1e11  # a greater time is not in seconds
-PROBED_ITEMS = 20
+
 TITLE_MAX_CHARS = 200
 DAMAGED = "Damaged conversation"  # the title of an unreadable conversation
 KEPT_MAX_BYTES = 1024 * 1024  # the part of a damaged conversation that is kept
@@ -171,7 +171,7 @@ def _folder(name: str) -> PurePosixPath:
 
 def _has_chats(archive: Archive, name: str, is_chat: Callable[[Fields], bool]) -> bool:
     with suppress(Unreadable):
-        for text in islice(json_arrays.items(archive.chunks(name), name), PROBED_ITEMS):
+        for text in islice(json_arrays.items(archive.chunks(name), name), 20):
             with suppress(Damaged):
                 if is_chat(lines.record(text)):
                     return True
