@@ -30,25 +30,24 @@ from conversations.transcripts.sources.nodes import (
 NAME = "chatgpt"
 IMAGE_MAX_BYTES = 8 * 1024 * 1024
 NO_MESSAGE = "it has no message"
-EVERYBODY = ("", "all")
-"""Recipients of what is no call of a tool."""
+EVERYBODY = ("", "all")  # recipients of what is no call of a tool
+# Types of content without words for people; they are kept nevertheless.
 BOOKKEEPING = frozenset(
     {"app_pairing_content", "model_editable_context", "reasoning_recap", "user_editable_context"}
 )
-"""Types of content that say nothing to people; they are kept all the same."""
+# Members of a conversation that its columns or its branches hold.
 CARRIED = frozenset({"conversation_id", "create_time", "current_node", "id", "mapping", "title"})
-"""Members of a conversation that its columns or its branches hold."""
 
 Fields = Mapping[str, object]
 
 
 def is_source(path: Path) -> bool:
-    """Say whether this is an export, or one of its files with conversations. Raise Unreadable."""
+    """Return whether this is an export, or one of its files with conversations. Raise Unreadable."""
     return exports.is_source(path, _is_chat)
 
 
 def holds(archive: Archive) -> bool:
-    """Say the same of an archive that is open. Raise Unreadable."""
+    """Return the same for an open archive. Raise Unreadable."""
     return exports.holds(archive, _is_chat)
 
 
@@ -108,15 +107,14 @@ def _instant(value: object) -> datetime | None:
 
 
 class _Reader:
-    """Reads the messages of one chain: what a tool says belongs to the last call of it."""
+    """Reads the messages of one chain: the output of a tool belongs to the last call of it."""
 
     def __init__(self, image: Callable[[str], Image]) -> None:
         self._image = image
-        self._calls: dict[str, str] = {}
-        """The id of the last call of each tool."""
+        self._calls: dict[str, str] = {}  # the id of the last call of each tool
 
     def read(self, place: Place) -> Reading:
-        """Return what the next message says."""
+        """Return the content of the next message."""
         if place.value is not None and not isinstance(place.value, Mapping):
             return Reading(parts=(Record(name="node", value=place.value, why=Kept.DAMAGED),))
         message = columns.fields(place.value).get("message")
@@ -157,7 +155,7 @@ class _Reader:
         text, reasoning = read.text, "\n\n".join(filter(None, read.reasoning))
         if role == "tool":
             is_output = columns.fields(message.get("content")).get("content_type") == "execution_output"
-            if text or read.images or is_output:  # a program may well print nothing
+            if text or read.images or is_output:  # a program may print nothing
                 yield self._result(message, read, node_id)
         elif role == "assistant" and recipient not in EVERYBODY:
             self._calls.pop(recipient, None)  # the last one stands last
@@ -192,7 +190,7 @@ def _is_hidden(metadata: Fields) -> bool:
 
 
 def _shown(message: Fields, role: str) -> Callable[[str], str]:
-    """Return how texts are shown: the model's with links for marks of citations, other ones as they are."""
+    """Return a function that shows the model's texts with links for marks of citations, others unchanged."""
     is_said = role in ("assistant", "tool") and columns.first_text(message.get("recipient")) in EVERYBODY
     return Citations(columns.fields(message.get("metadata"))).shown if is_said else str
 
@@ -207,7 +205,7 @@ def _charts(metadata: Fields) -> Iterator[str]:
 
 
 def _rest(place: Place, message: Fields, read: Content, role: str) -> Fields:
-    """Return what no part says of an entry with a message: what is not among these members."""
+    """Return the members of an entry with a message that no part carries: those not among these."""
     is_call = role == "assistant" and message.get("recipient") not in EVERYBODY
     carried = {"create_time"} if _instant(message.get("create_time")) else set()
     carried |= {name for name in ("id",) if message.get(name) == place.node_id}
@@ -222,14 +220,14 @@ def _rest(place: Place, message: Fields, read: Content, role: str) -> Fields:
 
 
 def _left_of_entry(place: Place, message: Fields | None = None) -> Fields:
-    """Return what an entry says beside its links, and what is left of its message."""
+    """Return the members of an entry beside its links, with the rest of its message."""
     entry = columns.fields(place.value)
     same = {"id"} if entry.get("id") == place.node_id else set()
     return rests.left(entry, {"parent", "children", *same}, {"message": message})
 
 
 def _attached(metadata: Fields) -> dict[str, str]:
-    """Return the names of the files that were sent along, by their ids."""
+    """Return the names of the attached files, by their ids."""
     attachments = metadata.get("attachments")
     named: dict[str, str] = {}
     for each in attachments if isinstance(attachments, list) else []:
