@@ -9,13 +9,12 @@ from typing import NamedTuple
 
 from conversations.dialects import columns
 
-LINKS_MAX = 10
-"""At most this many sources are named where a mark stands; all are kept with the message."""
+LINKS_MAX = 10  # the most sources that are named in place of a mark; all are kept with the message
 TITLE_MAX_CHARS = 200
 
 _MARK = re.compile(r" ?(\ue200([^\ue200\ue201]*)\ue201|\ue200[^\s\ue200\ue201]*\Z|【[^【】]{1,200}】)")
+# Remaining marks, such as those around the words that a source supports.
 _HALF = re.compile("[\ue200-\ue206]")
-"""What is left of marks, such as those around the words that a source supports."""
 _REFERENCE = re.compile(r"turn\d{1,6}[a-z_]{1,30}\d{1,6}")
 _URL = re.compile(r"https?://[^\s<>\"\\]+")
 
@@ -33,7 +32,7 @@ class _Link(NamedTuple):
 
 
 class Citations:
-    """The sources that the marks in one message stand for, as its metadata name them."""
+    """The sources of the marks in one message, from its metadata."""
 
     def __init__(self, metadata: Fields) -> None:
         self._metadata = metadata
@@ -47,7 +46,7 @@ class Citations:
                 self._by_reference[_reference(entry)] = _link(entry)
 
     def shown(self, text: str) -> str:
-        """Return a text with the links of its sources instead of marks; one without a source is left out."""
+        """Return a text with links to the sources instead of marks; a mark without a source is left out."""
         if "\ue200" not in text and "【" not in text:
             return text
         by_mark = {**self._by_place(text), **self._by_mark}
@@ -86,7 +85,7 @@ def _named(words: str, links: Iterable[_Link]) -> str:
 
 
 def _words(kind: str, given: list[str]) -> str:
-    """Return the words that a mark itself shows: the name of a thing, or what a link is called."""
+    """Return the words in a mark itself: the name of a thing, or the text of a link."""
     if kind == "url" and given:
         return given[0]
     if kind == "entity" and given:
@@ -111,7 +110,7 @@ def _link(told: Fields) -> _Link:
 
 
 def _reference(entry: Fields) -> str:
-    """Return how marks name an entry of the results of a search, such as `turn0search1`."""
+    """Return a mark's reference to an entry of a search's results, such as `turn0search1`."""
     told = columns.fields(entry.get("ref_id"))
     return f"turn{told.get('turn_index')}{told.get('ref_type')}{told.get('ref_index')}"
 
