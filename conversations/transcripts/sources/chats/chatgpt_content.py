@@ -1,4 +1,4 @@
-"""What a message of ChatGPT's export holds: words, thoughts, images, files, and what is left of it."""
+"""The content of a message of ChatGPT's export: words, thoughts, images, files, and the rest."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ Fields = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image of the export as a URL, or why there is none."""
+    """An image of the export as a URL, or the reason why there is none."""
 
     url: str = ""
     noted: str = ""
 
 
 def no_image(_pointer: str) -> Image:
-    """Return that there is none, for when only the kinds of parts matter."""
+    """Return no image, for when only the kinds of parts matter."""
     return Image()
 
 
 class Images:
-    """The images of an export, by the pointers that messages have to them."""
+    """The images of an export, by their pointers in messages."""
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
@@ -72,29 +72,25 @@ class Images:
 
 
 def file_id(pointer: str) -> str:
-    """Return the id in `file-service://file-abc`, with which the name of the file begins."""
+    """Return the id in `file-service://file-abc`, the beginning of the file's name."""
     found = _FILE_ID.search(pointer.rpartition("://")[2])
     return found[0] if found else ""
 
 
 @dataclass(kw_only=True, slots=True)
 class Content:
-    """What the content of one message holds."""
+    """The content of one message, divided."""
 
     image: Callable[[str], Image]
-    shown: Callable[[str], str]
-    """Returns how a text is shown: with links instead of marks of citations."""
-    names: Mapping[str, str]
-    """The names of files, by their ids."""
+    shown: Callable[[str], str]  # returns a text with links instead of marks of citations
+    names: Mapping[str, str]  # the names of files, by their ids
     texts: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     images: list[str] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     noted: list[str] = field(default_factory=list)
-    files: set[str] = field(default_factory=set)
-    """The ids of those that were dealt with."""
-    rest: dict[str, object] = field(default_factory=dict)
-    """What is left of the content."""
+    files: set[str] = field(default_factory=set)  # the ids of those that were named or shown
+    rest: dict[str, object] = field(default_factory=dict)  # what is left of the content
 
     @property
     def text(self) -> str:
@@ -102,7 +98,7 @@ class Content:
         return "\n\n".join(text for text in self.texts if text.strip())
 
     def take(self, content: Fields) -> bool:
-        """Take what a message contains; say whether its type is known."""
+        """Divide the content of a message; return whether its type is known."""
         carried: list[str] = []
         inner: dict[str, object] = {}
         match columns.first_text(content.get("content_type")):
@@ -128,7 +124,7 @@ class Content:
         return True
 
     def name_file(self, file_id: str, name: str) -> None:
-        """Add the name of a file whose content is not here, and a note."""
+        """Add the name of a file whose content is missing, and a note."""
         if file_id not in self.files or not file_id:
             self.texts.append(f"[File: {name}]")
             self.noted.append(LEFT_OUT)
@@ -152,7 +148,7 @@ class Content:
         return found
 
     def _thought(self, thought: object) -> object:
-        """Add a thought; return what is left of it."""
+        """Add a thought; return the rest of it."""
         told = columns.fields(thought)
         said = {name: text for name in ("summary", "content") if (text := columns.first_text(told.get(name)))}
         shown = {name: self.shown(text) for name, text in said.items()}
@@ -160,7 +156,7 @@ class Content:
         return rests.left(told, [name for name in said if shown[name] == said[name]]) if told else thought
 
     def _part(self, part: object) -> object:
-        """Add a part; return what is left of it."""
+        """Add a part; return the rest of it."""
         if isinstance(part, str):
             self.texts.append(self.shown(part))
             return "" if self.texts[-1] == part else part
@@ -190,5 +186,5 @@ class Content:
 
 
 def _filled(by_place: list[object]) -> list[object]:
-    """Return what is left of each item, at its place; nothing if that is nothing of any."""
+    """Return the rest of each item, at its place; nothing if all rests are empty."""
     return by_place if any(by_place) else []
