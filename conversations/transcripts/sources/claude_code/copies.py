@@ -1,4 +1,4 @@
-"""Sessions that begin with a copy of another one's lines: which are copies of one, and where each goes on.
+"""Sessions that begin with a copy of another one's lines: which belong together, and where each continues.
 
 The program copies the lines of a session when it is resumed or forked, with their uuids, into a new file.
 """
@@ -17,8 +17,7 @@ from conversations.transcripts.sources.claude_code.tree import Place
 from conversations.transcripts.sources.lines import IsRecord
 from conversations.transcripts.sources.nodes import Unreadable
 
-PROBED = 100
-"""A copy has one of the first lines of the other."""
+PROBED = 100  # a copy has one of the first lines of the other
 _TAIL_BYTES = 64 * 1024
 _TIME = re.compile(rb'"timestamp"\s*:\s*"([^"\\]{10,40})"')
 
@@ -26,7 +25,7 @@ _TIME = re.compile(rb'"timestamp"\s*:\s*"([^"\\]{10,40})"')
 def grouped(
     files: Iterable[Path], is_record: IsRecord, kind: Callable[[Path], object]
 ) -> Iterator[list[Path]]:
-    """Yield the files in their order, those that are copies of one together, the one that ended first first.
+    """Yield the files in their order, copies of one session together, the one that ended first first.
 
     Only files of the same kind can be copies.
     """
@@ -50,12 +49,12 @@ def _uuids(file: Path, is_record: IsRecord) -> list[str]:
         found = islice(lines.records(file, is_record), PROBED)
         ids = (columns.event_id(each.value.get("uuid")) for each in found if each.value is not None)
         return [uuid for uuid in ids if uuid is not None]
-    except Unreadable:  # it is said when the file is read
+    except Unreadable:  # reported when the file is read
         return []
 
 
 def _ended(file: Path) -> str:
-    """Return the last time in a file, as it is written; the program writes all of them in UTC."""
+    """Return the last time in a file, as it is written; the program writes all times in UTC."""
     try:
         with file.open("rb") as opened:
             opened.seek(max(0, file.stat().st_size - _TAIL_BYTES))
@@ -66,22 +65,19 @@ def _ended(file: Path) -> str:
 
 
 class Copied(NamedTuple):
-    """Where a conversation goes on that begins as one of another session does."""
+    """The place where a conversation continues that begins like another session's."""
 
-    source_id: str
-    """The conversation that it leaves."""
-    after: str
-    """The uuid of the last line that both have."""
+    source_id: str  # the conversation that it leaves
+    after: str  # the uuid of the last line that both have
     shared: list[Place]
     own: list[Place]
 
 
 class Earlier:
-    """The conversations of the sessions before, among those that are copies of one."""
+    """The conversations of the sessions before, in a group of copies."""
 
     def __init__(self) -> None:
-        self._of: dict[str, str] = {}
-        """By uuid: the conversation that has the line first."""
+        self._of: dict[str, str] = {}  # by uuid: the conversation that has the line first
         self._chains: dict[str, list[str]] = {}
 
     def add(self, source_id: str, shared: Sequence[Place], own: Sequence[Place]) -> None:
@@ -92,7 +88,7 @@ class Earlier:
                 self._of.setdefault(place.node_id, source_id)
 
     def copied(self, shared: Sequence[Place], own: Sequence[Place]) -> Copied | None:
-        """Return how a conversation's lines are divided; None if none of its own was there before."""
+        """Return the division of a conversation's lines; None if no earlier one has any of them."""
         last = next((each for each in reversed(own) if each.is_in_tree and each.node_id in self._of), None)
         if last is None:
             return None
