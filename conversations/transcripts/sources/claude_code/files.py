@@ -1,4 +1,4 @@
-"""The files of sessions: found, divided into conversations, and read a line at a time."""
+"""The files of sessions: finding them, dividing them into conversations, and reading them line by line."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ from conversations.transcripts.sources.rests import Rests
 
 NAME = "claude-code"
 SUBAGENTS = "subagents"
+# Files of JSON lines beside the sessions that are no sessions.
 NO_SESSIONS = frozenset({"history.jsonl", "journal.jsonl"})
-"""Files of JSON lines beside the sessions that hold none."""
 REPEATED = "an earlier line has the same uuid"
 CHANGED = "an earlier line has the same uuid, and says something else"
 RELINKED = "the line before it is missing, so it follows the one above it"
+# The lines with a title, the best first, and the member that holds it.
 TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
-"""The lines with a title, the best first, and the member that holds it."""
 TITLE_MAX_CHARS = 200
 PROBED_LINES = 1000
+# Lines of a session have at least one of these members beside their type.
 OF_SESSIONS = frozenset({"sessionId", "leafUuid", "messageId"})
-"""Members, at least one of which the lines of a session have beside their type."""
 
 
 @dataclass(slots=True)
 class _Facts:
-    """What the lines of one branch say about the whole."""
+    """The facts about a conversation in the lines of one branch."""
 
     model: str | None = None
     directory: str | None = None
     branch: str | None = None
     created_at: str = ""
+    # By the id that the lines of one answer share: each of them repeats the usage of all.
     calls: dict[str, Metrics] = field(default_factory=dict)
-    """By what the lines of one answer share: each of them repeats the usage of all."""
     is_said: bool = False
 
     @property
@@ -65,9 +65,9 @@ class _Facts:
 
 
 def is_source(path: Path) -> bool:
-    """Say whether this is a session, or a directory with sessions. Raise Unreadable for the path itself."""
+    """Return whether this is a session, or a directory with sessions. Raise Unreadable for the path."""
     for file in files(path):
-        with suppress(Unreadable):  # another one may be a session
+        with suppress(Unreadable):  # another file may be a session
             if _is_session(file):
                 return True
     return False
@@ -110,7 +110,7 @@ def _is_sub_agents(file: Path) -> bool:
 
 
 def _is_session(file: Path) -> bool:
-    """Say whether a line at the beginning is one of a session. Raise Unreadable."""
+    """Return whether a line at the beginning is one of a session. Raise Unreadable."""
     if lines.has_loglines(file):  # a session on the web, whose lines may not name it
         return True
     found = islice(lines.records(file, _is_of_session), PROBED_LINES)
@@ -175,7 +175,7 @@ def _leaving(file: Path, session: str, branch: Branch) -> Leaving:
 
 
 def _agents_title(file: Path) -> str | None:
-    """Return what a sub-agent was started for, from the file beside its own."""
+    """Return the purpose of a sub-agent, from the file beside its own."""
     if not _is_sub_agents(file):
         return None
     try:
@@ -186,7 +186,7 @@ def _agents_title(file: Path) -> str | None:
 
 
 class _Index:
-    """Where the lines of a file are, and what must be known of all of them before the first is read."""
+    """The places of a file's lines, and the facts of all of them that are needed before the first is read."""
 
     def __init__(self, file: Path, *, is_growing: bool) -> None:
         self.places: list[Place] = []
@@ -195,19 +195,18 @@ class _Index:
         self._told: dict[int, Mapping[str, object]] = {}
         self._is_agents_own = _is_sub_agents(file)
         self._digests = Digests()
-        self._ids: dict[str, int] = {}
-        """By `uuid`: the hash of the first line that has it."""
+        self._ids: dict[str, int] = {}  # by `uuid`: the hash of the first line that has it
         for found in lines.records(file, _is_of_session, is_growing=is_growing):
             self._add(found)
         self._relink()
 
     @property
     def title(self) -> str | None:
-        """Return the title that the user gave the session, or else the program."""
+        """Return the title that the user gave the session, or else the program's."""
         return columns.first_text(*map(self._titles.get, TITLES))[:TITLE_MAX_CHARS] or None
 
     def facts(self, places: list[Place]) -> _Facts:
-        """Return what these lines say about the conversation that they are."""
+        """Return the facts about the conversation of these lines."""
         facts = _Facts()
         for place in places:
             told = self._told.get(place.number, {})
@@ -261,7 +260,7 @@ class _Index:
             place.parent = next(filter(None, above), None)
 
     def _relink(self) -> None:
-        """Give each line whose parent is missing the one above it; a prompt may begin anew."""
+        """Give each line without its parent the one above it as parent; a prompt may begin anew."""
         last: str | None = None
         unread = Unread()
         for place in self.places:
@@ -294,7 +293,7 @@ def _told(record: Mapping[str, object]) -> Mapping[str, object]:
 
 def _nodes(file: Path, places: list[Place], known: Mapping[str, object]) -> Iterator[Node]:
     rest_of = Rests(known)
-    read = [place for place in places if not place.skipped]  # half a line may have its end by now
+    read = [place for place in places if not place.skipped]  # half a line may be complete by now
     texts = lines.texts_at(file, ((each.offset, each.size, each.hash) for each in read))
     for place in places:
         yield _node(place, b"" if place.skipped else next(texts), rest_of)
