@@ -1,4 +1,4 @@
-"""What one line of a session says."""
+"""Reading one line of a session."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from conversations.events import Metrics
 from conversations.transcripts.sources import blocks, rests
 from conversations.transcripts.sources.nodes import Author, Kept, Message, Part, Record, Summary
 
+# Lines without content for people; they are kept nevertheless.
 BOOKKEEPING = frozenset(
     {
         "agent-color",
@@ -38,25 +39,23 @@ BOOKKEEPING = frozenset(
         "worktree-state",
     }
 )
-"""Lines that say nothing to people; they are kept all the same."""
+# A copy of a tool's result for the program's own screen: it is left out, and counted.
 LEFT_OUT = "toolUseResult"
-"""What a tool returned once more, for the program's own screen: it is left out, and counted."""
+# The members of `usage` that the totals of the conversation count.
 COUNTED = frozenset(
     {"input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens"}
 )
-"""The members of `usage` that the totals of the conversation count."""
-SYNTHETIC = "<synthetic>"
-"""The model of messages that no model wrote."""
+SYNTHETIC = "<synthetic>"  # the model of messages that no model wrote
 
 _IDS = frozenset({"id", "type"})
+# The members of a line that become an event's kind, place, time and id, or that the totals count.
 _CARRIED = frozenset({"type", "uuid", "parentUuid", "logicalParentUuid", "timestamp", "requestId", "costUSD"})
-"""The members of a line that an event has as its kind, place, time and id, or that the totals count."""
 
 Fields = Mapping[str, object]
 
 
 class Read(NamedTuple):
-    """What a line says, and the members that no part carries."""
+    """The parts of a line, and the members that no part carries."""
 
     name: str
     parts: tuple[Part, ...]
@@ -64,7 +63,7 @@ class Read(NamedTuple):
 
 
 def read(record: Fields) -> Read:
-    """Return what the line says; itself, if that is nothing that people read."""
+    """Return the parts of a line; the line itself, if it has none for people."""
     kind = columns.first_text(record.get("type"))
     message = columns.fields(record.get("message"))
     content = message.get("content")
@@ -93,14 +92,14 @@ def _kept(record: Fields, kind: str) -> Read:
 
 
 def _summary(content: object) -> blocks.Content:
-    """Return a summary of what was said before, and what else its blocks hold."""
+    """Return a summary of the conversation before, and the rest of its blocks."""
     inside = blocks.read(content, Author.USER)
     others = tuple(part for part in inside.parts if not isinstance(part, Message))
     return blocks.Content((Summary(columns.content_text(content)), *others), inside.rest)
 
 
 def _queued(record: Fields, attachment: Fields) -> Read:
-    """Return what the user said while the agent worked; the attachment itself, if it is something else."""
+    """Return the user's words while the agent worked; the attachment itself, if it is something else."""
     if attachment.get("type") == "queued_command":
         found = blocks.read(attachment.get("prompt"), Author.USER)
         if any(isinstance(part, Message) for part in found.parts):
@@ -110,13 +109,13 @@ def _queued(record: Fields, attachment: Fields) -> Read:
 
 
 def _around(record: Fields, name: str, inner: Fields) -> Fields:
-    """Return what is left of a line of whose member this is left."""
+    """Return the rest of a line around this rest of its member."""
     unread = () if columns.instant(record.get("timestamp")) else ("timestamp",)
     return rests.left(record, _CARRIED.difference(unread), {name: inner})
 
 
 def is_prompt(record: Fields) -> bool:
-    """Say whether the user said something with this line, as against a tool or the program."""
+    """Return whether the line has words of the user, not of a tool or the program."""
     if record.get("type") != "user" or record.get("isMeta") is True or record.get("isCompactSummary") is True:
         return False
     content = columns.fields(record.get("message")).get("content")
@@ -132,7 +131,7 @@ def model(record: Fields) -> str | None:
 
 
 def message_id(record: Fields) -> str:
-    """Return what the lines of one answer share; empty if the line is none."""
+    """Return the id that the lines of one answer share; empty for other lines."""
     if record.get("type") != "assistant":
         return ""
     return columns.first_text(columns.fields(record.get("message")).get("id"), record.get("requestId"))
