@@ -1,11 +1,11 @@
-"""The tree that the lines of a session form: its trunk, its branches, and the sub-agents beside it.
+"""The tree of a session's lines: its trunk, its branches, and the sub-agents beside it.
 
-Each line names the one before it. A line that says something new goes on with a branch if nothing else was
-said in it since what the line follows; otherwise the user went back, and it begins a branch. That is decided
-for each line when it comes, so what belongs to which branch does not change as the file grows.
+Each line names the one before it. A line with new words continues a branch if no other words followed there
+since its predecessor; otherwise the user went back, and it begins a branch. This is decided for each line
+when it arrives, so the branches of earlier lines do not change as the file grows.
 
-Not every line with siblings begins a branch: the results of calls that were made at once, and the program's
-own lines, stay where they are.
+Not every line with siblings begins a branch: the results of simultaneous calls, and the program's own lines,
+stay where they are.
 """
 
 from __future__ import annotations
@@ -18,42 +18,35 @@ TRUNK = ""
 
 @dataclass(kw_only=True, slots=True)
 class Place:
-    """One line, as far as the tree is concerned."""
+    """The place of one line in the tree."""
 
     number: int
-    where: str = ""
-    """For people."""
+    where: str = ""  # for people
     offset: int
     size: int
-    hash: int
-    """Of its text, in this process."""
-    node_id: str = ""
-    """Its `uuid`, or else a digest of the line."""
-    is_in_tree: bool = False
-    """Whether it has a `uuid`."""
+    hash: int  # of its text, in this process
+    node_id: str = ""  # its `uuid`, or else a digest of the line
+    is_in_tree: bool = False  # whether it has a `uuid`
     parent: str | None = None
     is_prompt: bool = False
-    message_id: str = ""
-    """Not empty for a part of an answer."""
-    agent: str | None = None
-    """Not None for the line of a sub-agent: its id, empty if the line does not say."""
-    is_repeated: bool = False
-    """Whether an earlier line has the same `uuid`."""
+    message_id: str = ""  # not empty for a part of an answer
+    agent: str | None = None  # not None for the line of a sub-agent: its id, empty if the line does not say
+    is_repeated: bool = False  # whether an earlier line has the same `uuid`
     skipped: str = ""
     noted: tuple[str, ...] = ()
     at: str = ""
 
 
 class Unread:
-    """Records that shared a line: the program could not read them, and went on after the one before them."""
+    """Records in one line that the program could not read; it continued after the one before them."""
 
     def __init__(self) -> None:
+        # By the record that the program could still read: the last one after it that it could not.
         self._last: dict[str, str] = {}
-        """By the record that the program could still read: the last one behind it that it could not."""
         self._read_before: dict[str, str] = {}
 
     def place(self, place: Place, *, is_unread: bool) -> None:
-        """Place the next record behind the unread records that follow its parent."""
+        """Put the next record after the unread records that follow its parent."""
         if place.parent is None:
             return
         read = self._read_before.get(place.parent, place.parent)
@@ -71,10 +64,8 @@ class Branch:
     """Lines in the order of the file."""
 
     places: list[Place] = field(default_factory=list)
-    leaves: str = TRUNK
-    """The branch that it leaves."""
-    after: str | None = None
-    """The line after which it leaves; None if it begins anew."""
+    leaves: str = TRUNK  # the branch that it leaves
+    after: str | None = None  # the line after which it leaves; None if it begins anew
     is_agent: bool = False
 
 
@@ -83,13 +74,10 @@ class Tree:
 
     def __init__(self, places: Sequence[Place]) -> None:
         self.branches: dict[str, Branch] = {TRUNK: Branch()}
-        self.active = TRUNK
-        """The branch of the last line in which somebody says something."""
+        self.active = TRUNK  # the branch of the last line with words
         self._of: dict[str, str] = {}
-        self._said: dict[str, str | None] = {}
-        """By line: the last one at or above it that says something new."""
-        self._tips: dict[str, str] = {}
-        """By branch: its last line that says something new."""
+        self._said: dict[str, str | None] = {}  # by line: the last one at or above it with new words
+        self._tips: dict[str, str] = {}  # by branch: its last line with new words
         self._by_id = {place.node_id: place for place in reversed(places) if place.is_in_tree}
         self._put_all(places)
 
