@@ -1,4 +1,4 @@
-"""One copy of a conversation's rows: that of its file, of a backup, of a journal, or of the database."""
+"""One copy of a conversation's rows: from its file, a backup, a journal, or the database."""
 
 from __future__ import annotations
 
@@ -15,43 +15,39 @@ from conversations.transcripts.sources.hermes.rows import Facts
 from conversations.transcripts.sources.hermes.scanning import Found
 from conversations.transcripts.sources.nodes import Changed, Kept, Part, Record, Unreadable
 
+# The sources of rows, for people; rows of the file need no word for it.
 FILE, BACKUP, JOURNAL, DATABASE = "", "backup", "run journal", "database"
-"""Where rows come from; what a row of the file is called needs no word for it."""
-LEFT_OUT = "anchor_activity_scenes"
-"""What the program's screen shows, made from the rows once more."""
+LEFT_OUT = "anchor_activity_scenes"  # the content of the program's screen, made from the rows
 SESSION_ID_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 
 
 class Row(NamedTuple):
     """A row of a list."""
 
-    number: int
-    """From 1."""
+    number: int  # from 1
+    # Read the row. Raise Unreadable.
     load: Callable[[], object]
-    """Read the row. Raise Unreadable."""
     facts: Facts
-    is_inactive: bool = False
-    """Whether the program took it out of what it shows."""
+    is_inactive: bool = False  # whether the program no longer shows it
 
 
 class Lost(NamedTuple):
-    """Bytes that are damaged."""
+    """Damaged bytes."""
 
     start: int
     end: int
     why: str
-    before: int
-    """How many rows come before them."""
+    before: int  # the number of rows before them
+    # Read them. Raise Unreadable.
     load: Callable[[], bytes]
-    """Read them. Raise Unreadable."""
 
     @property
     def place(self) -> str:
-        """Return where they are, for people."""
+        """Return their place, for people."""
         return f"bytes {self.start} to {self.end}"
 
     def parts(self) -> tuple[Part, ...]:
-        """Return the bytes as they are."""
+        """Return the bytes unchanged."""
         return (Record(name="bytes", value=lines.kept(self.load()), why=Kept.DAMAGED),)
 
 
@@ -60,27 +56,22 @@ class Copy:
     """A copy of a conversation."""
 
     origin: str
-    told: dict[str, object] = field(default_factory=dict)
-    """The members of the document but its lists."""
+    told: dict[str, object] = field(default_factory=dict)  # the members of the document but its lists
     rows: list[Row] = field(default_factory=list)
-    context: list[Row] | None = None
-    """What the model was sent; None if the copy has no such list."""
-    cards: list[Row] = field(default_factory=list)
-    """Calls of tools as the screen shows them."""
+    context: list[Row] | None = None  # the model's input; None if the copy has no such list
+    cards: list[Row] = field(default_factory=list)  # calls of tools in the form of the screen
     lost: list[Lost] = field(default_factory=list)
-    is_good: bool = True
-    """Whether it is all that was written, and of this conversation."""
-    is_foreign: bool = False
-    """Whether the id inside is another one."""
+    is_good: bool = True  # whether it is complete, and of this conversation
+    is_foreign: bool = False  # whether the id inside is another one
 
     @property
     def has_summary(self) -> bool:
-        """Say whether the model was sent a summary."""
+        """Return whether the model's input has a summary."""
         return any(row.facts.is_card for row in self.context or ())
 
 
 def read(path: Path, session_id: str, origin: str) -> Copy:
-    """Return the copy that is in a file. Raise Unreadable."""
+    """Return the copy in a file. Raise Unreadable."""
     copy = Copy(origin=origin)
     stamp = _stamp(path)
     lists: dict[str, list[Row]] = {}
@@ -110,12 +101,12 @@ def in_memory(values: Sequence[object], origin: str) -> Copy:
 
 
 def row_of(value: object, number: int) -> Row:
-    """Return a row that is not in a file of its own."""
+    """Return a row that has no file of its own."""
     return Row(number, lambda: value, rows.facts(value))
 
 
 def head_of(path: Path) -> Mapping[str, object]:
-    """Return the members that come before the rows. Raise Unreadable."""
+    """Return the members before the rows. Raise Unreadable."""
     told: dict[str, object] = {}
     for found in scanning.found(path):
         if found.is_list:
@@ -126,13 +117,13 @@ def head_of(path: Path) -> Mapping[str, object]:
 
 
 def session_id(value: object) -> str | None:
-    """Return an id that the program could have given; None for anything else."""
+    """Return an id that the program could have made; None for anything else."""
     text = columns.event_id(value)
     return text if text and not text.startswith("_") and SESSION_ID_CHARS.issuperset(text) else None
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
-    """Return what changes when a file does. Raise Unreadable."""
+    """Return facts that change when a file is written to. Raise Unreadable."""
     try:
         found = path.stat()
     except OSError as error:
