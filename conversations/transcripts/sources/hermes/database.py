@@ -1,4 +1,4 @@
-"""The database of the agent, for conversations that have no file. It is never changed, not even by a lock."""
+"""The agent's database, for conversations without a file. It is never changed, not even locked."""
 
 from __future__ import annotations
 
@@ -23,28 +23,29 @@ from conversations.transcripts.sources.hermes.copies import DATABASE, Copy, Row
 from conversations.transcripts.sources.nodes import Changed, Unreadable
 
 NAME = "state.db"
+# The tables that are read, and the columns by which their rows are found.
 KEYS = {"sessions": "id", "messages": "session_id"}
-"""The tables that are read, and by which column their rows are found."""
 JSON_COLUMNS = frozenset({"tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items"})
-WORKSPACE = ("[Workspace::v1: ", "[Workspace: ")
-"""How a line begins that the agent put before a prompt."""
+WORKSPACE = (
+    "[Workspace::v1: ",
+    "[Workspace: ",
+)  # the beginnings of a line that the agent adds to a prompt
 CHECKED_ROWS = 1000
 SESSIONS_MAX = 100_000
 LINE_MAX_BYTES = 4 * LINE_MAX_CHARACTERS + 1024
+# The error of a line that the confined process would only print if the file had taken it over.
 MALFORMED = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
-"""What a line raises that the confined process would not print, unless the file has taken it over."""
 
 
 class Database:
-    """The rows of a database as it is now, as JSON lines in a temporary file."""
+    """The present rows of a database, as JSON lines in a temporary file."""
 
     def __init__(self, path: Path) -> None:
-        """Read it in a confined process. Raise Unreadable."""
+        """Read the database in a confined process. Raise Unreadable."""
         self._name = path.name
+        # By the id's JSON, oldest first: the place of a conversation's row in the file.
         self._sessions: dict[str, int] = {}
-        """By the id's JSON, oldest first: where in the file the row of a conversation begins."""
-        self._messages: dict[str, array[int]] = {}
-        """By the same: where the rows of its messages begin."""
+        self._messages: dict[str, array[int]] = {}  # by the same: the places of its messages' rows
         try:
             self._lines = sqlite_files.rows(path, KEYS)
         except NotRead as error:
@@ -55,12 +56,12 @@ class Database:
             self._find_rows()
 
     def sessions(self) -> Iterator[tuple[int, dict[str, object]]]:
-        """Yield each conversation, oldest first: where its row is, and the row. Raise Unreadable."""
+        """Yield each conversation, oldest first: the place of its row, and the row. Raise Unreadable."""
         for offset in self._sessions.values():
             yield offset, self._told(offset)
 
     def copy(self, place: int) -> Copy:
-        """Return the rows of the conversation whose own row is there. Raise Unreadable."""
+        """Return the rows of the conversation whose row is at this place. Raise Unreadable."""
         told = self._told(place)
         copy = Copy(origin=DATABASE, told=told)
         offsets = self._messages.get(_json(told.get("id")), ())
@@ -71,7 +72,7 @@ class Database:
         return copy
 
     def _find_rows(self) -> None:
-        """Note where each row begins. Messages of no conversation are passed over."""
+        """Note the place of each row. Ignore messages without a conversation."""
         offset = 0
         for number in count():
             if number % CHECKED_ROWS == 0:
@@ -108,7 +109,7 @@ class Database:
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
-        """Raise Unreadable for a line that is not what a row becomes."""
+        """Raise Unreadable for a line that no row becomes."""
         try:
             yield
         except Unreadable:
@@ -126,7 +127,7 @@ def _storable(row: dict[str, object]) -> dict[str, object]:
 
 
 def _row(stored: dict[str, object]) -> dict[str, object]:
-    """Return a row as the files have it."""
+    """Return a row in the form of the files."""
     row = {name: value for name, value in _storable(stored).items() if value is not None}
     if others := {name: row.pop(name) for name in row.keys() - rows.KNOWN}:
         row["columns"] = others
