@@ -1,7 +1,7 @@
-"""Which copy of a conversation is shown, and what becomes of what only another one has.
+"""Which copy of a conversation is shown, and the rows that only another copy has.
 
-A backup is a file's previous version, written when a later one had fewer rows. Fewer rows may be what a fault
-left or what the user wanted, so counts decide only where the file does not tell that it was meant.
+A backup is a file's previous version, written when a later one had fewer rows. Fewer rows may be the result
+of a fault or of the user's wish, so counts decide only if the file does not show that it was meant.
 """
 
 from __future__ import annotations
@@ -43,29 +43,26 @@ class Taken:
 
 @dataclass(kw_only=True, slots=True)
 class Head:
-    """What was decided about a conversation."""
+    """The decision about a conversation."""
 
     copy: Copy
     rows: list[Taken]
     branches: list[Branch] = field(default_factory=list)
-    left: list[Taken] = field(default_factory=list)
-    """Rows of another copy that are not taken."""
-    unread: str = ""
-    """Why another copy as a whole is not taken."""
-    newest: Copy | None = None
-    """The copy that was written last, if it is another one."""
+    left: list[Taken] = field(default_factory=list)  # rows of another copy that are not taken
+    unread: str = ""  # why no row of another copy is taken
+    newest: Copy | None = None  # the copy that was written last, if it is not the shown one
 
     is_deleted: bool = False
 
     @property
     def told(self) -> dict[str, object]:
-        """Return what is told of the conversation, by the newest copy that tells it."""
+        """Return the facts of the conversation, from the newest copy that has them."""
         return self.copy.told | (self.newest.told if self.newest else {})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Branch:
-    """How the conversation went on in another copy."""
+    """The continuation of the conversation in another copy."""
 
     copy: Copy
     shared: int
@@ -73,10 +70,9 @@ class Branch:
 
 
 def decided(file: Copy | None, backup: Copy | None, *, journal: Copy | None, is_deleted: bool) -> Head | None:
-    """Return which rows are the conversation; None if there is no copy.
+    """Return the rows of the conversation; None if there is no copy.
 
-    `journal` is the copy in the journal of the last run: it stands in for the backup of a damaged file that
-    has none.
+    `journal` is the copy in the journal of the last run: it replaces the missing backup of a damaged file.
     """
     usable = backup if backup is not None and backup.is_good and not backup.is_foreign else None
     if file is None:
@@ -93,14 +89,14 @@ def decided(file: Copy | None, backup: Copy | None, *, journal: Copy | None, is_
 
 
 def joined(head: Head, older: Copy) -> None:
-    """Add what only this further copy has as a branch."""
+    """Add the rows that only this further copy has as a branch."""
     shared = common(head.copy.rows, older.rows)
     if lacking(older.rows[shared:], head.copy.rows[shared:]):
         head.branches.append(Branch(copy=older, shared=shared, rows=_taken(older, shared)))
 
 
 def common(one: Sequence[Row], other: Sequence[Row]) -> int:
-    """Return how many rows both begin with."""
+    """Return the number of rows with which both begin."""
     pairs = zip(one, other, strict=False)
     return next(
         (place for place, (a, b) in enumerate(pairs) if a.facts.digest != b.facts.digest),
@@ -109,7 +105,7 @@ def common(one: Sequence[Row], other: Sequence[Row]) -> int:
 
 
 def lacking(these: Sequence[Row], those: Sequence[Row]) -> list[Row]:
-    """Return those of these rows that are not among the others, each of which stands for one."""
+    """Return those of these rows that are missing among the others, each of which matches one."""
     there = Counter(row.facts.digest for row in those)
     found = []
     for row in these:
@@ -121,7 +117,7 @@ def lacking(these: Sequence[Row], those: Sequence[Row]) -> list[Row]:
 
 
 def shrunk(file: Copy, backup: Copy) -> Shrink:
-    """Return why the file has not all rows of its backup: anything but a loss is proven by both."""
+    """Return why the file lacks rows of its backup: both prove anything but a loss."""
     if _is_cleared(file, backup):
         return Shrink.CLEARED
     if (mark := _mark(file.told)) is not None and _is_other_mark(mark, backup.told):
@@ -210,7 +206,7 @@ def _is_other_mark(mark: str, told: Mapping[str, object]) -> bool:
 
 
 def _is_compacted(file: Copy, backup: Copy) -> bool:
-    """Say whether a summary that the user asked for took the place of rows."""
+    """Return whether a summary that the user requested replaced rows."""
     if file.context is None or backup.context is None:
         return False
     is_short = len(file.context) < len(file.rows)
