@@ -1,4 +1,4 @@
-"""What one row of a transcript says."""
+"""Reading one row of a transcript."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ from conversations.transcripts.sources.nodes import (
 
 Fields = Mapping[str, object]
 
+# The beginnings of a text that replaces the rows before, in small letters.
 CARDS = (
     "[context compaction",
     "[your active task list was preserved across context compression]",
     "[session arc summary",
 )
-"""How a text begins that stands for what came before, in small letters."""
-CONTROL = ("[System:", "[IMPORTANT: Background process")
-"""How a prompt begins that the program wrote."""
+CONTROL = ("[System:", "[IMPORTANT: Background process")  # the beginnings of the program's own prompts
+# Marks of rows that the program hides.
 INTERNAL = frozenset({"_verification_stop_synthetic", "_pre_verify_synthetic"})
-"""Marks of rows that the program hides."""
 ROW_IDS = ("_row_id", "_state_db_row_id", "_db_row_id", "state_db_row_id")
 CUT_OFF = "it was cut off"
 REBUILT = "the program rebuilt it after a crash"
@@ -50,6 +49,7 @@ _MAPPED = frozenset(
         *("_recovered_stream_id", "_recovered_event_id", "_anchor_activity_scene"),
     }
 )
+# Known members that are kept unchanged beside the row's parts.
 _DETAILS = frozenset(
     {
         *("reasoning_content", "reasoning_details", "codex_reasoning_items", "codex_message_items"),
@@ -63,7 +63,6 @@ _DETAILS = frozenset(
         *("token_count", "platform_message_id", "columns"),
     }
 )
-"""What is known, and kept as it was beside what the row says."""
 KNOWN = _MAPPED | _DETAILS
 _NOTHING: tuple[object, ...] = (None, "", [], {})
 _MEANWHILE = re.compile(r"\s*\[OUT-OF-BAND USER MESSAGE\]\s*(.*?)\s*\[/OUT-OF-BAND USER MESSAGE\]\s*\Z", re.S)
@@ -72,27 +71,21 @@ _SPEAKS = (Message, ToolCall)
 
 
 class Facts(NamedTuple):
-    """What is kept of a row while all rows are compared."""
+    """The facts of a row that are kept while all rows are compared."""
 
-    digest: str
-    """Of who says what, and of the calls' ids: not of times, nor of what is added to a row later."""
+    digest: str  # of author, words and ids of calls; not of times or members that are added later
     is_user: bool = False
-    is_said: bool = False
-    """Whether it is more than bookkeeping."""
+    is_said: bool = False  # whether it is more than bookkeeping
     is_card: bool = False
     call_ids: tuple[str, ...] = ()
-    partial: str = ""
-    """Not empty for an answer that was cut off: a digest of all that it holds."""
-    item_id: str = ""
-    """Of what the provider had not finished; empty if it had."""
-    token: str = ""
-    """Of the turn: the stream and the time at which it began."""
-    stream_id: str = ""
-    """The stream out of whose journal the row was rebuilt."""
+    partial: str = ""  # not empty for an answer that was cut off: a digest of all its content
+    item_id: str = ""  # of an item that the provider had not finished; empty without one
+    token: str = ""  # of the turn: the stream and the time at which it began
+    stream_id: str = ""  # the stream from whose journal the row was rebuilt
 
 
 def facts(value: object) -> Facts:
-    """Return what is compared."""
+    """Return the facts of a row for comparing."""
     row = columns.fields(value)
     if not row:
         return Facts(digest_of(value))
@@ -118,7 +111,7 @@ def digest_of(value: object) -> str:
 
 
 def moment(seconds: object) -> datetime | None:
-    """Return a time that is given in seconds since 1970; None if it is none."""
+    """Read a time in seconds since 1970; None for anything else."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0:
         return None
     try:
@@ -128,20 +121,19 @@ def moment(seconds: object) -> datetime | None:
 
 
 def at(value: object) -> datetime | None:
-    """Return the time of a row."""
     row = columns.fields(value)
     return moment(row.get("timestamp")) or moment(row.get("_ts"))
 
 
 def noted(value: object) -> tuple[str, ...]:
-    """Return what must be known of a row."""
+    """Return the notes that a reader of the row needs."""
     row = columns.fields(value)
     marks = {CUT_OFF: row.get("_partial"), REBUILT: row.get("_recovered") or row.get("_recovered_stream_id")}
     return tuple(mark for mark, is_set in marks.items() if is_set)
 
 
 def parts(value: object, node_id: str) -> tuple[Part, ...]:
-    """Return what the row says, and what else is in it; itself, if it says nothing."""
+    """Return the parts of a row, and its other members; the row itself, if it has no parts."""
     if not isinstance(value, Mapping):
         return (Record(name="row", value=value, why=Kept.UNKNOWN),)
     row: Fields = value
@@ -223,7 +215,7 @@ def _answer(row: Fields, node_id: str) -> Iterator[Part]:
 
 
 def _with_reasoning(said: Sequence[Part], thoughts: Sequence[str]) -> list[Part]:
-    """Give what the agent thought to the first thing that it says."""
+    """Attach the agent's thought to its first words."""
     found = list(said)
     first = next((place for place, part in enumerate(found) if isinstance(part, _SPEAKS)), None)
     speaks = found[first] if first is not None else None
@@ -266,7 +258,7 @@ def _blocks(content: object) -> object:
 
 
 def _block(part: object) -> object:
-    """Return a part of a content as `blocks` knows it."""
+    """Return a part of a content in the form of `blocks`."""
     found = columns.fields(part)
     match found.get("type"):
         case "input_text" | "output_text":
@@ -291,7 +283,7 @@ def _image_url(part: Fields) -> str:
 
 
 def _rest(row: Fields) -> Iterator[Part]:
-    """Yield what is in the row beside what it says."""
+    """Yield the members of the row that no part carries."""
     others = {
         name: value for name, value in row.items() if name not in _mapped(row) and value not in _NOTHING
     }
@@ -302,7 +294,7 @@ def _rest(row: Fields) -> Iterator[Part]:
 
 
 def _left(row: Fields, role: str) -> Iterator[Part]:
-    """Yield what is left of the parts of its content, and of its calls."""
+    """Yield the rests of the parts of its content, and of its calls."""
     content = _blocks(row.get("content"))
     given = [_as_result(row, content)] if role == "tool" else content
     told = row.get("tool_calls")
@@ -322,7 +314,7 @@ def _left_of_call(value: object) -> dict[str, object]:
 
 
 def _mapped(row: Fields) -> frozenset[str]:
-    """Return the members that became what the row says, or that only say where it is stored."""
+    """Return the members that became parts, or only name the place of storage."""
     thoughts = row.get("reasoning"), row.get("reasoning_content")
     if row.get("role") != "assistant" or not all(isinstance(each, str | None) for each in thoughts):
         return _MAPPED - {"reasoning", "tool_calls"}
