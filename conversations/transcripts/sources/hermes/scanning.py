@@ -1,4 +1,4 @@
-"""Where the values of a large JSON document are, found without holding it, and past what is damaged in it.
+"""Finding the values of a large JSON document without holding it, even behind damaged places.
 
 The document is an object; the elements of some of its lists are found one by one. It is written with an
 indentation of two, so after damage the next element, or the next member, is recognised by its line.
@@ -17,16 +17,15 @@ from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.lines import Damaged
 from conversations.transcripts.sources.nodes import Unreadable
 
+# The members that are lists whose elements are found one by one.
 LISTS = frozenset({"messages", "context_messages", "tool_calls"})
-"""The members that are lists whose elements are found one by one."""
 CUT = "the file ends too early"
 NAME_MAX_BYTES = 1024
 CHUNK_BYTES = 64 * 1024
-FIRST_BYTES = 16 * 1024
-"""How much is read where a search begins."""
+FIRST_BYTES = 16 * 1024  # read at first where a search begins
 LOOKED_AT_TIMES = 20
+# All searches of a damaged document together read at most its size times this, or this number of bytes.
 LOOKED_AT_MIN_BYTES = 16 * 1024 * 1024
-"""All searches of a damaged document read at most its size times this factor, or this number of bytes."""
 
 _OUTSIDE = re.compile(rb'["{}\[\],]')
 _INSIDE = re.compile(rb'["\\]')
@@ -39,16 +38,13 @@ _LONGEST_START = 8
 class Found(NamedTuple):
     """A member of the document, an element of one of its lists, or bytes that are neither."""
 
-    name: str
-    """Of the member; empty for bytes that are damaged outside of the lists."""
+    name: str  # of the member; empty for bytes that are damaged outside of the lists
     start: int
     end: int
     value: object = None
     is_element: bool = False
-    is_list: bool = False
-    """A list begins here, whose elements follow."""
-    damage: str = ""
-    """What is wrong with these bytes."""
+    is_list: bool = False  # a list begins here, whose elements follow
+    damage: str = ""  # the fault of these bytes
 
 
 class _Broken(Exception):
@@ -80,7 +76,7 @@ def bytes_at(path: Path, start: int, end: int) -> bytes:
 
 
 def value(text: bytes) -> object:
-    """Return a value as any database can store it. Raise Damaged."""
+    """Return a value in a storable form. Raise Damaged."""
     return lines.storable(lines.parsed(text))
 
 
@@ -90,7 +86,7 @@ def _read(file: BinaryIO, start: int, end: int) -> bytes:
 
 
 class _Start(NamedTuple):
-    """Where the search begins."""
+    """The beginning of a search."""
 
     at: int = 0
     depth: int = 0
@@ -102,11 +98,11 @@ class _Search:
     def __init__(self, ahead: BinaryIO, file: BinaryIO) -> None:
         self._ahead = ahead
         self._file = file
+        # The bytes that may still be searched; after that, the rest behind a damaged place counts as damaged.
         self._left = max(LOOKED_AT_MIN_BYTES, LOOKED_AT_TIMES * file.seek(0, 2))
-        """How many bytes are still looked at before what follows a damaged place is damaged as a whole."""
 
     def found(self) -> Iterator[Found]:
-        """Yield what is in the document, again and again past what is damaged."""
+        """Yield the values of the document, continuing behind damaged places."""
         start: _Start | None = _Start()
         while start is not None:
             try:
@@ -119,7 +115,7 @@ class _Search:
                     yield Found(broken.list_name, broken.start, end, damage=str(broken))
 
     def _followed(self, begin: _Start) -> Iterator[Found]:
-        """Yield what follows. Raise _Broken."""
+        """Yield the following values. Raise _Broken."""
         start, depth, list_name, is_after_list = begin
         is_first = depth != 1
         for mark, at in self._marks(start, FIRST_BYTES):
@@ -203,7 +199,7 @@ class _Search:
             raise _Broken("it is not valid JSON", start, "")
 
     def _next_start(self, broken: _Broken) -> _Start | None:
-        """Return where the document can be followed again."""
+        """Return the place from which the document can be followed again."""
         starts = _NEXT_ELEMENT if broken.list_name else _NEXT_MEMBER
         at, tail, size = broken.start + 1, b"", FIRST_BYTES
         self._file.seek(at)
@@ -211,7 +207,7 @@ class _Search:
             check()
             self._left -= len(chunk)
             text = tail + chunk
-            # What the pattern looks ahead to may be in the next chunk.
+            # The pattern's lookahead may need the next chunk.
             if match := starts.search(text):
                 start, mark = at - len(tail) + match.end(), text[match.end()]
                 if mark == ord("{"):
