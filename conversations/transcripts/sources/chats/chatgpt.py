@@ -13,7 +13,7 @@ from conversations.transcripts.sources.archives import Archive
 from conversations.transcripts.sources.chats import chatgpt_content, exports
 from conversations.transcripts.sources.chats.chatgpt_citations import Citations
 from conversations.transcripts.sources.chats.chatgpt_content import Content, Image, Images
-from conversations.transcripts.sources.chats.exports import Chat, Kind, Reading
+from conversations.transcripts.sources.chats.exports import Chat, ExportKind, MessageReading
 from conversations.transcripts.sources.chats.tree import Place
 from conversations.transcripts.sources.lines import Damaged
 from conversations.transcripts.sources.nodes import (
@@ -57,7 +57,7 @@ def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]
     Raise Unreadable. An export does not grow: `is_growing` changes nothing.
     """
     archive = archives.opened(path)
-    kind = Kind(
+    kind = ExportKind(
         is_chat=_is_chat,
         chat=_chat,
         reader=partial(_Reader, Images(archive).url),
@@ -113,20 +113,20 @@ class _Reader:
         self._image = image
         self._calls: dict[str, str] = {}  # the id of the last call of each tool
 
-    def read(self, place: Place) -> Reading:
+    def read(self, place: Place) -> MessageReading:
         """Return the content of the next message."""
         if place.value is not None and not isinstance(place.value, Mapping):
-            return Reading(parts=(Record(name="node", value=place.value, why=Kept.DAMAGED),))
+            return MessageReading(parts=(Record(name="node", value=place.value, why=Kept.DAMAGED),))
         message = columns.fields(place.value).get("message")
         if message is None:
             left = _left_of_entry(place)
             kept = (Record(name="node", value=left, why=Kept.BOOKKEEPING),) if left else ()
-            return Reading(parts=kept, skipped="" if left else NO_MESSAGE)
+            return MessageReading(parts=kept, skipped="" if left else NO_MESSAGE)
         if not isinstance(message, Mapping):
-            return Reading(parts=(Record(name="message", value=place.value, why=Kept.DAMAGED),))
+            return MessageReading(parts=(Record(name="message", value=place.value, why=Kept.DAMAGED),))
         return self._message(message, place)
 
-    def _message(self, message: Fields, place: Place) -> Reading:
+    def _message(self, message: Fields, place: Place) -> MessageReading:
         metadata = columns.fields(message.get("metadata"))
         role = columns.first_text(columns.fields(message.get("author")).get("role"))
         content = columns.fields(message.get("content"))
@@ -146,9 +146,9 @@ class _Reader:
             if said or read.records:
                 parts = (*said, *read.records)
                 rest = _rest(place, message, read, role)
-                return Reading(parts=parts, at=at, noted=tuple(read.noted), model=model, rest=rest)
+                return MessageReading(parts=parts, at=at, noted=tuple(read.noted), model=model, rest=rest)
         name = " ".join(filter(None, (role, kind))) or "message"
-        return Reading(parts=(Record(name=name, value=place.value, why=why),), at=at)
+        return MessageReading(parts=(Record(name=name, value=place.value, why=why),), at=at)
 
     def _said(self, message: Fields, role: str, read: Content, node_id: str) -> Iterator[Part]:
         recipient = columns.first_text(message.get("recipient"))

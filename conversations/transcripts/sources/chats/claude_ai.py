@@ -10,7 +10,7 @@ from conversations.dialects import columns
 from conversations.transcripts.sources import archives, blocks, rests
 from conversations.transcripts.sources.archives import Archive
 from conversations.transcripts.sources.chats import exports
-from conversations.transcripts.sources.chats.exports import Chat, Kind, Reading
+from conversations.transcripts.sources.chats.exports import Chat, ExportKind, MessageReading
 from conversations.transcripts.sources.chats.tree import Place
 from conversations.transcripts.sources.nodes import Author, Kept, Record, Transcript
 
@@ -48,7 +48,7 @@ def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]
 
     Raise Unreadable. An export does not grow: `is_growing` changes nothing.
     """
-    kind = Kind(is_chat=_is_chat, chat=_chat, reader=_Reader, glancing=_Reader)
+    kind = ExportKind(is_chat=_is_chat, chat=_chat, reader=_Reader, glancing=_Reader)
     yield from exports.transcripts(archives.opened(path), kind)
 
 
@@ -120,22 +120,22 @@ class _Reader:
     def __init__(self) -> None:
         self._unnamed = ""
 
-    def read(self, place: Place) -> Reading:
+    def read(self, place: Place) -> MessageReading:
         """Return the reading of the next message."""
         if not isinstance(place.value, Mapping):
-            return Reading(parts=(Record(name="message", value=place.value, why=Kept.DAMAGED),))
+            return MessageReading(parts=(Record(name="message", value=place.value, why=Kept.DAMAGED),))
         message: Fields = place.value
         at = columns.instant(message.get("created_at"))
         sender = columns.first_text(message.get("sender"))
         author = AUTHORS.get(sender)
         if author is None:
             name = f"message of {sender}" if sender else "message"
-            return Reading(parts=(Record(name=name, value=message, why=Kept.UNKNOWN),), at=at)
+            return MessageReading(parts=(Record(name=name, value=message, why=Kept.UNKNOWN),), at=at)
         content, kept = self._content(message, place.node_id)
         files = list(_files(message))
         read = blocks.read([*content, *_texts(message), *files], author)
         is_cut = message.get("truncated") is True or message.get("stop_reason") in CUTS
-        return Reading(
+        return MessageReading(
             parts=(*read.parts, *kept) or (Record(name=sender, value=message, why=Kept.BOOKKEEPING),),
             at=at,
             noted=(*((CUT_OFF,) if is_cut else ()), *(LEFT_OUT,) * len(files)),

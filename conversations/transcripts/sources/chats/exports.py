@@ -63,7 +63,7 @@ class Chat:
     is_archived: bool = False
 
 
-class Reading(NamedTuple):
+class MessageReading(NamedTuple):
     """The content of one message."""
 
     parts: tuple[Part, ...] = ()
@@ -77,12 +77,12 @@ class Reading(NamedTuple):
 class Reader(Protocol):
     """Reads the messages of a chain, in order: a result belongs to a call before it."""
 
-    def read(self, place: Place) -> Reading:
+    def read(self, place: Place) -> MessageReading:
         """Return the content of the next message."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Kind:
+class ExportKind:
     """One format of exports."""
 
     is_chat: Callable[[Fields], bool]  # whether an object is a conversation in this format
@@ -129,7 +129,7 @@ def _begins(archive: Archive, name: str) -> bool:
     return next(json_arrays.items(archive.chunks(name), name), None) is not None
 
 
-def transcripts(archive: Archive, kind: Kind) -> Iterator[Transcript]:
+def transcripts(archive: Archive, kind: ExportKind) -> Iterator[Transcript]:
     """Yield the conversations of all files, each before its branches.
 
     Raise Unreadable at the end if a file breaks off, and if there is none.
@@ -156,7 +156,7 @@ def _candidates(archive: Archive) -> list[str]:
     return named or (names if len(names) == 1 else [])
 
 
-def _files(archive: Archive, kind: Kind) -> list[str]:
+def _files(archive: Archive, kind: ExportKind) -> list[str]:
     """Return the files with conversations, if at least one has some of this kind. Raise Unreadable."""
     found = _candidates(archive)
     if not found:
@@ -196,7 +196,9 @@ class _SourceIds:
         return found
 
 
-def _of_text(text: bytes, where: str, kind: Kind, ids: _SourceIds, *, is_known: bool) -> Iterator[Transcript]:
+def _of_text(
+    text: bytes, where: str, kind: ExportKind, ids: _SourceIds, *, is_known: bool
+) -> Iterator[Transcript]:
     try:
         value = lines.record(text)
     except Damaged as error:
@@ -243,7 +245,7 @@ def _repeated(chat: Chat, source_id: str, where: str) -> Transcript:
     )
 
 
-def _of_chat(chat: Chat, wanted: str, where: str, kind: Kind, ids: _SourceIds) -> Iterator[Transcript]:
+def _of_chat(chat: Chat, wanted: str, where: str, kind: ExportKind, ids: _SourceIds) -> Iterator[Transcript]:
     chat_id = ids.take(wanted)
     if chat_id != wanted and chat.places:
         chat.places[0].noted = (*chat.places[0].noted, SAME_ID)
@@ -288,7 +290,7 @@ def _shows(branch: Branch, shown: str | None) -> bool:
     return any(place.node_id == shown for place in branch.places)
 
 
-def _facts(chat: Chat, kind: Kind) -> dict[str, _Fact]:
+def _facts(chat: Chat, kind: ExportKind) -> dict[str, _Fact]:
     reader = kind.glancing()
     facts: dict[str, _Fact] = {}
     for place in chat.places:
@@ -298,7 +300,9 @@ def _facts(chat: Chat, kind: Kind) -> dict[str, _Fact]:
     return facts
 
 
-def _nodes(places: Sequence[Place], where: str, kind: Kind, rest: Mapping[str, object]) -> Iterator[Node]:
+def _nodes(
+    places: Sequence[Place], where: str, kind: ExportKind, rest: Mapping[str, object]
+) -> Iterator[Node]:
     reader, rests = kind.reader(), Rests()
     for place in places:
         name = f"{where}, message {place.number}"

@@ -13,7 +13,7 @@ from conversations.dialects import columns
 from conversations.transcripts.sources import archives, rests
 from conversations.transcripts.sources.archives import Archive
 from conversations.transcripts.sources.chats import details, exports, output_items
-from conversations.transcripts.sources.chats.exports import Chat, Kind, Reading
+from conversations.transcripts.sources.chats.exports import Chat, ExportKind, MessageReading
 from conversations.transcripts.sources.chats.tree import Place
 from conversations.transcripts.sources.nodes import Author, Failure, Kept, Part, Record, Transcript
 
@@ -65,7 +65,7 @@ def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]
 
     Raise Unreadable. An export does not grow: `is_growing` changes nothing.
     """
-    kind = Kind(is_chat=_is_chat, chat=_chat, reader=_Reader, glancing=_Reader)
+    kind = ExportKind(is_chat=_is_chat, chat=_chat, reader=_Reader, glancing=_Reader)
     yield from exports.transcripts(archives.opened(path), kind)
 
 
@@ -205,12 +205,12 @@ def _unique(node_id: str, taken: Container[str]) -> str:
 class _Reader:
     """Reads the messages of a chain; they do not depend on each other."""
 
-    def read(self, place: Place) -> Reading:
+    def read(self, place: Place) -> MessageReading:
         """Return the content of the next message."""
         if place.value is None:
-            return Reading(skipped=NO_MESSAGE)
+            return MessageReading(skipped=NO_MESSAGE)
         if not isinstance(place.value, Mapping):
-            return Reading(parts=(Record(name="message", value=place.value, why=Kept.DAMAGED),))
+            return MessageReading(parts=(Record(name="message", value=place.value, why=Kept.DAMAGED),))
         message: Fields = place.value
         role = columns.first_text(message.get("role"))
         at = exports.moment(message.get("timestamp"))
@@ -218,11 +218,11 @@ class _Reader:
         if author is None:
             why = Kept.BOOKKEEPING if role == "system" else Kept.UNKNOWN
             name = f"message of {role}" if role else "message"
-            return Reading(parts=(Record(name=name, value=message, why=why),), at=at)
+            return MessageReading(parts=(Record(name=name, value=message, why=why),), at=at)
         return _read(message, author, at, place.node_id)
 
 
-def _read(message: Fields, author: Author, at: datetime | None, node_id: str) -> Reading:
+def _read(message: Fields, author: Author, at: datetime | None, node_id: str) -> MessageReading:
     found, kept, noted = _said(message, author, node_id)
     files = list(_files(message))
     merged = columns.first_text(columns.fields(message.get("merged")).get("content"))
@@ -235,7 +235,7 @@ def _read(message: Fields, author: Author, at: datetime | None, node_id: str) ->
         *_members(message),
     )
     name = f"message of {columns.first_text(message.get('role'))}"
-    return Reading(
+    return MessageReading(
         parts=parts or (Record(name=name, value=message, why=Kept.BOOKKEEPING),),
         at=at,
         noted=(*noted, *(file.noted for file in files if file.noted)),
