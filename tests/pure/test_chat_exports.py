@@ -24,7 +24,7 @@ from conversations.transcripts.sources.chats import (
     json_arrays,
     tree,
 )
-from conversations.transcripts.sources.chats.tree import Place
+from conversations.transcripts.sources.chats.tree import ChatPlace
 from conversations.transcripts.sources.nodes import (
     Author,
     Failure,
@@ -390,8 +390,8 @@ def test_a_chat_that_branches_at_each_of_its_messages_is_read() -> None:
         for at, each in enumerate(ids)
         for parent in [ids[at - 1] if at else None]
         for place in (
-            *([Place(node_id=f"other {each}", number=1, value=None, parent=parent)] if at else []),
-            Place(node_id=each, number=1, value=None, parent=parent),
+            *([ChatPlace(node_id=f"other {each}", number=1, value=None, parent=parent)] if at else []),
+            ChatPlace(node_id=each, number=1, value=None, parent=parent),
         )
     ]
     branches = tree.branches(places)
@@ -404,7 +404,7 @@ def test_every_message_is_in_one_branch_whatever_the_links_are(seed: int) -> Non
     chance = random.Random(seed)
     ids = [f"n{number}" for number in range(chance.randint(1, 12))]
     places = [
-        Place(
+        ChatPlace(
             node_id=each,
             number=number,
             value=None,

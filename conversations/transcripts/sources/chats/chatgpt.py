@@ -14,7 +14,7 @@ from conversations.transcripts.sources.chats import chatgpt_content, exports
 from conversations.transcripts.sources.chats.chatgpt_citations import Citations
 from conversations.transcripts.sources.chats.chatgpt_content import Content, Image, Images
 from conversations.transcripts.sources.chats.exports import Chat, ExportKind, MessageReading
-from conversations.transcripts.sources.chats.tree import Place
+from conversations.transcripts.sources.chats.tree import ChatPlace
 from conversations.transcripts.sources.lines import Damaged
 from conversations.transcripts.sources.nodes import (
     Author,
@@ -87,10 +87,10 @@ def _chat(value: Fields) -> Chat | None:
     )
 
 
-def _place(node_id: str, value: object, number: int) -> Place:
+def _place(node_id: str, value: object, number: int) -> ChatPlace:
     entry = columns.fields(value)
     children = entry.get("children")
-    return Place(
+    return ChatPlace(
         node_id=node_id,
         number=number,
         value=value,
@@ -113,7 +113,7 @@ class _Reader:
         self._image = image
         self._calls: dict[str, str] = {}  # the id of the last call of each tool
 
-    def read(self, place: Place) -> MessageReading:
+    def read(self, place: ChatPlace) -> MessageReading:
         """Return the content of the next message."""
         if place.value is not None and not isinstance(place.value, Mapping):
             return MessageReading(parts=(Record(name="node", value=place.value, why=Kept.DAMAGED),))
@@ -126,7 +126,7 @@ class _Reader:
             return MessageReading(parts=(Record(name="message", value=place.value, why=Kept.DAMAGED),))
         return self._message(message, place)
 
-    def _message(self, message: Fields, place: Place) -> MessageReading:
+    def _message(self, message: Fields, place: ChatPlace) -> MessageReading:
         metadata = columns.fields(message.get("metadata"))
         role = columns.first_text(columns.fields(message.get("author")).get("role"))
         content = columns.fields(message.get("content"))
@@ -204,7 +204,7 @@ def _charts(metadata: Fields) -> Iterator[str]:
             yield url
 
 
-def _rest(place: Place, message: Fields, read: Content, role: str) -> Fields:
+def _rest(place: ChatPlace, message: Fields, read: Content, role: str) -> Fields:
     """Return the members of an entry with a message that no part carries: those not among these."""
     is_call = role == "assistant" and message.get("recipient") not in EVERYBODY
     carried = {"create_time"} if _instant(message.get("create_time")) else set()
@@ -219,7 +219,7 @@ def _rest(place: Place, message: Fields, read: Content, role: str) -> Fields:
     return _left_of_entry(place, rests.left(message, carried, inner))
 
 
-def _left_of_entry(place: Place, message: Fields | None = None) -> Fields:
+def _left_of_entry(place: ChatPlace, message: Fields | None = None) -> Fields:
     """Return the members of an entry beside its links, with the rest of its message."""
     entry = columns.fields(place.value)
     same = {"id"} if entry.get("id") == place.node_id else set()

@@ -11,7 +11,7 @@ from conversations.transcripts.sources import archives, blocks, rests
 from conversations.transcripts.sources.archives import Archive
 from conversations.transcripts.sources.chats import exports
 from conversations.transcripts.sources.chats.exports import Chat, ExportKind, MessageReading
-from conversations.transcripts.sources.chats.tree import Place
+from conversations.transcripts.sources.chats.tree import ChatPlace
 from conversations.transcripts.sources.nodes import Author, Kept, Record, Transcript
 
 NAME = "claude-ai"
@@ -75,14 +75,14 @@ def _chat(value: Fields) -> Chat | None:
     )
 
 
-def _places(messages: list[object]) -> list[Place]:
-    places: list[Place] = []
+def _places(messages: list[object]) -> list[ChatPlace]:
+    places: list[ChatPlace] = []
     by_id: dict[str, object] = {}
     last: str | None = None
     for number, value in enumerate(messages, 1):
         message = columns.fields(value)
         uuid = columns.event_id(message.get("uuid"))
-        place = Place(node_id=uuid or _digest(value), number=number, value=value, is_aside=uuid is None)
+        place = ChatPlace(node_id=uuid or _digest(value), number=number, value=value, is_aside=uuid is None)
         if uuid in by_id:
             place.is_aside = True
             place.skipped = REPEATED if value == by_id[uuid] else ""
@@ -120,7 +120,7 @@ class _Reader:
     def __init__(self) -> None:
         self._unnamed = ""
 
-    def read(self, place: Place) -> MessageReading:
+    def read(self, place: ChatPlace) -> MessageReading:
         """Return the reading of the next message."""
         if not isinstance(place.value, Mapping):
             return MessageReading(parts=(Record(name="message", value=place.value, why=Kept.DAMAGED),))

@@ -19,7 +19,7 @@ from conversations.dialects import columns
 from conversations.transcripts.sources import archives, lines
 from conversations.transcripts.sources.archives import Archive
 from conversations.transcripts.sources.chats import json_arrays, tree
-from conversations.transcripts.sources.chats.tree import Branch, Place
+from conversations.transcripts.sources.chats.tree import ChatBranch, ChatPlace
 from conversations.transcripts.sources.lines import Damaged
 from conversations.transcripts.sources.nodes import (
     Kept,
@@ -53,7 +53,7 @@ class Chat:
     chat_id: str | None
     title: str
     created_at: datetime | None
-    places: Sequence[Place]
+    places: Sequence[ChatPlace]
     shown: str | None  # the last message that the program showed; None if the source does not say
     model: str = ""  # the one that is named for the whole; messages may name others
     # Its members beside its messages that no column has.
@@ -77,7 +77,7 @@ class MessageReading(NamedTuple):
 class Reader(Protocol):
     """Reads the messages of a chain, in order: a result belongs to a call before it."""
 
-    def read(self, place: Place) -> MessageReading:
+    def read(self, place: ChatPlace) -> MessageReading:
         """Return the content of the next message."""
 
 
@@ -255,7 +255,7 @@ def _of_chat(chat: Chat, wanted: str, where: str, kind: ExportKind, ids: _Source
     # What is said beside the messages stands at the end of one branch, the first that is stored.
     said = [branch for branch in branches if any(facts[place.node_id].is_said for place in branch.places)]
     telling = next(iter(said or branches)) if chat.rest else None
-    source_ids: dict[Branch, str] = {}
+    source_ids: dict[ChatBranch, str] = {}
     for branch in branches:
         begins = branch.places[0].node_id if branch.leaves is not None else ""
         source_ids[branch] = ids.take(f"{chat_id}/{begins}") if begins else chat_id
@@ -280,13 +280,13 @@ def _of_chat(chat: Chat, wanted: str, where: str, kind: ExportKind, ids: _Source
         )
 
 
-def _leaving(branch: Branch, source_ids: Mapping[Branch, str]) -> Leaving | None:
+def _leaving(branch: ChatBranch, source_ids: Mapping[ChatBranch, str]) -> Leaving | None:
     if branch.leaves is None:
         return None
     return Leaving(source_id=source_ids[branch.leaves], after=branch.after)
 
 
-def _shows(branch: Branch, shown: str | None) -> bool:
+def _shows(branch: ChatBranch, shown: str | None) -> bool:
     return any(place.node_id == shown for place in branch.places)
 
 
@@ -301,7 +301,7 @@ def _facts(chat: Chat, kind: ExportKind) -> dict[str, _Fact]:
 
 
 def _nodes(
-    places: Sequence[Place], where: str, kind: ExportKind, rest: Mapping[str, object]
+    places: Sequence[ChatPlace], where: str, kind: ExportKind, rest: Mapping[str, object]
 ) -> Iterator[Node]:
     reader, rests = kind.reader(), Rests()
     for place in places:

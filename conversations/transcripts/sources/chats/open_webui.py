@@ -14,7 +14,7 @@ from conversations.transcripts.sources import archives, rests
 from conversations.transcripts.sources.archives import Archive
 from conversations.transcripts.sources.chats import details, exports, output_items
 from conversations.transcripts.sources.chats.exports import Chat, ExportKind, MessageReading
-from conversations.transcripts.sources.chats.tree import Place
+from conversations.transcripts.sources.chats.tree import ChatPlace
 from conversations.transcripts.sources.nodes import Author, Failure, Kept, Part, Record, Transcript
 
 NAME = "open-webui"
@@ -121,7 +121,7 @@ def _labels(value: Fields, told: Fields) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, found)))
 
 
-def _rest_of_chat(value: Fields, told: Fields, places: Sequence[Place]) -> Fields:
+def _rest_of_chat(value: Fields, told: Fields, places: Sequence[ChatPlace]) -> Fields:
     """Return the members of a chat beside its messages, and deviating messages of its list."""
     inner: dict[str, object] = {"history": rests.left(columns.fields(told.get("history")), HISTORY)}
     if isinstance(listed := told.get("messages"), list):
@@ -139,7 +139,7 @@ def _is_placed(message: object, by_id: Fields) -> bool:
     return by_id.get(message_id or _digest(message)) == message
 
 
-def _places(told: Fields) -> list[Place]:
+def _places(told: Fields) -> list[ChatPlace]:
     """Return the messages by their ids, and then those that only the list has."""
     by_id = _by_id(told) or {}
     listed = told.get("messages")
@@ -147,10 +147,10 @@ def _places(told: Fields) -> list[Place]:
     return [*places, *_listed(listed if isinstance(listed, list) else [], by_id)]
 
 
-def _place(node_id: str, value: object, number: int) -> Place:
+def _place(node_id: str, value: object, number: int) -> ChatPlace:
     message = columns.fields(value)
     children = message.get("childrenIds")
-    return Place(
+    return ChatPlace(
         node_id=node_id,
         number=number,
         value=value,
@@ -161,7 +161,7 @@ def _place(node_id: str, value: object, number: int) -> Place:
     )
 
 
-def _listed(messages: Iterable[object], by_id: Fields) -> Iterator[Place]:
+def _listed(messages: Iterable[object], by_id: Fields) -> Iterator[ChatPlace]:
     """Yield the messages of the list that are missing by id.
 
     A message without an id repeats one of those by id, if there are any.
@@ -205,7 +205,7 @@ def _unique(node_id: str, taken: Container[str]) -> str:
 class _Reader:
     """Reads the messages of a chain; they do not depend on each other."""
 
-    def read(self, place: Place) -> MessageReading:
+    def read(self, place: ChatPlace) -> MessageReading:
         """Return the content of the next message."""
         if place.value is None:
             return MessageReading(skipped=NO_MESSAGE)

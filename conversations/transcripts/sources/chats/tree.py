@@ -16,7 +16,7 @@ ROUND = "the messages before it go round in a circle"
 
 
 @dataclass(kw_only=True, slots=True)
-class Place:
+class ChatPlace:
     """The place of one message in the tree."""
 
     node_id: str
@@ -35,17 +35,17 @@ class Place:
 
 
 @dataclass(eq=False, slots=True)
-class Branch:
+class ChatBranch:
     """A chain of messages."""
 
-    leaves: Branch | None = None  # the branch that it leaves; None for the trunk
+    leaves: ChatBranch | None = None  # the branch that it leaves; None for the trunk
     after: str | None = None  # the message after which it leaves; None if it begins anew
-    places: list[Place] = field(default_factory=list)
+    places: list[ChatPlace] = field(default_factory=list)
 
     @property
-    def shared(self) -> list[Place]:
+    def shared(self) -> list[ChatPlace]:
         """Return the messages before its own, from the first one."""
-        chains: list[list[Place]] = []
+        chains: list[list[ChatPlace]] = []
         branch = self
         while branch.leaves is not None and branch.after is not None:
             chains.append(_through(branch.leaves.places, branch.after))
@@ -53,21 +53,21 @@ class Branch:
         return [place for chain in reversed(chains) for place in chain]
 
 
-def _through(places: list[Place], node_id: str) -> list[Place]:
+def _through(places: list[ChatPlace], node_id: str) -> list[ChatPlace]:
     """Return the places up to this one; messages that belong to it are left out."""
     ends = next(at for at, place in enumerate(places, 1) if place.node_id == node_id)
     return places[:ends]
 
 
-def branches(places: Sequence[Place]) -> list[Branch]:
+def branches(places: Sequence[ChatPlace]) -> list[ChatBranch]:
     """Return the branches of a chat, the trunk first, each after the one that it leaves.
 
     Every place is in one branch, even if the links are contradictory. No two have the same `node_id`.
     """
     links = _Links(places)
-    trunk = Branch(places=links.beside[None])
+    trunk = ChatBranch(places=links.beside[None])
     found = [trunk]
-    waiting = deque((Branch(leaves=trunk), root) for root in links.roots[1:])
+    waiting = deque((ChatBranch(leaves=trunk), root) for root in links.roots[1:])
     if links.roots:
         waiting.extendleft(reversed(_fill(trunk, links.roots[0], links)))
     while waiting:
@@ -77,14 +77,14 @@ def branches(places: Sequence[Place]) -> list[Branch]:
     return found
 
 
-def _fill(branch: Branch, first: str, links: _Links) -> list[tuple[Branch, str]]:
+def _fill(branch: ChatBranch, first: str, links: _Links) -> list[tuple[ChatBranch, str]]:
     """Give a branch its messages; return the branches that leave it, each with its first message."""
-    leaving: list[tuple[Branch, str]] = []
+    leaving: list[tuple[ChatBranch, str]] = []
     current: str | None = first
     while current is not None:
         branch.places += [links.by_id[current], *links.beside[current]]
         after = links.after[current]
-        leaving += [(Branch(leaves=branch, after=current), other) for other in after[1:]]
+        leaving += [(ChatBranch(leaves=branch, after=current), other) for other in after[1:]]
         current = after[0] if after else None
     return leaving
 
@@ -92,11 +92,11 @@ def _fill(branch: Branch, first: str, links: _Links) -> list[tuple[Branch, str]]
 class _Links:
     """The successors of each message: every message with a place of its own follows one, or is a root."""
 
-    def __init__(self, places: Sequence[Place]) -> None:
-        self.by_id: Mapping[str, Place] = {place.node_id: place for place in places}
+    def __init__(self, places: Sequence[ChatPlace]) -> None:
+        self.by_id: Mapping[str, ChatPlace] = {place.node_id: place for place in places}
         self.after: dict[str, list[str]] = {place.node_id: [] for place in places}
         # Messages without a place of their own, by the one to which they belong.
-        self.beside: dict[str | None, list[Place]] = {None: [], **{place.node_id: [] for place in places}}
+        self.beside: dict[str | None, list[ChatPlace]] = {None: [], **{place.node_id: [] for place in places}}
         self.roots: list[str] = []
         self._reached: set[str] = set()
         linked = self._link(places)
@@ -105,11 +105,11 @@ class _Links:
         self._place_lost(linked, [place for place in linked if place.node_id not in followed], LOST)
         self._place_lost(linked, linked, ROUND)
 
-    def _link(self, places: Sequence[Place]) -> list[Place]:
+    def _link(self, places: Sequence[ChatPlace]) -> list[ChatPlace]:
         """Link messages that name each other; return all with a place of their own."""
         above = self._above(places)
         named = {parent for parent in above.values() if parent is not None}
-        linked: list[Place] = []
+        linked: list[ChatPlace] = []
         for place in places:
             parent = above[place.node_id]
             if place.is_aside and parent is None and place.node_id not in named:
@@ -124,7 +124,7 @@ class _Links:
             self._sort(place)
         return linked
 
-    def _above(self, places: Sequence[Place]) -> dict[str, str | None]:
+    def _above(self, places: Sequence[ChatPlace]) -> dict[str, str | None]:
         """Return the message before each message: named by itself, or else by the other one."""
         listed: dict[str, str] = {}
         for place in places:
@@ -138,7 +138,7 @@ class _Links:
             last = last if place.is_aside else place.node_id
         return above
 
-    def _sort(self, place: Place) -> None:
+    def _sort(self, place: ChatPlace) -> None:
         """Sort the successors of a message by its own account."""
         order: dict[str, int] = {}
         for child in place.children:
@@ -155,7 +155,7 @@ class _Links:
             self._reached.update(self.after[node_id])
             waiting += self.after[node_id]
 
-    def _place_lost(self, linked: Sequence[Place], lost: Sequence[Place], why: str) -> None:
+    def _place_lost(self, linked: Sequence[ChatPlace], lost: Sequence[ChatPlace], why: str) -> None:
         """Put each unreached one of the lost messages after the one above it in the source."""
         ids = {place.node_id for place in lost}
         last: str | None = None
