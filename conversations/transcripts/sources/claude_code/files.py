@@ -14,7 +14,7 @@ from conversations.events import Metrics
 from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.claude_code import copies, records
 from conversations.transcripts.sources.claude_code.copies import Earlier
-from conversations.transcripts.sources.claude_code.tree import TRUNK, Branch, Place, Tree, Unread
+from conversations.transcripts.sources.claude_code.tree import TRUNK, Place, SessionBranch, Tree, Unread
 from conversations.transcripts.sources.lines import Damaged, Digests, Found
 from conversations.transcripts.sources.nodes import (
     Kept,
@@ -170,7 +170,7 @@ def _source_id(file: Path, session: str, branch: str) -> str:
     return f"{whole}/{branch}" if branch else whole
 
 
-def _leaving(file: Path, session: str, branch: Branch) -> Leaving:
+def _leaving(file: Path, session: str, branch: SessionBranch) -> Leaving:
     return Leaving(source_id=_source_id(file, session, branch.leaves), after=branch.after)
 
 

@@ -60,7 +60,7 @@ class Unread:
 
 
 @dataclass(slots=True)
-class Branch:
+class SessionBranch:
     """Lines in the order of the file."""
 
     places: list[Place] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Tree:
     """The branches of a file, by the id of their first line; that of the trunk is empty."""
 
     def __init__(self, places: Sequence[Place]) -> None:
-        self.branches: dict[str, Branch] = {TRUNK: Branch()}
+        self.branches: dict[str, SessionBranch] = {TRUNK: SessionBranch()}
         self.active = TRUNK  # the branch of the last line with words
         self._of: dict[str, str] = {}
         self._said: dict[str, str | None] = {}  # by line: the last one at or above it with new words
@@ -83,7 +83,7 @@ class Tree:
 
     def shared(self, name: str) -> list[Place]:
         """Return the lines that a branch shares with those that it leaves, from the first one."""
-        way: list[Branch] = []
+        way: list[SessionBranch] = []
         while name != TRUNK and not self.branches[name].is_agent:
             way.append(self.branches[name])
             name = way[-1].leaves
@@ -128,7 +128,7 @@ class Tree:
             self._said[place.node_id] = said
             return name
         if self._tips.get(name) != said:
-            self.branches.setdefault(place.node_id, Branch(leaves=name, after=above))
+            self.branches.setdefault(place.node_id, SessionBranch(leaves=name, after=above))
             name = place.node_id
         self._tips[name] = self._said[place.node_id] = place.node_id
         return name
@@ -143,5 +143,5 @@ class Tree:
         """Return the branch of a sub-agent's line: by its id, or else that of the line before it."""
         above = self._of.get(place.parent or "")
         name = f"agent {place.agent}" if place.agent else above or f"agent {place.node_id}"
-        self.branches.setdefault(name, Branch(is_agent=True))
+        self.branches.setdefault(name, SessionBranch(is_agent=True))
         return name
