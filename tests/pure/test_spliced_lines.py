@@ -17,7 +17,7 @@ from conversations.transcripts import jsonl
 from conversations.transcripts.sources import lines, own, splices
 from conversations.transcripts.sources.formats import FORMATS
 from conversations.transcripts.sources.hermes import journals
-from conversations.transcripts.sources.lines import Found
+from conversations.transcripts.sources.lines import FoundRecord
 from conversations.transcripts.sources.nodes import Kept, Node, Record
 from tests.import_samples import SAMPLES
 
@@ -153,7 +153,7 @@ def test_a_journal_is_read_past_what_a_crash_left(tmp_path: Path) -> None:
     assert run.damaged == 1
 
 
-def read(path: Path, *, is_growing: bool = False) -> list[Found]:
+def read(path: Path, *, is_growing: bool = False) -> list[FoundRecord]:
     return list(lines.records(path, lambda record: "sessionId" in record, is_growing=is_growing))
 
 

@@ -46,7 +46,7 @@ class Damaged(ValueError):
     """A line is no JSON object; the message says why."""
 
 
-class Found(NamedTuple):
+class FoundRecord(NamedTuple):
     """A record of a file, or a piece that is none."""
 
     number: int  # from 1, in the order of the file
@@ -79,7 +79,7 @@ class Digests:
         return f"{digest}-{self._found[digest]}"
 
 
-def records(path: Path, is_record: IsRecord, *, is_growing: bool = False) -> Iterator[Found]:
+def records(path: Path, is_record: IsRecord, *, is_growing: bool = False) -> Iterator[FoundRecord]:
     """Yield the records of a file, and other pieces, in order. Raise Unreadable.
 
     A line that is not one record is divided. `is_record` tells a record from an object that is a part of a
@@ -93,9 +93,9 @@ def records(path: Path, is_record: IsRecord, *, is_growing: bool = False) -> Ite
             yield found._replace(number=number, place=place)
 
 
-def _found(line: Line, is_record: IsRecord, *, is_growing: bool) -> Iterator[Found]:
+def _found(line: Line, is_record: IsRecord, *, is_growing: bool) -> Iterator[FoundRecord]:
     try:
-        yield Found(0, "", line.offset, line.text, record(line.text))
+        yield FoundRecord(0, "", line.offset, line.text, record(line.text))
         return
     except Damaged as error:
         problem = str(error)
@@ -103,7 +103,7 @@ def _found(line: Line, is_record: IsRecord, *, is_growing: bool) -> Iterator[Fou
     nuls = (NULS,) if b"\0" in line.text else ()
     if start == end:
         if nuls:
-            yield Found(0, "", line.offset, line.text, None, skipped=ONLY_NULS)
+            yield FoundRecord(0, "", line.offset, line.text, None, skipped=ONLY_NULS)
         return
     is_cut = is_growing and not line.is_whole
     done, number = start, 0
@@ -112,7 +112,7 @@ def _found(line: Line, is_record: IsRecord, *, is_growing: bool) -> Iterator[Fou
             yield _rest(line, done, each.start, problem)
         beside = (SPLICED,) if (each.start, each.end) != (start, end) else ()
         text = line.text[each.start : each.end]
-        yield Found(0, "", line.offset + each.start, text, value, noted=(*beside, *nuls))
+        yield FoundRecord(0, "", line.offset + each.start, text, value, noted=(*beside, *nuls))
         done, nuls, number = each.end, (), number + 1
     if done < end or not number:
         rest = _rest(line, done, end, problem)
@@ -132,10 +132,12 @@ def _whole(
             yield found, value
 
 
-def _rest(line: Line, start: int, end: int, problem: str) -> Found:
+def _rest(line: Line, start: int, end: int, problem: str) -> FoundRecord:
     """Return a piece that is no record, without the padding around it."""
     first, last = splices.trimmed(line.text[start:end])
-    return Found(0, "", line.offset + start + first, line.text[start + first : start + last], None, problem)
+    return FoundRecord(
+        0, "", line.offset + start + first, line.text[start + first : start + last], None, problem
+    )
 
 
 def lines(path: Path) -> Iterator[Line]:

@@ -15,7 +15,7 @@ from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.claude_code import copies, records
 from conversations.transcripts.sources.claude_code.copies import Earlier
 from conversations.transcripts.sources.claude_code.tree import TRUNK, Place, SessionBranch, Tree, Unread
-from conversations.transcripts.sources.lines import Damaged, Digests, Found
+from conversations.transcripts.sources.lines import Damaged, Digests, FoundRecord
 from conversations.transcripts.sources.nodes import (
     Kept,
     Leaving,
@@ -219,7 +219,7 @@ class _Index:
             facts.is_said = facts.is_said or place.is_prompt or bool(place.message_id)
         return facts
 
-    def _add(self, found: Found) -> None:
+    def _add(self, found: FoundRecord) -> None:
         place = Place(
             number=found.number,
             where=found.place,

@@ -15,7 +15,7 @@ from conversations.dialects import columns
 from conversations.events import Metrics
 from conversations.transcripts.sources import lines, packed
 from conversations.transcripts.sources.codex import items, records
-from conversations.transcripts.sources.lines import Damaged, Digests, Found
+from conversations.transcripts.sources.lines import Damaged, Digests, FoundRecord
 from conversations.transcripts.sources.nodes import (
     Author,
     Kept,
@@ -205,7 +205,7 @@ class _Index:
         for found in lines.records(file, self._is_record, is_growing=is_growing):
             self._add(found)
 
-    def _add(self, found: Found) -> None:
+    def _add(self, found: FoundRecord) -> None:
         text, node_id = found.text, self._digests.id_of(found.text)
         at = (found.offset, len(text), hash(text))
         self.places.append(_Place(found.number, found.place, *at, node_id, found.skipped, found.noted))
