@@ -23,7 +23,7 @@ _CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
 
-class Content(NamedTuple):
+class BlockContent(NamedTuple):
     """The parts of a message's content."""
 
     # In the order of the blocks, unknown ones unchanged; then unknown contents of results.
@@ -32,7 +32,7 @@ class Content(NamedTuple):
     rest: list[dict[str, object]]
 
 
-def read(content: object, author: Author) -> Content:
+def read(content: object, author: Author) -> BlockContent:
     """Divide a message's content into parts and the rest."""
     reading = _Reading(author)
     found: list[Part] = []
@@ -41,7 +41,7 @@ def read(content: object, author: Author) -> Content:
     found += reading.said()
     if content is not None and not isinstance(content, str | list):
         found.append(Record(name="content", value=content, why=Kept.UNKNOWN))
-    return Content((*found, *reading.unknown), rests.filled(reading.rests))
+    return BlockContent((*found, *reading.unknown), rests.filled(reading.rests))
 
 
 def parts(content: object, author: Author) -> Iterator[Part]:

@@ -52,7 +52,7 @@ class _Details(NamedTuple):
         return {"details": rest} if rest else {}
 
 
-def read(found: Sequence[object], author: Author) -> blocks.Content:
+def read(found: Sequence[object], author: Author) -> blocks.BlockContent:
     """Divide blocks into parts and the rest; arguments that are no object stay texts."""
     content = blocks.read(list(found), author)
     return content._replace(parts=tuple(_with_texts(found, content.parts)))

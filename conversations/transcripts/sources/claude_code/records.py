@@ -67,7 +67,7 @@ def read(record: Fields) -> Read:
     kind = columns.first_text(record.get("type"))
     message = columns.fields(record.get("message"))
     content = message.get("content")
-    found = blocks.Content((), [])
+    found = blocks.BlockContent((), [])
     if kind == "assistant":
         found = blocks.read(content, Author.AGENT)
     elif kind == "user" and record.get("isCompactSummary") is True:
@@ -91,11 +91,11 @@ def _kept(record: Fields, kind: str) -> Read:
     return Read(kind, (Record(name=kind or "record", value=record, why=why),), {})
 
 
-def _summary(content: object) -> blocks.Content:
+def _summary(content: object) -> blocks.BlockContent:
     """Return a summary of the conversation before, and the rest of its blocks."""
     inside = blocks.read(content, Author.USER)
     others = tuple(part for part in inside.parts if not isinstance(part, Message))
-    return blocks.Content((Summary(columns.content_text(content)), *others), inside.rest)
+    return blocks.BlockContent((Summary(columns.content_text(content)), *others), inside.rest)
 
 
 def _queued(record: Fields, attachment: Fields) -> Read:
