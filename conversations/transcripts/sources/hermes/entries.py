@@ -12,7 +12,7 @@ from conversations.dialects import columns
 from conversations.transcripts.sources import rests
 from conversations.transcripts.sources.hermes import copies, rows
 from conversations.transcripts.sources.hermes.copies import DATABASE, JOURNAL, Copy, Lost, Row
-from conversations.transcripts.sources.hermes.heads import FROM, Branch, Head, Taken
+from conversations.transcripts.sources.hermes.heads import FROM, Branch, Head, TakenRow
 from conversations.transcripts.sources.hermes.journals import Run
 from conversations.transcripts.sources.nodes import Kept, Node, Part, Record, ToolCall, ToolResult
 
@@ -140,7 +140,7 @@ def overlap(above: Sequence[str], below: Sequence[str], *, is_fork: bool) -> tup
     return (len(above), repeated) if repeated >= same else (same, same)
 
 
-def _of_rows(taken: Sequence[Taken]) -> list[Entry]:
+def _of_rows(taken: Sequence[TakenRow]) -> list[Entry]:
     found = [_of_row(each) for each in taken]
     last = {each.row.facts.item_id: place for place, each in enumerate(taken) if each.row.facts.item_id}
     before = ""
@@ -154,7 +154,7 @@ def _of_rows(taken: Sequence[Taken]) -> list[Entry]:
     return found
 
 
-def _of_row(taken: Taken) -> Entry:
+def _of_row(taken: TakenRow) -> Entry:
     row, origin = taken.row, taken.copy.origin
     return Entry(
         digest=row.facts.digest,
@@ -167,7 +167,7 @@ def _of_row(taken: Taken) -> Entry:
     )
 
 
-def _left(taken: Taken) -> Entry:
+def _left(taken: TakenRow) -> Entry:
     return replace(_of_row(taken), is_row=False)
 
 
@@ -321,7 +321,7 @@ def _is_same(row: rows.Fields, prompt: rows.Fields) -> bool:
     return attached and rows.text_of(row) == prompt["content"]
 
 
-def _of_session(copy: Copy, taken: Sequence[Taken], *, is_growing: bool) -> Entry:
+def _of_session(copy: Copy, taken: Sequence[TakenRow], *, is_growing: bool) -> Entry:
     """Return what is told of the conversation beside its rows; of the model's history what no row has."""
     context = _context(copy, [each.row for each in taken])
     refs = [row.facts.digest if isinstance(row, Row) else row for row in context or []]

@@ -32,7 +32,7 @@ class Shrink(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenRow:
     """A row that is taken, or left."""
 
     copy: Copy
@@ -46,9 +46,9 @@ class Head:
     """The decision about a conversation."""
 
     copy: Copy
-    rows: list[Taken]
+    rows: list[TakenRow]
     branches: list[Branch] = field(default_factory=list)
-    left: list[Taken] = field(default_factory=list)  # rows of another copy that are not taken
+    left: list[TakenRow] = field(default_factory=list)  # rows of another copy that are not taken
     unread: str = ""  # why no row of another copy is taken
     newest: Copy | None = None  # the copy that was written last, if it is not the shown one
 
@@ -66,7 +66,7 @@ class Branch:
 
     copy: Copy
     shared: int
-    rows: list[Taken]
+    rows: list[TakenRow]
 
 
 def decided(file: Copy | None, backup: Copy | None, *, journal: Copy | None, is_deleted: bool) -> Head | None:
@@ -134,7 +134,7 @@ def _without_file(backup: Copy | None, *, is_deleted: bool) -> Head | None:
         return Head(
             copy=backup,
             rows=[],
-            left=[Taken(backup, row, skipped=DELETED) for row in backup.rows],
+            left=[TakenRow(backup, row, skipped=DELETED) for row in backup.rows],
             is_deleted=True,
         )
     return Head(copy=backup, rows=_taken(backup, 0))
@@ -150,7 +150,7 @@ def _of_good(file: Copy, backup: Copy | None) -> Head:
         return head
     shrink = shrunk(file, backup)
     if shrink in (Shrink.CLEARED, Shrink.UNDONE):
-        head.left = [Taken(backup, row, skipped=REMOVED) for row in lacks]
+        head.left = [TakenRow(backup, row, skipped=REMOVED) for row in lacks]
     elif shrink is Shrink.COMPACTED or len(file.rows) >= len(backup.rows):
         head.branches.append(Branch(copy=backup, shared=shared, rows=_taken(backup, shared)))
     else:
@@ -168,11 +168,11 @@ def _longer(file: Copy, other: Copy) -> Head:
     return chosen
 
 
-def _taken(copy: Copy, start: int) -> list[Taken]:
+def _taken(copy: Copy, start: int) -> list[TakenRow]:
     noted = (FROM[copy.origin],) if copy.origin in FROM else ()
     if copy.origin != DATABASE and not copy.is_good:
         noted = (*noted, SALVAGED)
-    return [Taken(copy, row, noted) for row in copy.rows[start:]]
+    return [TakenRow(copy, row, noted) for row in copy.rows[start:]]
 
 
 def _is_cleared(file: Copy, backup: Copy) -> bool:
