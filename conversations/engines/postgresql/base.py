@@ -24,7 +24,7 @@ UNANSWERED = (TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN)
 KEPT_S = 1.0
 
 
-class DatabaseWrapper(base.DatabaseWrapper):
+class PostgresqlDatabase(base.DatabaseWrapper):
     """Django's wrapper; it never returns a read-only session to the pool."""
 
     _connection_pools: dict[str, Any]
@@ -114,6 +114,9 @@ class DatabaseWrapper(base.DatabaseWrapper):
         if self.is_read_only:
             self.connection.close()  # the pool does not keep a closed one
         super()._close()  # type: ignore[misc]
+
+
+DatabaseWrapper = PostgresqlDatabase  # the name by which Django finds it
 
 
 def _begins_read_only(connection: Any) -> bool:

@@ -216,7 +216,7 @@ class ErrorWrapper(DatabaseErrorWrapper):
         super().__exit__(kind, error, traceback)
 
 
-class DatabaseWrapper(base.DatabaseWrapper):
+class SqliteDatabase(base.DatabaseWrapper):
     """Opens only the file that the process opened first; its threads write one after another."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -316,6 +316,9 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     def is_usable(self) -> bool:
         return not getattr(self.connection, "is_spent", False)
+
+
+DatabaseWrapper = SqliteDatabase  # the name by which Django finds it
 
 
 def _lenient(connection: Any) -> Any:
