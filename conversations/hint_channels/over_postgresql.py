@@ -83,7 +83,8 @@ class _Link(Link):
     # The connection that notifies
 
     async def _send_soon(self, name: str, message: Mapping[str, Any]) -> None:
-        hint = self._encoded(name, message)
+        bare = {**message, "events": []} if "events" in message else message
+        hint: str = self._format.serialize({"name": name, "message": bare}).decode("ascii")
         if len(hint) > HINT_MAX_BYTES:
             return
         sent = asyncio.get_running_loop().create_future()
@@ -91,11 +92,6 @@ class _Link(Link):
         if self._sending is None:
             self._sending = asyncio.get_running_loop().create_task(self._send_all())
         await sent
-
-    def _encoded(self, name: str, message: Mapping[str, Any]) -> str:
-        bare = {**message, "events": []} if "events" in message else message
-        encoded: bytes = self._format.serialize({"name": name, "message": bare})
-        return encoded.decode("ascii")
 
     async def _send_all(self) -> None:
         """Send the queued hints, as many as possible together: each commit takes a lock shared by all."""
@@ -131,7 +127,9 @@ class _Link(Link):
         speaking.add_done_callback(self._speaking.discard)
         await asyncio.wait({speaking}, timeout=CONNECT_WAIT_S if self._speaker is None else WAIT_S)
         if not speaking.done():
-            self._abandon(speaking)
+            speaking.cancel()
+            self._abandoned.add(speaking)
+            speaking.add_done_callback(self._forget)
             raise TimeoutError("PostgreSQL does not answer")
         speaking.result()
 
@@ -139,11 +137,6 @@ class _Link(Link):
         if self._speaker is None:
             self._speaker = await _connected()
         await self._speaker.execute(_NOTIFY, [self._channel, list(hints)])
-
-    def _abandon(self, speaking: asyncio.Task[None]) -> None:
-        speaking.cancel()
-        self._abandoned.add(speaking)
-        speaking.add_done_callback(self._forget)
 
     def _abandon_speaker(self) -> None:
         speaker, self._speaker = self._speaker, None

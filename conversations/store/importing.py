@@ -220,7 +220,8 @@ class _Adding:
         appended = writes.append(self._conversation, new, also=self._follow_up)
         added = [event for event, each in zip(new, appended, strict=True) if each.is_new]
         imported.added += len(added)
-        imported.masked += _masked(self._conversation, added)
+        masks = secrets.masks_of(self._conversation.owner_id, self._conversation.pk)
+        imported.masked += sum(bool(masks.in_event(event.payload)) for event in added) if masks else 0
         imported.repeated += len(appended) - len(added)
 
     def _follow_up(self, appended: Sequence[Appended]) -> None:
@@ -231,12 +232,6 @@ class _Adding:
         _set_times(self._conversation, self._times, event_count=passed)
         if self._settle is not None:
             self._settle(self._conversation)
-
-
-def _masked(conversation: ConversationRef, events: Sequence[NewEvent]) -> int:
-    """Return the number of these events that contain present secrets."""
-    masks = secrets.masks_of(conversation.owner_id, conversation.pk)
-    return sum(bool(masks.in_event(event.payload)) for event in events) if masks else 0
 
 
 def _set_times(conversation: ConversationRef, times: Times, *, event_count: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 
 from conversations.events import Kind
@@ -124,7 +124,7 @@ class LogCheck:
             last = head.next_seq - 1 if head.next_seq else None
             self._found.add(DamageKind.HEAD, last, "The end of the log is not the one that was stored.")
         self._check_marks()
-        for seq in sorted(self._unpaired()):
+        for seq in sorted(seq for turn in self._ended for seq in self._calls.get(turn, ())):
             self._found.add(
                 DamageKind.UNPAIRED_CALL, seq, f"The call {seq} has no result, and its turn is over."
             )
@@ -166,10 +166,6 @@ class LogCheck:
                     del self._calls[turn]
         elif kind == Kind.TURN and turn in self._calls:
             self._ended.add(turn)
-
-    def _unpaired(self) -> Iterator[int]:
-        for turn in self._ended:
-            yield from self._calls.get(turn, ())
 
     def _lack_end(self, end: int) -> None:
         head = self._head
