@@ -1,4 +1,4 @@
-"""The nodes of a conversation before they are read: rows, and what is beside them."""
+"""The nodes of a conversation before they are read: rows, and other members."""
 
 from __future__ import annotations
 
@@ -34,21 +34,20 @@ class Entry:
 
     digest: str
     place: str
+    # Read what it is made of. Raise Unreadable.
     load: Callable[[], object]
-    """Read what it is made of. Raise Unreadable."""
+    # Make the parts of that, and of the node's id.
     parts: Callable[[object, str], tuple[Part, ...]] = rows.parts
-    """Make the parts of that, and of the node's id."""
     at: Callable[[object], datetime | None] = rows.at
     noted: tuple[str, ...] = ()
     skipped: str = ""
-    is_row: bool = False
-    """Whether it is a row of the conversation, as against what is beside the rows."""
+    is_row: bool = False  # whether it is a row of the conversation
     is_said: bool = False
     is_damaged: bool = False
     node_id: str = ""
 
     def node(self) -> Node:
-        """Read it. Raise Unreadable."""
+        """Read the node. Raise Unreadable."""
         value = self.load()
         at = self.at(value)
         noted = (*self.noted, *rows.noted(value))
@@ -59,9 +58,9 @@ class Entry:
 
 
 def number(own: Sequence[Entry], shared: Sequence[Entry]) -> None:
-    """Give each entry an id: its digest, and how many such entries came before.
+    """Give each entry an id: its digest, and the number of equal entries before it.
 
-    What is skipped has another one than if it were stored, as it may be stored later.
+    A skipped entry has another id than a stored one, as it may be stored later.
     """
     counted = Counter(map(_numbered, shared))
     for entry in own:
@@ -92,14 +91,14 @@ def of_head(head: Head, answer: Run | None, *, is_growing: bool) -> list[Entry]:
 
 
 def of_branch(branch: Branch, *, is_growing: bool) -> list[Entry]:
-    """Return the entries of how the conversation went on in another copy."""
+    """Return the entries of the continuation in another copy."""
     found = _with_lost(_of_rows(branch.rows), branch.copy, start=branch.shared)
     found.append(_of_session(branch.copy, branch.rows, is_growing=is_growing))
     return found
 
 
 def of_prompts(prompts: Sequence[Mapping[str, object]], head: Head, *, is_growing: bool) -> list[Entry]:
-    """Return the prompts that no copy has, as records: nothing tells where they were in the conversation."""
+    """Return the prompts that no copy has, as records: their places in the conversation are unknown."""
     lists = [head.rows, head.left, *(branch.rows for branch in head.branches)]
     there = {taken.row.facts.digest for each in lists for taken in each}
     there |= {row.facts.digest for row in _pending_rows(head)}
@@ -118,7 +117,7 @@ def _of_prompt(prompt: Mapping[str, object], place: str, *, is_growing: bool) ->
         place=place,
         load=lambda: prompt,
         parts=lambda told, _: (Record(name=name, value=told, why=Kept.BOOKKEEPING),),
-        at=lambda _: None,  # it stands last, and an earlier time there would be that of the conversation
+        at=lambda _: None,  # the last node: an earlier time would become the conversation's
         noted=(ONLY_IN_TURN_JOURNAL,),
         skipped=STILL_WRITTEN if is_growing else "",
         is_said=True,
@@ -126,10 +125,10 @@ def _of_prompt(prompt: Mapping[str, object], place: str, *, is_growing: bool) ->
 
 
 def overlap(above: Sequence[str], below: Sequence[str], *, is_fork: bool) -> tuple[int, int]:
-    """Return up to where a conversation shares the one above, and how many of its own rows repeat that.
+    """Return how much a conversation shares with the one above, and how many of its own rows repeat that.
 
     A fork begins with what both have. A continuation begins with all of the one above, or with its end, or
-    else follows it.
+    follows it.
     """
     pairs = zip(above, below, strict=False)
     same = next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(above), len(below)))
@@ -210,7 +209,7 @@ def _as_loaded(parts: object, node_id: str) -> tuple[Part, ...]:
 
 
 def _with_cards(found: list[Entry], head: Head) -> list[Entry]:
-    """Put the calls that only the screen had after the rows that they were shown with."""
+    """Put the calls that only the screen had after the rows with which they were shown."""
     known = {call_id for taken in head.rows for call_id in taken.row.facts.call_ids}
     silent = {taken.row.number for taken in head.rows if not taken.row.facts.call_ids}
     after: dict[int, list[Entry]] = {}
@@ -259,7 +258,7 @@ def _card_parts(value: object, node_id: str) -> tuple[Part, ...]:
 
 
 def _of_pending(head: Head, answer: Run | None, *, is_growing: bool) -> Iterator[Entry]:
-    """Yield the prompt that was being answered, and what the answer was so far."""
+    """Yield the prompt in progress, and the answer so far."""
     if not head.told.get("pending_user_message"):
         return
     for row in _pending_rows(head):
@@ -279,7 +278,7 @@ def _of_pending(head: Head, answer: Run | None, *, is_growing: bool) -> Iterator
 
 
 def _of_rest(answer: Run, *, is_growing: bool) -> Entry:
-    """Return what no row has of the events of a run."""
+    """Return the members of a run's events that no row has."""
     name = f"members of {JOURNAL}"
     return Entry(
         digest=rows.digest_of([name, answer.rest]),
@@ -292,7 +291,7 @@ def _of_rest(answer: Run, *, is_growing: bool) -> Entry:
 
 
 def _pending_rows(head: Head) -> Iterator[Row]:
-    """Yield the prompt of the turn that was running, unless the last prompt of the rows is it."""
+    """Yield the prompt of the running turn, unless it is the last prompt of the rows."""
     told = head.told
     prompt = told.get("pending_user_message")
     if not isinstance(prompt, str) or not prompt:
@@ -313,7 +312,7 @@ def _pending_rows(head: Head) -> Iterator[Row]:
 
 
 def _is_same(row: rows.Fields, prompt: rows.Fields) -> bool:
-    """Say whether a row is the prompt: by its words, its attachments, and the second of its time."""
+    """Return whether a row is the prompt: by its words, its attachments, and the second of its time."""
     one, other = rows.at(row), rows.at(prompt)
     if one is None or other is None or one.replace(microsecond=0) != other.replace(microsecond=0):
         return False
@@ -322,7 +321,7 @@ def _is_same(row: rows.Fields, prompt: rows.Fields) -> bool:
 
 
 def _of_session(copy: Copy, taken: Sequence[TakenRow], *, is_growing: bool) -> Entry:
-    """Return what is told of the conversation beside its rows; of the model's history what no row has."""
+    """Return the conversation's members beside its rows, and the model's history that no row has."""
     context = _context(copy, [each.row for each in taken])
     refs = [row.facts.digest if isinstance(row, Row) else row for row in context or []]
     noted = (FOREIGN_ID,) if copy.is_foreign and copy.origin not in (DATABASE, JOURNAL) else ()
@@ -345,7 +344,7 @@ def _told(copy: Copy, context: list[Row | int] | None) -> dict[str, object]:
 
 
 def _context(copy: Copy, taken: Sequence[Row]) -> list[Row | int] | None:
-    """Return the model's history: the number of the row that each of its rows is, or else that row."""
+    """Return the model's history: for each of its rows the number of the same row, or else the row."""
     if copy.context is None:
         return None
     by_digest: dict[str, list[int]] = {}
