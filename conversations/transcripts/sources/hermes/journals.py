@@ -1,4 +1,4 @@
-"""The journals beside the sessions: what runs sent to the browser, and which prompts were accepted."""
+"""The journals beside the sessions: the events that runs sent to the browser, and the accepted prompts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from conversations.transcripts.sources.hermes.copies import session_id as safe_n
 RUNS, TURNS = "_run_journal", "_turn_journal"
 FINAL = frozenset({"completed", "interrupted"})
 ENDS = frozenset({"done", "cancel", "apperror", "error"})
+# An event has at least one of these members beside its name.
 OF_EVENTS = frozenset({"session_id", "payload", "turn_id"})
-"""Members, at least one of which an event has beside its name."""
 
+# Members that identify an event and its run, or have the rest of it.
 _ENVELOPE = frozenset(
     {"event", "type", "event_id", "seq", "run_id", "session_id", "turn_id", "created_at", "payload"}
 )
-"""Members that say which event of which run one is, or that hold the rest of it."""
+# By kind of event: the members of its payload that rows have; the last has the whole conversation.
 _CARRIED = {
     "token": frozenset({"text"}),
     "interim_assistant": frozenset({"text", "already_streamed"}),
@@ -28,35 +29,31 @@ _CARRIED = {
     "tool_complete": frozenset({"name", "tid", "preview", "is_error"}),
     "done": frozenset({"session"}),
 }
-"""By kind of event: the members of its payload that rows have; the last has the whole conversation."""
 
 Fields = Mapping[str, object]
 
 
 @dataclass(kw_only=True, slots=True)
 class Run:
-    """What one run said, as rows like those of a session."""
+    """The content of one run, as rows like those of a session."""
 
     rows: list[dict[str, object]] = field(default_factory=list)
-    ended: str = ""
-    """The event that ended it; empty if the program did not get that far."""
-    damaged: int = 0
-    """Lines that could not be read."""
-    transcript: list[object] | None = None
-    """The whole conversation, as it was when the run was done."""
+    ended: str = ""  # the event that ended it; empty if the program stopped before
+    damaged: int = 0  # lines that could not be read
+    transcript: list[object] | None = None  # the whole conversation, as it was when the run was done
+    # The members of its events that no row has, if they differ from the event before.
     rest: list[object] = field(default_factory=list)
-    """What no row has of its events, where it differs from the event before."""
 
 
 def run(sessions: Path, session_id: str, stream_id: object) -> Run | None:
-    """Return what the journal of a run holds; None if there is none. Raise Unreadable."""
+    """Return the content of a run's journal; None if there is none. Raise Unreadable."""
     name = safe_name(stream_id)
     path = sessions / RUNS / session_id / f"{name}.jsonl"
     return _read(path) if name and path.is_file() else None
 
 
 def last_transcript(sessions: Path, session_id: str) -> list[object] | None:
-    """Return the longest conversation that a run of it was done with. Raise Unreadable."""
+    """Return the longest conversation with which one of its runs ended. Raise Unreadable."""
     longest: list[object] | None = None
     for path in sorted((sessions / RUNS / session_id).glob("*.jsonl")):
         for event in _events(path):
@@ -82,7 +79,7 @@ def unfinished_prompts(sessions: Path, session_id: str) -> Iterator[Fields]:
 
 
 def _events(path: Path) -> Iterator[Fields]:
-    """Yield the records that can be read; an empty one for what is none. Raise Unreadable."""
+    """Yield the readable records; an empty one for other lines. Raise Unreadable."""
     if path.is_file():
         yield from (found.value or {} for found in lines.records(path, _is_event))
 
@@ -109,19 +106,17 @@ def _read(path: Path) -> Run:
 
 
 class _Reading:
-    """Joins the pieces of an answer, a row for each text with the call after it."""
+    """Joins the pieces of an answer: a row for each text with the call after it."""
 
     def __init__(self) -> None:
         self._run = Run()
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._at: object = None
-        self._open: list[tuple[str, str]] = []
-        """The calls without a result: their ids and names."""
+        self._open: list[tuple[str, str]] = []  # the calls without a result: their ids and names
         self._rests = rests.Rests()
 
     def take(self, event: Fields) -> None:
-        """Take the next event."""
         payload = columns.fields(event.get("payload"))
         kind = columns.first_text(event.get("event"), event.get("type"))
         text = columns.first_text(payload.get("text"))
@@ -145,12 +140,12 @@ class _Reading:
         self._keep(kind, event, rests.left(payload, carried))
 
     def _keep(self, kind: str, event: Fields, payload: Fields) -> None:
-        """Keep what no row has of an event."""
+        """Keep the members of an event that no row has."""
         for each in self._rests.parts(kind, rests.left(event, _ENVELOPE, {"payload": payload})):
             self._run.rest.append({"event": kind, **columns.fields(each.value)})
 
     def finished(self) -> Run:
-        """Return what was read."""
+        """Return the run."""
         if any(self._texts) or any(self._thoughts):
             self._add(self._spoken())
         return self._run
@@ -170,7 +165,7 @@ class _Reading:
         self._open.append((call_id, name))
 
     def _result(self, payload: Fields) -> bool:
-        """Add the result of a call, and say whether there was one without."""
+        """Add the result of a call, and return whether there was a call without one."""
         named = [
             call
             for call in self._open
