@@ -1,4 +1,4 @@
-"""The conversations of a state directory: found, decided on, and read a row at a time."""
+"""The conversations of a state directory: finding them, choosing copies, and reading them row by row."""
 
 from __future__ import annotations
 
@@ -25,18 +25,16 @@ SESSIONS = "sessions"
 DELETED = "_deleted_webui_sessions.json"
 ENDS = (".json", ".json.bak")
 UNUSABLE_ID = "its id is none that the program gives"
-OLD_NAME = "session_"
-"""How the names of files began in the oldest releases."""
+OLD_NAME = "session_"  # the beginning of files' names in the oldest releases
 UNTITLED = frozenset({"", "Untitled", "New Chat"})
 TITLE_MAX_CHARS = 200
 PROBED_BYTES = 64 * 1024
 TELLING = (b'"messages"', b'"message_count"', b'"active_stream_id"', b'"composer_draft"')
-TRUNKS_MAX = 8
-"""How many conversations are remembered for those that continue them."""
+TRUNKS_MAX = 8  # conversations that are remembered for their continuations
 
 
 def is_source(path: Path) -> bool:
-    """Say whether this is a session's file, or a directory with sessions. Raise Unreadable."""
+    """Return whether this is a session's file, or a directory with sessions. Raise Unreadable."""
     return any(_is_session(file) for file in files(path))
 
 
@@ -52,7 +50,7 @@ def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]
 
 
 def files(path: Path) -> Iterator[Path]:
-    """Yield the files of sessions that a path holds, with their backups. Raise Unreadable."""
+    """Yield the files of sessions in a path, with their backups. Raise Unreadable."""
     yield from [path] if path.is_file() else _documents(_sessions_of(path))
 
 
@@ -85,25 +83,22 @@ def _is_session(file: Path) -> bool:
 
 @dataclass(kw_only=True, slots=True)
 class _Source:
-    """Where the copies of one conversation are."""
+    """The places of the copies of one conversation."""
 
-    files: list[Path]
-    """The newest first; empty if there is only a backup or the database."""
+    files: list[Path]  # the newest first; empty if there is only a backup or the database
     backup: Path | None = None
-    stored: int | None = None
-    """Where the database has it."""
+    stored: int | None = None  # its place in the database
     parent: str | None = None
 
 
 @dataclass(kw_only=True, slots=True)
 class _Read:
-    """A conversation that was decided on."""
+    """A conversation whose copies are chosen."""
 
     head: Head
     shared: list[Entry]
     own: list[Entry]
-    repeated: int = 0
-    """How many rows it had of what it shares."""
+    repeated: int = 0  # the number of its rows that repeat shared ones
     leaves: Leaving | None = None
     parent_id: str | None = None
 
@@ -119,8 +114,8 @@ class _Directory:
         self._sources: dict[str, _Source] = {}
         self._deleted = _deleted(folder)
         self._database: Database | None = None
+        # The conversations that were read, and which one each continues.
         self._links: dict[str, str | None] = {}
-        """The conversations that were read, and which one each continues."""
         self._trunks: OrderedDict[str, _Read] = OrderedDict()
 
     def transcripts(self, only: Path | None) -> Iterator[Transcript]:
@@ -135,7 +130,7 @@ class _Directory:
             try:
                 yield from self._of_session(source_id)
             except Unreadable as error:
-                self._links.pop(source_id, None)  # what continues it is read alone
+                self._links.pop(source_id, None)  # its continuations are read alone
                 yield _failing(source_id, str(error))
 
     def _add_with_older(self, file: Path) -> None:
@@ -167,7 +162,7 @@ class _Directory:
         return name
 
     def _add_stored(self) -> Iterator[Transcript]:
-        """Add what only the database has."""
+        """Add the conversations that only the database has."""
         place = self._folder.parent if self._folder.name == SESSIONS else self._folder
         found = [each / database.NAME for each in (place, place.parent)]
         path = next((each for each in found if each.is_file()), None)
@@ -212,7 +207,7 @@ class _Directory:
         return replace(transcript, leaves=Leaving(source_id=source_id, after=after), is_active=False)
 
     def _read(self, source_id: str) -> _Read | None:
-        """Return a conversation, decided on as before. Raise Unreadable."""
+        """Return a conversation, with the same decision as before. Raise Unreadable."""
         if source_id in self._trunks:
             return self._trunks[source_id]
         head = self._decided(source_id)
@@ -247,7 +242,7 @@ class _Directory:
         return head
 
     def _backup(self, source: _Source, source_id: str) -> Copy | None:
-        """Return the backup; one that is of no use where there is a file as well. Raise Unreadable."""
+        """Return the backup; beside a file, an unreadable one only counts as bad. Raise Unreadable."""
         if source.backup is None:
             return None
         try:
@@ -258,7 +253,7 @@ class _Directory:
             return Copy(origin=BACKUP, is_good=False)
 
     def _answer(self, source_id: str, told: Mapping[str, object]) -> journals.Run | None:
-        """Return what the agent had said when the file was written. Raise Unreadable."""
+        """Return the agent's words at the time when the file was written. Raise Unreadable."""
         if not told.get("pending_user_message"):
             return None
         return journals.run(self._folder, source_id, told.get("active_stream_id"))
@@ -289,14 +284,14 @@ def _is_empty(read: _Read) -> bool:
 
 
 def _told(file: Path) -> Mapping[str, object]:
-    """Return what comes before the rows; nothing if the file cannot be read, which is said later."""
+    """Return the members before the rows; nothing if the file cannot be read, which is reported later."""
     with suppress(Unreadable):
         return copies.head_of(file)
     return {}
 
 
 def _name(file: Path, told: Mapping[str, object]) -> str:
-    """Return the id of a file's conversation; an old file's name is another one."""
+    """Return the id of a file's conversation, which differs from an old file's name."""
     stem = file.name.removesuffix(".bak").removesuffix(".json")
     inside = copies.session_id(told.get("session_id"))
     return inside if inside and stem.startswith(OLD_NAME) else stem
@@ -313,7 +308,7 @@ def _until(every: list[Entry], last: Entry | None) -> list[Entry]:
 
 
 def _ordered(parents: Mapping[str, str | None]) -> Iterator[str]:
-    """Yield the names, each after those that it continues, as far as they do not go round."""
+    """Yield the names, each after those that it continues, as far as there is no circle."""
     done: set[str] = set()
     for first in parents:
         way: list[str] = []
@@ -375,7 +370,7 @@ def _cost(told: object) -> float:
 
 
 def _failing(source_id: str, why: str) -> Transcript:
-    """Return a conversation that says why it cannot be read when it is."""
+    """Return a conversation whose reading raises the error."""
 
     def nodes() -> Iterator[Node]:
         raise Unreadable(why)
