@@ -56,7 +56,7 @@ class CursorAhead(OtherHistory):
 
 
 class HistoryReplaced(OtherHistory):
-    """Another event stands where the reader's cursor points to, or before it."""
+    """The event at the reader's cursor, or one before it, is another one."""
 
     code = "history_replaced"
 

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from conversations.exceptions import ConversationError
 
-SUMMARY_S = 60.0  # a failure that goes on repeating is logged again, with its count, this often at most
+SUMMARY_S = 60.0  # the shortest time between two lines, with the count, about a repeated failure
 KINDS_MAX = 20  # at most this many kinds of failure are told apart; the others count as one
 
 # Failures whose text says all there is to know; of any other the log shows where it was raised.

@@ -22,7 +22,7 @@ LIGHT_MAX_VALUES = 1_000
 _SLICE_CHARACTERS = 64 * 1024
 _OPENING, _CLOSING, _SPACE = b"[{", b"]}", b" \t\n\r"
 _NO_BRACKETS = bytes(set(range(256)) - set(_OPENING + _CLOSING))
-# Every other byte stands for a part of a string, a number or a word.
+# Every other byte is a part of a string, a number or a word.
 _STRUCTURE = bytes(byte if byte in b",[]{}" + _SPACE else ord("0") for byte in range(256))
 _STEP: Callable[[int], int] = {**dict.fromkeys(_OPENING, 1), **dict.fromkeys(_CLOSING, -1)}.__getitem__
 
@@ -170,7 +170,7 @@ def _structures(text: str) -> Iterator[bytes]:
         outside = b'"'.join(parts[is_in_string::2])
         if len(parts) % 2 == 0:
             is_in_string = not is_in_string
-            # Between two of `outside` stands one quote; a string that goes on is not between any.
+            # Between two of `outside` is one quote; a string that continues is not between any.
             outside = outside + b'"' if is_in_string else outside
         yield outside.translate(_STRUCTURE)
     if not text:

@@ -118,7 +118,7 @@ class _Automaton:
             at = yield from self._spans_of_slice(text, at, work)
 
     def _spans_of_slice(self, text: str, at: int, work: Work) -> Generator[Span, None, int]:
-        """Yield the spans that begin in one slice; return where to go on."""
+        """Yield the spans that begin in one slice; return where to continue."""
         # What is searched ends so far behind the slice that no text that begins in it is cut off.
         limit = at + max(SLICE_CHARS, self._longest)
         covered = at
@@ -128,7 +128,7 @@ class _Automaton:
             if start >= covered:
                 covered = self._end_of_overlapping(text, which, Span(start, end), work)
                 yield Span(start, covered)
-            elif end > covered:  # another text may begin where this one, which does not count, goes on
+            elif end > covered:  # another text may begin in the rest of this one, which does not count
                 work.spend(limit + self._longest - covered)
                 return covered
         return max(limit, covered)
@@ -183,7 +183,7 @@ class TraceMatcher:
 
     def _holds_trace(self, text: str) -> bool:
         # Each character of the text is at least one of the trace, if any, so an overlap as long as the
-        # longest trace cuts none off; backslashes are dropped, and may stand between any two characters.
+        # longest trace cuts none off; backslashes are dropped, and may be between any two characters.
         if len(text) <= SLICE_CHARS:
             return self._is_in(_folded(text))
         before = b""

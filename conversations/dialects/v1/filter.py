@@ -59,7 +59,7 @@ SHOWN_AS = (
         "environment",
         _v0(Kind.TOOL_RESULT, types=["user_rejected"], is_answer=True),
     ),
-    # An observation must name its call; what a person would read of it is said all the same.
+    # An observation must name its call; without one, its text is shown as a message.
     Shown("MessageEvent", "agent", _v0(Kind.TOOL_RESULT, besides=[_RECALL], is_answer=False)),
     Shown("AgentErrorEvent", "agent", _v0(Kind.ERROR, is_answer=True)),
     Shown("ConversationErrorEvent", "environment", _v0(Kind.ERROR, is_answer=False)),

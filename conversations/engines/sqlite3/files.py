@@ -103,7 +103,7 @@ def identity(path: str) -> Identity:
 def can_be_written(path: str) -> bool:
     """Return whether this process may write to the file and its companions, or create missing ones.
 
-    A connection that was opened earlier may be able to write all the same. Without the directory this has no
+    A connection that was opened earlier may be able to write nevertheless. Without the directory this has no
     meaning.
     """
     if path.startswith(("file:", ":memory:")):  # tests: no file

@@ -158,7 +158,7 @@ class _Reader:
             if text or read.images or is_output:  # a program may print nothing
                 yield self._result(message, read, node_id)
         elif role == "assistant" and recipient not in EVERYBODY:
-            self._calls.pop(recipient, None)  # the last one stands last
+            self._calls.pop(recipient, None)  # so that the newest call is the last one
             self._calls[recipient] = node_id
             yield ToolCall(call_id=node_id, tool=recipient, arguments=_arguments(text), reasoning=reasoning)
         elif text or reasoning or read.images:

@@ -252,7 +252,7 @@ def _of_chat(chat: Chat, wanted: str, where: str, kind: ExportKind, ids: _Source
     branches = tree.branches(chat.places)
     facts = _facts(chat, kind)
     active = next((each for each in branches if _shows(each, chat.shown)), branches[0])
-    # What is said beside the messages stands at the end of one branch, the first that is stored.
+    # Members beside the messages are stored at the end of one branch, the first that is stored.
     said = [branch for branch in branches if any(facts[place.node_id].is_said for place in branch.places)]
     telling = next(iter(said or branches)) if chat.rest else None
     source_ids: dict[ChatBranch, str] = {}

@@ -264,7 +264,7 @@ def _block(part: object) -> object:
         case "input_text" | "output_text":
             return {**found, "type": "text"}
         case "image_url" | "input_image" | "image" if url := _image_url(found):
-            # Of what the address stands in, the further members stay members of the block.
+            # Further members beside the address stay members of the block.
             given = columns.fields(found.get("image_url"))
             inner = {"image_url": rests.left(given, {"url"})} if given else {}
             left = rests.left(found, {name for name, value in found.items() if value == url}, inner)
