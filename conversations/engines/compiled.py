@@ -1,4 +1,4 @@
-"""Queries that are asked again and again with other values: their SQL is made once in each thread.
+"""Queries that are executed repeatedly with other values: each thread makes their SQL once.
 
 Making the SQL of a query with joins takes several times as long as the database takes to answer it.
 """
@@ -54,8 +54,8 @@ class CompiledQuery:
     def __init__(self, build: Callable[..., QuerySet[Any, Any]]) -> None:
         """`build` returns the query.
 
-        Its positional arguments say which form, such as a limit. Its keywords stand for what is given with
-        each execution: they are values in conditions, or, for a list, lists of such values.
+        Its positional arguments choose the form, such as a limit. Its keywords are the values of each
+        execution: values in conditions, or, for a list, lists of such values.
         """
         self._build = build
         self._names = [
@@ -93,5 +93,5 @@ def _placeholders(name: str, value: Any) -> Value | Sequence[Value]:
 
 
 def _has_no_values(values: dict[str, Any]) -> bool:
-    """Say whether a list of values is empty: no row has one of these."""
+    """Return whether a list of values is empty: then no row matches."""
     return any(value == [] for value in values.values())

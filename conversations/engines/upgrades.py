@@ -23,8 +23,8 @@ BUSY = (
     "Wait until it has finished, or end it, and then try again."
 )
 
+# The last commit whose migrations continue from every state of a database before the first release.
 LAST_WITH_ALL = "0f00f580"
-"""The last commit whose migrations go on from each state that a database had before the first release."""
 STOPPED = (
     "The database stopped at the migration {migration}, from which this version cannot go on: "
     f"run `convserver manage migrate` with commit {LAST_WITH_ALL} first."
@@ -39,7 +39,7 @@ class UpgradeBusy(Exception):
 
 
 class UpgradeImpossible(Exception):
-    """The database is in a state from which no migration goes on; the text says what to do."""
+    """No migration continues from the state of the database; the text says what to do."""
 
 
 def check_goes_on(applied: Collection[tuple[str, str]]) -> None:

@@ -1,8 +1,8 @@
-"""How often something happened lately: sliding windows, counted in memory and in Redis.
+"""Rates of recent actions: sliding windows, counted in memory and in Redis.
 
-Each process counts by itself. Where there is a Redis, it adds what it has counted of a key to a number that
-all processes share, about once a second, and so learns what the others have added. A limit may be exceeded by
-about a second's worth in each process.
+Each process counts by itself. With Redis, it adds its counts of a key to a number that all processes share,
+about once a second, and so learns what the others have added. A limit may be exceeded by about a second's
+worth in each process.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from typing import NamedTuple
 
 from conversations.storage import shared_counts
 
-SHARE_S = 1.0
-"""The count of a key is shared at most this often: an event loop waits for the answer."""
-KEYS_KEPT = 10_000
-"""Above this number, keys whose windows are over are forgotten."""
+SHARE_S = 1.0  # the count of a key is shared at most this often: an event loop waits for the answer
+KEYS_KEPT = 10_000  # above this number, keys whose windows are over are forgotten
 
 
 class Taken(NamedTuple):
-    """The outcome of a try: how many there were before, and how long to wait; 0 if it was admitted."""
+    """The outcome of a try: the number before it, and the seconds to wait; 0 if it was admitted."""
 
     used: int
     wait_s: int
@@ -36,10 +34,8 @@ class _Window:
     def __init__(self, number: int) -> None:
         self.number = number
         self.before = 0
-        self.known = 0
-        """What was counted here and shared, and what others have shared."""
-        self.news = 0
-        """What was counted here since."""
+        self.known = 0  # what was counted here and shared, and what others have shared
+        self.news = 0  # what was counted here since
         self.share_at = -math.inf
 
     def roll(self, number: int) -> None:
@@ -64,7 +60,7 @@ class Rates:
     def take(self, key: Hashable, amount: int, *, limit: int, window_s: int) -> Taken:
         """Count `amount` more if the limit allows it.
 
-        A single amount above the limit is admitted if nothing was counted before: it would never be.
+        Admit one amount above the limit in an empty window; otherwise it could never pass.
         """
         now = self._now()
         number, elapsed = divmod(now, window_s)
@@ -84,7 +80,7 @@ class Rates:
         return taken
 
     def used(self, key: Hashable, *, window_s: int) -> int:
-        """Return how many are counted at present, as far as this process knows."""
+        """Return the present count, as far as this process knows."""
         number, elapsed = divmod(self._now(), window_s)
         with self._lock:
             window = self._window((key, window_s), int(number))
@@ -105,7 +101,6 @@ class Rates:
                 window.known = max(window.known, total)
 
     def __len__(self) -> int:
-        """Return the number of keys that are remembered."""
         return len(self._windows)
 
     def _window(self, key: tuple[Hashable, int], number: int) -> _Window:

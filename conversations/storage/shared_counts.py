@@ -1,6 +1,6 @@
 """Numbers that the processes of an installation count together in Redis.
 
-Where there is no Redis, and while it is away, each process counts by itself.
+Without Redis, and while it is away, each process counts by itself.
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ from conversations.outages import Outage
 
 T = TypeVar("T")
 
-WAIT_S = 0.1
-"""At most this long a caller waits for Redis, which may be an event loop."""
-RETRY_S = 5.0
-"""While Redis is away, one caller tries it this often; the others do not wait."""
+WAIT_S = 0.1  # the longest wait for Redis: the caller may be an event loop
+RETRY_S = 5.0  # the time between two tries while Redis is away; other callers do not wait
 
 _away = Outage(
     __name__,
@@ -34,7 +32,10 @@ _away = Outage(
 
 
 def added(name: str, amount: int, *, lasts_s: int) -> int | None:
-    """Add to a number and return it; None if it is not shared now. It ends `lasts_s` after its first use."""
+    """Add to a shared number, and return it; None if it is not shared now.
+
+    The number ends `lasts_s` after its first use.
+    """
 
     def add(client: redis.Redis, key: str) -> int:
         with client.pipeline(transaction=True) as changes:
@@ -46,7 +47,7 @@ def added(name: str, amount: int, *, lasts_s: int) -> int | None:
 
 
 def forget(name: str) -> None:
-    """Begin to count anew, where the number is shared."""
+    """Restart a shared number at zero."""
     _asked(lambda client, key: client.delete(key), name)
 
 
@@ -63,8 +64,7 @@ class _CountingServer:
             url, socket_timeout=WAIT_S, socket_connect_timeout=WAIT_S, retry=Retry(NoBackoff(), 0)
         )
         self._lock = threading.Lock()
-        self._again_at: float | None = None
-        """No caller asks until then; None while Redis answers."""
+        self._again_at: float | None = None  # no caller asks until then; None while Redis answers
 
     def asked(self, ask: Callable[[redis.Redis, str], T], key: str) -> T | None:
         """Return the answer; None while Redis is away."""

@@ -14,8 +14,8 @@ from django.db.migrations.recorder import MigrationRecorder
 from conversations.engines import failures, upgrades
 from conversations.engines.upgrades import UpgradeBusy, UpgradeImpossible
 
+# If installed, its tables are upgraded first; the next upgrade completes an interrupted one.
 JOBS = "procrastinate.contrib.django"
-"""Where it is installed, its tables are upgraded first; what was lost of one upgrade is done by the next."""
 FOREIGN = (
     " It may belong to another program, or its table django_migrations was changed by hand: "
     "restore a backup, or use an empty database."
