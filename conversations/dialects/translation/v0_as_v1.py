@@ -137,11 +137,8 @@ class _V0Event:
 
 def _written(event: _V0Event) -> str:
     timestamp = event.columns["timestamp"].removesuffix("Z")
-    return v1_payload.written(_counterpart(event), event_id=event.id, timestamp=timestamp)
-
-
-def _counterpart(event: _V0Event) -> V1Event:
-    return _WRITERS[shown_kind(event.columns)](event)
+    counterpart = _WRITERS[shown_kind(event.columns)](event)
+    return v1_payload.written(counterpart, event_id=event.id, timestamp=timestamp)
 
 
 def _message(event: _V0Event) -> V1Event:
@@ -268,13 +265,10 @@ def _condensation_request(event: _V0Event) -> V1Event:
 def _state_update(event: _V0Event) -> V1Event:
     if event.columns["hidden"]:
         return v1_payload.state_update(NOTE_KEY, {"type": event.type, "hidden": True})
-    if event.type == "agent_state_changed" and (status := _status(event)):
+    status = _STATUSES.get(columns.first_text(event.extras.get("agent_state")))
+    if event.type == "agent_state_changed" and status:
         return state.execution_status(status)
     return v1_payload.state_update(NOTE_KEY, {"type": event.type, "text": event.text})
-
-
-def _status(event: _V0Event) -> str | None:
-    return _STATUSES.get(columns.first_text(event.extras.get("agent_state")))
 
 
 _WRITERS: Mapping[str, Callable[[_V0Event], V1Event]] = {

@@ -19,7 +19,8 @@ def emitted(event: EventEnvelope) -> str | None:
     if event["hidden"]:
         return None
     is_foreign = event["dialect"] == Dialect.V1
-    if not is_foreign and (event["type"] == "null" or _is_recall_action(event)):
+    is_recall = event["type"] == "recall" and event["kind"] == Kind.TOOL_CALL
+    if not is_foreign and (event["type"] == "null" or is_recall):
         return None
     if event["source"] != "environment":
         return shown(event)
@@ -32,7 +33,3 @@ def _is_observed(event: EventEnvelope) -> bool:
     if event["type"] == "success":
         return event["kind"] == Kind.OTHER  # a notice of the server
     return event["type"] in _OBSERVED and event["kind"] != Kind.TOOL_CALL
-
-
-def _is_recall_action(event: EventEnvelope) -> bool:
-    return event["type"] == "recall" and event["kind"] == Kind.TOOL_CALL
