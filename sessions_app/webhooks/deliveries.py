@@ -79,7 +79,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NotificationStep:
     """The next notification of an endpoint, and its position after that."""
 
     notification: Notification
@@ -155,7 +155,7 @@ def next_due(endpoints: Collection[int]) -> timedelta | None:
     return found
 
 
-def next_step(held: Claim) -> Step | None:
+def next_step(held: Claim) -> NotificationStep | None:
     """Return the next notification; None if there is none for now, or the claim was lost."""
     row = _held(held).select_related("endpoint", "conversation").timed().first()
     if row is None:
@@ -164,7 +164,7 @@ def next_step(held: Claim) -> Step | None:
         release([held])
         return None
     if row.owes_status:
-        return Step(_informing(row, NotificationKind.STATUS), {"owes_status": False})
+        return NotificationStep(_informing(row, NotificationKind.STATUS), {"owes_status": False})
     # Events first: a change that was recorded before one of these is there by now, so none is passed over.
     events = _events_after(row)
     change = RecordedChange.objects.after(row.through_change).of(row.conversation, row.endpoint).first()
@@ -188,7 +188,7 @@ def _events_after(row: Delivery) -> list[EventEnvelope]:
     return reads.read_after(row.conversation.ref, row.through, limit=row.endpoint.event_buffer_size)
 
 
-def delivered(held: Claim, step: Step) -> bool:
+def delivered(held: Claim, step: NotificationStep) -> bool:
     """Record a successful delivery; return whether the claim is still held."""
     moved = dict(step.moved)
     if "through" in moved:
@@ -343,14 +343,16 @@ def ends_a_run(event: EventEnvelope) -> bool:
     return event["kind"] == Kind.STATE and is_rest
 
 
-def _step_of_events(row: Delivery, events: list[EventEnvelope]) -> Step:
+def _step_of_events(row: Delivery, events: list[EventEnvelope]) -> NotificationStep:
     notification = Notification(
         kind=NotificationKind.APPENDED, conversation=row.conversation.ref, events=events
     )
-    return Step(notification, {"through": events[-1]["seq"], "owes_status": ends_a_run(events[-1])})
+    return NotificationStep(
+        notification, {"through": events[-1]["seq"], "owes_status": ends_a_run(events[-1])}
+    )
 
 
-def _step_of_change(row: Delivery, change: RecordedChange) -> Step:
+def _step_of_change(row: Delivery, change: RecordedChange) -> NotificationStep:
     event = DomainEvent(change.kind)
     match event:
         case DomainEvent.CREATED:
@@ -361,7 +363,7 @@ def _step_of_change(row: Delivery, change: RecordedChange) -> Step:
             kind = NotificationKind.STATUS
         case _:
             assert_never(event)
-    return Step(_informing(row, kind), {"through_change": change.pk})
+    return NotificationStep(_informing(row, kind), {"through_change": change.pk})
 
 
 def _informing(row: Delivery, kind: NotificationKind) -> Notification:

@@ -34,7 +34,7 @@ class InvalidWebhook(ConversationError):
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class WebhookCredentials:
     """What a webhook's requests carry; its `repr` shows no value."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -44,21 +44,21 @@ class Credentials:
         return seal(json.dumps({"headers": dict(self.headers), "session_key": self.session_key}))
 
 
-def opened(endpoint: Endpoint) -> Credentials:
+def opened(endpoint: Endpoint) -> WebhookCredentials:
     """Return the decrypted credentials. Raise SecretUnreadable."""
     found = json.loads(endpoint.sealed.open())
-    return Credentials(found["headers"], found["session_key"])
+    return WebhookCredentials(found["headers"], found["session_key"])
 
 
-def create(base_url: str, credentials: Credentials | None = None, **columns: Any) -> Endpoint:
+def create(base_url: str, credentials: WebhookCredentials | None = None, **columns: Any) -> Endpoint:
     """Store a webhook, which is notified of everything from now on. Raise InvalidWebhook."""
     endpoint = Endpoint(kind=EndpointKind.WEBHOOK, base_url=checked_url(base_url), **columns)
     endpoint.name = endpoint.name or endpoint.base_url
-    seal_into(endpoint, credentials or Credentials())
+    seal_into(endpoint, credentials or WebhookCredentials())
     return begin(endpoint)
 
 
-def seal_into(endpoint: Endpoint, credentials: Credentials) -> None:
+def seal_into(endpoint: Endpoint, credentials: WebhookCredentials) -> None:
     """Set what the requests carry; the row is not saved."""
     endpoint.sealed = credentials.sealed()
     endpoint.header_names = sorted(credentials.headers)

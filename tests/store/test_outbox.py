@@ -526,7 +526,7 @@ def test_secret_keys_of_webhooks_are_rotated(
 ) -> None:
     from django.conf import settings as the_settings
 
-    transport.create("http://localhost:1", transport.Credentials({}, "key"))
+    transport.create("http://localhost:1", transport.WebhookCredentials({}, "key"))
     monkeypatch.setattr(the_settings, "SECRET_KEY_FALLBACKS", [the_settings.SECRET_KEY])
     monkeypatch.setattr(the_settings, "SECRET_KEY", "another secret key of enough characters")
     call_command("rotate_secrets")

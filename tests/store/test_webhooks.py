@@ -31,7 +31,7 @@ from sessions_app.webhooks import deliveries, dispatcher
 from sessions_app.webhooks import transport as webhooks
 from sessions_app.webhooks.dispatcher import Dispatcher
 from sessions_app.webhooks.gathering import Watermark, gather
-from sessions_app.webhooks.transport import Credentials
+from sessions_app.webhooks.transport import WebhookCredentials
 from tests.clients import WAIT_S, Server
 from tests.events import event
 from tests.scripted_agent import Hooked, ask, hooked, manager, stage, until, until_here
@@ -216,7 +216,7 @@ async def test_the_conversation_is_posted_when_it_is_paused(
 async def test_the_session_key_and_the_headers_are_sent(
     dispatching: None, endpoint: WebhookServer, conversation: ConversationRef
 ) -> None:
-    credentials = Credentials({"X-Team": "blue"}, CLEAR)
+    credentials = WebhookCredentials({"X-Team": "blue"}, CLEAR)
     await astore.call(webhooks.create, endpoint.url, credentials, flush_delay_s=0.0)
     await append(conversation, "one")
     await until_here(lambda: endpoint.batches)
@@ -456,9 +456,9 @@ def test_headers_that_cannot_be_sent_are_refused(text: str) -> None:
 
 
 def test_what_a_webhook_carries_is_sealed(database: None) -> None:
-    row = webhooks.create("http://localhost:1", Credentials({"X-Team": CLEAR}, CLEAR))
+    row = webhooks.create("http://localhost:1", WebhookCredentials({"X-Team": CLEAR}, CLEAR))
     stored = json.dumps(
         list(Endpoint.objects.values()), default=lambda value: getattr(value, "token", str(value))
     )
     assert CLEAR not in stored + repr(row) + repr(webhooks.opened(row))
-    assert webhooks.opened(row) == Credentials({"X-Team": CLEAR}, CLEAR)
+    assert webhooks.opened(row) == WebhookCredentials({"X-Team": CLEAR}, CLEAR)

@@ -23,7 +23,7 @@ from sessions_app.models import Delivery, Endpoint, EndpointKind
 from sessions_app.models.webhooks import DeliveryQuerySet
 from sessions_app.webhooks import deliveries as outbox
 from sessions_app.webhooks import transport
-from sessions_app.webhooks.transport import Credentials
+from sessions_app.webhooks.transport import WebhookCredentials
 
 
 class EventReadersOnly(ListAdmin[Row]):
@@ -99,16 +99,18 @@ class EndpointForm(AnyModelForm):
             raise forms.ValidationError("A session key is printable ASCII.")
         return key
 
-    def credentials(self) -> Credentials | None:
+    def credentials(self) -> WebhookCredentials | None:
         """Return what to seal; None to keep what is stored."""
-        entered = Credentials(self.cleaned_data["headers"], self.cleaned_data["session_key"])
+        entered = WebhookCredentials(self.cleaned_data["headers"], self.cleaned_data["session_key"])
         is_new = not self.instance.pk
         if is_new or self.cleaned_data["forget"]:
             return entered
         if not (entered.headers or entered.session_key):
             return None
         stored = transport.opened(self.instance)
-        return Credentials(entered.headers or stored.headers, entered.session_key or stored.session_key)
+        return WebhookCredentials(
+            entered.headers or stored.headers, entered.session_key or stored.session_key
+        )
 
     def clean(self) -> dict[str, Any]:
         """Refuse to send stored headers to another host, or to keep what no key opens."""
@@ -207,7 +209,7 @@ class EndpointAdmin(EventReadersOnly[Endpoint]):
 
     def save_model(self, request: HttpRequest, obj: Endpoint, form: AnyModelForm, change: bool) -> None:
         """Store the endpoint; seal the headers and the key of its requests, unless they stay as they are."""
-        credentials: Credentials | None = getattr(form, "new_credentials", None)
+        credentials: WebhookCredentials | None = getattr(form, "new_credentials", None)
         if credentials is not None:
             transport.seal_into(obj, credentials)
         if not change:

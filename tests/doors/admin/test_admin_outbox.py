@@ -67,7 +67,7 @@ def failing(conversation: ConversationRef) -> Delivery:
 def test_a_webhook_is_set_up_and_what_it_carries_is_never_shown(boss: Browser) -> None:
     assert boss.post(ENDPOINTS + "add/", form()).status_code == 302
     endpoint = Endpoint.objects.get()
-    assert transport.opened(endpoint) == transport.Credentials({"X-Team": CLEAR}, CLEAR)
+    assert transport.opened(endpoint) == transport.WebhookCredentials({"X-Team": CLEAR}, CLEAR)
     one = f"{ENDPOINTS}{endpoint.pk}/"
     paths = [ENDPOINTS, f"{one}change/", f"{one}history/", f"{one}delete/", LOG, "/admin/"]
     pages = [boss.get(path).content.decode() for path in paths]
@@ -83,7 +83,7 @@ def test_what_a_webhook_carries_goes_to_no_other_host(boss: Browser) -> None:
     assert (answer.status_code, b"are for another host" in answer.content) == (200, True)
     assert boss.post(f"{ENDPOINTS}{endpoint.pk}/change/", form(**moved, forget="on")).status_code == 302
     endpoint.refresh_from_db()
-    assert transport.opened(endpoint) == transport.Credentials({}, "")
+    assert transport.opened(endpoint) == transport.WebhookCredentials({}, "")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_what_a_webhook_carries_stays_unless_it_is_replaced(
     endpoint = Endpoint.objects.get()
     assert boss.post(f"{ENDPOINTS}{endpoint.pk}/change/", form(**changes)).status_code == 302
     endpoint.refresh_from_db()
-    assert transport.opened(endpoint) == transport.Credentials(*kept)
+    assert transport.opened(endpoint) == transport.WebhookCredentials(*kept)
 
 
 @pytest.mark.one_engine

@@ -24,7 +24,7 @@ from conversations.store import creation
 from convserver.admin import measures, overview
 from sessions_app.models import AgentLoop, Connection, Delivery, Endpoint, UnfinishedAnswer
 from sessions_app.webhooks import deliveries, transport
-from sessions_app.webhooks.transport import Credentials
+from sessions_app.webhooks.transport import WebhookCredentials
 from tests.conftest import once
 from tests.events import event
 
@@ -74,7 +74,7 @@ def make_loop(conversation: ConversationRef, *, since: timedelta = timedelta(), 
 
 def make_delivery(conversation: ConversationRef, **columns: Any) -> None:
     endpoint = Endpoint(name="all", base_url="https://example.org")
-    transport.seal_into(endpoint, Credentials({}, ""))
+    transport.seal_into(endpoint, WebhookCredentials({}, ""))
     Delivery.objects.create(endpoint=deliveries.begin(endpoint), conversation_id=conversation.pk, **columns)
 
 

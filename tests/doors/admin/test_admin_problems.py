@@ -16,7 +16,7 @@ from conversations.log import writes
 from conversations.models import ConversationRef
 from sessions_app.models import AgentLoop, BackupOutcome, BackupRecord, Delivery, Endpoint, ProcessRecord
 from sessions_app.webhooks import deliveries, transport
-from sessions_app.webhooks.transport import Credentials
+from sessions_app.webhooks.transport import WebhookCredentials
 from tests.doors.admin.test_admin_overview import PAGE, boss, listed, make_loop
 from tests.events import event
 from tests.held_locks import held_lock
@@ -82,7 +82,7 @@ def test_each_problem_has_a_card_that_leads_to_where_one_acts(
 
 def _fail_delivery(conversation: ConversationRef) -> None:
     endpoint = Endpoint(name="all", base_url="https://example.org")
-    transport.seal_into(endpoint, Credentials({}, ""))
+    transport.seal_into(endpoint, WebhookCredentials({}, ""))
     Delivery.objects.create(
         endpoint=deliveries.begin(endpoint),
         conversation_id=conversation.pk,
