@@ -1,1 +1,1 @@
-"""What is done to many conversations at once, and taken back."""
+"""Actions on many conversations at once, and their undo."""

@@ -1,4 +1,4 @@
-"""One action on up to BATCH_MAX conversations of a user, and what it needs to be taken back."""
+"""One action on at most BATCH_MAX conversations of a user, and its undo."""
 
 from __future__ import annotations
 
@@ -28,14 +28,12 @@ from sessions_app.openhands_v1 import steering
 logger = logging.getLogger(__name__)
 
 BATCH_MAX = 200
-"""So many conversations take part in one action."""
+"""The most conversations of one action."""
 STOPS_AT_ONCE = 20
-"""So many agents are stopped at the same time before their conversations are deleted."""
+"""The agents that are stopped at the same time before their conversations are deleted."""
 
 
 class BatchAction(StrEnum):
-    """What can be done to many conversations."""
-
     ARCHIVE = "archive"
     UNARCHIVE = "unarchive"
     DELETE = "delete"
@@ -46,7 +44,7 @@ class BatchAction(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchOrder:
-    """An action with what it says: the tag that it sets or takes away."""
+    """An action, with the tag that it sets or removes."""
 
     action: BatchAction
     name: str = ""
@@ -55,30 +53,27 @@ class BatchOrder:
 
 @dataclass(kw_only=True, slots=True)
 class BatchResult:
-    """What an action has done."""
+    """The result of an action."""
 
     changed: list[str] = field(default_factory=list)
-    """The ids of those that are different now."""
+    """The ids of the changed conversations."""
     unchanged: int = 0
-    """How many were so before."""
     refused: dict[str, str] = field(default_factory=dict)
-    """By id: why one was not changed."""
+    """By id: the reason why the conversation was not changed."""
     undo: str | None = None
-    """What `undo.read` takes; None if nothing changed."""
+    """The text for `undo.read`; None if nothing changed."""
 
 
 def reachable(user: Visitor, action: BatchAction) -> ConversationQuerySet:
-    """Return the conversations of a user that an action may be about: for `restore`, the deleted ones too."""
+    """Return the conversations that an action may change: for `restore`, the deleted ones, too."""
     if action is not BatchAction.RESTORE:
         return Conversation.objects.visible_to(user)
     return Conversation.objects.reachable_by(user)
 
 
 def carry_out(user: Visitor, order: BatchOrder, conversations: Sequence[ConversationRef]) -> BatchResult:
-    """Do it to at most BATCH_MAX conversations that the user may change.
-
-    Archives and labels are one transaction; deletions are one each, since agents are stopped before.
-    """
+    """Carry out an action on at most BATCH_MAX conversations that the user may change."""
+    # Archives and labels are one transaction; each deletion is its own, since agents are stopped before it.
     done = BatchResult()
     before = _ACTS[order.action](user, order, conversations, done)
     done.changed = list(before)
@@ -90,7 +85,7 @@ def carry_out(user: Visitor, order: BatchOrder, conversations: Sequence[Conversa
 
 
 def take_back(user: Visitor, change: UndoableChange) -> BatchResult:
-    """Undo a change where it still stands: what was changed again since stays."""
+    """Undo a change where it still holds: a conversation that was changed again stays as it is."""
     done = BatchResult()
     inverse = _INVERSE.get(BatchAction(change.action))
     if inverse is None:
@@ -106,12 +101,12 @@ def take_back(user: Visitor, change: UndoableChange) -> BatchResult:
 
 
 def refs_of(rows: ConversationQuerySet) -> list[ConversationRef]:
-    """Return what actions take of these rows."""
+    """Return these rows in the form that actions take."""
     return [row.ref for row in rows.only("pk", "public_id", "owner_id", "version")]
 
 
 Before = dict[str, str | None]
-"""By id of what changed: the value that its tag had; None for none, and for what is no tag."""
+"""By id of each changed conversation: the earlier value of its tag; None for none, or for other actions."""
 Act = Callable[[Visitor, BatchOrder, Sequence[ConversationRef], BatchResult], Before]
 
 
@@ -144,9 +139,9 @@ def _delete(
 
 
 async def _stop(conversations: Sequence[ConversationRef]) -> list[BaseException | None]:
-    """Stop their agents, a few at a time; return why each could not be stopped, None for those that were.
+    """Stop their agents, a few at a time; return the error of each that could not be stopped, otherwise None.
 
-    One that does not let go within 8 s can write nothing more, and counts as stopped.
+    An agent that does not stop within 8 s cannot write any more, and counts as stopped.
     """
     problems: list[BaseException | None] = []
     for at in range(0, len(conversations), STOPS_AT_ONCE):
@@ -158,13 +153,13 @@ async def _stop(conversations: Sequence[ConversationRef]) -> list[BaseException 
 def _problem_of_deleting(conversation: ConversationRef) -> Exception | None:
     try:
         delete_from_store(conversation)
-    except Exception as error:  # the others are to be deleted all the same
+    except Exception as error:  # the others are deleted anyway
         return error
     return None
 
 
 def _told(problem: BaseException, conversation: ConversationRef) -> str:
-    """Return what the user is told of a failure; one of the server itself is for the log."""
+    """Return the sentence about a failure for the user; a failure of the server goes to the log."""
     if isinstance(problem, ConversationError):
         return str(problem)
     logger.error("Deleting conversation %s failed", conversation.public_id, exc_info=problem)

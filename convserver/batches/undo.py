@@ -1,4 +1,4 @@
-"""A change that can be taken back, as a signed text: nothing is stored for those who never take it back."""
+"""A change that can be undone, as a signed text, so that nothing is stored for an undo that never comes."""
 
 from __future__ import annotations
 
@@ -11,30 +11,28 @@ from conversations.access import Visitor
 from conversations.exceptions import ConversationError
 
 UNDO_S = 3_600
-"""So long a change can be taken back."""
 _SALT = "convserver.batches.undo"
 
 
 class CannotUndo(ConversationError):
-    """The text is none that this server has given to this user within the last hour."""
+    """The text is not one that this server gave to this user within the last hour."""
 
     code: ClassVar[str] = "cannot_undo"
 
 
 class UndoableChange(NamedTuple):
-    """What was done, and to which conversations."""
+    """A change of tags or marks, and its conversations."""
 
     action: str
     name: str
-    """Of the tag."""
     value: str | None
-    """That the tag was given; None where it was taken away, and for what is no tag."""
+    """The new value of the tag; None where it was removed, and for other actions."""
     before: dict[str, str | None]
-    """By id of each that changed: the value that its tag had, None for none."""
+    """By id of each changed conversation: the earlier value of its tag, None for none."""
 
 
 def written(user: Visitor, change: UndoableChange) -> str:
-    """Return the text that takes a change back; only this user can use it."""
+    """Return the text that undoes a change; only this user can use it."""
     return signing.dumps([access.pk_of(user), *change], salt=_SALT, compress=True)
 
 

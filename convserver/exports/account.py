@@ -17,9 +17,6 @@ from convserver.exports.conversation import file_name, in_threads, json_lines, s
 from convserver.exports.openhands import Layout
 from sessions_app.models import Attachment
 
-PAGE = 100
-"""The list of conversations is read so many at a time."""
-
 
 def download(
     user: Visitor,
@@ -88,7 +85,7 @@ def _pks(wanted: ConversationQuerySet) -> Iterator[int]:
     last = 0
     while True:
         rows = wanted.filter(pk__gt=last).order_by("pk")
-        page = list(rows.values_list("pk", flat=True)[:PAGE])
+        page = list(rows.values_list("pk", flat=True)[:100])
         if not page:
             return
         yield from page

@@ -32,8 +32,6 @@ _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 class Format(StrEnum):
-    """The formats of an export."""
-
     JSONL = "jsonl"
     MARKDOWN = "md"
     HTML = "html"
@@ -53,11 +51,9 @@ class Source:
     conversation: ConversationRef
     title: str
     facts: dict[str, object]
-    """For people, too."""
     carried: dict[str, object]
-    """What another server needs to store it as it was."""
+    """What another server needs, besides the facts, to store it unchanged."""
     through: int
-    """The last seq."""
     head_digest: str
 
 
@@ -146,15 +142,21 @@ def json_lines(found: Source) -> Iterator[str]:
     yield lines.end()
 
 
-def _pages_with_all(found: Source) -> Iterator[list[tuple[EventEnvelope, jsonl.Beside]]]:
+def read_pages(conversation: ConversationRef, *, through: int) -> Iterator[list[EventEnvelope]]:
+    """Yield a log up to a seq, oldest first, by pages, from the thread that asks."""
     seq = -1
-    while seq < found.through:
-        page = [event for event in reads.read_after(found.conversation, seq) if event["seq"] <= found.through]
+    while seq < through:
+        page = [event for event in reads.read_after(conversation, seq) if event["seq"] <= through]
         if not page:  # a purge has removed the others
             break
+        yield page
+        seq = page[-1]["seq"]
+
+
+def _pages_with_all(found: Source) -> Iterator[list[tuple[EventEnvelope, jsonl.Beside]]]:
+    for page in read_pages(found.conversation, through=found.through):
         beside = _beside(found.conversation, [event["seq"] for event in page])
         yield [(event, beside[event["seq"]]) for event in page]
-        seq = page[-1]["seq"]
 
 
 def _beside(conversation: ConversationRef, seqs: list[int]) -> dict[int, jsonl.Beside]:

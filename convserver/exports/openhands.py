@@ -15,33 +15,29 @@ from uuid import UUID, uuid5
 
 from conversations.dialects import v0, v1
 from conversations.events import EventEnvelope
-from conversations.log import reads
 from conversations.models import Conversation
-from convserver.exports.conversation import safe_name
+from convserver.exports.conversation import read_pages, safe_name
 from sessions_app.live.status import iso
 from sessions_app.openhands_v1 import information
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _EVENT_ID = re.compile(r"[0-9a-fA-F-]{8,64}")
 _IDS = UUID("6c1d9b0e-52ce-5a3c-9a0e-2f6a4a8f1d77")
-"""The namespace of ids for what has none that the layout of V1 could have."""
+"""The namespace of ids that are made where the stored id does not fit the layout of V1."""
 _OF_META = frozenset({"title", "metrics", "created_at", "updated_at"})
 _NOT_KEPT = frozenset({"persistence_dir", "sub_conversation_ids", "runtime_info"})
-"""What is about this server, and about other conversations."""
+"""Members about this server and about other conversations."""
 
 
 class Layout(StrEnum):
-    """The layouts."""
-
     V0 = "openhands-v0"
     V1 = "openhands-v1"
 
 
 class File(NamedTuple):
-    """One file of a layout."""
+    """One file of a layout; the path has `/` on every system."""
 
     path: str
-    """With `/`."""
     text: str
 
 
@@ -102,10 +98,5 @@ def _uuid(public_id: str) -> UUID:
 
 
 def _events(row: Conversation) -> Iterable[EventEnvelope]:
-    through, seq = row.next_seq - 1, -1
-    while seq < through:
-        page = [event for event in reads.read_after(row.ref, seq) if event["seq"] <= through]
-        if not page:  # a purge has removed the others
-            break
+    for page in read_pages(row.ref, through=row.next_seq - 1):
         yield from page
-        seq = page[-1]["seq"]

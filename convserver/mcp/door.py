@@ -1,4 +1,4 @@
-"""The MCP door over HTTP, `POST /mcp`: every request stands for itself, so any process may answer it."""
+"""The MCP door over HTTP, `POST /mcp`: requests have no session, so any process may answer them."""
 
 from __future__ import annotations
 
@@ -29,14 +29,13 @@ NO_DATABASE = "The server could not reach its database. Try again."
 
 
 class McpDoor:
-    """The ASGI application: lets those who may read ask an MCP server."""
+    """The ASGI application: an MCP server for clients that may read."""
 
     def __init__(self, make_server: Callable[[], Server[Any]]) -> None:
-        """`make_server` makes the server that answers, once for each event loop."""
+        # The library's server belongs to the event loop on which it was made.
         self._running = PerEventLoop(lambda: _Running(make_server()))
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request of somebody who may read."""
         if scope["method"] != "POST":
             await _refuse(send, HTTPStatus.METHOD_NOT_ALLOWED, NO_STREAM, ("allow", "POST"))
             return
@@ -54,7 +53,8 @@ class McpDoor:
 
 
 async def _may_read(scope: Any) -> bool:
-    credentials = replace(credentials_of(headers_of(scope)), session_key=None)  # a page has no business here
+    # Pages of this site have no use for this door, so that their session is not a credential here.
+    credentials = replace(credentials_of(headers_of(scope)), session_key=None)
     share = await holder_of_share(credentials, address_of(scope))
     if not isinstance(share, int):
         return False

@@ -1,4 +1,4 @@
-"""The native REST door, asked inside this process with the keys of whoever asks over MCP.
+"""The native REST door, asked inside this process with the keys of the MCP client.
 
 So its checks of keys, scopes, shares and limits, and its sentences, hold for MCP as well.
 """
@@ -22,14 +22,14 @@ _PROXY = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")
 
 
 class NativeRefused(Exception):
-    """The native door has refused; the text says why, and what to do."""
+    """The native door refused the request; the text gives the reason and the remedy."""
 
 
 class NativeDoor:
-    """Reads and writes at the native door until it is left."""
+    """A client of the native door, for the time of a `with` block."""
 
     def __init__(self, application: Any, scope: Mapping[str, Any] | None = None, *, token: str = "") -> None:
-        """`scope` is that of the request over HTTP whose keys count; without one `token` counts, if any."""
+        """Take the keys from `scope`, that of a request over HTTP; without one use `token`, if any."""
         headers = {"authorization": f"Bearer {token}"} if token else {}
         address, host, scheme = "127.0.0.1", "localhost", "http"
         if scope is not None:
@@ -45,7 +45,6 @@ class NativeDoor:
         )
 
     async def __aenter__(self) -> Self:
-        """Begin."""
         return self
 
     async def __aexit__(
@@ -54,7 +53,6 @@ class NativeDoor:
         exc_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Leave."""
         await self._client.aclose()
 
     async def get(self, *path: str, **query: Any) -> Any:
@@ -63,7 +61,7 @@ class NativeDoor:
         return _body(await self._client.get(_address(path), params=asked))
 
     async def post(self, *path: str, body: Any) -> Any:
-        """Send JSON to this path below `/api/native`, and return that of the answer. Raise NativeRefused."""
+        """Send JSON to this path below `/api/native`; return the JSON of the answer. Raise NativeRefused."""
         return _body(await self._client.post(_address(path), json=body))
 
 
@@ -74,11 +72,8 @@ def _address(path: Sequence[str]) -> str:
 def _body(answer: httpx.Response) -> Any:
     if answer.is_success:
         return answer.json()
-    raise NativeRefused(_sentence(answer))
-
-
-def _sentence(answer: httpx.Response) -> str:
     try:
-        return str(answer.json()["detail"])
+        detail = str(answer.json()["detail"])
     except (ValueError, LookupError, TypeError):
-        return f"The server has answered {answer.status_code}. Try again later."
+        detail = f"The server has answered {answer.status_code}. Try again later."
+    raise NativeRefused(detail)

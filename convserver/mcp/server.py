@@ -1,4 +1,4 @@
-"""What the MCP door answers, over HTTP and over stdio alike."""
+"""The answers of the MCP door, over HTTP and over stdio."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from convserver.mcp.tools import McpTool, as_text, offered
 
 T = TypeVar("T")
 Door = Callable[[Any], NativeDoor]
-"""Opens the native door for a request: over HTTP with its keys; None for one over stdio."""
+"""A function that opens the native door with the keys of a request over HTTP; stdio passes None."""
 
 INSTRUCTIONS = (
     "All conversations that this user has had with agents on this server. Use `search` to find what was "
@@ -77,7 +77,7 @@ def server(door: Door) -> Server[Any]:
 
 
 async def _told(work: Awaitable[T]) -> T:
-    """Await what has no place for a sentence in its result. Raise MCPError with it."""
+    """Return the result of `work`. Raise MCPError with the sentence of a refusal."""
     try:
         return await work
     except NativeRefused as error:

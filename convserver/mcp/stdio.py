@@ -1,4 +1,4 @@
-"""The MCP door over stdio: the program that asks starts `convserver mcp`, which reads the database itself."""
+"""The MCP door over stdio: the client starts `convserver mcp`, which reads the database itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sessions_app import astore
 
 
 def serve(token: str) -> None:
-    """Answer until the input ends, as whoever the token is of; in local mode it may be empty."""
+    """Answer until the input ends, as the owner of the token, which may be empty in local mode."""
     asyncio.run(_serve(token))
 
 

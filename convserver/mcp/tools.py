@@ -16,15 +16,14 @@ from conversations.events import Kind
 from convserver.mcp.native import NativeDoor, NativeRefused
 
 RESULT_MAX_BYTES = 25_000
-"""A result that is longer is cut short, and says where to go on."""
+"""A longer result is cut, and says where the next one continues."""
 TEXT_MAX_CHARS = 2_000
-"""In a page of events a longer text is cut, and `read_event` returns the rest."""
+"""A longer text is cut in a page of events; `read_event` returns the rest."""
 PIECE_CHARS = 4_000
-"""`read_event` returns at most this much of a text at a time: a character may take six bytes, escaped."""
+"""The characters that `read_event` returns at a time: an escaped character can take six bytes."""
 TITLES_MAX_BYTES = RESULT_MAX_BYTES // 2
-"""Conversations that are found by their titles leave as much to events."""
+"""Conversations found by their titles leave the other half to events."""
 NOTE = "Note:"
-"""How the text of a note begins."""
 NOTE_MAX_CHARS = 20_000
 SEARCH_MAX, LIST_MAX, EVENTS_MAX = 20, 50, 50
 _KINDS = ", ".join(f"`{kind}`" for kind in Kind)
@@ -34,7 +33,7 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class McpTool:
-    """A tool: what models are told of it, and what it does."""
+    """A tool: its description for models, and its function."""
 
     name: str
     title: str
@@ -46,7 +45,6 @@ class McpTool:
 
     @property
     def input_schema(self) -> dict[str, Any]:
-        """The JSON Schema of its arguments."""
         return {
             "type": "object",
             "properties": dict(self.members),
@@ -141,7 +139,7 @@ async def read_event(door: NativeDoor, given: Mapping[str, Any]) -> Any:
 
 
 def _fitting(values: Iterable[Any], max_bytes: int) -> list[Any]:
-    """Return the first of these that fit into so many bytes."""
+    """Return the first of these that fit into `max_bytes`."""
     kept: list[Any] = []
     for each in values:
         if size([*kept, each]) > max_bytes:

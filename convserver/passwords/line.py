@@ -1,7 +1,7 @@
-"""Requests that bring a password: they take turns, and wait on the event loop, where waiting costs nothing.
+"""Requests that bring a password wait in a queue on the event loop, where they occupy no thread.
 
-An account that many wrong passwords were tried at, from whatever addresses, is tried more slowly. It is
-never locked: who knows the password logs in after the delay.
+Attempts at an account with many wrong passwords, from any address, are delayed. An account is never locked:
+the right password logs in after the delay.
 """
 
 from __future__ import annotations
@@ -31,55 +31,48 @@ VIEWS = LOGINS | frozenset(
 )
 """The views that compute passwords."""
 WAITING_MAX = 40
-"""At most this many requests wait for their turn; further ones are refused."""
+"""The requests that wait; further ones are refused."""
 WAITING_OF_ONE_MAX = 8
-"""At most this many of them are of one address."""
+"""Those of one address."""
 WAIT_S = 10.0
 RETRY_AFTER_S = 5
 _REFUSED = "is_refused_by_password_line"
-"""The attribute of a request whose password is not to be computed."""
+"""The attribute of a request whose password is not computed."""
 
 
-class PasswordLine:
-    """The turns of one event loop."""
+class PasswordQueue:
+    """The queue of one event loop, with one slot for each password that is computed at a time."""
 
     def __init__(self) -> None:
-        self._turns = asyncio.Semaphore(COMPUTATIONS_MAX)
+        self._slots = asyncio.Semaphore(COMPUTATIONS_MAX)
         self._waiting: Counter[str] = Counter()
 
     @asynccontextmanager
-    async def turn(self, request: HttpRequest, view_name: str) -> AsyncIterator[list[Line]]:
-        """Wait for a turn. A request that gets none is marked, so that its form refuses it.
+    async def slot(self, request: HttpRequest, view_name: str) -> AsyncIterator[list[Line]]:
+        """Wait for a slot; mark a request that gets none, so that its form refuses it.
 
-        The turn ends with the block, unless it is taken out of the list.
+        The slot is released at the end of the block, unless it is taken out of the list.
         """
-        if view_name in LOGINS:
-            await self._slow_down(request)
+        if view_name in LOGINS and (name := _username_in(request)):
+            await asyncio.sleep(await asyncio.to_thread(AccountAttempts(name).one_more))
         is_admitted = await self._is_admitted(subscriber(request.META.get("REMOTE_ADDR", "")))
         if not is_admitted:
             setattr(request, _REFUSED, True)
-        held: list[Line] = [self._turns] if is_admitted else []
+        held: list[Line] = [self._slots] if is_admitted else []
         try:
             yield held
         finally:
             for line in held:
                 line.release()
 
-    async def _slow_down(self, request: HttpRequest) -> None:
-        """Wait for as long as attempts at this account have to."""
-        name = _username_in(request)
-        if name:
-            delay_s = await asyncio.to_thread(AccountAttempts(name).one_more)
-            await asyncio.sleep(delay_s)
-
     async def _is_admitted(self, client: str) -> bool:
-        """Wait for a turn; False if too many wait already, or if it takes too long."""
+        """Wait for a slot; return False if too many requests wait, or after WAIT_S."""
         if self._waiting.total() >= WAITING_MAX or self._waiting[client] >= WAITING_OF_ONE_MAX:
             return False
         self._waiting[client] += 1
         try:
             async with asyncio.timeout(WAIT_S):
-                return await self._turns.acquire()
+                return await self._slots.acquire()
         except TimeoutError:
             return False
         finally:
@@ -88,24 +81,24 @@ class PasswordLine:
                 del self._waiting[client]
 
 
-_lines = PerEventLoop(PasswordLine)
+_queues = PerEventLoop(PasswordQueue)
 
 
-def password_line() -> PasswordLine:
-    """Return the line of the running event loop."""
-    return _lines.get()
+def password_queue() -> PasswordQueue:
+    """Return the queue of the running event loop."""
+    return _queues.get()
 
 
 def is_refused(request: HttpRequest) -> bool:
-    """Say whether the request got no turn, so that nobody may compute its password."""
+    """Return whether the request got no slot, so that its password must not be computed."""
     return bool(getattr(request, _REFUSED, False))
 
 
 def _username_in(request: HttpRequest) -> str:
-    """Return the name in a login's form; empty in any other form, and in one that cannot be read."""
+    """Return the user name in a login's form; empty in any other form, and in one that cannot be read."""
     try:
         if int(request.META.get("CONTENT_LENGTH") or 0) > UNKNOWN_BODY_MAX_BYTES:
             return ""
         return str(request.POST.get("username", ""))
-    except Exception:  # the view reads the form again, and says what is wrong with it
+    except Exception:  # the view reads the form again and reports the error
         return ""

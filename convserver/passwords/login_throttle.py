@@ -1,4 +1,4 @@
-"""How often keys and passwords may be guessed: by address, and by account over all addresses."""
+"""Limits on guessing keys and passwords: by address, and by account over all addresses."""
 
 from __future__ import annotations
 
@@ -12,25 +12,21 @@ from conversations.storage import shared_counts
 from sessions_app.identity.addresses import subscriber
 
 GUESSES_MAX = 10
-"""At one name's password, or at the key."""
+"""Attempts at one name's password, or at the key, from one address in a window."""
 ADDRESS_GUESSES_MAX = 50
-"""At all of them: who tries many names may not have ten attempts at each."""
+"""Attempts at all of them, so that a client does not have ten attempts at each of many names."""
 WINDOW_S = 300
 TOO_MANY = (
     "Too many wrong attempts. Wait five minutes before the next one; until then, even the right one is "
     "refused. If you don't know it, ask the administrator of this server."
 )
-FEW_LEFT = 3
-"""From so few attempts on, the pages say how many are left."""
-
 BUSY = "Too many people are logging in at the moment. Try again in a few seconds."
-"""Said where a password was not even looked at."""
+"""The answer where the password was not checked."""
 
 ACCOUNT_FREE = 30
-"""After this many wrong passwords for an account in a window, from all addresses, attempts are delayed."""
+"""Wrong passwords for one account in a window, from all addresses, before attempts are delayed."""
 ACCOUNT_WINDOW_S = 900
 ACCOUNT_DELAY_S = 0.5
-"""The first delay; each further wrong password doubles it."""
 ACCOUNT_DELAY_MAX_S = 8.0
 
 SALT = "convserver.passwords.login_throttle"
@@ -38,9 +34,10 @@ CACHE = "guesses"
 
 
 class Guesses:
-    """The attempts at one thing from one address; counted before they are judged, so that none slips through.
+    """The attempts at one password or key from one address.
 
-    While Redis is away, or where there is none, each process counts by itself.
+    They are counted before they are checked, so that parallel attempts cannot pass the limit. While Redis
+    is away, or where there is none, each process counts by itself.
     """
 
     def __init__(self, request: HttpRequest, what: str) -> None:
@@ -49,25 +46,23 @@ class Guesses:
         self._these = _Count(f"{address} {what}")
 
     def may_go_on(self) -> bool:
-        """Count one more; False once there were too many.
-
-        An address that may not go on is not counted any further, so it fills the cache with no more names.
-        """
+        """Count one more attempt; return False above the limit."""
+        # An address above its limit is not counted by name, so that it cannot fill the cache with names.
         return self._all.one_more() <= ADDRESS_GUESSES_MAX and self._these.one_more() <= GUESSES_MAX
 
     def left(self) -> int:
-        """Return how many more wrong attempts will be judged, after those that were counted."""
+        """Return how many more wrong attempts are allowed."""
         return max(0, min(ADDRESS_GUESSES_MAX - self._all.value(), GUESSES_MAX - self._these.value()))
 
     def forget(self) -> None:
-        """Begin anew, after one that was right; what was guessed at others stays counted."""
+        """Reset the counter after a correct attempt; attempts at other names stay counted."""
         self._these.forget()
         self._all.one_less()
 
 
 def said_of_attempts(left: int) -> str:
-    """Return what follows "Wrong password.", after a space; nothing while many attempts are left."""
-    if left > FEW_LEFT:
+    """Return what follows "Wrong password.", after a space; empty while more than three attempts are left."""
+    if left > 3:
         return ""
     if left == 0:
         return " That was the last attempt: wait five minutes before the next one."
@@ -75,21 +70,21 @@ def said_of_attempts(left: int) -> str:
 
 
 class AccountAttempts:
-    """The attempts at one account's password from all addresses; counted before they are judged."""
+    """The attempts at one account's password from all addresses; counted before they are checked."""
 
     def __init__(self, username: str) -> None:
         name = normalize("NFKC", username.strip()).lower()  # as the form reads it
         self._count = _Count(f"account {name}", window_s=ACCOUNT_WINDOW_S)
 
     def one_more(self) -> float:
-        """Count one more, and return how many seconds it has to wait."""
+        """Count one more attempt, and return its delay in seconds, which each wrong one doubles."""
         delayed = self._count.one_more() - ACCOUNT_FREE
         if delayed <= 0:
             return 0.0
         return float(min(ACCOUNT_DELAY_S * 2.0 ** min(delayed - 1, 30), ACCOUNT_DELAY_MAX_S))
 
     def forget(self) -> None:
-        """Begin anew, after one that was right."""
+        """Reset the counter after a correct attempt."""
         self._count.forget()
 
 
@@ -101,15 +96,13 @@ class _Count:
         self._name = f"guesses:{salted_hmac(SALT, what, algorithm='sha256').hexdigest()}"
 
     def one_more(self) -> int:
-        """Count one more and return how many there are."""
+        """Count one more and return the number."""
         return self._changed(by=1)
 
     def value(self) -> int:
-        """Return how many there are."""
         return self._changed(by=0)
 
     def one_less(self) -> None:
-        """Take one back."""
         self._changed(by=-1)
 
     def forget(self) -> None:

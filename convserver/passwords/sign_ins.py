@@ -19,14 +19,15 @@ _has_warned = Event()
 
 
 def follow() -> None:
-    """Write a line for each login and logout from now on, on whichever page."""
+    """Write a line for each login, logout and failed login from now on."""
     user_logged_in.connect(_logged_in, dispatch_uid="convserver.passwords.sign_ins")
     user_logged_out.connect(_logged_out, dispatch_uid="convserver.passwords.sign_ins")
     user_login_failed.connect(_login_failed, dispatch_uid="convserver.passwords.sign_ins")
 
 
 def _logged_in(request: HttpRequest | None, user: Any, **others: object) -> None:
-    log_act("Login", user=user.pk, by=_way_of(user), address=_address_of(request))
+    way = "key" if getattr(user, "backend", "").endswith("ServerKeyBackend") else "password"
+    log_act("Login", user=user.pk, by=way, address=_address_of(request))
 
 
 def _logged_out(request: HttpRequest | None, user: Any, **others: object) -> None:
@@ -57,15 +58,11 @@ def _warn_of_unknown_proxy(request: HttpRequest | None) -> None:
 
 
 def _user_named(name: object) -> int | None:
-    """Return the key of the account: the name is not logged, because some users type a password there."""
+    # The name is not logged, because some users type their password there.
     if not isinstance(name, str) or "\0" in name:
         return None
     users = get_user_model().objects.filter(username=name)
     return users.values_list("pk", flat=True).first()
-
-
-def _way_of(user: Any) -> str:
-    return "key" if getattr(user, "backend", "").endswith("ServerKeyBackend") else "password"
 
 
 def _address_of(request: HttpRequest | None) -> str | None:

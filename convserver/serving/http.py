@@ -111,8 +111,8 @@ class OneThreadHandler(ASGIHandler):
         name_route(scope, route.view_name)
         if request.method in SAFE_METHODS or route.view_name not in line.VIEWS:
             return await self._placed(request, route, [])
-        async with line.password_line().turn(request, route.view_name) as turn:
-            return await self._placed(request, route, turn)
+        async with line.password_queue().slot(request, route.view_name) as slot:
+            return await self._placed(request, route, slot)
 
     async def _placed(self, request: HttpRequest, route: _Route, held: list[Line]) -> HttpResponseBase:
         """Answer a request in its place, which keeps what is held already."""
