@@ -1,4 +1,4 @@
-"""What is done to the conversations that were chosen in the list, for the script that lets one choose."""
+"""Actions on the conversations that are selected in the list, for its script."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ from convserver.web.listing import Filters, normal_ids
 from convserver.web.pages import person
 
 STEP = 50
-"""So many of all that match are changed by one request; the script asks for the next."""
+"""The conversations that one request changes if all that match are selected."""
 COUNTED_MAX = 10_000
-"""More are not counted one by one."""
 
 
 @in_lane(Lane.BATCH)
 @require_http_methods(["GET", "HEAD", "POST"])
 @person
 def batch(request: HttpRequest) -> HttpResponse:
-    """Count what the list's filters let through, or do something to those of the ids, or to all of these.
+    """Return the number of conversations that match the list's filters, or change the selected ones.
 
     Errors are sentences of plain text.
     """
@@ -49,14 +48,14 @@ def batch(request: HttpRequest) -> HttpResponse:
 def _count(request: HttpRequest) -> dict[str, Any]:
     filters = Filters.read(request.GET)
     rows, label = filters.shown(request.user), filters.leading_label(request.user)
-    # As the list is read: from the index of labels, where one is looked for.
+    # With a label, the index of labels is read, as for the list.
     found = rows if label is None else label.leading_to(rows)
     count = found[: COUNTED_MAX + 1].count()
     return {"count": min(count, COUNTED_MAX), "has_more": count > COUNTED_MAX}
 
 
 class BadAction(ConversationError):
-    """The form says nothing that can be done."""
+    """The form has no valid action."""
 
     code = "bad_action"
 
@@ -90,7 +89,7 @@ def _chosen(request: HttpRequest) -> tuple[list[int], None]:
 
 
 def _all_that_match(request: HttpRequest) -> tuple[list[int], str | None]:
-    """Return the next step of those that the list shows, in its order, and where the one after begins."""
+    """Return the next step of the listed conversations in their order, and where the following one begins."""
     filters, place = Filters.read(request.POST), request.POST.get("page_id")
     after = ListCursor.decode(place) if place else None
     label = filters.leading_label(request.user)

@@ -1,4 +1,4 @@
-"""What /metrics serves beside verifications: numbers of this process, and figures of the installation.
+"""Metrics besides verifications: numbers of this process, and figures of the installation.
 
 Labels are names of routes, doors, states, and of models, which users choose; `conversations.counts`
 bounds how many there are.
@@ -28,7 +28,7 @@ PREFIX = "convserver"
 
 
 class CounterOf(NamedTuple):
-    """How something that is counted is shown."""
+    """The metric of a counter."""
 
     name: str
     text: str
@@ -52,14 +52,15 @@ COUNTERS = {
 
 
 class OwnNumbers(Collector):
-    """The numbers of this process since its start; the database is not asked."""
+    """The numbers of this process since its start, without the database."""
 
     def collect(self) -> Iterator[Metric]:
-        """Read them."""
         for counted, shown in COUNTERS.items():
             yield _counter(shown, counts.numbers(counted))
         yield _durations()
-        yield _gauge("open_sockets", "Open sockets of conversations.", ["door"], _doors())
+        here = presence.doors_here()
+        doors = {(door,): here[door] for door in ("native", "v0", "v1")}
+        yield _gauge("open_sockets", "Open sockets of conversations.", ["door"], doors)
         is_away = live.hints_away_since() is not None
         yield _gauge("hints_away", "1 while hints of other processes do not arrive.", [], {(): is_away})
         yield from _pool() if connection.vendor == "postgresql" else _turns()
@@ -89,11 +90,6 @@ def _durations() -> Metric:
     return family
 
 
-def _doors() -> dict[tuple[str, ...], float]:
-    doors = presence.doors_here()
-    return {(door,): doors[door] for door in ("native", "v0", "v1")}
-
-
 def _pool() -> Iterator[Metric]:
     pool: Any = connections["default"].pool  # type: ignore[attr-defined]
     found = {} if pool is None else pool.get_stats()
@@ -116,10 +112,9 @@ def _once(name: str, text: str, value: float) -> Iterator[Metric]:
 
 
 class SharedFigures(Collector):
-    """The figures of the installation, the same from each process and at most `figures.KEPT_S` old."""
+    """The figures of the installation, equal in each process and at most `figures.KEPT_S` old."""
 
     def collect(self) -> Iterator[Metric]:
-        """Gather them, unless that was done lately."""
         found = figures.gathered()
         kinds = {problem.kind for problem in problems.problems(found)}
         shown = {(kind.value,): kind in kinds for kind in problems.ProblemKind}
@@ -161,7 +156,7 @@ def _backlogs(found: Figures) -> Iterator[Metric]:
 
 
 def _backups(found: Figures) -> Iterator[Metric]:
-    """Show what is known of backups; a store that never had one has no times."""
+    """Yield the metrics of backups; a store without one has no times."""
     last, newest, verified = found.last_backup, found.backup, found.verified_backup
     has_failed = last is not None and (last.outcome != BackupOutcome.MADE or bool(last.detail))
     yield _gauge("backup_failed", "1 if the last backup failed or is damaged.", [], {(): has_failed})

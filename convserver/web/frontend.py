@@ -1,4 +1,4 @@
-"""A built single-page frontend at `/`: its files, and its first page for every address of a page."""
+"""A built single-page frontend at `/`: its files, and its first page for all addresses of pages."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ OUR_OWN = frozenset(
         *("alive", "health", "ready", "server_info", "metrics"),
     }
 )
-"""The first parts of addresses that are convserver's: what is unknown there is no page of the frontend."""
+"""The first parts of convserver's own addresses; an unknown address there is not a page of the frontend."""
+# Folders without pages: a request for a missing script must not be answered with a page.
 FILES_ONLY = frozenset({"assets", "locales"})
-"""Folders that hold no pages: a script that is gone must not be answered with a page."""
 ASSETS = "assets"
+# The policy of a frontend: it may ask only this server, so that no other host learns of its users.
 POLICY = {
     "default-src": "'self'",
     "style-src": "'self' 'unsafe-inline'",
@@ -42,19 +43,18 @@ POLICY = {
     "form-action": "'self'",
     "frame-ancestors": "'none'",
 }
-"""What a frontend may load and ask: this server, so that no other host learns of its users."""
+# An attribute in the first page of OpenHands' agent canvas, which reads members of `window`.
 AGENT_CANVAS = "data-agent-server-ui"
-"""An attribute in the first page of OpenHands' agent canvas, which reads members of `window` at its start."""
 FOREVER = {"Cache-Control": "public, max-age=2592000, immutable"}
-"""Names of assets hold a digest of what is in them (spec V0 §0.1)."""
+"""Names of assets contain a digest of the file (spec V0 §0.1)."""
 
 _media_types = MediaTypes()
 
 
-@csrf_exempt  # so that an unknown address is told to be one, whatever the method
-@csp_exempt()  # type: ignore[arg-type]  # says that views take nothing but a request
+@csrf_exempt  # so that an unknown address gives 404 for each method
+@csp_exempt()  # type: ignore[arg-type]  # typed for views that take only a request
 def show(request: HttpRequest, path: str) -> HttpResponse:
-    """Return the file at this path, or the first page, which knows what to show there."""
+    """Return the file at this path, or the first page, whose script shows the page of this address."""
     root = settings.CONFIGURATION.frontend_dir
     parts = path.split("/")
     if root is None or parts[0] in OUR_OWN:
@@ -71,7 +71,7 @@ def show(request: HttpRequest, path: str) -> HttpResponse:
 
 
 def _first_page(request: HttpRequest, index: Path) -> HttpResponse | None:
-    """Return the first page with a policy that allows the scripts in it, and no others."""
+    """Return the first page with a policy that allows only the scripts in it."""
     try:
         page = index.read_text(encoding="utf-8")
     except (OSError, ValueError):
@@ -85,10 +85,10 @@ def _first_page(request: HttpRequest, index: Path) -> HttpResponse | None:
 
 
 def _canvas_start() -> str:
-    """Return the script that tells agent canvas to report to nobody, and how this server is opened.
+    """Return the script that tells agent canvas to send no reports, and how to log in here.
 
-    In local mode any key opens it, and with one the client takes this server for its local back end.
-    Elsewhere the client asks its user for a key.
+    In local mode the server accepts any key; a client with one treats the server as its local back end.
+    Otherwise the client asks its user for a key.
     """
     configuration = settings.CONFIGURATION
     is_open = configuration.auth == "local" and not configuration.session_api_key
@@ -102,7 +102,7 @@ def _policy(hashes: Iterable[str] = ()) -> str:
 
 
 class _Scripts(HTMLParser):
-    """The scripts that are in a page itself."""
+    """A parser that collects the scripts inside a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class _Scripts(HTMLParser):
 
     @classmethod
     def hashes_in(cls, page: str) -> list[str]:
-        """Return what a policy names them by."""
+        """Return the hashes of the page's scripts for a policy."""
         parser = cls()
         parser.feed(page)
         # A browser reads every line end as one LF before it hashes.
@@ -119,24 +119,20 @@ class _Scripts(HTMLParser):
         return [f"'sha256-{b64encode(sha256(text).digest()).decode()}'" for text in texts]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin a script that has no address."""
         self._is_inside = tag == "script" and "src" not in dict(attrs)
-
         if self._is_inside:
             self.found.append("")
 
     def handle_data(self, data: str) -> None:
-        """Keep the text of a script, which may come in pieces."""
         if self._is_inside:
             self.found[-1] += data
 
     def handle_endtag(self, tag: str) -> None:
-        """End the script."""
         self._is_inside = False
 
 
 def _file(root: Path, parts: list[str]) -> Path | None:
-    """Return the file below `root` that these names lead to; None for none, for hidden ones and ways out."""
+    """Return the file below `root` with these names; None for missing and hidden ones, and outside of it."""
     if any(not name or name.startswith(".") for name in parts):
         return None
     path = root.joinpath(*parts)
@@ -144,16 +140,16 @@ def _file(root: Path, parts: list[str]) -> Path | None:
 
 
 def _is_inside(root: Path, path: Path) -> bool:
-    """Say whether the path is that of a file, and that file, whatever links lead to it, below `root`."""
+    """Return whether the path is a file, and after following all links still below `root`."""
     try:
         real = Path(os.path.realpath(path, strict=True))
-    except (OSError, ValueError):  # ValueError: a NUL, or what no name of a file can hold
+    except (OSError, ValueError):  # ValueError: a NUL, or a character that file names cannot have
         return False
     return real.is_relative_to(os.path.realpath(root)) and real.is_file()
 
 
 def _sent(request: HttpRequest, path: Path, headers: dict[str, str]) -> HttpResponse | None:
-    """Return the file with its ETag, or the part of it that is asked for; None if it cannot be read."""
+    """Return the file with its ETag, or the requested range of it; None if it cannot be read."""
     packed = {name: f"{path}.{ending}" for name, ending in (("gzip", "gz"), ("br", "br"))}
     encodings = {name: each for name, each in packed.items() if _is_inside(path.parent, Path(each))}
     media_type = _media_types.get_type(str(path))

@@ -1,4 +1,4 @@
-"""Which address is which view where a built frontend has `/`: convserver's own pages are under `/ui/`."""
+"""The addresses where a built frontend has `/`: convserver's own pages are below `/ui/`."""
 
 from __future__ import annotations
 

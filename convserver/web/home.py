@@ -1,4 +1,4 @@
-"""The first page, and the conversation that is begun there."""
+"""The first page, where a conversation begins."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sessions_app.settings import run_options
 @require_safe
 @person
 def home(request: HttpRequest) -> HttpResponse:
-    """Show a place to write to a new conversation's agent, and how programs connect."""
+    """Show the form for a new conversation, and how programs connect."""
     answer = page(request, "web/home.html", {"body_class": "at-list", **_beginning(request)})
     return remember_order(request, answer)
 
@@ -36,13 +36,13 @@ def home(request: HttpRequest) -> HttpResponse:
 @require_safe
 @person
 def new(request: HttpRequest) -> HttpResponse:
-    """Show the same, in front of the list where there is room for one of them."""
+    """Show the same form; a narrow screen shows it in front of the list."""
     return page(request, "web/home.html", _beginning(request))
 
 
 @takes_form(lambda request: redirect("new"))
 def begin(request: HttpRequest) -> HttpResponse:
-    """Begin the conversation that the page has an id for, with its first message; twice is once."""
+    """Begin the conversation with the id in the form; a form sent twice begins one."""
     text = text_of(request)
     if not text:
         return redirect("new")
@@ -51,7 +51,7 @@ def begin(request: HttpRequest) -> HttpResponse:
         return _refused(request, choices, text)
     said = message_id(request)
     conversation_id = UUID(said).hex
-    # A form that was sent before finds its conversation, and its message there.
+    # A form that is sent again finds its conversation and its message.
     with suppress(ConversationExists):
         conversation = creation.create(request.user, conversation_id=conversation_id)
         if any(choices.cleaned_data.values()):
@@ -64,7 +64,7 @@ def begin(request: HttpRequest) -> HttpResponse:
 
 
 def _refused(request: HttpRequest, choices: AgentForm, text: str) -> HttpResponse:
-    """Show the page again with what was written, and why this agent or model cannot be chosen."""
+    """Show the page again with the text, and the reason why this agent or model was refused."""
     problem = next(iter(choices.errors.values()))[0]
     context = _beginning(request, choices) | {"typed": text, "problem": problem}
     return page(request, "web/home.html", context, status=400)
@@ -86,7 +86,7 @@ def _beginning(request: HttpRequest, choices: AgentForm | None = None) -> dict[s
 
 
 def _credential() -> str:
-    """Return the variable that holds what a program has to send; empty where it needs nothing."""
+    """Return the variable with the credential that programs send; empty if they need none."""
     if settings.CONFIGURATION.auth == "accounts":
         return "TOKEN"
     return "SESSION_API_KEY" if takes_key_alone() else ""

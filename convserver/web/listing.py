@@ -1,8 +1,9 @@
-"""What the list of conversations shows: which rows, in what order, and in what words."""
+"""The list of conversations: its rows, their order, and their words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, Self
@@ -34,20 +35,20 @@ from sessions_app.live.status import ListedConversation, iso, listed, shown_in
 
 PAGE_ROWS = 40
 LABELS_MAX = 10
-"""So many labels may be asked for at once."""
+"""The labels in one filter."""
 TEXTS = ("repository", "trigger", "model", "source", "directory")
 """The filters that take any text."""
 ORDER_COOKIE = "list_order"
 YEAR_S = 365 * 24 * 3600
+# Labels that an import stores for itself, which rows do not show.
 HIDDEN_LABELS = frozenset({"source_id", "shown_branch", "directory", "user_id"})
-"""What an import notes for itself: rows have no room for it."""
-TOLD = {"running", "paused", "waiting_for_confirmation", "error", "stuck"}
-"""What is worth a word in the row; the others have it for those who cannot see the dot."""
+SHOWN_STATES = {"running", "paused", "waiting_for_confirmation", "error", "stuck"}
+"""The states with a word in the row; others have a word only for screen readers, beside the dot."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filters:
-    """What a list is told to show; what is not one of the choices counts as not said."""
+    """The filters of a list; a value that is not one of the choices counts as empty."""
 
     q: str = ""
     repository: str = ""
@@ -56,18 +57,18 @@ class Filters:
     source: str = ""
     """The program that a conversation was imported from, such as `codex`."""
     directory: str = ""
-    """Where an imported agent worked."""
+    """The directory in which an imported agent worked."""
     labels: tuple[str, ...] = ()
     status: str = ""
     version: str = ""
     archived: bool = False
     parent: str = ""
-    """The conversation whose sub-conversations the list has, whatever else is asked for."""
+    """The conversation whose sub-conversations are listed; all other filters are ignored then."""
     order: ListOrder = ListOrder.USED
 
     @classmethod
     def read(cls, given: QueryDict, remembered: str = "") -> Self:
-        """Read them from an address or a form; an order that it does not name is the remembered one."""
+        """Return the filters of an address or a form; the default order is the remembered one."""
         texts = {name: _clean(given.get(name, "")) for name in ("q", *TEXTS)}
         labels = tuple(filter(None, map(_clean, given.getlist("label"))))
         status, version = given.get("status", ""), given.get("version", "")
@@ -78,25 +79,25 @@ class Filters:
             status=status if status in OWNER_WORDS else "",
             version=version if version in Version.values else "",
             archived=given.get("archived") == "true",
-            # One that is no id stays: it names no conversation, and so none of all the others.
+            # An invalid id is kept, so that the list is empty and not the whole one.
             parent=next(iter(normal_ids([parent])), parent),
             order=_order(given.get("order", remembered)),
         )
 
     @property
     def is_flat(self) -> bool:
-        """Say whether all that match stand in one list, whoever has started them."""
+        """Return whether sub-conversations are listed with all others."""
         return bool(self.q or self.is_narrow)
 
     @property
     def is_narrow(self) -> bool:
-        """Say whether more than a title is asked for."""
+        """Return whether there is a filter besides the title."""
         texts = (getattr(self, name) for name in TEXTS)
         return bool(any(texts) or self.labels or self.status or self.version or self.archived)
 
     @property
     def query(self) -> dict[str, str | Sequence[str]]:
-        """Return those that are set, as an address writes them."""
+        """Return the filters that are set, in the form of an address."""
         texts = {name: getattr(self, name) for name in ("q", *TEXTS, "status", "version")}
         said: dict[str, str | Sequence[str]] = {name: text for name, text in texts.items() if text}
         said |= {"label": self.labels} if self.labels else {}
@@ -106,7 +107,7 @@ class Filters:
 
     @property
     def all_labels(self) -> list[str]:
-        """The labels that a conversation must have, those of where it was imported from as well."""
+        """Return the required labels with those of the import's source and directory."""
         told = {"source": self.source, "directory": self.directory}
         return [*(f"{name}:{value}" for name, value in told.items() if value), *self.labels]
 
@@ -126,14 +127,14 @@ class Filters:
         return marks.put_away(rows, access.pk_of(user), archived=self.archived)
 
     def shown(self, user: Visitor) -> ConversationQuerySet:
-        """Return the rows of the list itself; without filters, sub-conversations stand below others."""
+        """Return the rows of the list; without filters, only conversations that are no sub-conversations."""
         if self.parent:
             return Conversation.objects.visible_to(user).started_by(self.parent)
         matching = self.matching(user)
         return matching if self.is_flat else matching.heads()
 
     def leading_label(self, user: Visitor) -> LabelQuerySet | None:
-        """Return the rows of the index for one of the labels, None where no label is looked for."""
+        """Return the rows of the index for one of the labels; None without labels."""
         if self.parent or not self.all_labels:
             return None
         return Label.objects.of_owner(access.pk_of(user)).saying(self.all_labels[0])
@@ -149,7 +150,7 @@ class ListRow:
 
     @property
     def place(self) -> str:
-        """What the list is ordered by, as a text that scripts compare."""
+        """Return the sort key as a text that scripts compare."""
         match self.order:
             case ListOrder.USED:
                 return iso(self.moment)
@@ -160,17 +161,16 @@ class ListRow:
 
     @property
     def moment(self) -> datetime:
-        """When something was last said, else when it began."""
+        """Return the time of the last message, otherwise of the beginning."""
         return datetime.fromisoformat(self.state["last_message_at"] or self.state["created_at"])
 
     @property
     def excerpt(self) -> str:
-        """What was last said, on one line."""
         return excerpt(self.state["last_message"])
 
     @property
     def ago(self) -> str:
-        """Return how long ago that was, in a few letters."""
+        """Return the time since then in a few letters."""
         seconds = (self.now - self.moment).total_seconds()
         if seconds < 60:
             return "now"
@@ -181,7 +181,6 @@ class ListRow:
 
     @property
     def status(self) -> str:
-        """What the agent does."""
         loop = self.state["loop"]
         return state_of(
             status=loop["status"],
@@ -192,29 +191,27 @@ class ListRow:
 
     @property
     def status_words(self) -> str:
-        """What the dot says."""
         return OWNER_WORDS[self.status]
 
     @property
     def labels(self) -> list[ShownLabel]:
-        """The labels that are worth a place in the row."""
         return labels_in(self.state["tags"])
 
     @property
     def is_told(self) -> bool:
-        """Say whether the status is worth a word in the row."""
-        return self.status in TOLD
+        """Return whether the row has a word for the status."""
+        return self.status in SHOWN_STATES
 
 
 class ShownLabel(NamedTuple):
-    """A label as people read it, and as an address asks for it."""
+    """A label for people, and in the form of an address."""
 
     text: str
     query: str
 
 
 def labels_in(tags: Mapping[str, str]) -> list[ShownLabel]:
-    """Return the labels among tags, without what an import notes for itself."""
+    """Return the labels among tags, without those that an import stores for itself."""
     is_imported = "source" in tags
     return [
         ShownLabel(f"{name}: {value}" if value else name, f"{name}:{value}" if value else name)
@@ -224,27 +221,25 @@ def labels_in(tags: Mapping[str, str]) -> list[ShownLabel]:
 
 
 def list_beside(request: HttpRequest) -> dict[str, Any]:
-    """Return what a page's templates need for the list beside it.
+    """Return the context of the list beside a page.
 
-    The first page's address says which rows; that of any other page has such a query as its `list`.
+    The first page has the filters in its address; all others have them as a query in `list`.
     """
-    cursor = KeyCursor(change_order.reach().settled).encode()  # before the list is read
+    # Read before the list, so that no change in between is missed.
+    cursor = KeyCursor(change_order.reach().settled).encode()
     asked = request.GET if request.path == reverse("home") else QueryDict(request.GET.get("list", ""))
     filters = Filters.read(asked, request.COOKIES.get(ORDER_COOKIE, ""))
     try:
         shown = page_of(request.user, filters, page_id=asked.get("page_id"))
     except InvalidCursor:
         shown = page_of(request.user, filters)
-    address = _with_query(reverse("home"), filters.query)
+    query = urlencode(filters.query, doseq=True)
+    address = f"{reverse('home')}?{query}" if query else reverse("home")
     return {"list": {**shown, "cursor": cursor, "address": address}, "undo": _deleted(request.user, asked)}
 
 
-def _with_query(path: str, query: Mapping[str, str | Sequence[str]]) -> str:
-    return f"{path}?{urlencode(query, doseq=True)}" if query else path
-
-
 def page_of(user: Visitor, filters: Filters, *, page_id: str | None = None) -> dict[str, Any]:
-    """Return a page of rows, with those on top before the first. Raise InvalidCursor."""
+    """Return a page of rows, with the pinned ones before the first page. Raise InvalidCursor."""
     now = timezone.now()
     matching, label = filters.shown(user), filters.leading_label(user)
     order = ListOrder.CREATED if filters.parent else filters.order
@@ -274,18 +269,18 @@ def page_of(user: Visitor, filters: Filters, *, page_id: str | None = None) -> d
 
 
 def row_of(user: Visitor, conversation_id: str, filters: Filters) -> ListRow | None:
-    """Return a conversation's row if the list that these filters make shows it."""
+    """Return a conversation's row if the list with these filters has it."""
     return next(iter(rows_by_ids(user, filters, [conversation_id])), None)
 
 
 def rows_by_ids(user: Visitor, filters: Filters, ids: Sequence[str]) -> list[ListRow]:
-    """Return the rows of those with these ids that the filters let through, in the list's order."""
+    """Return the rows with these ids that match the filters, in the list's order."""
     found = filters.matching(user).with_public_ids(normal_ids(ids)).listed_by(filters.order)
     return _rows(states := listed(found, access.pk_of(user)), states, timezone.now(), filters.order)
 
 
 def remember_order(request: HttpRequest, answer: HttpResponse) -> HttpResponse:
-    """Return the answer, which keeps in this browser the order that the request has chosen, if any."""
+    """Return the answer with a cookie for the order that the request chose, if any."""
     if "order" in request.GET and "id" not in request.GET:
         order = _order(request.GET["order"])
         answer.set_cookie(
@@ -295,16 +290,12 @@ def remember_order(request: HttpRequest, answer: HttpResponse) -> HttpResponse:
 
 
 def normal_ids(ids: Iterable[str]) -> list[str]:
-    """Return them in the form in which they are stored, without those that can name nothing."""
-    return list(_normal(ids))
-
-
-def _normal(ids: Iterable[str]) -> Iterable[str]:
+    """Return ids in their stored form, without invalid ones."""
+    found = []
     for each in ids:
-        try:
-            yield normal_id(each)
-        except InvalidConversationId:  # it names nothing, so there is no row
-            continue
+        with suppress(InvalidConversationId):
+            found.append(normal_id(each))
+    return found
 
 
 def _pinned(user: Visitor, matching: ConversationQuerySet, order: ListOrder) -> list[int]:
@@ -335,7 +326,7 @@ def _clean(text: str) -> str:
 
 
 def _deleted(user: Visitor, asked: QueryDict) -> ListedConversation | None:
-    """Return what was deleted just now without a script, so that it can be brought back."""
+    """Return the conversation that a form has just deleted, so that the page offers to restore it."""
     ids = normal_ids([asked.get("deleted", "")])
     rows = Conversation.objects.deleted().reachable_by(user).with_public_ids(ids)
     return next(iter(listed(rows, access.pk_of(user)).values()), None) if ids else None

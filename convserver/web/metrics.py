@@ -1,4 +1,4 @@
-"""What a monitoring system reads, in Prometheus' text format."""
+"""The metrics, in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -29,17 +29,16 @@ PREFIX = "convserver_verify"
 
 
 class Verifications(Collector):
-    """The newest verification of each occasion, the one that goes on, and the damage that is known."""
+    """The newest verification of each occasion, the running one, and the known damage."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Read the rows: three statements, whatever the store holds."""
         yield from _finished()
         yield from _running()
         yield _damaged()
 
 
 def _finished() -> Iterator[GaugeMetricFamily]:
-    # One that was interrupted has not found out anything, and its occasion is as old as the one before.
+    # An interrupted verification has no result, so that the one before stays the newest of its occasion.
     unended = Q(outcome=Outcome.RUNNING) | Q(outcome=Outcome.FAILED, detail=INTERRUPTED)
     newest = VerificationRun.objects.exclude(unended).order_by()
     pks = newest.values("occasion").annotate(newest=Max("pk")).values("newest")
@@ -98,7 +97,7 @@ def _damaged() -> GaugeMetricFamily:
 
 @method_decorator(never_cache, name="dispatch")
 class MetricsView(APIView):
-    """What a monitoring system reads again and again."""
+    """The address that a monitoring system reads."""
 
     needs = OF_THE_USER
 

@@ -1,4 +1,4 @@
-"""What every page has beside what it shows: the list, and who is asking."""
+"""The parts of every page: the list, the check of the login, and forms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
@@ -23,7 +23,7 @@ from conversations.exceptions import (
     InvalidConversationId,
     QuotaExceeded,
 )
-from conversations.models import Conversation
+from conversations.models import Conversation, ConversationRef
 from conversations.storage import quotas
 from convserver.serving import request_log
 from convserver.web.listing import list_beside
@@ -34,9 +34,9 @@ View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 
 def person(view: View[P]) -> View[P]:
-    """Let a view be for people who may come in; the others are led to the login, and from there back.
+    """Return a view for people who have logged in; others are redirected to the login, and back from there.
 
-    What is not theirs is a page that says so, with 404.
+    A conversation that they may not read is a page with 404.
     """
 
     @never_cache
@@ -52,7 +52,7 @@ def person(view: View[P]) -> View[P]:
             return page(request, "web/not_found.html", context, status=404)
         except (ConversationNotFound, InvalidConversationId):
             return page(request, "web/not_found.html", status=404)
-        except QuotaExceeded as error:  # without the list beside it: this page has to be cheap
+        except QuotaExceeded as error:  # without the list, so that the page is cheap
             refusal = {"detail": str(error)}
             shown = render(request, "429.html", refusal, status=429)
             shown["Retry-After"] = str(error.retry_after_s)
@@ -63,9 +63,9 @@ def person(view: View[P]) -> View[P]:
 
 
 def takes_form(leads: View[P]) -> Callable[[View[P]], View[P]]:
-    """Let a view take a form of people who may come in; who loads its address is led to where `leads` says.
+    """Return a decorator for a view that takes a form of people who have logged in.
 
-    A browser does that with an address that it has in its history, or after a login.
+    A browser can also load its address, from its history or after a login: `leads` redirects it.
     """
 
     def decorate(view: View[P]) -> View[P]:
@@ -85,14 +85,25 @@ def page(
     return render(request, template, {**common(request), **(context or {})}, status=status)
 
 
+def to_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    """Redirect to a conversation's page: where forms about it lead when their address is loaded."""
+    return redirect("conversation", access.readable(request.user, conversation_id).public_id)
+
+
+def named(conversation: ConversationRef) -> dict[str, str]:
+    """Return a conversation's id and title for the templates of pages about it."""
+    row = Conversation.objects.get(pk=conversation.pk)
+    return {"id": row.public_id, "title": row.shown_title}
+
+
 def common(request: HttpRequest) -> dict[str, Any]:
-    """Return what the templates of every page need."""
+    """Return the context that every page needs."""
     ids = asking(Conversation.objects.visible_to(request.user))
     return {"can_log_out": can_log_out(request), "asking": json.dumps(ids), **list_beside(request)}
 
 
 def sender(request: HttpRequest) -> str:
-    """Return the path of the page that a form was sent from; of the first page if none of ours is told."""
+    """Return the path of the page that sent a form; the first page if it is unknown or not of this site."""
     page = request.headers.get("referer", "")
     if url_has_allowed_host_and_scheme(page, {request.get_host()}):
         return urlsplit(page).path or reverse("home")
@@ -100,10 +111,10 @@ def sender(request: HttpRequest) -> str:
 
 
 def _page_of(request: HttpRequest) -> str:
-    """Return where somebody is: of a form that was sent, the page that it stands on."""
+    """Return the address of the visitor's page: for a form, the page that has it."""
     return request.get_full_path() if request.method in ("GET", "HEAD") else sender(request)
 
 
 def can_log_out(request: HttpRequest) -> bool:
-    """Say whether there is a login to end: where everybody is let in there is none."""
+    """Return whether there is a login to end; a server that lets everybody in has none."""
     return bool(request.user.is_authenticated and "_auth_user_id" in request.session)

@@ -1,4 +1,4 @@
-"""The addresses of probes that come all the time; to answer them imports no page and no other route."""
+"""The addresses of frequent probes, whose module imports no page and no other route."""
 
 from __future__ import annotations
 

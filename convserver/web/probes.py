@@ -1,6 +1,8 @@
-"""Probes: whether the server lives, whether it can work, and what it uses (spec V0 §1.8)."""
+"""Probes: whether the server runs, can store data, and what it uses (spec V0 §1.8)."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import psutil
 from django.conf import settings
@@ -91,13 +93,13 @@ class ServerInfo(BaseModel):
     usable_tools: list[str] = Field(description="None: agents have tools of their own.")
 
 
+# The resources for users: clients of the V0 wire read these members, but only operators may know them.
 NOTHING_TOLD = Resources(
     cpu_percent=0.0,
     memory=Memory(rss=0, vms=0, percent=0.0),
     disk=Disk(total=0, used=0, free=0, percent=0.0),
     io=Io(read_bytes=0, write_bytes=0),
 )
-"""For users: clients of the V0 wire read these members, but the machine is the operator's affair."""
 
 
 class DetailedServerInfo(ServerInfo):
@@ -108,14 +110,13 @@ class DetailedServerInfo(ServerInfo):
 
 @method_decorator(never_cache, name="dispatch")
 class Probe(APIView):
-    """What every probe is: open to all, and never kept."""
+    """A probe: open to all clients, and never cached."""
 
     door = PROBES
     permission_classes = (AllowAny,)
     content_negotiation_class = OneRenderer
 
     def handle_exception(self, exc: Exception) -> Response:
-        """Answer 503 when the database fails: a probe is there to say so."""
         if isinstance(exc, StoreUnavailable):
             return Response({"code": exc.code, "detail": str(exc)}, status=503)
         return super().handle_exception(exc)
@@ -153,13 +154,13 @@ class HealthView(Probe):
 
 
 def _hints() -> str:
-    """Say whether hints of other processes arrive; without them everything works, but later."""
+    """Return whether hints of other processes arrive; without them, readers get events later."""
     since = live.hints_away_since()
     return "ok" if since is None else f"away since {iso(since)}"
 
 
 def _processes() -> str:
-    """Return what the last heartbeat of this process found about all processes and their work."""
+    """Return what this process's last heartbeat found about all processes and their work."""
     found = figures.latest()
     if found is None:
         return "unknown"
@@ -187,7 +188,7 @@ class ServerInfoView(Probe):
     needs = WRITES
 
     def perform_authentication(self, request: Request) -> None:
-        """Look at the credentials, which the database knows. Raise StoreUnavailable, soon."""
+        """Check the credentials, which needs the database. Raise StoreUnavailable, soon."""
         _require_health()
         super().perform_authentication(request)
 
@@ -210,13 +211,13 @@ class ServerInfoView(Probe):
 
 
 def _is_operator(user: Visitor) -> bool:
-    """Return whether a visitor is a member of staff, who came by no less than that."""
+    """Return whether a visitor is staff, with credentials that are not limited."""
     is_whole = limits_of(user).only is None and scopes.may(user, Scope.ADMIN)
     return isinstance(user, User) and user.is_staff and is_whole
 
 
 def _require_health() -> None:
-    """Look at the database. Raise StoreUnavailable, soon, unless something can be stored."""
+    """Raise StoreUnavailable, soon, if nothing can be stored."""
     if problem := health.problem():
         raise StoreUnavailable(problem)
 
@@ -225,23 +226,23 @@ _process = psutil.Process()
 
 
 def resources() -> Resources:
-    """Measure this process."""
+    """Return what this process uses."""
     with _process.oneshot():
-        memory = _process.memory_info()
+        memory, disk = _process.memory_info(), disk_usage()
         return Resources(
             cpu_percent=_process.cpu_percent(),
             memory=Memory(rss=memory.rss, vms=memory.vms, percent=_process.memory_percent()),
-            disk=_disk(),
+            disk=Disk(**{name: getattr(disk, name) for name in Disk.model_fields}),
             io=_io(),
         )
 
 
-def _disk() -> Disk:
+def disk_usage() -> Any:
+    """Return the total, used and free bytes of the disk that holds the data directory."""
     # The data directory is made when there is something to keep in it.
     data_dir = settings.CONFIGURATION.data_dir
     there = next(path for path in (data_dir, *data_dir.parents) if path.exists())
-    usage = psutil.disk_usage(str(there))
-    return Disk(total=usage.total, used=usage.used, free=usage.free, percent=usage.percent)
+    return psutil.disk_usage(str(there))
 
 
 def _io() -> Io:

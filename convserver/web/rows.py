@@ -1,4 +1,4 @@
-"""The list of conversations as HTML: a page of rows, those of one family, or some by their ids."""
+"""The list of conversations as HTML: a page of rows, sub-conversations, or rows by their ids."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from convserver.web.listing import ORDER_COOKIE, Filters, page_of, remember_orde
 from convserver.web.pages import person
 
 IDS_MAX = 50
-"""So many rows may be asked for by their ids."""
 
 
 class TooManyIds(ValueError):
-    """More rows are asked for by their ids than may be."""
+    """The request has too many ids."""
 
 
 @require_safe
 @person
 def rows(request: HttpRequest) -> HttpResponse:
-    """Return a page of rows, those that one conversation has started, or those of the ids that match."""
+    """Return a page of rows, the sub-conversations of one conversation, or the matching rows of the ids."""
     try:
         shown = _asked_for(request)
     except (InvalidCursor, TooManyIds) as error:

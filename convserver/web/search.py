@@ -1,4 +1,4 @@
-"""Search as a page: what stands in titles and in events, and the way to each."""
+"""The page of the search in titles and events."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KINDS = {
     Kind.SUMMARY: "Summaries",
     Kind.SYSTEM: "System",
 }
-"""What is worth choosing among; the other kinds are found as well."""
+"""The kinds to choose from; without a choice, all kinds are found."""
 SOURCES = {"user": "You", "agent": "Agent", "environment": "Tools and server"}
 KIND_WORDS = {
     Kind.MESSAGE: "Message",
@@ -51,7 +51,7 @@ FILTERS = ("repository", "trigger", "status", "version", "kind", "source", "sinc
 @require_safe
 @person
 def search(request: HttpRequest) -> HttpResponse:
-    """Show what is found for `q` and the filters, and the form to ask for it."""
+    """Show the form, and the hits for `q` and the filters."""
     asked = _given(request.GET)
     context: dict[str, Any] = {
         "asked": request.GET,
@@ -80,19 +80,19 @@ def search(request: HttpRequest) -> HttpResponse:
 
 
 def _state(asked: QueryDict) -> str | None:
-    """Take the state that was chosen out of a query; one that is none stays, to be refused."""
+    """Remove the chosen state from a query and return it; an unknown one stays there and is refused."""
     chosen = asked.get("status", "") in OWNER_WORDS
     return str(asked.pop("status")[-1]) if chosen else None
 
 
 def _what(kind: str, source: str) -> str:
-    """Return who said what kind of thing, in words; a tool's result says by itself whose it is."""
+    """Return the source and the kind of an event in words; only people's and agents' events need a source."""
     words = KIND_WORDS[Kind(kind)]
     return f"{SOURCES[source]} · {words}" if source in ("user", "agent") else words
 
 
 def _given(query: QueryDict) -> QueryDict:
-    """Return the query without the fields of the form that were left empty; its days are the reader's."""
+    """Return the query without empty fields, with days of the reader's time zone as moments."""
     given = QueryDict(mutable=True)
     for name, values in query.lists():
         if filled := [value for value in values if value]:
@@ -101,7 +101,7 @@ def _given(query: QueryDict) -> QueryDict:
     first_day, last_day = _day(query.get("since", "")), _day(query.get("until", ""))
     if first_day is not None:
         given["since"] = _midnight(first_day, zone)
-    if last_day is not None and last_day < date.max:  # which is a whole one
+    if last_day is not None and last_day < date.max:  # the last day is included
         given["until"] = _midnight(last_day + timedelta(days=1), zone)
     return given
 
@@ -110,14 +110,14 @@ def _zone(name: str) -> tzinfo:
     """Return a time zone by its name; UTC for one that this machine does not know."""
     try:
         return ZoneInfo(name)
-    except (LookupError, ValueError, OSError):  # it is no zone, no name, or the name of a directory
+    except (LookupError, ValueError, OSError):  # an unknown zone, no name, or a directory
         return UTC
 
 
 def _midnight(day: date, zone: tzinfo) -> str:
     try:
         return datetime.combine(day, time(), zone).astimezone(UTC).isoformat()
-    except OverflowError:  # no date in UTC is as early
+    except OverflowError:  # UTC has no date this early
         return datetime.combine(day, time(), UTC).isoformat()
 
 

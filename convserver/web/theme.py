@@ -1,4 +1,4 @@
-"""Light or dark, as this browser has chosen; else as its system has."""
+"""The theme, light or dark, that this browser has chosen; otherwise that of its system."""
 
 from __future__ import annotations
 
@@ -8,26 +8,23 @@ from convserver.web.settings_pages.page import form_of, saved
 
 COOKIE = "theme"
 THEMES = ("light", "dark")
-"""What a browser may have chosen; any other value leaves it to the system."""
-YEAR_S = 365 * 24 * 3600
+"""The choices; any other value means the system's theme."""
 
 
 def look(request: HttpRequest) -> dict[str, str]:
-    """Tell every template which theme this browser has chosen; empty for the system's."""
+    """Return the context with this browser's theme for every template; empty for the system's."""
     chosen = request.COOKIES.get(COOKIE, "")
     return {"theme": chosen if chosen in THEMES else ""}
 
 
 @form_of("look")
 def choose(request: HttpRequest) -> HttpResponse:
-    """Keep the theme in this browser; anything but light and dark leaves it to the system.
-
-    A script, which takes no HTML, has changed the page itself.
-    """
+    """Store the theme in this browser; any value except light and dark means the system's."""
+    # A script does not accept HTML: it has changed the page itself.
     answer = saved(request, "look", "Saved.") if request.accepts("text/html") else HttpResponse(status=204)
     chosen = request.POST.get("theme", "")
     if chosen in THEMES:
-        answer.set_cookie(COOKIE, chosen, max_age=YEAR_S, samesite="Lax", secure=request.is_secure())
+        answer.set_cookie(COOKIE, chosen, max_age=365 * 24 * 3600, samesite="Lax", secure=request.is_secure())
     else:
         answer.delete_cookie(COOKIE)
     return answer

@@ -1,4 +1,4 @@
-"""The trash: deleted conversations, the last one first, until they are restored or purged.
+"""The trash: deleted conversations, the newest deletion first, until they are restored or purged.
 
 `web/conversations/actions` restores them.
 """
@@ -33,15 +33,14 @@ class DeletedRow(NamedTuple):
 
     state: ListedConversation
     moment: datetime | None
-    """When it was deleted."""
     until: datetime | None
-    """Until when it can be restored; None for ever."""
+    """The time until which it can be restored; None without a limit."""
 
 
 @require_safe
 @person
 def trash(request: HttpRequest) -> HttpResponse:
-    """Show a page of deleted conversations; what was restored just now can be deleted again."""
+    """Show a page of deleted conversations; the one that was just restored can be deleted again."""
     place = request.GET.get("page_id")
     try:
         context = _page_of(request.user, ListCursor.decode(place) if place else None)
@@ -55,7 +54,7 @@ def trash(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @person
 def purge(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """Ask whether a deleted conversation is to go for good, and name it; if that is so, it goes."""
+    """Ask whether to purge a deleted conversation, or purge it."""
     conversation = access.restorable(request.user, conversation_id)
     row = Conversation.objects.deleted().filter(pk=conversation.pk).first()
     if row is None:
@@ -69,7 +68,7 @@ def purge(request: HttpRequest, conversation_id: str) -> HttpResponse:
         requested_by=request.user.get_username(),
         reason="by its owner",
     )
-    if begun is None:  # restored or purged just now
+    if begun is None:  # it was restored or purged in the meantime
         raise ConversationNotFound("Conversation not found.")
     return redirect(f"{reverse('deleted')}?purged")
 

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from conversations import access
-from convserver.web.pages import takes_form
+from convserver.web.pages import takes_form, to_conversation
 from convserver.web.settings_pages.page import form_of, saved
 from sessions_app.identity import conversation_keys
 
@@ -15,14 +15,9 @@ RESET = "Access key reset. The previous key no longer works."
 ALL_RESET = "All access keys are reset. The previous keys no longer work."
 
 
-def _page_of(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """Lead to the page whose menu has the form."""
-    return redirect("conversation", access.readable(request.user, conversation_id).public_id)
-
-
-@takes_form(_page_of)
+@takes_form(to_conversation)
 def reset(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """Rotate the key of one conversation, and show its page again, which says so."""
+    """Rotate the key of one conversation, and confirm it on its page."""
     conversation = access.writable(request.user, conversation_id)
     conversation_keys.rotate(conversation)
     messages.success(request, RESET, extra_tags="key")

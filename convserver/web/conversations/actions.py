@@ -1,4 +1,4 @@
-"""What is done to a conversation in the list or on its page: its name, its place, its end and its return."""
+"""Actions on a conversation in the list or on its page: rename, pin, archive, delete, restore."""
 
 from __future__ import annotations
 
@@ -31,20 +31,16 @@ from sessions_app.models import WhileWorking
 from sessions_app.openhands_v1 import steering
 from sessions_app.settings import run_options
 
-TITLE_MAX_LENGTH = 200
-
 Action = Callable[[HttpRequest, ConversationRef], HttpResponse]
 View = Callable[[HttpRequest, str], HttpResponse]
 
 
 class TitleForm(forms.Form):
-    """A title; empty for the default one."""
-
-    title = forms.CharField(max_length=TITLE_MAX_LENGTH, required=False)
+    title = forms.CharField(max_length=200, required=False)
 
 
 def _action(reach: Callable[[Any, str], ConversationRef]) -> Callable[[Action], View]:
-    """Let a function be done to a conversation that `reach` finds; what goes wrong is said in words."""
+    """Return a decorator for an action on the conversation that `reach` finds; errors are sentences."""
 
     def decorate(act: Action) -> View:
         @require_POST
@@ -64,7 +60,7 @@ def _action(reach: Callable[[Any, str], ConversationRef]) -> Callable[[Action], 
 
 @_action(access.writable)
 def rename(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
-    """Set the title and return the row; an empty one restores the default, and offers the way back."""
+    """Set the title and return the row; an empty title restores the default one, with an undo."""
     form = TitleForm(request.POST)
     if not form.is_valid():
         return _refused(" ".join(map(str, form.errors["title"])), 400)
@@ -79,18 +75,18 @@ def rename(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
 
 @_action(access.writable)
 def pin(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
-    """Keep it on top of the list, or not any more, and return the row."""
+    """Pin or unpin the conversation and return the row."""
     pinned = request.POST.get("pinned") == "true"
     marks.mark(access.pk_of(request.user), conversation, pinned=pinned)
-    if not _is_from_menu(request):  # the row itself goes where one sees it
+    if not _is_from_menu(request):  # the row itself moves visibly
         return _row(request, conversation)
     return _row(request, conversation, done="Pinned" if pinned else "Unpinned", back="pin", pinned=not pinned)
 
 
 @_action(access.writable)
 def archive(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
-    """Put it away, or take it out again; return the row if its list still shows it, and the way back."""
-    archived = request.POST.get("away") == "true"  # the page's filters have an `archived` of their own
+    """Archive or unarchive the conversation; return the row if its list still has it, and the undo."""
+    archived = request.POST.get("away") == "true"  # `archived` is one of the page's filters
     marks.mark(access.pk_of(request.user), conversation, archived=archived)
     words = "Archived" if archived else "Unarchived"
     return _row(request, conversation, done=words, back="archive", away=not archived)
@@ -98,7 +94,7 @@ def archive(request: HttpRequest, conversation: ConversationRef) -> HttpResponse
 
 @_action(access.writable)
 def choose_while_working(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
-    """Choose what a message does that arrives while the agent works."""
+    """Choose what messages do while the agent works."""
     choice = request.POST.get("while_working")
     if choice not in WhileWorking.values:
         return _refused("Choose what messages do while the agent works.", 400)
@@ -110,7 +106,7 @@ def choose_while_working(request: HttpRequest, conversation: ConversationRef) ->
 
 @_action(access.writable)
 def delete(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
-    """Stop the agent, hide the conversation, and return the way back."""
+    """Stop the agent, delete the conversation, and return the undo."""
     in_loop(steering.stop_to_delete, conversation)
     delete_from_store(conversation)
     if not _by_script(request):
@@ -122,7 +118,6 @@ def delete(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
 
 @_action(access.restorable)
 def restore(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
-    """Bring it back."""
     deletion.restore(conversation)
     if sender(request) == reverse("deleted") and not _by_script(request):
         return redirect(f"{reverse('deleted')}?{urlencode({'restored': conversation.public_id})}")
@@ -130,9 +125,9 @@ def restore(request: HttpRequest, conversation: ConversationRef) -> HttpResponse
 
 
 def _row(request: HttpRequest, conversation: ConversationRef, **said: Any) -> HttpResponse:
-    """Return the row as the page's list shows it now, if it does; to the conversation's menu, the menu.
+    """Return the row as the page's list shows it now, if it does; for the conversation's menu, the menu.
 
-    Without a script, lead back to the conversation's page if it was sent from there, else to the list.
+    Without a script, redirect to the conversation's page if the form is there, otherwise to the list.
     """
     if not _by_script(request):
         return _back(request, conversation)
@@ -161,12 +156,12 @@ def _back(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
 
 
 def _is_in_front(request: HttpRequest, conversation: ConversationRef) -> bool:
-    """Say whether the page that asks is the conversation's own."""
+    """Return whether the request comes from the conversation's own page."""
     return unquote(sender(request)) == unquote(reverse("conversation", args=[conversation.public_id]))
 
 
 def _is_from_menu(request: HttpRequest) -> bool:
-    """Say whether a script asks for the menu of the conversation's page."""
+    """Return whether a script requests the menu of the conversation's page."""
     return request.headers.get("HX-Target") == "menu"
 
 

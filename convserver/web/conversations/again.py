@@ -1,4 +1,4 @@
-"""Asking differently, or for another answer: a branch that ends before a message and says it again."""
+"""A message in other words, or another answer: a branch up to the message that sends it again."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from conversations.store import ConversationExists, copying
 from convserver.api.errors import RETRY_AFTER_S
 from convserver.rendering.cards import MessageCard
 from convserver.rendering.page import read
-from convserver.web.conversations.branching import COPIED_AT_ONCE_S
+from convserver.web.conversations.branching import COPIED_AT_ONCE_S, seq_in
 from convserver.web.conversations.messages import message_id, say
 from convserver.web.conversations.page import not_said
-from convserver.web.pages import page, person
+from convserver.web.pages import named, page, person
 from sessions_app.settings import agent_setups
 
 NOTHING_ASKED = "Nobody asked anything before this message, so there is no other answer to it."
@@ -35,8 +35,8 @@ STILL_COPIED = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
-    """A message of the user's that is to be said again."""
+class RepeatedMessage:
+    """A user's message that is sent again."""
 
     seq: int
     text: str
@@ -46,16 +46,16 @@ class Said:
 @require_http_methods(["GET", "HEAD", "POST"])
 @person
 def again(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """Ask for the new text of the message that `message` names, or begin a branch in which it is said.
+    """Ask for the new text of the event in `message`, or begin a branch and send it there.
 
-    With `answer` in its place, the message is the one that this event of the agent answers, as it was.
+    With `answer` instead, repeat the message that this event of the agent answers.
     """
     source = access.readable(request.user, conversation_id)
     given = request.POST if request.method == "POST" else request.GET
-    answer = _seq(given.get("answer"))
-    said = _answered_by(source, answer) if answer is not None else _said(source, _seq(given.get("message")))
+    answer = seq_in(given.get("answer"))
+    said = _answered_by(source, answer) if answer is not None else _said(source, seq_in(given.get("message")))
     context = {
-        "conversation": _named(source),
+        "conversation": named(source),
         "said": said,
         "answer": answer,
         "place": said.seq if said else answer,
@@ -72,7 +72,7 @@ def again(request: HttpRequest, conversation_id: str) -> HttpResponse:
     try:
         return _begun(request, source, said, text, new_id)
     except ForkUnfinished as error:
-        # Sent again, the form finds its branch by the id: it is copied meanwhile.
+        # The form finds its branch by the id when it is sent again; the copy goes on meanwhile.
         problem = STILL_COPIED.format(copied=error.copied, events=error.events)
         kept = {**context, "said": replace(said, text=text), "message_id": new_id, "problem": problem}
         shown = page(request, "web/again.html", kept, status=503)
@@ -80,8 +80,10 @@ def again(request: HttpRequest, conversation_id: str) -> HttpResponse:
         return shown
 
 
-def _begun(request: HttpRequest, source: ConversationRef, said: Said, text: str, new_id: str) -> HttpResponse:
-    """Begin the branch and say the message there; a form that was sent before finds both.
+def _begun(
+    request: HttpRequest, source: ConversationRef, said: RepeatedMessage, text: str, new_id: str
+) -> HttpResponse:
+    """Begin the branch and send the message there; a form that was sent before finds both.
 
     Raise ForkUnfinished while the branch is being copied.
     """
@@ -111,7 +113,7 @@ def _begun(request: HttpRequest, source: ConversationRef, said: Said, text: str,
 
 
 def _trunk(user: Visitor, source: ConversationRef, through: int) -> ConversationRef:
-    """Return what has the same log up to a place and was there first: all ways on are its branches."""
+    """Return the oldest conversation with the same log up to a seq, so that all branches have one source."""
     while True:
         row = Conversation.objects.only("forked_from_id", "forked_at").get(pk=source.pk)
         if row.forked_from_id is None or row.forked_at is None or through > row.forked_at:
@@ -127,7 +129,7 @@ def _digest(conversation: ConversationRef, seq: int) -> str | None:
     return rows.values_list("digest", flat=True).first()
 
 
-def _said(source: ConversationRef, seq: int | None) -> Said:
+def _said(source: ConversationRef, seq: int | None) -> RepeatedMessage:
     """Return the user's message at a place. Raise Http404."""
     found = _event(source, seq)
     said = None if found is None else _message(found)
@@ -136,8 +138,8 @@ def _said(source: ConversationRef, seq: int | None) -> Said:
     return said
 
 
-def _answered_by(source: ConversationRef, seq: int) -> Said | None:
-    """Return the user's last message before an event, None if there is none. Raise Http404 for no event."""
+def _answered_by(source: ConversationRef, seq: int) -> RepeatedMessage | None:
+    """Return the user's last message before an event, if any. Raise Http404 for an unknown event."""
     if _event(source, seq) is None:
         raise Http404
     messages = Event.objects.of(source).filter(kind=Kind.MESSAGE, source="user", seq__lt=seq)
@@ -153,17 +155,8 @@ def _event(source: ConversationRef, seq: int | None) -> EventEnvelope | None:
     return found[0] if found and found[0]["seq"] == seq else None
 
 
-def _message(event: EventEnvelope) -> Said | None:
+def _message(event: EventEnvelope) -> RepeatedMessage | None:
     card = read(event)
     if not isinstance(card, MessageCard) or not card.is_users:
         return None
-    return Said(seq=event["seq"], text=card.text, images=card.images)
-
-
-def _named(source: ConversationRef) -> dict[str, str]:
-    row = Conversation.objects.get(pk=source.pk)
-    return {"id": row.public_id, "title": row.shown_title}
-
-
-def _seq(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 19 else None
+    return RepeatedMessage(seq=event["seq"], text=card.text, images=card.images)

@@ -12,9 +12,9 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
 from conversations import access
-from conversations.models import Conversation, ConversationRef
+from conversations.models import ConversationRef
 from convserver.api.openhands.model_names import MODEL_NAMES
-from convserver.web.pages import page, person
+from convserver.web.pages import named, page, person
 from sessions_app.agents import registry
 from sessions_app.agents.registry import AgentKind, AgentUnusable
 from sessions_app.agents.remote.listing import kinds_for
@@ -30,7 +30,7 @@ MODEL_HELP = (
 
 
 class AgentForm(forms.Form):
-    """An agent and a model; empty for the defaults."""
+    """The agent and the model of a conversation; empty for the defaults."""
 
     agent = forms.CharField(required=False, max_length=AGENT_NAME_MAX_LENGTH)
     model = forms.CharField(
@@ -51,13 +51,13 @@ class AgentForm(forms.Form):
         conversation: ConversationRef | None = None,
         initial: dict[str, Any] | None = None,
     ) -> None:
-        """`user_id`: whose remote agents can be chosen. `conversation`: the one that chooses, unless new."""
+        """Offer the remote agents of `user_id`; `conversation` is None for a new one."""
         super().__init__(data, initial=initial)
         self._user_id = user_id
         self._conversation = conversation
 
     def clean_agent(self) -> str:
-        """Return the name. Raise ValidationError unless it is empty or an agent's that can be chosen."""
+        """Return the name, empty for the default. Raise ValidationError if the agent cannot be chosen."""
         name: str = self.cleaned_data["agent"]
         if name:
             try:
@@ -73,13 +73,13 @@ class AgentForm(forms.Form):
 
     @property
     def chosen_agent(self) -> str:
-        """The name that is chosen in the form; that of the default agent counts as empty."""
+        """Return the chosen name; empty for the default agent."""
         name = str(self["agent"].value() or "")
         return "" if name == registry.default_name() else name
 
 
 def words_of(options: RunOptions) -> str:
-    """Return what was chosen for a conversation in words; empty if nothing was."""
+    """Return a conversation's choices in words; empty without one."""
     agent = name_in(options.agent)
     if agent is None:
         titles = {kind.name: kind.title for kind in registry.kinds()} if options.agent else {}
@@ -116,6 +116,5 @@ def _change(request: HttpRequest, conversation: ConversationRef) -> HttpResponse
 def _shown(
     request: HttpRequest, conversation: ConversationRef, form: AgentForm, *, status: int = 200
 ) -> HttpResponse:
-    row = Conversation.objects.get(pk=conversation.pk)
-    context = {"conversation": {"id": row.public_id, "title": row.shown_title}, "form": form}
+    context = {"conversation": named(conversation), "form": form}
     return page(request, "web/agent.html", context, status=status)

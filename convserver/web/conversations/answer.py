@@ -1,4 +1,4 @@
-"""The answer that an agent is giving, as HTML: what a page shows until the stored message takes its place."""
+"""The unfinished answer of an agent as HTML, until the page shows the stored message."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ _previews = Previews()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownAnswer:
-    """What a page gets of an answer: the parts that it lacks."""
+    """The parts of an answer that a page lacks."""
 
     answer: str
     version: int
     through: int
     """The index of the last piece that is shown."""
     kept: int
-    """How many parts the page keeps; the others are replaced by `parts`."""
+    """The number of parts that the page keeps; `parts` replace the others."""
     parts: list[SafeString]
     finished: int
-    """How many parts are finished: all but the one that is still being written, if there is one."""
+    """The number of finished parts, which is all except the growing one."""
     reasoning: str
-    """What the page lacks of the reasoning."""
+    """The part of the reasoning that the page lacks."""
     reasoning_from: int
-    """How many characters of the reasoning the page keeps."""
+    """The characters of the reasoning that the page keeps."""
     reasoning_through: int
     wait_ms: int
-    """After how long the page may ask again."""
+    """The time after which the page may ask again."""
 
 
 @require_safe
 @person
 def answer(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """Return the unfinished answer from the part on that the page lacks; 204 when none is being given."""
+    """Return the parts of the unfinished answer that the page lacks; 204 if there is none."""
     found = access.readable(request.user, conversation_id)
     named = unfinished_through(found)
     if named is None:
@@ -57,7 +57,7 @@ def answer(request: HttpRequest, conversation_id: str) -> HttpResponse:
 
 
 def _grow(preview: Preview, conversation: ConversationRef, answer: str) -> bool:
-    """Take in what is stored of the answer by now; say whether it is still being given."""
+    """Update the preview from the stored answer; return whether it is still unfinished."""
     row = unfinished_answer(conversation)
     if row is None or row["answer"] != answer:
         return False
@@ -84,6 +84,6 @@ def _shown(request: HttpRequest, preview: Preview, answer: str) -> ShownAnswer:
 
 
 def _kept(request: HttpRequest, name: str, most: int) -> int:
-    """Return how much the page says that it has, as far as there is so much."""
+    """Return the length that the page already shows, capped at the answer's length."""
     has = request.GET.get(name, "")
     return min(int(has), most) if has.isdecimal() and len(has) < 9 else 0

@@ -12,17 +12,17 @@ from sessions_app.live import branches
 from sessions_app.live.branches import ConversationBranch
 
 SHOWN_MAX = 50
-"""At most this many branches are shown."""
+"""The branches that are shown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Left:
-    """Where this conversation leaves another, and all ways on from there: the other one first."""
+class Departure:
+    """The place where this conversation leaves its source, among all ways on from there."""
 
     source: Conversation
     at: int
     number: int
-    """Which of the ways this one is, from 1."""
+    """The number of this way, from 1."""
     count: int
     before: str | None
     """The id of the way before this one; None for the first."""
@@ -31,14 +31,13 @@ class Left:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Branches:
-    """What the page of a conversation says of its branches."""
+    """The branches on the page of a conversation."""
 
-    left: Left | None
+    left: Departure | None
     own: Sequence[ConversationBranch]
 
     @property
     def has_more(self) -> bool:
-        """Whether there are more than are shown."""
         return len(self.own) > SHOWN_MAX
 
 
@@ -51,7 +50,7 @@ def branches_of(request: HttpRequest, conversation: ConversationRef) -> Branches
     )
 
 
-def _left(request: HttpRequest, row: Conversation, source_pk: int | None) -> Left | None:
+def _left(request: HttpRequest, row: Conversation, source_pk: int | None) -> Departure | None:
     if source_pk is None:
         return None
     visible = Conversation.objects.visible_to(request.user)
@@ -61,7 +60,7 @@ def _left(request: HttpRequest, row: Conversation, source_pk: int | None) -> Lef
     siblings = visible.filter(forked_from_id=source.pk, forked_at=row.forked_at).order_by("pk")
     ways = [(source.pk, source.public_id), *siblings.values_list("pk", "public_id")]
     at = next((place for place, (pk, _) in enumerate(ways) if pk == row.pk), 0)
-    return Left(
+    return Departure(
         source=source,
         at=branches.place(row.forked_at),
         number=at + 1,

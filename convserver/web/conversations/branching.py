@@ -1,4 +1,4 @@
-"""Beginning a branch: a conversation of its own that starts with a copy of another one's events."""
+"""The page that begins a branch: a conversation that starts with a copy of another one's events."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from conversations.exceptions import EventNotFound
 from conversations.log import reads
 from conversations.models import Conversation, ConversationRef
 from conversations.store import copying
-from convserver.web.pages import page, person
+from convserver.web.pages import named, page, person
 from sessions_app.settings import agent_setups
 
-EXCERPT_CHARS = 500
 COPIED_AT_ONCE_S = 5.0
 
 
@@ -23,28 +22,32 @@ COPIED_AT_ONCE_S = 5.0
 def branch(request: HttpRequest, conversation_id: str) -> HttpResponse:
     """Ask whether to begin a branch after the event that `after` names, or begin it and show it."""
     source = access.readable(request.user, conversation_id)
-    after = request.POST.get("after") or request.GET.get("after", "")
-    if not (after.isascii() and after.isdigit() and len(after) < 19):
+    after = seq_in(request.POST.get("after") or request.GET.get("after"))
+    if after is None:
         raise Http404
     if request.method != "POST":
-        return _asked(request, source, int(after))
+        return _asked(request, source, after)
     row = Conversation.objects.get(pk=source.pk)
     try:
-        made = agent_setups.fork(request.user, source, through=int(after), title=row.title)
+        made = agent_setups.fork(request.user, source, through=after, title=row.title)
     except EventNotFound as error:
         raise Http404 from error
-    copying.advance(made, seconds=COPIED_AT_ONCE_S)  # the page of one that is not whole says how far it is
+    copying.advance(made, seconds=COPIED_AT_ONCE_S)  # the page of an unfinished copy shows its progress
     return redirect("conversation", made.public_id)
 
 
+def seq_in(text: str | None) -> int | None:
+    """Return the seq in a parameter; None for any other text."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
 def _asked(request: HttpRequest, source: ConversationRef, after: int) -> HttpResponse:
-    row = Conversation.objects.get(pk=source.pk)
     last = reads.read_after(source, after - 1, limit=1)
     if not last or last[0]["seq"] != after:
         raise Http404
     context = {
-        "conversation": {"id": row.public_id, "title": row.shown_title},
+        "conversation": named(source),
         "after": after,
-        "excerpt": last[0]["text"][:EXCERPT_CHARS],
+        "excerpt": last[0]["text"][:500],
     }
     return page(request, "web/branch.html", context)

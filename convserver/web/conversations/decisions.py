@@ -1,4 +1,4 @@
-"""What a person decides by a form about a call that waits for that, for browsers without scripts."""
+"""Decisions about waiting calls by a form, for browsers without scripts."""
 
 from __future__ import annotations
 
@@ -12,24 +12,16 @@ from conversations import access
 from conversations.exceptions import ConversationError
 from conversations.models import ConversationRef
 from convserver.event_loop import in_loop
-from convserver.web.pages import takes_form
+from convserver.web.pages import takes_form, to_conversation
 from sessions_app.loops.manager import get_manager
 from sessions_app.models import UnknownAnswer
 
-REASON_MAX_CHARS = 2_000
 
-
-def _whole(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """Lead to the conversation's page."""
-    return redirect("conversation", access.readable(request.user, conversation_id).public_id)
-
-
-@takes_form(_whole)
+@takes_form(to_conversation)
 def decide(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """Decide about the call that the form names; the conversation's page says once why that was refused.
+    """Decide about the call in the form; the conversation's page shows once why a decision was refused.
 
-    `decision` is `approve`, or what to do about a call whose outcome is unknown. Anything else rejects: what
-    is not said clearly lets nothing happen.
+    `decision` is `approve`, or what to do about a call whose outcome is unknown; any other value rejects.
     """
     conversation = access.writable(request.user, conversation_id)
     seq, decision = request.POST.get("seq", ""), request.POST.get("decision", "")
@@ -39,7 +31,7 @@ def decide(request: HttpRequest, conversation_id: str) -> HttpResponse:
             _decide,
             conversation,
             accept=decision in ("approve", UnknownAnswer.RUN_AGAIN, UnknownAnswer.DONE),
-            reason=request.POST.get("reason", "").strip()[:REASON_MAX_CHARS],
+            reason=request.POST.get("reason", "").strip()[:2_000],
             call_seq=int(seq) if seq.isdecimal() and len(seq) < 19 else -1,
             **({} if outcome is None else {"outcome": outcome}),
         )

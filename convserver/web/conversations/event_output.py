@@ -1,4 +1,4 @@
-"""All that one event says, as a file: what a page shows only the beginning of."""
+"""The complete text of one event as a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEQ_MAX = 2**63 - 1
 @require_safe
 @person
 def download(request: HttpRequest, conversation_id: str, seq: int) -> HttpResponse:
-    """Return an event's text as a download; what is hidden, not there or another's is not found."""
+    """Return an event's text as a download. Raise ConversationNotFound for hidden and missing events."""
     conversation = access.readable(request.user, conversation_id)
     found = reads.read_some(conversation, seqs=[seq]) if seq <= SEQ_MAX else []
     if not found or found[0]["hidden"]:

@@ -18,7 +18,7 @@ from convserver.web.listing import Filters, normal_ids
 from convserver.web.pages import person, takes_form
 
 EXPORT_MAX = 2_000
-"""So many chosen conversations are in one export; all that the filters let through may be more."""
+"""The chosen conversations in one export; an export of all that match the filters may have more."""
 TOO_MANY = f"At most {EXPORT_MAX:,} selected conversations can be exported at once. Select fewer, or all."
 
 
@@ -33,17 +33,15 @@ def export(request: HttpRequest, conversation_id: str, format: str) -> HttpRespo
 @require_safe
 @person
 def export_layout(request: HttpRequest, conversation_id: str, layout: str) -> HttpResponse:
-    """Return one conversation as a zip file with the files that OpenHands would keep of it."""
+    """Return one conversation as a zip file in a layout of OpenHands."""
     row = access.readable_row(request.user, conversation_id)
     return cast(HttpResponse, in_layout(request.user, row, Layout(layout)))
 
 
 @takes_form(lambda request: redirect("home"))
 def export_some(request: HttpRequest) -> HttpResponse:
-    """Return the conversations of the ids, or all that the list's filters let through, as a download.
-
-    A field `id` has one id or, with blanks between, more: a form may not have a field for each.
-    """
+    """Return the conversations with the ids, or all that match the list's filters, as a download."""
+    # One field has several ids, separated by blanks: the number of a form's fields is limited.
     if request.POST.get("all") == "true":
         chosen = Filters.read(request.POST).shown(request.user)
     else:

@@ -1,4 +1,4 @@
-"""The labels of a conversation: a page that shows and changes them, and which ones there are."""
+"""The page of a conversation's labels, and suggestions for labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from convserver.web.listing import HIDDEN_LABELS
 from convserver.web.pages import page, person
 
 KNOWN_MAX = 200
-"""So many labels are suggested."""
+"""The labels that are suggested."""
 
 
 class LabelForm(forms.Form):

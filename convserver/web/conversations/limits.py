@@ -13,9 +13,9 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
 from conversations import access
-from conversations.models import Conversation, ConversationRef
+from conversations.models import ConversationRef
 from convserver.web.conversations.usage import used_words
-from convserver.web.pages import page, person
+from convserver.web.pages import named, page, person
 from sessions_app.agents import limit_notices, metering
 from sessions_app.agents.metering import LimitState
 from sessions_app.settings import run_limits, run_options
@@ -74,15 +74,13 @@ class ConversationLimitsForm(forms.Form):
 
 
 class LimitRow(NamedTuple):
-    """The fields of one thing that is limited."""
-
     title: str
     explained: str
     fields: list[BoundField]
 
 
 def help_of(state: LimitState) -> str:
-    """Return what was used of a limit, and who has set it if that was not for this conversation."""
+    """Return what was used of a limit, and its origin if that is not this conversation."""
     whose = {
         Origin.START: " Set when the conversation was started.",
         Origin.SETTINGS: " From your settings.",
@@ -94,7 +92,7 @@ def help_of(state: LimitState) -> str:
 
 
 def default_of(state: LimitState) -> str:
-    """Return what counts while the field is empty, if that is known."""
+    """Return the limit that counts while the field is empty, if known."""
     if state.limit is None:
         return "no limit"
     is_own = state.limit.origin is Origin.OPTION
@@ -128,6 +126,5 @@ def _change(request: HttpRequest, conversation: ConversationRef) -> HttpResponse
 def _shown(
     request: HttpRequest, conversation: ConversationRef, form: ConversationLimitsForm, *, status: int = 200
 ) -> HttpResponse:
-    row = Conversation.objects.get(pk=conversation.pk)
-    context = {"conversation": {"id": row.public_id, "title": row.shown_title}, "form": form}
+    context = {"conversation": named(conversation), "form": form}
     return page(request, "web/limits.html", context, status=status)

@@ -1,4 +1,4 @@
-"""What a person says by a form, for browsers without a socket: the same frame, the same append."""
+"""Messages by a form, for browsers without a socket: with the same frame and append as the socket."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from sessions_app.sockets.native import frames
 
 
 def text_of(request: HttpRequest) -> str:
-    """Return what was typed into the form, else the cue whose button was pressed."""
+    """Return the text of the form, otherwise the cue of the pressed button."""
     return request.POST.get("text", "").strip() or request.POST.get("cue", "").strip()
 
 
 def say(
     request: HttpRequest, conversation_id: str, *, text: str, message_id: str, images: Sequence[str] = ()
 ) -> int:
-    """Append a message and let it be answered; return its seq.
+    """Append a message for the agent to answer; return its seq.
 
-    The same `message_id`, a UUID, with the same text adds nothing. Raise ConversationError.
+    A repeated `message_id`, a UUID, with the same text adds nothing. Raise ConversationError.
     """
     conversation = access.writable(request.user, conversation_id)
     said = {"type": "message", "id": message_id, "text": text, "images": list(images)}
@@ -38,14 +38,14 @@ def say(
 
 
 def why_not_said(error: ConversationError) -> str:
-    """Return why a message was refused, for who wrote it."""
-    if isinstance(error, EventConflict):  # its own words are for programs, which choose their ids
+    """Return the reason why a message was refused, for its author."""
+    if isinstance(error, EventConflict):  # its own text is for programs, which choose their ids
         return "This message was already sent with a different text. Send it again as a new message."
     return str(error)
 
 
 def message_id(request: HttpRequest) -> str:
-    """Return the id that the form was given, so that sending it twice says it once; else a new one."""
+    """Return the id in the form, so that a form sent twice adds one message; otherwise a new id."""
     try:
         return str(UUID(request.POST.get("id", "")))
     except ValueError:

@@ -1,4 +1,4 @@
-"""One conversation as a page: its newest events, and the pages before and after."""
+"""The page of one conversation: its newest events, and the pages before and after."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from convserver.web.conversations.branches import branches_of
 from convserver.web.conversations.messages import message_id, say, text_of, why_not_said
 from convserver.web.conversations.while_working import choices_of
 from convserver.web.listing import ListRow, labels_in
-from convserver.web.pages import page, person, takes_form
+from convserver.web.pages import page, person, takes_form, to_conversation
 from sessions_app.agents.chosen import cues, uses_model
 from sessions_app.agents.remote.names import name_in, not_connected
 from sessions_app.agents.remote.waiting import name_away
@@ -44,40 +44,40 @@ from sessions_app.models import SUSPENDED, THERE, AgentLoop, ExecutionStatus, Lo
 from sessions_app.settings import run_options
 
 PAGE_EVENTS = 50
-"""At most this many events of the log are shown at once."""
+"""The events of the log that are shown at once."""
 BEYOND_EVENTS = 10
-"""At most this many events after them are read for the results of their calls."""
+"""The events after them that are read for the results of their calls."""
 _CALLS = ('="event tool_', '="event plan', '="event error', '="output', '="code')
-"""HTML that only `calls.css` and `code.css` style."""
+"""Parts of HTML that need `calls.css` and `code.css`."""
 _CUT_OFF = (LoopEnd.STOPPED, LoopEnd.EVICTED, LoopEnd.INTERRUPTED)
-"""How a loop ends that may leave its last turn without an answer."""
+"""The ends of a loop that can leave its last turn without an answer."""
 
 _PLAYING = (ExecutionStatus.RUNNING, *SUSPENDED)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventsShown:
-    """A stretch of the log as HTML, and where it lies."""
+    """A stretch of the log as HTML, and its place."""
 
     html: SafeString
     first: int
-    """The seq where it begins; all before is asked for with `before=`."""
+    """Its first seq; a page requests the events before with `before=`."""
     last: int
     """The seq of its last event, `first - 1` if it has none."""
     last_seq: int
     """The end of the log."""
     cursor: str
-    """What to go on after from that end; with a fingerprint where the last event was read."""
+    """The cursor of that end, with a fingerprint if the last event was read."""
     has_calls: bool
-    """Whether calls, results, errors, output or code are there, which stylesheets of their own style."""
+    """Whether it has calls, results, errors, output or code, which have their own stylesheets."""
     asked: PendingCall | None = None
-    """The call that waits for approval, if it is there."""
+    """The call that waits for approval, if the stretch has it."""
 
 
 @require_safe
 @person
 def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """Show one conversation: its newest events, those that the address asks for, or as it was at an event."""
+    """Show one conversation: its newest events, those in the address, or its state at an event."""
     found = access.readable(request.user, conversation_id)
     as_of = _seq(request.GET.get("as_of"))
     if as_of is None or as_of >= reads.last_seq(found):
@@ -86,7 +86,7 @@ def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
 
 
 def _page_as_of(request: HttpRequest, found: ConversationRef, as_of: int) -> HttpResponse:
-    """Show what the conversation had once the event at this place was stored, to read only."""
+    """Show the conversation as it was when this event was stored, without forms."""
     asked = _seq(request.GET.get("before"))
     before = as_of + 1 if asked is None else min(asked, as_of + 1)
     read = reads.read_before(found, before, limit=PAGE_EVENTS)
@@ -108,7 +108,7 @@ def _page_as_of(request: HttpRequest, found: ConversationRef, as_of: int) -> Htt
 def not_said(
     request: HttpRequest, conversation_id: str, *, text: str, error: ConversationError
 ) -> HttpResponse:
-    """Show the conversation with a message that was refused: why, and its text in the box to be sent again.
+    """Show the conversation with a refused message: the reason, and its text in the box to send it again.
 
     Raise ConversationNotFound.
     """
@@ -121,7 +121,7 @@ def not_said(
 
 
 def _page(request: HttpRequest, found: ConversationRef, *, status: int = 200, **said: str) -> HttpResponse:
-    # What comes after the log was read is replayed by the socket, so what is read later may be newer.
+    # The socket replays all events after this read of the log, so that the other reads can be newer.
     shown, standing = _asked_for(request, found), progress_of(found)
     state = listed(Conversation.objects.with_pks([found.pk]), access.pk_of(request.user))[found.pk]
     options = run_options.options_of(found)
@@ -149,7 +149,7 @@ def _page(request: HttpRequest, found: ConversationRef, *, status: int = 200, **
 
 
 def _absence(found: ConversationRef, chosen: str, state: ConversationState) -> dict[str, str]:
-    """Return what is said while the conversation's remote agent is not connected; `away` if that is now."""
+    """Return the words for a remote agent that is not connected; `away` if it is not connected now."""
     name = name_in(chosen) or name_in(state["loop"]["agent"])
     if name is None:
         return {}
@@ -158,13 +158,13 @@ def _absence(found: ConversationRef, chosen: str, state: ConversationState) -> d
 
 
 def _is_resumed(found: ConversationRef, state: ConversationState) -> bool:
-    """Say whether the turn that the agent plays has gone on after a crash; an idle one needs no look."""
+    """Return whether the running turn was resumed after a crash."""
     is_playing = state["loop"]["execution_status"] in _PLAYING
     return is_playing and AgentLoop.objects.of(found).resumed().exists()
 
 
 def _has_given_up(state: ConversationState) -> bool:
-    """Say whether something may stand unanswered for good: most logs need no look for their last turn."""
+    """Return whether the last turn can have ended without an answer; only then it is read."""
     loop = state["loop"]
     return loop["ended_by"] in _CUT_OFF or loop["execution_status"] == ExecutionStatus.ERROR
 
@@ -172,17 +172,12 @@ def _has_given_up(state: ConversationState) -> bool:
 @require_safe
 @person
 def events(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """Return a stretch of the log alone, for a page that has others of it."""
+    """Return only a stretch of the log, for a page that has others of it."""
     found = access.readable(request.user, conversation_id)
     return render(request, "web/conversation/events.html", {"shown": _asked_for(request, found)})
 
 
-def _whole(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """Lead to the conversation's page."""
-    return redirect("conversation", access.readable(request.user, conversation_id).public_id)
-
-
-@takes_form(_whole)
+@takes_form(to_conversation)
 def post_message(request: HttpRequest, conversation_id: str) -> HttpResponse:
     """Take a message from a form, and show the conversation again."""
     text = text_of(request)
@@ -196,16 +191,16 @@ def post_message(request: HttpRequest, conversation_id: str) -> HttpResponse:
 
 
 def _parent(request: HttpRequest, parent_id: str | None) -> Conversation | None:
-    """Return what has started the conversation, if the user may see that."""
+    """Return the conversation that started this one, if the user may see it."""
     if parent_id is None:
         return None
     return Conversation.objects.visible_to(request.user).with_public_ids([parent_id]).first()
 
 
 def _asked_for(request: HttpRequest, found: ConversationRef) -> EventsShown:
-    """Return the stretch that `before`, `after` or `around` names; without them the end of the log.
+    """Return the stretch in `before`, `after` or `around`, otherwise the end of the log.
 
-    What lies beyond the end is taken for the end.
+    A seq beyond the end counts as the end.
     """
     last_seq = reads.last_seq(found)
     asked = {name: _seq(request.GET.get(name)) for name in ("after", "before", "around")}
@@ -246,12 +241,12 @@ def _cursor(read: list[EventEnvelope], end: int) -> str:
 
 
 def _untold(found: ConversationRef) -> int | None:
-    """Return the place of the call of which the user is asked what became of it, if there is one."""
+    """Return the seq of the call whose outcome the user is asked for, if there is one."""
     return ToolRun.objects.of(found).unknown().values_list("call_seq", flat=True).first()
 
 
 def _still(found: ConversationRef, *, is_end: bool) -> Set[CallOutcome]:
-    """Return what a call without a result can be, by what the agent does once the call was read."""
+    """Return the possible outcomes of a call without a result, by the agent's state after the read."""
     loop = states_of([found.pk])[found.pk]["loop"]
     is_there = loop["status"] in THERE
     if loop["execution_status"] == ExecutionStatus.WAITING_FOR_CONFIRMATION:
@@ -262,13 +257,13 @@ def _still(found: ConversationRef, *, is_end: bool) -> Set[CallOutcome]:
 
 
 def _is_decided(found: ConversationRef, execution_status: str) -> bool:
-    """Return whether a decision about the calls that wait is stored, and not carried out yet."""
+    """Return whether a decision about the waiting calls is stored and not yet carried out."""
     waits = execution_status == ExecutionStatus.WAITING_FOR_CONFIRMATION
     return waits and not AgentLoop.objects.of(found).undecided().exists()
 
 
 def _seq(text: str | None) -> int | None:
-    """Return a number that can be a seq or -1; None for all else, which shows the end of the log."""
+    """Return a seq or -1; None for any other text, which shows the end of the log."""
     if text is None or not text.removeprefix("-").isdecimal() or len(text) > 18:
         return None
     return max(-1, int(text))

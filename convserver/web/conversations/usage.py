@@ -1,4 +1,4 @@
-"""What a conversation's agent has used, for its menu."""
+"""The tokens and cost of a conversation's agent, for its menu."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from sessions_app.settings.run_limits import Unit
 
 NOTHING = "No tokens used yet"
 UNIT_WORDS = {Unit.ITERATIONS: " steps", Unit.TOKENS: " tokens", Unit.COST: "", Unit.SECONDS: " of work"}
-LEAST_DOLLARS = 0.0001
 
 
 @require_safe
@@ -60,6 +59,6 @@ def _cost(totals: ModelTotals) -> str:
 
 def dollars(cost: float) -> str:
     """Return an amount of US dollars, small ones with more digits."""
-    if 0 < cost < LEAST_DOLLARS:
-        return f"under ${LEAST_DOLLARS}"
+    if 0 < cost < 0.0001:
+        return "under $0.0001"
     return f"${cost:,.2f}" if cost >= 1 or not cost else f"${cost:.4f}"

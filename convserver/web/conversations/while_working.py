@@ -1,4 +1,4 @@
-"""What a message does that arrives while the agent works, as a choice in a conversation's menu."""
+"""The choice in a conversation's menu of what messages do while the agent works."""
 
 from __future__ import annotations
 
@@ -15,18 +15,16 @@ WORDS: Final[Mapping[WhileWorking, str]] = {
     WhileWorking.INTERRUPT: "interrupt it",
     WhileWorking.REJECT: "are not sent",
 }
-"""The ends of a sentence that begins with `While the agent works, messages`."""
+"""The ends of the sentence `While the agent works, messages …`."""
 
 
 class Choice(NamedTuple):
-    """One of the choices."""
-
     value: str
     words: str
     is_chosen: bool
 
 
 def choices_of(conversation: ConversationRef) -> Sequence[Choice]:
-    """Return the choices of a conversation, which may be chosen by default."""
+    """Return the choices with the one that counts for a conversation."""
     chosen = while_working.choice_of(conversation)
     return [Choice(choice, words, choice is chosen) for choice, words in WORDS.items()]

@@ -1,1 +1,1 @@
-"""What a person may set: one page of sections, each saved by itself."""
+"""The settings: one page of sections, each saved by itself."""

@@ -1,4 +1,4 @@
-"""What is done in the section of the account."""
+"""The form of the section of the account."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from convserver.web.settings_pages.password import PasswordForm, has_password
 @sensitive_post_parameters()
 @form_of("account")
 def change_password(request: HttpRequest) -> HttpResponse:
-    """Change the user's password; where there is none to change, lead back to the settings."""
+    """Change the user's password; redirect users without one to the settings."""
     if not has_password(request):
         return back("account")
     form = PasswordForm(request, request.POST)

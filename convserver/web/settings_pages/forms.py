@@ -1,4 +1,4 @@
-"""The forms of the sections: what may be typed, and what is wrong with it in words."""
+"""The forms of the sections with their errors in words."""
 
 from __future__ import annotations
 
@@ -27,42 +27,39 @@ from sessions_app.outbound.model_trial import InvalidBaseUrl, checked_base_url
 
 TEXT_MAX = 8000
 CONVERSATIONS_OFFERED = 50
-STEPS_MAX = 2**31 - 1
-COST_MAX = 1_000_000
 KEY_MAX = 16_384
-"""A private key fits."""
+"""Enough for a private key."""
 OFF = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "off"}
 SECRET = {**OFF, "autocomplete": "new-password"}
-"""Browsers offer what they keep for a site in fields that are only `off`."""
+"""Browsers fill fields that are only `off` with stored passwords."""
 BASE_URL_HELP = "Leave empty for the provider's own address. For your own server or a proxy, for example"
 
 
 class UnshownText(forms.Textarea):
-    """Several lines that are typed and never come back with a page, as with a password."""
+    """A text area whose value is never in a page, like that of a password."""
 
     def get_context(self, name: str, value: Any, attrs: dict[str, Any] | None) -> dict[str, Any]:
-        """Leave the value out."""
         return super().get_context(name, None, attrs)
 
 
 def as_pasted(text: str) -> str:
-    """Return several lines as they were before a browser ended each with CRLF; nothing for blank ones."""
+    """Return lines without the CRLF of browsers; empty for blank lines."""
     return text.replace("\r\n", "\n") if text.strip() else ""
 
 
 class PastedText(forms.CharField):
-    """Several lines kept to the last line end, which a private key needs."""
+    """A text of several lines with its last line end, which private keys need."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(strip=False, **options)
 
     def to_python(self, value: Any) -> str:
-        """Return them before they are counted; blank ones as what is missing."""
+        # Before the length is checked; blank lines count as missing.
         return as_pasted(super().to_python(value) or "")
 
 
 class Form(forms.Form):
-    """A form whose fields have ids of their own in a page of many forms."""
+    """A form whose fields have unique ids in a page of many forms."""
 
     name = ""
 
@@ -72,7 +69,7 @@ class Form(forms.Form):
 
 
 class ModelForm(Form):
-    """Which model answers, where it is, and what opens it."""
+    """The model, its address, and its key."""
 
     name = "model"
     model = forms.CharField(
@@ -103,16 +100,16 @@ class ModelForm(Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if settings.CONFIGURATION.auth is AuthMode.ACCOUNTS:  # where an address has to be a public one
+        if settings.CONFIGURATION.auth is AuthMode.ACCOUNTS:  # where addresses have to be public
             self.fields["base_url"].help_text = f"{BASE_URL_HELP} https://models.example.org/v1."
 
     @property
     def loses_key(self) -> bool:
-        """Whether a key was typed that the form, being refused, neither stores nor shows again."""
+        """Return whether the refused form loses a key that was typed."""
         return bool(self.errors and self.data.get("key"))
 
     def clean_base_url(self) -> str:
-        """Return it without a slash at its end."""
+        """Return the address without a slash at its end."""
         text: str = self.cleaned_data["base_url"]
         try:
             return checked_base_url(text) if text else ""
@@ -122,7 +119,7 @@ class ModelForm(Form):
     def edits(self, stored: Mapping[str, str]) -> dict[str, str]:
         """Return the fields of `stored` that were edited since the page was opened.
 
-        One that was also changed elsewhere meanwhile gets an error, and counts as edited the next time.
+        A field that was also changed elsewhere gets an error; sent again, it counts as edited.
         """
         edited = {}
         for name, now in stored.items():
@@ -141,13 +138,13 @@ class ModelForm(Form):
 
 
 class LimitsForm(Form):
-    """What an agent may use in conversations that have no limit of their own."""
+    """The limits of agents in conversations without their own limits."""
 
     name = "limits"
     max_iterations = forms.IntegerField(
         required=False,
         min_value=1,
-        max_value=STEPS_MAX,
+        max_value=2**31 - 1,
         label="Steps per message",
         help_text=f"How often a model is asked until it has answered; {MAX_ITERATIONS} unless you say.",
         widget=forms.NumberInput(attrs={"placeholder": str(MAX_ITERATIONS)}),
@@ -155,7 +152,7 @@ class LimitsForm(Form):
     max_budget_per_task = forms.FloatField(
         required=False,
         min_value=0,
-        max_value=COST_MAX,
+        max_value=1_000_000,
         label="Cost per conversation (US dollars)",
         help_text="Models whose price is unknown don't count.",
         widget=forms.NumberInput(attrs={"placeholder": "no limit", "step": "any"}),
@@ -163,14 +160,14 @@ class LimitsForm(Form):
 
 
 class ApprovalForm(Form):
-    """Whether the agent asks before it calls a tool."""
+    """The choice whether calls of tools need an approval."""
 
     name = "approval"
     asks = forms.BooleanField(required=False, label="Ask for my approval before each tool call")
 
 
 class ServerForm(Form):
-    """A tool server that is reached by its address."""
+    """A tool server with an address."""
 
     name = "server"
     url = forms.CharField(
@@ -188,10 +185,9 @@ class ServerForm(Form):
     )
 
     server: SseServer | None = None
-    """What is to be added, once the form is valid."""
+    """The server to add, once the form is valid."""
 
     def clean(self) -> dict[str, Any]:
-        """Read it as the wires do."""
         given = {"url": self.cleaned_data.get("url"), "api_key": self.cleaned_data.get("api_key") or None}
         shape = StreamableServer if self.cleaned_data.get("kind") == "shttp_servers" else SseServer
         if not self.errors:
@@ -236,17 +232,15 @@ class CommandForm(Form):
     )
 
     server: StdioServer | None = None
-    """What is to be added, once the form is valid."""
+    """The server to add, once the form is valid."""
 
     def clean_env(self) -> dict[str, str]:
-        """Return the variables by name."""
         pairs = [line.partition("=") for line in self.cleaned_data["env"].splitlines() if line.strip()]
         if any(not equals or not name.strip() for name, equals, _ in pairs):
             raise ValidationError("Write one NAME=value per line.")
         return {name.strip(): value for name, _, value in pairs}
 
     def clean(self) -> dict[str, Any]:
-        """Read it as the wires do."""
         given = {name: self.cleaned_data.get(name) for name in ("command", "args", "env")}
         if not self.errors:
             named = {"name": self.cleaned_data["label"], **given}
@@ -255,7 +249,7 @@ class CommandForm(Form):
 
 
 def _read(form: Form, shape: type[BaseModel], given: dict[str, Any], fields: dict[str, str]) -> Any:
-    """Return the server; put what is wrong beside the fields, and return None."""
+    """Return the server, read as the wires do; None after adding the errors to the fields."""
     try:
         return shape.model_validate_json(json.dumps(given))
     except Problems as problems:
@@ -267,8 +261,6 @@ def _read(form: Form, shape: type[BaseModel], given: dict[str, Any], fields: dic
 
 
 class SecretForm(Form):
-    """A new secret."""
-
     name = "secret"
     label = forms.CharField(
         max_length=SECRET_NAME_MAX_LENGTH,
@@ -291,8 +283,6 @@ class SecretForm(Form):
 
 
 class TokenForm(GrantFields, Form):
-    """A new token."""
-
     name = "token"
     label = forms.CharField(
         max_length=TOKEN_NAME_MAX_LENGTH,
@@ -307,7 +297,7 @@ class TokenForm(GrantFields, Form):
     )
 
     def __init__(self, user: Visitor, *args: Any, only: str = "", **kwargs: Any) -> None:
-        """Offer the user's newest conversations, and `only`, the id of one that a page has asked for."""
+        """Offer the user's newest conversations, and the one with the id `only`, if any."""
         data = args[0] if args else kwargs.get("data")
         chosen = only or (data.get("conversation", "") if data else "")
         super().__init__(*args, initial={"conversation": only}, **kwargs)
@@ -317,13 +307,13 @@ class TokenForm(GrantFields, Form):
 
     @property
     def grant(self) -> Grant:
-        """What was chosen. Raise ConversationNotFound if the conversation is gone by now."""
+        """Return the chosen rights. Raise ConversationNotFound if the conversation no longer exists."""
         only = self.cleaned_data["conversation"]
         return replace(super().grant, conversation=access.readable(self._user, only) if only else None)
 
 
 def _offered(user: Visitor, chosen: str) -> list[tuple[str, str]]:
-    """Return ids and titles of the newest conversations, and of the chosen one wherever it stands."""
+    """Return ids and titles of the newest conversations, and of the chosen one."""
     rows = Conversation.objects.visible_to(user)
     newest = list(rows.newest_first()[:CONVERSATIONS_OFFERED])
     known = {row.public_id for row in newest}

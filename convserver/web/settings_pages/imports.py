@@ -1,4 +1,4 @@
-"""The pages of imports: to upload a file, to see how far its import is, to read the report."""
+"""The pages of imports: the upload of a file, the progress of its import, and the report."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ TITLES = {
     "open-webui": "Open WebUI",
     "hermes-webui": "hermes-webui",
 }
-"""What people call the formats."""
+"""The names of the formats for people."""
 
 
 class ReportLine(NamedTuple):
-    """One line of a report: how many of something, and why."""
+    """One line of a report: a number and what it counts."""
 
     what: str
     number: int
@@ -49,8 +49,6 @@ class ReportLine(NamedTuple):
 
 
 class UploadForm(forms.Form):
-    """How a file is to be imported."""
-
     format = forms.ChoiceField(required=False)
     labels = forms.CharField(required=False, max_length=1_000)
     timezone = forms.CharField(required=False, max_length=64)
@@ -61,7 +59,7 @@ class UploadForm(forms.Form):
 
 
 def formats() -> list[tuple[str, str]]:
-    """Return the formats to choose from, with what people call them."""
+    """Return the formats to choose from with their names for people."""
     known = [(name, TITLES.get(name, name)) for name in WAYS]
     return [("", "Detect automatically"), *sorted(known, key=lambda each: each[1].lower())]
 
@@ -69,14 +67,14 @@ def formats() -> list[tuple[str, str]]:
 @require_http_methods(["GET", "HEAD", "POST"])
 @person
 def imports(request: HttpRequest) -> HttpResponse:
-    """Show what can be imported and what was; or take a small file from a browser without scripts."""
+    """Show the form and all imports; or import a small file from a browser without scripts."""
     return _take(request) if request.method == "POST" else _show(request)
 
 
 @require_safe
 @person
 def import_run(request: HttpRequest, import_id: str) -> HttpResponse:
-    """Show how far an import is, and its report."""
+    """Show the progress of an import, and its report."""
     run = runs.found(access.pk_of(request.user), import_id)
     after = request.GET.get("after", "0")
     number = int(after) if after.isascii() and after.isdigit() and len(after) < 19 else 0
@@ -97,7 +95,7 @@ def import_run(request: HttpRequest, import_id: str) -> HttpResponse:
 
 @takes_form(lambda request, import_id: redirect("settings-import"))
 def remove(request: HttpRequest, import_id: str) -> HttpResponse:
-    """Cancel an import, or take its report off the list: whichever the button said."""
+    """Cancel an import, or remove its report from the list, as the button says."""
     run = runs.found(access.pk_of(request.user), import_id)
     if request.POST.get("do") == "forget":
         runs.forget(run)
@@ -122,7 +120,7 @@ def follow(request: HttpRequest) -> HttpResponse:
 
 
 def state_words(run: ImportRun) -> str:
-    """Return in a few words how far an import is."""
+    """Return the progress of an import in a few words."""
     if run.is_cancelled and run.state == ImportState.RUNNING:
         return "Cancelling after this conversation"
     if run.state == ImportState.DONE and run.failed:
@@ -177,7 +175,7 @@ def _take(request: HttpRequest) -> HttpResponse:
 
 
 def _here(user: Visitor, lines: list[ImportedConversation]) -> set[str]:
-    """Return which of the conversations the user may read."""
+    """Return the ids of the imported conversations that the user may read."""
     ids = [line.conversation for line in lines if line.conversation]
     rows = Conversation.objects.visible_to(user).with_public_ids(ids)
     return set(rows.values_list("public_id", flat=True))

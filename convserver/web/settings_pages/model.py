@@ -1,4 +1,4 @@
-"""The section of the model: what is stored, and a trial of it."""
+"""The section of the model, with a trial of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sessions_app.settings.user_settings import SettingSecret
 @sensitive_post_parameters("key")
 @form_of("model")
 def change(request: HttpRequest) -> HttpResponse:
-    """Store the model, and its key if one was typed; then ask it, if that is wished."""
+    """Store the model, and its key if one was typed; try it if the button says so."""
     form = ModelForm(request.POST)
     if not form.is_valid() or not _stored(request, form):
         return show(request, form)
@@ -35,22 +35,18 @@ def change(request: HttpRequest) -> HttpResponse:
         finding = _finding(access.pk_of(request.user))
     except TrialUnderWay as error:
         request_log.name_code(error.code)
-        return _not_now(request, f"{stored} {error}")
+        messages.error(request, f"{stored} {error}", extra_tags="model")
+        answer = show(request)
+        answer.status_code = 429
+        return answer
     if finding.is_fault:
         return not_saved(request, "model", f"{stored} {finding.text}")
     messages.success(request, f"{stored} {finding.text}", extra_tags="model begin")
     return back("model")
 
 
-def _not_now(request: HttpRequest, words: str) -> HttpResponse:
-    messages.error(request, words, extra_tags="model")
-    answer = show(request)
-    answer.status_code = 429
-    return answer
-
-
 def _stored(request: HttpRequest, form: ModelForm) -> bool:
-    """Store what the form says, and nothing else; False if it cannot be, with the reason in the form."""
+    """Store the edited fields; return False after adding the reason to the form."""
     user_id, given = access.pk_of(request.user), form.cleaned_data
     found = user_settings.settings_of(user_id)
     edits = form.edits(

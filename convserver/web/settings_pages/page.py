@@ -28,11 +28,9 @@ from convserver.web.settings_pages.password import PasswordForm, has_password
 from convserver.web.settings_pages.stored_servers import servers_of
 from sessions_app.agents.chosen import uses_model
 from sessions_app.identity.authentication import lets_everybody_in
-from sessions_app.models import ApiToken, UserSettings
+from sessions_app.models import ApiToken
 from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import SettingSecret
-
-TOKENS_SHOWN = 200
 
 FormView = Callable[[HttpRequest], HttpResponse]
 
@@ -40,18 +38,21 @@ FormView = Callable[[HttpRequest], HttpResponse]
 @require_safe
 @person
 def settings(request: HttpRequest) -> HttpResponse:
-    """Show what can be set."""
     return show(request)
 
 
 def show(request: HttpRequest, *refused: Form | PasswordForm, **more: Any) -> HttpResponse:
-    """Show all sections; with forms that were refused, what is wrong beside their fields, with 400."""
+    """Show all sections; refused forms with their errors, and the status 400."""
     user_id = access.pk_of(request.user)
     stored = user_settings.settings_of(user_id)
     forms: dict[str, Form | PasswordForm] = {
-        "model": _model_form(stored),
+        "model": ModelForm(
+            initial={"model": stored.llm_model, "base_url": stored.llm_base_url} if stored else None
+        ),
         "approval": ApprovalForm(initial={"asks": bool(stored and stored.confirmation_mode)}),
-        "limits": _limits_form(stored),
+        "limits": LimitsForm(
+            initial={name: getattr(stored, name) for name in LimitsForm.base_fields} if stored else None
+        ),
         **{shape.name: shape() for shape in (ServerForm, CommandForm, SecretForm)},
         "token": TokenForm(request.user, only=request.GET.get("conversation", "")),
         **({"password": PasswordForm(request)} if has_password(request) else {}),
@@ -65,7 +66,7 @@ def show(request: HttpRequest, *refused: Form | PasswordForm, **more: Any) -> Ht
         "tokens": ApiToken.objects.valid()
         .filter(user_id=user_id)
         .select_related("conversation")
-        .order_by("-pk")[:TOKENS_SHOWN],
+        .order_by("-pk")[:200],
         "has_keys": not lets_everybody_in(),
         "form_id": str(uuid4()),
         "asks_model": uses_model(),
@@ -75,32 +76,21 @@ def show(request: HttpRequest, *refused: Form | PasswordForm, **more: Any) -> Ht
 
 
 def form_of(section: str) -> Callable[[FormView], FormView]:
-    """Let a view take a form of a section; who loads its address is led to the section."""
+    """Return a decorator for a view that takes a form of a section; its address leads to the section."""
     return takes_form(lambda request: back(section))
 
 
 def saved(request: HttpRequest, section: str, words: str) -> HttpResponse:
-    """Lead back to a section, which says this once."""
+    """Redirect to a section, which shows these words once."""
     messages.success(request, words, extra_tags=section)
     return back(section)
 
 
 def not_saved(request: HttpRequest, section: str, words: str) -> HttpResponse:
-    """Lead back to a section, which says once what went wrong."""
+    """Redirect to a section, which shows this error once."""
     messages.error(request, words, extra_tags=section)
     return back(section)
 
 
 def back(section: str) -> HttpResponse:
-    """Lead back to a section."""
     return redirect(f"{reverse('settings')}#{section}")
-
-
-def _model_form(stored: UserSettings | None) -> ModelForm:
-    initial = {"model": stored.llm_model, "base_url": stored.llm_base_url} if stored else None
-    return ModelForm(initial=initial)
-
-
-def _limits_form(stored: UserSettings | None) -> LimitsForm:
-    names = ("max_iterations", "max_budget_per_task")
-    return LimitsForm(initial={name: getattr(stored, name) for name in names} if stored else None)

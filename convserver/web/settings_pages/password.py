@@ -1,4 +1,4 @@
-"""The section of the account: another password for those who log in with one."""
+"""The section of the account: a new password for users who log in with one."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from django.http import HttpRequest
 from convserver.configuration import AuthMode
 from convserver.passwords import line
 from convserver.passwords.login_throttle import BUSY, TOO_MANY, Guesses
-from convserver.web.login import GUESSED_TOO_OFTEN, NO_TURN
+from convserver.web.login import GUESSED_TOO_OFTEN, NO_SLOT
 
 BY_PASSWORD = "django.contrib.auth.backends.ModelBackend"  # noqa: S105 - a class
 
 
 class PasswordForm(PasswordChangeForm):
-    """The current password, and twice the new one; attempts count as those at the login do."""
+    """The current password, and twice the new one; wrong ones count together with those of the login."""
 
     name = "password"
     error_messages = {
@@ -45,9 +45,9 @@ class PasswordForm(PasswordChangeForm):
         self.fields["new_password1"].help_text = "At least 8 characters, and not a common one."
 
     def clean_old_password(self) -> str:
-        """Judge it, unless there were too many wrong ones."""
+        """Check the password, unless there were too many wrong ones."""
         if line.is_refused(self._request):
-            raise ValidationError(BUSY, code=NO_TURN)
+            raise ValidationError(BUSY, code=NO_SLOT)
         guesses = Guesses(self._request, f"password {self.user.get_username().lower()}")
         if not guesses.may_go_on():
             raise ValidationError(TOO_MANY, code=GUESSED_TOO_OFTEN)
@@ -56,18 +56,18 @@ class PasswordForm(PasswordChangeForm):
         return password
 
     def validate_password_for_user(self, user: User, password_field_name: str = "") -> None:
-        """Say what is wrong with the new password where it was first typed."""
+        # The error belongs to the first of the two fields.
         super().validate_password_for_user(user, "new_password1")
 
     def change(self) -> None:
-        """Store the new one; other sessions of the user end, and this one goes on."""
-        with transaction.atomic():  # with what ends other access
+        """Store the new password; all other sessions of the user end."""
+        with transaction.atomic():  # with the receivers that end other access
             self.save()
         update_session_auth_hash(self._request, self.user)
 
 
 def has_password(request: HttpRequest) -> bool:
-    """Say whether the user has logged in with a password, so that there is one to change."""
+    """Return whether the user has logged in with a password."""
     return (
         settings.CONFIGURATION.auth is AuthMode.ACCOUNTS
         and request.session.get(BACKEND_SESSION_KEY) == BY_PASSWORD

@@ -1,4 +1,4 @@
-"""The limits of a user's agents, for all conversations that have none of their own."""
+"""The limits of a user's agents in conversations without their own limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sessions_app.settings import user_settings
 
 @form_of("limits")
 def change(request: HttpRequest) -> HttpResponse:
-    """Store the limits; an empty one leaves the default."""
+    """Store the limits; an empty field means the default."""
     form = LimitsForm(request.POST)
     if not form.is_valid():
         return show(request, form)

@@ -1,4 +1,4 @@
-"""The section of a user's own secrets: names and descriptions are shown, values never."""
+"""The section of a user's own secrets, with names and descriptions but without values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from sessions_app.settings.user_settings import SecretExists
 @sensitive_post_parameters("value")
 @form_of("secrets")
 def add(request: HttpRequest) -> HttpResponse:
-    """Keep a new secret."""
     form = SecretForm(request.POST)
     if not form.is_valid():
         return show(request, form)
@@ -39,7 +38,7 @@ def add(request: HttpRequest) -> HttpResponse:
 @sensitive_post_parameters("value")
 @form_of("secrets")
 def change(request: HttpRequest) -> HttpResponse:
-    """Give a secret another value, or forget it."""
+    """Replace the value of a secret, or delete it."""
     user_id, name = access.pk_of(request.user), request.POST.get("name", "")
     value = as_pasted(request.POST.get("value", ""))
     try:

@@ -1,4 +1,4 @@
-"""A user's tool servers as the page shows them, and how one is added or taken away."""
+"""A user's tool servers: as the page shows them, added and removed."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ Server = SseServer | StdioServer
 
 
 class ServersUnreadable(SecretUnreadable):
-    """What is stored is no list of tool servers, or no key opens it."""
+    """The stored text is not a list of tool servers, or cannot be decrypted."""
 
 
 class ShownServer(NamedTuple):
     """One tool server without its keys."""
 
     reference: str
-    """Names it in forms; says nothing of what is in it."""
+    """Its name in forms, which reveals nothing of it."""
     title: str
     transport: str
     detail: str
 
 
 def servers_of(user_id: int) -> list[ShownServer] | None:
-    """Return the user's tool servers; None if they are stored but cannot be read."""
+    """Return the user's tool servers; None if the stored ones cannot be read."""
     try:
         return [_shown(kind, server) for kind, server in _each(_stored(user_id))]
     except SecretUnreadable:
@@ -51,7 +51,7 @@ def servers_of(user_id: int) -> list[ShownServer] | None:
 
 
 def tool_server(user_id: int, reference: str) -> ToolServer | None:
-    """Return one of the user's tool servers with its keys; None where it is gone. Raise SecretUnreadable."""
+    """Return one of the user's tool servers with its keys, if it exists. Raise SecretUnreadable."""
     for kind, server in _each(_stored(user_id)):
         if _reference(kind, server) == reference:
             entries = named_servers.entries_of(user_id)  # the headers of a V1 client open it, too
@@ -61,7 +61,7 @@ def tool_server(user_id: int, reference: str) -> ToolServer | None:
 
 
 def add(user_id: int, server: Server) -> None:
-    """Store one more. Raise SecretUnreadable or TooManySecrets; then nothing has changed."""
+    """Add a tool server. Raise SecretUnreadable or TooManySecrets; then nothing has changed."""
     kind = KINDS[type(server)]
 
     def with_it(text: str | None) -> str:
@@ -77,7 +77,7 @@ def add(user_id: int, server: Server) -> None:
 
 
 def remove(user_id: int, reference: str) -> None:
-    """Take one away; nothing happens where it is gone. Raise SecretUnreadable."""
+    """Remove a tool server, if it exists. Raise SecretUnreadable."""
 
     def without_it(text: str | None) -> str:
         config = _config(text)
@@ -93,7 +93,7 @@ def remove(user_id: int, reference: str) -> None:
 
 
 def remove_all(user_id: int) -> None:
-    """Take all away, also what cannot be read."""
+    """Remove all tool servers, also unreadable ones."""
     user_settings.set_secret(user_id, SettingSecret.MCP_CONFIG, "")
 
 
@@ -105,7 +105,7 @@ def _stored(user_id: int) -> McpConfig:
 def _config(text: str | None) -> McpConfig:
     try:
         return McpConfig() if text is None else McpConfig.model_validate_json(text)
-    except ValidationError:  # which repeats what it refused, keys and all
+    except ValidationError:  # its text would repeat the value with its keys
         raise ServersUnreadable("The stored tool servers are not a valid list.") from None
 
 

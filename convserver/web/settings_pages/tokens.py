@@ -1,4 +1,4 @@
-"""The section of API tokens; the text of one is shown once, when it is made."""
+"""The section of API tokens; the text of a token is shown once."""
 
 from __future__ import annotations
 
@@ -18,16 +18,13 @@ MADE_BEFORE = (
     "This token was already created, and a token is shown only once. If you didn't copy it, revoke it."
 )
 COOKIE = "tokens-made"
-FORMS_KEPT = 8
 HOUR_S = 3600
 
 
 @form_of("tokens")
 def create(request: HttpRequest) -> HttpResponse:
-    """Create a token; this answer alone brings its text, so it is no redirect.
-
-    Loading it again sends the form again, and that makes no second one.
-    """
+    """Create a token and show its text, which no other page shows: the answer is not a redirect."""
+    # A reload of the answer sends the form again, which creates no second token.
     form = TokenForm(request.user, request.POST)
     if not form.is_valid():
         return show(request, form)
@@ -55,7 +52,6 @@ def create(request: HttpRequest) -> HttpResponse:
 
 @form_of("tokens")
 def revoke(request: HttpRequest) -> HttpResponse:
-    """Let a token open nothing any more."""
     rows = ApiToken.objects.valid().filter(user_id=access.pk_of(request.user))
     row = rows.called(request.POST.get("token", "")).first()
     if row is None:
@@ -65,16 +61,16 @@ def revoke(request: HttpRequest) -> HttpResponse:
 
 
 def _made(request: HttpRequest) -> list[str]:
-    """Return the ids of the forms that have made a token in this browser not long ago, the newest first."""
+    """Return the ids of this browser's forms that created a token within the hour, the newest first."""
     kept = request.get_signed_cookie(COOKIE, default="", max_age=HOUR_S)
     return kept.split() if kept else []
 
 
 def _keep(request: HttpRequest, answer: HttpResponse, forms: list[str]) -> None:
-    """Keep the ids in the browser: they say nothing of the tokens."""
+    # The ids reveal nothing of the tokens.
     answer.set_signed_cookie(
         COOKIE,
-        " ".join(forms[:FORMS_KEPT]),
+        " ".join(forms[:8]),
         max_age=HOUR_S,
         path=reverse("settings-tokens"),
         httponly=True,

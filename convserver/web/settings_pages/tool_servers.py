@@ -1,4 +1,4 @@
-"""The section of the tool servers (MCP), and whether calls of their tools wait for approval."""
+"""The section of the tool servers (MCP) and of the approval of their calls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DESCRIPTION_MAX_CHARS = 300
 @sensitive_post_parameters()
 @form_of("tools")
 def add(request: HttpRequest) -> HttpResponse:
-    """Store one more: a program if it has a command, else an address."""
+    """Add a tool server: a program if the form has a command, otherwise an address."""
     form = (CommandForm if "command" in request.POST else ServerForm)(request.POST)
     if not form.is_valid() or form.server is None:
         return show(request, form)
@@ -45,7 +45,7 @@ def add(request: HttpRequest) -> HttpResponse:
 @in_lane(Lane.ABROAD)
 @form_of("tools")
 def try_connection(request: HttpRequest) -> HttpResponse:
-    """Connect one, and show its tools, or what is wrong with it."""
+    """Connect a tool server, and show its tools or its problems."""
     user_id, reference = access.pk_of(request.user), request.POST.get("server", "")
     try:
         server = stored_servers.tool_server(user_id, reference)
@@ -65,18 +65,18 @@ def try_connection(request: HttpRequest) -> HttpResponse:
 
 
 class ShownTrial(NamedTuple):
-    """What a test has found, as the page shows it."""
+    """The result of a trial as the page shows it."""
 
     reference: str
     tools: Sequence[tuple[str, str]]
     more: int
-    """How many tools are not shown."""
+    """The number of tools that are not shown."""
     problems: Sequence[tuple[str, str]]
-    """Each with the last lines of the program, if there are any."""
+    """Each with the last lines of the program's output, if any."""
 
     @classmethod
     def of(cls, trial: ToolTrial, reference: str) -> ShownTrial:
-        """Return a test of the server with this reference, bounded and in one direction of writing."""
+        """Return a trial of the server with this reference, bounded and without changes of direction."""
         tools = [(name, visible.prose(text)[:DESCRIPTION_MAX_CHARS]) for name, text in trial.tools]
         problems = [problem.partition("\n") for problem in trial.problems]
         return cls(
@@ -89,7 +89,7 @@ class ShownTrial(NamedTuple):
 
 @form_of("tools")
 def remove(request: HttpRequest) -> HttpResponse:
-    """Take one away, or all."""
+    """Remove a tool server, or all."""
     user_id = access.pk_of(request.user)
     if request.POST.get("do") == "all":
         stored_servers.remove_all(user_id)
@@ -103,7 +103,7 @@ def remove(request: HttpRequest) -> HttpResponse:
 
 @form_of("tools")
 def ask_for_approval(request: HttpRequest) -> HttpResponse:
-    """Let each call of a tool wait for the user's approval from now on, or none."""
+    """Store whether calls of tools wait for the user's approval."""
     form = ApprovalForm(request.POST)
     asks = form.is_valid() and form.cleaned_data["asks"]
     user_settings.change_settings(access.pk_of(request.user), {"confirmation_mode": asks}, secrets={})
