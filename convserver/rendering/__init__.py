@@ -1,4 +1,4 @@
-"""What events look like: one page of them as HTML that does nothing but show itself."""
+"""Events as HTML without scripts."""
 
 from convserver.rendering.page import render_events, render_page
 

@@ -1,4 +1,4 @@
-"""What a tool was called with, as text that a person can read."""
+"""The arguments of a tool call as text for people."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ CODE = {
     "python": ("code", "python"),
     "browser": ("browser_actions", "python"),
 }
-"""By a tool's icon: which of its arguments is code, and in which language."""
+"""By a tool's icon: the argument that is code, and its language."""
 _TASK_LISTS = ("task_list", "todos", "plan", "tasks")
 _TASK_TITLES = ("title", "content", "step", "name", "text")
 _STATUSES = {"pending": "todo", "completed": "done", "complete": "done", "in-progress": "in_progress"}
-"""What tools of other origins call the states of a task."""
+"""Other tools' names of the states of a task."""
 _EDITED = frozenset({"old_str", "new_str", "file_text", "content", "path", "command", "start", "end"})
 """Arguments of an edit that its diff and its card's first line show."""
 
@@ -38,7 +38,7 @@ def code_of(tool: ShownTool, arguments: Mapping[str, object]) -> tuple[str, str]
 
 
 def _is_told(shown: Mapping[str, object]) -> bool:
-    """Say whether the first line of the card tells all: there is nothing, or one short text."""
+    """Return whether the first line of the card shows all: nothing, or one short text."""
     values = list(shown.values())
     return not values or (
         len(values) == 1 and isinstance(values[0], str) and first_line(values[0]) == values[0]
@@ -46,7 +46,7 @@ def _is_told(shown: Mapping[str, object]) -> bool:
 
 
 def is_edit(tool: ShownTool) -> bool:
-    """Say whether calls of the tool change a file, so that they are shown as a diff."""
+    """Return whether calls of the tool change a file, so that they are shown as a diff."""
     return tool.icon == "edit"
 
 
@@ -78,6 +78,6 @@ def _task(each: Mapping[str, object]) -> Task:
 
 
 def plan(tasks: tuple[Task, ...]) -> str:
-    """Return in a few words how far a list of tasks is; nothing where there is none."""
+    """Return the progress of a list of tasks in a few words; empty for an empty list."""
     done = sum(task.status == "done" for task in tasks)
     return f"{done} of {len(tasks)} {'task' if len(tasks) == 1 else 'tasks'} done" if tasks else ""

@@ -1,4 +1,4 @@
-"""What a person is shown of an event, whichever wire it came by."""
+"""The cards that show events to people, the same for both wires."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from convserver.rendering.tools import ShownTool
 
 
 class CallOutcome(StrEnum):
-    """How a tool call ended, or that it has not."""
+    """The outcome of a tool call."""
 
     RUNNING = "running"
     WAITING = "waiting"
     UNKNOWN = "unknown"
-    """No result is in sight, and the conversation went on."""
+    """There is no result, and the conversation went on."""
     UNTOLD = "untold"
-    """It was cut off while it ran, and the user is asked whether it has taken effect."""
+    """It was cut off while it ran; the user is asked whether it took effect."""
     DONE = "done"
     FAILED = "failed"
     STOPPED = "stopped"
@@ -30,12 +30,12 @@ class CallOutcome(StrEnum):
 
 
 WAITING = frozenset({CallOutcome.WAITING, CallOutcome.UNTOLD})
-"""Of calls that wait for the user."""
+"""The outcomes of calls that wait for the user."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Folded:
-    """Text that stands behind a line that can be opened."""
+    """Text that a reader can unfold."""
 
     label: str
     text: str
@@ -53,8 +53,6 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageCard:
-    """What somebody said."""
-
     author: str
     text: str
     is_users: bool
@@ -65,29 +63,24 @@ class MessageCard:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallCard:
-    """A tool that was called."""
-
     tool: ShownTool
     summary: str
     """One line: a command's first, a file's path."""
     thought: str = ""
-    """What the agent said when it called."""
+    """The agent's words before the call."""
     reasoning: str = ""
     arguments: str = ""
     language: str = "json"
-    """Of the arguments."""
     diff: Diff | None = None
     tasks: tuple[Task, ...] = ()
     risk: str = ""
     outcome: CallOutcome = CallOutcome.RUNNING
     given: Mapping[str, object] | None = field(default_factory=dict)
-    """All that it was called with; None where that cannot be read."""
+    """All arguments of the call; None where they cannot be read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResultCard:
-    """What a tool answered."""
-
     tool: ShownTool
     output: str
     outcome: CallOutcome = CallOutcome.DONE
@@ -107,7 +100,7 @@ def unanswered(tool: ShownTool, reason: str) -> ResultCard:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QuietLine:
-    """Something that happened, in a few words."""
+    """An event in a few words."""
 
     words: str
     folded: tuple[Folded, ...] = ()
@@ -121,16 +114,14 @@ def noticed(text: str) -> QuietLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErrorCard:
-    """What went wrong, and what to do."""
-
     words: str
     next_step: str
     code: str
     detail: str
     cause: str = ""
-    """What was wrong, on one line, where the words do not say it."""
+    """One-line error detail, if the words do not contain it."""
     is_models: bool = False
-    """Whether the settings of the model are where it can be mended."""
+    """Whether the settings of the model can solve it."""
 
 
 Card = MessageCard | CallCard | ResultCard | QuietLine | ErrorCard
@@ -138,7 +129,7 @@ Card = MessageCard | CallCard | ResultCard | QuietLine | ErrorCard
 
 @dataclass(kw_only=True, slots=True)
 class Entry:
-    """An event, its card, and what is shown inside it."""
+    """An event, its card, and the results inside it."""
 
     event: EventEnvelope
     card: Card
@@ -146,5 +137,4 @@ class Entry:
 
     @property
     def moment(self) -> datetime:
-        """When it happened."""
         return datetime.fromisoformat(self.event["timestamp"])

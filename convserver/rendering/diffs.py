@@ -1,4 +1,4 @@
-"""Changes of a file as numbered lines: those that went, those that came, those around them."""
+"""Changes of a file as numbered lines: removed, added and unchanged ones."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 LINES_MAX = 1_000
-"""So many lines of a diff are shown."""
 LINE_MAX_CHARS = 1_000
 SHOWN_MAX_CHARS = 50_000
+# Longer parts are not compared line by line, which can cost the product of their lengths.
 COMPARED_MAX_LINES = 400
-"""Longer parts that differ are not compared line by line: that can cost the product of their lengths."""
 READ_MAX_CHARS = 400_000
 CONTEXT = 3
 
@@ -25,13 +24,12 @@ class DiffLine(NamedTuple):
 
     kind: str
     old: int | None
-    """Its number in the file before; None where it is not there, or not known."""
+    """Its number in the old file; None if it is not there, or not known."""
     new: int | None
     text: str
 
     @property
     def sign(self) -> str:
-        """What a diff has before the line, so that colour is not all."""
         return {"added": "+", "removed": "\u2212"}.get(self.kind, " ")
 
 
@@ -45,24 +43,23 @@ class Diff(NamedTuple):
 
     @property
     def is_numbered(self) -> bool:
-        """Say whether the lines' places in the file are known."""
         return any(line.old or line.new for line in self.lines)
 
 
 def of_unified(text: str) -> Diff | None:
-    """Read a unified diff; None when the text is none."""
+    """Return a unified diff as read; None for any other text."""
     if not _HUNK.search(text[:READ_MAX_CHARS]):
         return None
     return _diff(_unified_lines(text[:READ_MAX_CHARS].split("\n")))
 
 
 def of_contents(old: str, new: str) -> Diff | None:
-    """Compare a file before and after; None when nothing changed."""
+    """Return the difference of a file before and after; None when nothing changed."""
     return None if old == new else _diff(_compared(_lines(old), _lines(new), is_file=True))
 
 
 def of_replacement(old: str, new: str) -> Diff | None:
-    """Show what stands in place of what, wherever in the file that is."""
+    """Return the difference of a passage whose place in the file is not known."""
     return None if old == new else _diff(_compared(_lines(old), _lines(new), is_file=False))
 
 
@@ -108,7 +105,7 @@ def _unified_lines(lines: Sequence[str]) -> Iterator[DiffLine]:
 
 
 def _compared(old: list[str], new: list[str], *, is_file: bool) -> Iterator[DiffLine]:
-    """Compare what is left when what is the same at both ends is put aside."""
+    """Yield the differing lines between the equal ones at both ends, with some of these."""
     head = _same_beginning(old, new)
     tail = _same_beginning(old[head:][::-1], new[head:][::-1])
     start = max(0, head - CONTEXT)
@@ -139,7 +136,7 @@ def _same_beginning(old: Sequence[str], new: Sequence[str]) -> int:
 
 
 def _changes(old: list[str], new: list[str]) -> Iterator[tuple[str, int, int]]:
-    """Return kind and places of each line of two texts that differ at both ends."""
+    """Yield kind and places of each line of two texts that differ at both ends."""
     if max(len(old), len(new)) > COMPARED_MAX_LINES:
         yield from (("removed", at, 0) for at in range(len(old)))
         yield from (("added", 0, at) for at in range(len(new)))
@@ -153,7 +150,7 @@ def _changes(old: list[str], new: list[str]) -> Iterator[tuple[str, int, int]]:
 
 
 def _same(first: int, last: int, beside: int) -> Iterator[tuple[str, int, int]]:
-    """Return the same lines between two changes, all but those around them left out."""
+    """Yield the equal lines between two changes, with a gap in place of the middle ones."""
     if last - first <= 2 * CONTEXT + 1:
         yield from (("same", at, beside + at - first) for at in range(first, last))
         return

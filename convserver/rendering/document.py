@@ -1,4 +1,4 @@
-"""A conversation as one HTML file that opens anywhere: no script, and nothing is asked of any server."""
+"""A conversation as one HTML file without scripts that loads nothing from any server."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ _STYLES = ("web/document.css", "web/events.css", "web/calls.css", "web/code.css"
 
 
 def beginning(*, title: str, facts: Mapping[str, object]) -> str:
-    """Return all that stands before the first event."""
+    """Return the file up to the first event."""
     shown = [(name, visible.name(str(value))) for name, value in facts.items() if value not in (None, "")]
     context = {"title": visible.name(title), "facts": shown, "styles": styles()}
     return render_to_string("web/events/document_beginning.html", context)
 
 
 def articles(events: Sequence[EventEnvelope], conversation_id: str) -> str:
-    """Return events with all that they say, however long."""
+    """Return events with their complete texts."""
     return f"{render_events(events, conversation_id=conversation_id, whole=True)}\n"
 
 
 def end() -> str:
-    """Return what closes the file."""
     return "</main>\n</body>\n</html>\n"
 
 

@@ -1,4 +1,4 @@
-"""Small drawings that stand before a tool's name."""
+"""Small drawings before the names of tools."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PATHS = {
 
 
 def icon(name: str) -> SafeString:
-    """Return one of the drawings above as SVG that only eyes see."""
+    """Return one of the drawings as SVG that screen readers skip."""
     path = _PATHS.get(name, _PATHS["tool"])
     return mark_safe(  # noqa: S308 - a drawing of the table above
         '<svg class="glyph" viewBox="0 0 16 16" aria-hidden="true" focusable="false">'

@@ -1,4 +1,4 @@
-"""Long text in three steps: its beginning is shown, more of it is folded, all of it can be downloaded."""
+"""Long text: its beginning is shown, more is folded, all of it can be downloaded."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import NamedTuple
 SHOWN_MAX_LINES = 20
 SHOWN_MAX_CHARS = 2_000
 FOLDED_MAX_CHARS = 20_000
-"""So much is in the page; the rest is a download."""
+"""The text in the page; the rest is a download."""
+# The text that is read for the page, since escapes for terminals are removed from it.
 CLEANED_MAX_CHARS = 50_000
-"""So much is read for that, since what programs write for terminals may be left out of it."""
 BEGINNING_LINES = 8
 BEGINNING_CHARS = 800
 
@@ -20,13 +20,13 @@ class Output(NamedTuple):
 
     shown: str
     folded: str
-    """All of it, or its beginning if `is_cut`."""
+    """All of the text, or its beginning if `is_cut`."""
     size: str
     is_cut: bool
 
 
 def output(text: str, clean: Callable[[str], str], *, whole: bool = False) -> Output:
-    """Return text as it is shown, what is shown of it cleaned; `whole` cuts nothing off."""
+    """Return the shown parts of a text, cleaned; `whole` cuts nothing off."""
     text = text.rstrip("\n")
     cleaned = clean(text if whole else text[:CLEANED_MAX_CHARS])
     if len(text) <= SHOWN_MAX_CHARS and cleaned.count("\n") < SHOWN_MAX_LINES:
@@ -38,7 +38,7 @@ def output(text: str, clean: Callable[[str], str], *, whole: bool = False) -> Ou
 
 
 def size(text: str) -> str:
-    """Return how long text is, in words: `1,204 lines, 88 kB`."""
+    """Return the length of a text in words: `1,204 lines, 88 kB`."""
     lines = text.count("\n") + 1
     return f"{lines:,} {'line' if lines == 1 else 'lines'}, {_bytes(len(text.encode(errors='replace')))}"
 

@@ -30,7 +30,7 @@ from convserver.rendering.subjects import subject_of
 
 RESULTS = (Kind.TOOL_RESULT, Kind.ERROR)
 OPEN = frozenset({CallOutcome.RUNNING, CallOutcome.WAITING})
-"""What a call without a result can be as long as nothing else is known."""
+"""The possible outcomes of a call without a result while nothing else is known."""
 
 
 class PendingCall(NamedTuple):
@@ -38,14 +38,11 @@ class PendingCall(NamedTuple):
 
     seq: int
     is_whole: bool
-    """Whether the page shows all of it."""
     is_untold: bool = False
-    """Whether the user is asked what became of it, and not for an approval."""
+    """Whether the user is asked for the outcome, and not for an approval."""
 
 
 class RenderedPage(NamedTuple):
-    """One page of events."""
-
     html: SafeString
     asked: PendingCall | None
 
@@ -75,11 +72,11 @@ def render_page(
 ) -> RenderedPage:
     """Return the events of one page that people are shown, in order, as articles.
 
-    A result stands inside its call where both are on the page, else as an article that names its call.
+    A result is inside its call if both are on the page, otherwise an article that names its call.
     Of `beyond`, the events that follow the page, only results are shown, in calls of the page.
-    `still`: what a call without a result may be said to be by now; one that is none of it has no result.
-    `untold` is the place of the call of which the user is asked what became of it.
-    `whole`: long texts are there to their end, folded, instead of behind a link that downloads them.
+    `still` has the outcomes that a call without a result can have now; a call with another one has no result.
+    `untold` is the seq of the call whose outcome the user is asked for.
+    `whole` includes long texts completely, folded, instead of a link that downloads them.
     """
     parts = Parts(conversation_id, whole=whole)
     shown = entries(envelopes, beyond)
@@ -92,16 +89,14 @@ def render_page(
 
 _DECIDED: Mapping[str, Mapping[str, CallOutcome]] = {
     Dialect.V0: {"user_confirmed": CallOutcome.RUNNING, "user_rejected": CallOutcome.REJECTED},
-    Dialect.V1: {
-        "running": CallOutcome.RUNNING,
-        "idle": CallOutcome.REJECTED,
-    },  # it has no event for a decision
+    # V1 has no event for a decision.
+    Dialect.V1: {"running": CallOutcome.RUNNING, "idle": CallOutcome.REJECTED},
 }
-"""What a decision, by the state that it leads to, makes of calls that wait: results may come much later."""
+"""The outcome of a waiting call after a decision, by the state that follows it, long before the result."""
 
 
 def _waits(entry: Entry) -> bool:
-    """Say whether this is a call that waits for the user, which no answered one does."""
+    """Return whether this is a call that waits for the user."""
     return isinstance(entry.card, CallCard) and entry.card.outcome in WAITING and not entry.results
 
 
@@ -112,7 +107,7 @@ def _asked(entry: Entry) -> PendingCall:
 
 
 def entries(envelopes: Iterable[EventEnvelope], beyond: Iterable[EventEnvelope] = ()) -> list[Entry]:
-    """Return what people are shown of these events, results inside their calls, also those from `beyond`."""
+    """Return the entries of these events with results, also those from `beyond`, inside their calls."""
     shown: list[Entry] = []
     calls: dict[int | str, Entry] = {}
     pauses = _Pauses()
@@ -144,38 +139,34 @@ def entries(envelopes: Iterable[EventEnvelope], beyond: Iterable[EventEnvelope] 
 
 
 class _Pauses:
-    """Marks the last answer of a turn that was paused and never went on: it was cut there, too."""
+    """Marks the last answer of a turn that was paused and did not go on as interrupted."""
 
     def __init__(self) -> None:
         self._is_paused = False
         self._last: Entry | None = None
-        """What stands before the pause."""
+        """The entry before the pause."""
 
     def note(self, event: EventEnvelope, shown: Sequence[Entry]) -> None:
-        """Hear of the next event; `shown` are the entries before it."""
+        """Read the next event; `shown` are the entries before it."""
         if event["kind"] == Kind.STATE:
             was_paused, self._is_paused = self._is_paused, event["text"].partition(":")[0] == "paused"
             if self._is_paused and not was_paused:
                 self._last = shown[-1] if shown else None
         elif event["kind"] == Kind.TURN:
-            if self._is_paused and self._last is not None:
-                _mark_cut(self._last)
+            cut = self._last if self._is_paused else None
+            if cut is not None and isinstance(cut.card, MessageCard) and not cut.card.is_users:
+                cut.card = replace(cut.card, interrupted=True)
             self._is_paused = False
 
 
-def _mark_cut(entry: Entry) -> None:
-    if isinstance(entry.card, MessageCard) and not entry.card.is_users:
-        entry.card = replace(entry.card, interrupted=True)
-
-
 def _is_failure_told_by(event: EventEnvelope, card: Card) -> bool:
-    """Say whether an event is the state of a failed agent, and the card beside it the error that says why."""
+    """Return whether an event is the state of a failed agent, and the card beside it is its error."""
     state = event["text"].partition(":")[0] if event["kind"] == Kind.STATE else ""
     return state == "error" and isinstance(card, ErrorCard)
 
 
 def _is_told_by(state: EventEnvelope, event: EventEnvelope) -> bool:
-    """Say whether an event is the pause of a V1 agent, and the one beside it says who asked for it."""
+    """Return whether a state is the pause of a V1 agent, and the event beside it names its cause."""
     return (
         state["type"] == "ConversationStateUpdateEvent"
         and state["kind"] == Kind.STATE
@@ -185,7 +176,7 @@ def _is_told_by(state: EventEnvelope, event: EventEnvelope) -> bool:
 
 
 def read(event: EventEnvelope) -> Card | None:
-    """Return what people are shown of one event; None for what is hidden and for bookkeeping."""
+    """Return the card of one event; None for hidden events and bookkeeping."""
     if event["hidden"] or event["kind"] == Kind.TURN:
         return None
     payload = payload_of(event)
@@ -195,7 +186,7 @@ def read(event: EventEnvelope) -> Card | None:
 
 
 def payload_of(event: EventEnvelope) -> Mapping[str, object]:
-    """Return the members of an event; none when they are nested too deeply to be read."""
+    """Return the members of an event's payload; empty if they are nested too deeply to be read."""
     try:
         return columns.fields(json.loads(event["payload"]))
     except (ValueError, RecursionError):
@@ -209,14 +200,14 @@ def _call_of(event: EventEnvelope, calls: Mapping[int | str, Entry]) -> Entry | 
 
 
 def _note_state(event: EventEnvelope, calls: Iterable[Entry]) -> None:
-    """Say of calls without a result what later events tell of them."""
+    """Update the outcomes of calls without a result from a later event."""
     state = event["text"].partition(":")[0] if event["kind"] == Kind.STATE else ""
     if decided := _DECIDED[event["dialect"]].get(state):
         _tell(calls, {CallOutcome.WAITING}, decided)
     elif state in ("waiting_for_confirmation", "awaiting_user_confirmation"):
         _tell(calls, OPEN, CallOutcome.WAITING)
     elif event["kind"] == Kind.MESSAGE and event["source"] == "user":
-        _leave_behind(calls, {CallOutcome.RUNNING})  # what waits for a decision waits on
+        _leave_behind(calls, {CallOutcome.RUNNING})  # a call that waits for a decision still waits
     elif event["kind"] in (Kind.MESSAGE, Kind.TURN):
         _leave_behind(calls, OPEN)
 
@@ -226,7 +217,7 @@ def _leave_behind(calls: Iterable[Entry], outcomes: Set[CallOutcome]) -> None:
 
 
 def _tell(entries: Iterable[Entry], outcomes: Set[CallOutcome], outcome: CallOutcome) -> None:
-    """Give the calls without a result that are one of `outcomes` another one."""
+    """Set the outcome of the calls without a result that have one of `outcomes`."""
     for entry in entries:
         card = entry.card
         if isinstance(card, CallCard) and card.outcome in outcomes and not entry.results:
@@ -234,7 +225,7 @@ def _tell(entries: Iterable[Entry], outcomes: Set[CallOutcome], outcome: CallOut
 
 
 def _beside(call: CallCard, result: ResultCard) -> ResultCard:
-    """Return a result without the plan that its call shows already."""
+    """Return a result without the plan, if its call shows it."""
     return replace(result, tasks=()) if call.tasks and call.outcome not in WAITING else result
 
 

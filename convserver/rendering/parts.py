@@ -1,4 +1,4 @@
-"""What the templates of events are given: text that is clean, bounded and ready."""
+"""The contexts for the templates of events: clean and bounded text."""
 
 from __future__ import annotations
 
@@ -26,17 +26,15 @@ from convserver.rendering.diffs import Diff
 from convserver.rendering.icons import icon
 from convserver.rendering.output import Output, output
 from convserver.rendering.plans import Plan, tasks_in
-from convserver.rendering.subjects import Subject, subject_of
+from convserver.rendering.subjects import subject_of
 from convserver.rendering.text import code, visible
 from convserver.rendering.text.images import IMAGES_MAX, Image, image, returned
 from convserver.rendering.text.markdown import is_long, markdown
 from convserver.rendering.text.pieces import LongTexts
 
 MARKDOWN_MAX_CHARS = 200_000
-"""So much Markdown is rendered on one page; what comes after is shown as it is."""
-OPEN_DIFF_LINES = 20
+"""The Markdown that is rendered on one page; the rest is shown as plain text."""
 NAME_MAX_CHARS = 200
-EMPTY_PLAN = "No tasks"
 
 _OUTCOMES = {
     CallOutcome.RUNNING: "Running…",
@@ -53,7 +51,7 @@ _TIMED_OUT = -1
 
 
 def links_of(conversation_id: str) -> dict[str, str]:
-    """Return the addresses to which an event's menu leads, up to the seq of the event."""
+    """Return the addresses in an event's menu, up to the seq of the event."""
     page, branch, again = (
         reverse(name, args=[conversation_id])
         for name in ("conversation", "conversation-branch", "conversation-again")
@@ -67,7 +65,7 @@ def links_of(conversation_id: str) -> dict[str, str]:
 
 
 class Parts:
-    """Prepares the events of one page, which share a bound on what is costly."""
+    """Prepares the events of one page, which share a bound on costly rendering."""
 
     def __init__(self, conversation_id: str, *, whole: bool = False) -> None:
         self.conversation_id = conversation_id
@@ -91,10 +89,7 @@ class Parts:
         }
 
     def call(self, event: EventEnvelope, card: CallCard) -> dict[str, Any]:
-        """Return what `call.html` shows, but for its results.
-
-        Of a call that waits for the user that is all it would do, or may have done.
-        """
+        """Return what `call.html` shows without results; of a call that waits, all its arguments."""
         label, summary = name(card.tool.label), name(card.summary)
         if waits := card.outcome in WAITING:
             card = replace(card, arguments="", diff=None, tasks=())
@@ -117,7 +112,7 @@ class Parts:
         }
 
     def plan(self, shown: Plan) -> dict[str, Any]:
-        """Return what `plan.html` shows; the place and the id are those of the first state."""
+        """Return what `plan.html` shows at the place of its first state."""
         *earlier, now = (self._plan_state(each) for each in shown.states)
         first = shown.states[0]
         return {
@@ -136,7 +131,7 @@ class Parts:
         said = (entry.card.thought, entry.card.reasoning) if isinstance(entry.card, CallCard) else ("", "")
         return {
             **state,
-            "words": plan(tasks) or EMPTY_PLAN,
+            "words": plan(tasks) or "No tasks",
             "thought": self._body(entry.event, said[0]),
             "reasoning": self._text(entry.event, said[1]),
         }
@@ -177,31 +172,30 @@ class Parts:
         }
 
     def download(self, event: EventEnvelope) -> str:
-        """Return where all that an event says can be downloaded; nowhere when it is all there."""
+        """Return the address that downloads all of an event's text; empty if the page has all of it."""
         if self._whole:
             return ""
         return reverse("event-output", args=[self.conversation_id, event["seq"]])
 
     def _subject(self, event: EventEnvelope, card: CallCard) -> dict[str, Any]:
         subject = subject_of(card)
+        events = reverse("native-events", args=[self.conversation_id])
+        counts = ((subject.lines, "line"), (subject.characters, "character"))
         return {
             "sections": [
                 {"name": each.name, "is_line": each.is_line, "code": code.coloured(each.text, each.language)}
                 for each in subject.sections
             ],
             "diff": subject.diff and _diff(subject.diff, visible.exact),
-            "size": _measure(subject),
+            "size": ", ".join(f"{count:,} {noun}{'' if count == 1 else 's'}" for count, noun in counts),
             "is_whole": subject.is_whole,
             "shown": subject.shown,
-            "raw": "" if self._whole else self._raw(event),
+            # the address of the event as it was received
+            "raw": "" if self._whole else f"{events}?after={event['seq'] - 1}&limit=1",
         }
 
-    def _raw(self, event: EventEnvelope) -> str:
-        """Return where the event can be read as it was received."""
-        return f"{reverse('native-events', args=[self.conversation_id])}?after={event['seq'] - 1}&limit=1"
-
     def _body(self, event: EventEnvelope, text: str, *, breaks: bool = False) -> dict[str, Any]:
-        """Return Markdown as HTML, or text that is too long for that as it is."""
+        """Return Markdown as HTML, or as plain text if it is too long."""
         html: SafeString | None = None
         if len(text) <= self._markdown_left:
             html = markdown(text, breaks=breaks)
@@ -212,7 +206,7 @@ class Parts:
         return {"html": html, "output": None, "download": ""}
 
     def _long_body(self, event: EventEnvelope, text: str, *, breaks: bool) -> list[dict[str, Any]]:
-        """Return long Markdown in parts, as far as the page's bound goes; nothing when that is nowhere."""
+        """Return long Markdown in parts up to the page's bound; empty if no part can be rendered."""
         pieces, rest = self._long_texts.rendered(text, breaks=breaks)
         parts = [
             {"html": each.html} if each.html is not None else {"html": "", **self._text(event, each.text)}
@@ -236,7 +230,7 @@ class Parts:
 
 
 def name(text: str) -> str:
-    """Return a name on one line, bounded, with nothing that turns its direction."""
+    """Return a bounded name on one line, without characters that change its direction."""
     return " ".join(visible.name(text[: NAME_MAX_CHARS * 2]).split())[: NAME_MAX_CHARS * 2]
 
 
@@ -245,14 +239,9 @@ def _images(urls: tuple[str, ...]) -> list[Image]:
 
 
 def _risk(risk: str, *, is_asked: bool) -> str:
-    """Return a risk that is worth a word: any where the user is asked, else none that is low."""
+    # A low or unknown risk is shown only where the user decides.
     known = risk if risk in ("low", "medium", "high") else "unknown"
     return known if is_asked or known in ("medium", "high") else ""
-
-
-def _measure(subject: Subject) -> str:
-    counts = ((subject.lines, "line"), (subject.characters, "character"))
-    return ", ".join(f"{count:,} {noun}{'' if count == 1 else 's'}" for count, noun in counts)
 
 
 def _diff(diff: Diff, clean: Callable[[str], str] = visible.name) -> dict[str, Any]:
@@ -263,7 +252,7 @@ def _diff(diff: Diff, clean: Callable[[str], str] = visible.name) -> dict[str, A
         "removed": diff.removed,
         "is_numbered": diff.is_numbered,
         "is_cut": diff.is_cut,
-        "is_open": len(lines) <= OPEN_DIFF_LINES,
+        "is_open": len(lines) <= 20,
     }
 
 

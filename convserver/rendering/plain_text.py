@@ -1,4 +1,4 @@
-"""All that an event says, as plain text."""
+"""The complete text of an event."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from convserver.rendering.page import payload_of
 
 
 def whole_text(event: EventEnvelope) -> str:
-    """Return what a person would read of an event, however long it is: the column is cut where it is long."""
+    """Return the complete text of an event, which the column `text` has only up to a limit."""
     payload = payload_of(event)
     wire = v0 if event["dialect"] == Dialect.V0 else v1
     return wire.whole_text(payload) or event["text"]

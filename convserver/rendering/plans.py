@@ -1,4 +1,4 @@
-"""The agent's plan: what it was between two messages of the user is one card, where it was made first."""
+"""The agent's plan: all its states between two messages of the user are one card, at the first one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from convserver.rendering.cards import CallCard, CallOutcome, Entry, MessageCard, ResultCard, Task
 
 _MADE = frozenset({CallOutcome.UNKNOWN, CallOutcome.DONE})
-"""How calls stand that have changed the plan: nothing is known against it."""
+"""The outcomes of calls that changed the plan: none is a failure."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Plan:
-    """A plan as it changed."""
+    """A plan with its changes."""
 
     states: list[Entry] = field(default_factory=list)
     """The calls that wrote it, or results whose calls are elsewhere; oldest first, never empty."""
@@ -22,7 +22,7 @@ class Plan:
 
 
 def gathered(shown: Iterable[Entry]) -> list[Entry | Plan]:
-    """Return what is shown with one plan in place of all its changes up to the user's next message."""
+    """Return the entries with one plan in place of its changes up to the user's next message."""
     found: list[Entry | Plan] = []
     plan: Plan | None = None
     newest: Plan | None = None
@@ -43,29 +43,26 @@ def gathered(shown: Iterable[Entry]) -> list[Entry | Plan]:
 
 
 def tasks_in(state: Entry) -> tuple[Task, ...]:
-    """Return the tasks of a plan's state: as the call wrote them, or as its result says if it only asked."""
+    """Return the tasks of a plan's state: those of the call, or those of its result if the call only read."""
     cards = [state.card, *(each.card for each in state.results)]
     lists = (card.tasks for card in cards if isinstance(card, CallCard | ResultCard))
     return next(filter(None, lists), ())
 
 
 def _is_state(entry: Entry) -> bool:
-    """Say whether this shows a plan and nothing else: no approval to give, no failure to read."""
+    """Return whether this shows only a plan, without an approval to give or a failure."""
     match entry.card:
         case ResultCard(outcome=CallOutcome.DONE, tasks=tasks):
             return bool(tasks)
         case CallCard() as call:
             outcomes = {each.card.outcome for each in entry.results if isinstance(each.card, ResultCard)}
             is_made = (outcomes or {call.outcome}) <= _MADE
-            return is_made and (bool(tasks_in(entry)) or _empties(call))
+            empties = call.tool.icon == "tasks" and (call.given or {}).get("command") == "plan"
+            return is_made and (bool(tasks_in(entry)) or empties)
         case _:
             return False
 
 
 def _repeats(entry: Entry, before: Entry) -> bool:
-    """Say whether a result that does not name its call says what that has said."""
+    """Return whether a result that does not name its call repeats the tasks of it."""
     return isinstance(entry.card, ResultCard) and tasks_in(entry) == tasks_in(before)
-
-
-def _empties(call: CallCard) -> bool:
-    return call.tool.icon == "tasks" and (call.given or {}).get("command") == "plan"

@@ -1,4 +1,4 @@
-"""What a call that waits for approval would do: all of it, as text in which nothing hides."""
+"""All that a call which waits for approval would do, as text with every character visible."""
 
 from __future__ import annotations
 
@@ -12,45 +12,40 @@ from convserver.rendering.cards import CallCard
 from convserver.rendering.diffs import Diff
 from convserver.rendering.text import visible
 
+# A longer subject is cut and cannot be approved on the page.
 SHOWN_MAX_CHARS = 200_000
-"""A subject with more characters is cut, and cannot be approved on the page."""
 SECTIONS_MAX = 50
-"""Of a call with more arguments all stand in one section."""
+"""A call with more arguments, or with a longer name of one, has one section for all."""
 NAME_MAX_CHARS = 200
-"""An argument with a longer name, too."""
-LINE_MAX_CHARS = 120
-"""An argument that is longer, or has several lines, stands below its name instead of beside it."""
 _FILE_TEXTS = ("file_text", "content")
 
 
 class Section(NamedTuple):
-    """One argument by its name."""
-
     name: str
     text: str
     language: str = ""
 
     @property
     def is_line(self) -> bool:
-        """Say whether it is short enough to stand beside its name."""
-        return "\n" not in self.text and len(self.text) <= LINE_MAX_CHARS and not self.language
+        """Return whether the text fits beside its name, and not below."""
+        return "\n" not in self.text and len(self.text) <= 120 and not self.language
 
 
 class Subject(NamedTuple):
-    """All that a call would do; `is_whole` is false when not all of it is here."""
+    """All that a call would do; `is_whole` is false if it was cut."""
 
     sections: tuple[Section, ...]
     diff: Diff | None
     characters: int
-    """How many the whole has."""
+    """The length before the cut."""
     shown: int
-    """How many of them are here."""
+    """The length after the cut."""
     lines: int
     is_whole: bool
 
 
 def subject_of(card: CallCard) -> Subject:
-    """Return all of a call, up to SHOWN_MAX_CHARS characters of it."""
+    """Return all of a call, at most SHOWN_MAX_CHARS characters."""
     if card.given is None:
         return Subject((), None, 0, 0, 0, is_whole=False)
     diff, replaced = _change(card)
@@ -71,7 +66,7 @@ def subject_of(card: CallCard) -> Subject:
 
 
 def _change(card: CallCard) -> tuple[Diff | None, frozenset[str]]:
-    """Return an edit as a diff, and the arguments that it shows whole; nothing where it would hide any."""
+    """Return an edit as a diff and the arguments in it; None where the diff would hide a part."""
     given = card.given or {}
     if not is_edit(card.tool):
         return None, frozenset()
@@ -106,17 +101,15 @@ def _sections(card: CallCard, given: Mapping[str, object]) -> Iterator[Section]:
 
 
 def _text(value: object) -> str:
-    """Return an argument as text: a string as itself, but an empty one, which nobody would see.
-
-    What is nested too deeply to be written is empty.
-    """
+    """Return an argument as text; a value that is nested too deeply to be written is empty."""
+    # An empty string would be invisible.
     if value is None or value == "":
         return "null" if value is None else '""'
     return written(value)
 
 
 def _cut(sections: list[Section], room: int) -> Iterator[Section]:
-    """Yield as many sections as there is room for, counted in characters, the last one cut."""
+    """Yield the sections that fit into `room` characters, the last one cut."""
     for section in sections:
         if room <= 0:
             return

@@ -1,4 +1,4 @@
-"""Tools as people know them: a name, an icon, and one line that says what a call does."""
+"""Tools for people: a name, an icon, and one line about a call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TELLING = (
     *("path", "file_path", "command", "url", "query", "pattern", "code", "browser_actions"),
     *("title", "name", "agent", "task", "text", "prompt", "message"),
 )
-"""The arguments that say most of what a call does, the most telling first."""
+"""The arguments that describe a call best, in this order."""
 
 
 class ShownTool(NamedTuple):
@@ -59,19 +59,17 @@ _LABELS = {
 
 
 def tool(name: str, *, action: str = "") -> ShownTool:
-    """Return the tool with this name; `action` is what the wire calls its call, where it is known."""
+    """Return the tool with this name; `action` is the wire's name of the call, if known."""
     known = _ICONS.get(name)
-    # A plan looks like one, whichever way it came.
-    icon = (known if known == "tasks" else _ICONS.get(action) or known) or _by_beginning(name) or "tool"
+    # A plan has its own icon, also if the wire calls it something else.
+    icon = known if known == "tasks" else _ICONS.get(action) or known
+    if icon is None:
+        icon = "browser" if name.startswith("browser_") else "tool"
     return ShownTool(icon, _LABELS.get(icon) or name or "Tool", name)
 
 
-def _by_beginning(name: str) -> str | None:
-    return "browser" if name.startswith("browser_") else None
-
-
 def summary(arguments: Mapping[str, object], *, otherwise: object = "") -> str:
-    """Return the first line of the argument that says most; else `otherwise`, else all short ones."""
+    """Return the first line of the most telling argument, otherwise `otherwise`, otherwise all short ones."""
     told = columns.first_text(*(arguments.get(name) for name in _TELLING), otherwise)
     return first_line(told or ", ".join(_short(arguments)))
 

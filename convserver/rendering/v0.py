@@ -43,14 +43,14 @@ _DEFAULTS = (
     ),
     *(("browsergym_send_msg_to_user", ""), ("return_axtree", False)),
 )
-"""What the wire writes into calls by itself."""
+"""Values that the wire adds to calls."""
 _WHOLE_FILE = (("start", 0), ("start", 1), ("end", -1))
 _RISKS = {0: "low", 1: "medium", 2: "high"}
 _FAILED_EDIT = "ERROR:"
 
 
 def card(event: EventEnvelope, payload: Payload) -> Card | None:
-    """Return what people are shown of an event; None for bookkeeping."""
+    """Return the card of an event; None for bookkeeping."""
     args = todays_args(columns.fields(payload.get("args")))
     extras = todays_extras(columns.fields(payload.get("extras")))
     if event["type"] in _NOTHING_SAID:
@@ -77,7 +77,7 @@ def card(event: EventEnvelope, payload: Payload) -> Card | None:
 
 
 def whole_text(payload: Payload) -> str:
-    """Return what a person would read of an event, however long it is."""
+    """Return the complete text of an event."""
     return reading.whole_text(payload)
 
 
@@ -128,7 +128,7 @@ def _call(event: EventEnvelope, payload: Payload, args: Payload) -> CallCard:
 
 
 def _given(event: EventEnvelope, args: Payload) -> Payload:
-    """Return all that decides what a call does."""
+    """Return all that determines a call."""
     given = {
         name: value
         for name, value in args.items()

@@ -32,11 +32,11 @@ Payload = Mapping[str, object]
 _BOOKKEEPING = frozenset({"LLMCompletionLogEvent", "TokenEvent", "StreamingDeltaEvent"})
 _BOOKKEEPING_STATES = frozenset({"stats", "full_state", "last_user_message_id"})
 _BESIDE_ARGUMENTS = frozenset({"summary", "security_risk"})
-"""What models are asked to give beside a tool's own arguments."""
+"""Arguments that models add to those of the tool."""
 _DEFAULTS = (("is_input", False), ("reset", False))
-"""What the wire writes into calls by itself."""
+"""Values that the wire adds to calls."""
 _NO_NEWS = frozenset({"FinishObservation"})
-"""Results that say again what their call said."""
+"""Results that repeat their call."""
 _THOUGHT_LOGGED = "Your thought has been logged."
 _POLICIES = {
     "NeverConfirm": "The agent no longer asks for approval",
@@ -63,7 +63,7 @@ _ACTIONS = {
 
 
 def card(event: EventEnvelope, payload: Payload) -> Card | None:
-    """Return what people are shown of an event; None for bookkeeping."""
+    """Return the card of an event; None for bookkeeping."""
     kind = kind_of(payload)
     if kind in _BOOKKEEPING:
         return None
@@ -76,7 +76,7 @@ def card(event: EventEnvelope, payload: Payload) -> Card | None:
 
 
 def whole_text(payload: Payload) -> str:
-    """Return what a person would read of an event, however long it is."""
+    """Return the complete text of an event."""
     if kind_of(payload) == "ACPToolCallEvent":
         return written(payload.get("raw_output")) or columns.content_text(payload.get("content"))
     return reading.whole_text(payload)
@@ -122,7 +122,7 @@ def _action(event: EventEnvelope, payload: Payload) -> CallCard:
 
 
 def _given(payload: Payload, action: Payload) -> Payload:
-    """Return all that decides what a call does: the action, and what the model gave where that says more."""
+    """Return all that determines a call: the action, and the model's own text where it has more."""
     data = columns.fields(action.get("data"))
     beside = {
         name: value
@@ -160,6 +160,8 @@ def _observation(event: EventEnvelope, payload: Payload) -> ResultCard | None:
     exit_code = _exit_code(seen)
     failed = seen.get("is_error") is True or exit_code not in (None, 0)
     screenshot = columns.first_text(seen.get("screenshot_data"))
+    if screenshot and not screenshot.startswith("data:"):
+        screenshot = f"data:image/png;base64,{screenshot}"
     tasks = tasks_of(seen)
     return ResultCard(
         tool=_tool(payload),
@@ -168,7 +170,7 @@ def _observation(event: EventEnvelope, payload: Payload) -> ResultCard | None:
         exit_code=exit_code,
         timed_out=seen.get("timeout") is True,
         diff=_change(seen),
-        images=(*columns.image_urls(seen.get("content")), *([_as_data(screenshot)] if screenshot else ())),
+        images=(*columns.image_urls(seen.get("content")), *([screenshot] if screenshot else ())),
         tasks=tasks,
     )
 
@@ -244,7 +246,7 @@ def _state(event: EventEnvelope, payload: Payload) -> Card | None:
 
 
 def _record(kept: Payload) -> QuietLine | None:
-    """Show a record that an import could not read; None for another program's bookkeeping."""
+    """Return the line of a record that an import could not read; None for bookkeeping."""
     if kept.get("why") == Kept.BOOKKEEPING:
         return None
     name, record = columns.first_text(kept.get("name")), kept.get("record")
@@ -303,10 +305,6 @@ def _reasoning(fields: Payload) -> str:
         for block in (blocks if isinstance(blocks, list) else [])
     ]
     return "\n\n".join(filter(None, thoughts)) or columns.first_text(fields.get("reasoning_content"))
-
-
-def _as_data(screenshot: str) -> str:
-    return screenshot if screenshot.startswith("data:") else f"data:image/png;base64,{screenshot}"
 
 
 _READERS: Mapping[str, Callable[[EventEnvelope, Payload], Card | None]] = {

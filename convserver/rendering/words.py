@@ -25,23 +25,23 @@ STATES = {
 ROUTINE_STATES = frozenset(
     {"running", "idle", "finished", "init", "loading", "starting", "awaiting_user_input"}
 )
-"""States that the page's own status line tells; a line for each would stand between any two messages."""
+"""States in the page's status line; a line for each would be between any two messages."""
 
 
 class Trouble(NamedTuple):
-    """An error, and the next step."""
+    """The words for an error, and the next step."""
 
     words: str
     next_step: str
     tells_cause: bool = True
-    """Whether the words say what was wrong; otherwise the error's own text does."""
+    """Whether the words name the cause; otherwise the error's own text does."""
     is_models: bool = False
-    """Whether the model's settings are where it can be mended."""
+    """Whether the model's settings can solve it."""
 
 
 _BODY_MAX_CHARS = 10_000
+# An error's own text, if it is a sentence: it says more than the words for its code.
 _SENTENCE = re.compile(r"[A-Z][^\n{}<>]{1,400}[.!?]")
-"""An error's own text, if it is for people: it says more than the words for all errors with its code."""
 
 _KEY = Trouble(
     "The model rejected the API key.", "Check the API key in Settings, then retry.", is_models=True
@@ -140,12 +140,12 @@ _TROUBLES = {
 
 
 def trouble(code: str) -> Trouble:
-    """Return what an error's code means; codes of any version have some words."""
+    """Return the words for an error's code, of any version."""
     return _TROUBLES.get(code) or _TROUBLES.get(code.rpartition(".")[2], _OTHER)
 
 
 def error_card(code: str, detail: str) -> ErrorCard:
-    """Return what is shown of an error: a sentence of its own, what its code means, or its first line."""
+    """Return the card of an error with its own sentence, or the words for its code and its first line."""
     known = trouble(code)
     is_told = known.tells_cause and _SENTENCE.fullmatch(detail.strip()) is not None
     said = _said(detail)
@@ -160,7 +160,7 @@ def error_card(code: str, detail: str) -> ErrorCard:
 
 
 def _said(detail: str) -> str:
-    """Return on one line what a provider says: the message of a JSON body, else the first line."""
+    """Return a provider's message on one line: that of a JSON body, otherwise the first line."""
     start = detail.find("{") if len(detail) <= _BODY_MAX_CHARS else -1
     try:
         body = columns.fields(json.loads(detail[start:])) if start >= 0 else {}
@@ -171,10 +171,10 @@ def _said(detail: str) -> str:
 
 
 def reason(text: str) -> str:
-    """Return why an agent is in a state: a code in words, anything else as it is."""
+    """Return the reason of a state: a code in words, anything else unchanged."""
     return _TROUBLES[text].words if text in _TROUBLES else text
 
 
 def state(name: str) -> str:
-    """Return a state in words; one that nobody knows as it is written."""
+    """Return a state in words; an unknown one as it is written."""
     return STATES.get(name) or f"State: {name.replace('_', ' ')}"

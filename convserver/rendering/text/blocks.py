@@ -1,4 +1,4 @@
-"""Where Markdown can be cut so that each piece alone means what it means in the whole."""
+"""Markdown cut into blocks, each of which means the same alone as in the whole text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 UNDECIDED_CHARS = 12
-"""A last line that is shorter may still become an item of the list before it."""
+"""A shorter last line can still become an item of the list before it."""
 FENCE = re.compile(r"( {0,3})(`{3,}(?=[^`]*$)|~{3,})(.*)")
 _HEADING = re.compile(r"#{1,6}(?:\s|$)")
 _ITEM = re.compile(r" {0,3}(?:[-+*]|\d{1,9}[.)])(?:\s|$)")
@@ -20,7 +20,7 @@ class _Fence:
 
     sign: str
     is_inner: bool
-    """Whether it stands in a list's item, which ends it."""
+    """Whether it is in a list item, whose end closes it."""
 
     def is_closed_by(self, line: str) -> bool:
         found = FENCE.match(line)
@@ -31,18 +31,18 @@ class _Fence:
 
 
 def blocks(text: str, *, is_all: bool = True) -> list[str]:
-    """Return Markdown in pieces that can be rendered one by one; together they are the text.
+    """Return Markdown in pieces that can be rendered one by one; joined, they are the text.
 
     A piece is a paragraph, a list with all its items, a block of code and the like, with the blank lines
-    after it. `is_all`: nothing follows. Otherwise what follows can change the last piece only. The time that
-    this takes grows with the length of the text.
+    after it. If more text follows (not `is_all`), it can change only the last piece. The time is in
+    proportion to the length of the text.
     """
     starts = [0, *_boundaries(text, is_all=is_all), len(text)]
     return [text[start:end] for start, end in pairwise(starts) if end > start]
 
 
 def _boundaries(text: str, *, is_all: bool) -> Iterator[int]:
-    """Yield where pieces begin, but for the first."""
+    """Yield the beginnings of all pieces after the first."""
     fence: _Fence | None = None
     has_items = is_after_blank = is_complete = False
     at = start = 0
@@ -77,7 +77,7 @@ def _boundaries(text: str, *, is_all: bool) -> Iterator[int]:
 
 
 def _may_be_an_item(line: str) -> bool:
-    """Say whether the beginning of a line may become an item of a list."""
+    """Return whether the beginning of a line can become a list item."""
     return len(line) < UNDECIDED_CHARS and line[0] in "-+*0123456789"
 
 

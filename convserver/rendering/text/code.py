@@ -16,22 +16,22 @@ from pygments.util import ClassNotFound
 
 from convserver.rendering.text import visible
 
+# Longer code is not coloured, which would take too long.
 COLOURED_MAX_CHARS = 10_000
-"""Longer code is shown plain: finding its parts would take too long."""
 COLOURING_MAX_S = 0.05
-"""How much of the processor's time one block may take, however busy the machine is."""
+"""The processor time for one block."""
 LINE_MAX_CHARS = 2_000
-"""Code with longer lines is no code that people wrote, and lexers are slow on it."""
+"""Code with longer lines is not written by people, and lexers are slow on it."""
 NAME_MAX_CHARS = 40
 CLASSES = frozenset(filter(None, STANDARD_TYPES.values()))
-"""All classes that coloured code has."""
+"""All classes of coloured code."""
 
 _FORMATTER: HtmlFormatter[str] = HtmlFormatter(nowrap=True)
 _PLAIN = frozenset({"", "text", "plain", "txt", "plaintext", "output", "console-output"})
 
 
 def block(code: str, language: str) -> SafeString:
-    """Return code as a figure; a language that is not known is named all the same."""
+    """Return code as a figure with the name of its language, also of an unknown one."""
     label = visible.name(language)[:NAME_MAX_CHARS]
     return mark_safe(  # noqa: S308 - both parts are escaped below
         '<figure class="code"><figcaption>'
@@ -44,17 +44,16 @@ def block(code: str, language: str) -> SafeString:
 def coloured(code: str, language: str) -> SafeString:
     """Return code with the classes of its parts, without a block around it."""
     text = visible.name(code)
-    lexer = None if _is_long(text) else _lexer(language.lower())
+    is_long = len(text) > COLOURED_MAX_CHARS or max(map(len, text.split("\n"))) > LINE_MAX_CHARS
+    lexer = None if is_long else _lexer(language.lower())
     tokens = None if lexer is None else _tokens(text, lexer)
     html = str(escape(text)) if tokens is None else _written(tokens)
     return mark_safe(html)  # noqa: S308 - the formatter escapes, too
 
 
 def _tokens(text: str, lexer: Lexer) -> list[tuple[_TokenType, str]] | None:
-    """Take code apart; None when that takes too long, or changes what it says.
-
-    Some lexers take seconds on what looks like their language.
-    """
+    """Return the tokens of code; None if that takes too long, or if they do not add up to the code."""
+    # Some lexers take seconds on text that resembles their language.
     tokens: list[tuple[_TokenType, str]] = []
     until = thread_time() + COLOURING_MAX_S
     for token in lexer.get_tokens(text):
@@ -68,10 +67,6 @@ def _written(tokens: list[tuple[_TokenType, str]]) -> str:
     html = StringIO()
     _FORMATTER.format(tokens, html)
     return html.getvalue()
-
-
-def _is_long(text: str) -> bool:
-    return len(text) > COLOURED_MAX_CHARS or max(map(len, text.split("\n")), default=0) > LINE_MAX_CHARS
 
 
 @lru_cache(maxsize=128)

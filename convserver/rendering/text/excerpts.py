@@ -11,15 +11,12 @@ from markdown_it.token import Token
 
 from convserver.rendering.text import visible
 
-KEPT = 1_000
-"""So many lines are remembered: a list shows the same ones again and again."""
 
-
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=1_000)  # lists show the same lines again and again
 def excerpt(text: str) -> str:
     """Return text, at most a few hundred characters of Markdown, as one line of plain words."""
     said = " ".join(" ".join(_words(_parser().parse(visible.prose(text)))).split())
-    return visible.prose(said)  # again: entities are characters only now
+    return visible.prose(said)  # again, since the parser has turned entities into characters
 
 
 def plain_parts(parts: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:

@@ -1,4 +1,4 @@
-"""Which images a page shows: those that it brings itself, for it asks no other origin for any."""
+"""The images that a page shows: only those inside it, since it loads nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from convserver.rendering.text import visible
 
 DATA_MAX_CHARS = 12_000_000
 IMAGES_MAX = 20
-"""So many images of one event are shown."""
+"""The images that are shown of one event."""
 _DATA = re.compile(r"data:image/(?:png|jpeg|jpg|gif|webp|avif|bmp);base64,[A-Za-z0-9+/=\s]+", re.IGNORECASE)
 _LINK = re.compile(r"(?:https?://|mailto:)[^\s<>\"'`\\\x00-\x20\x7f\ud800-\udfff]+", re.IGNORECASE)
 
@@ -19,29 +19,28 @@ _FILE = re.compile(r"data:([\w.+-]{1,60}/[\w.+-]{1,60});base64,[A-Za-z0-9+/=]+",
 
 
 class Image(NamedTuple):
-    """An image to show (`src`), or else a link to it (`href`), or else only that there is one."""
+    """An image to show (`src`), or a link to it (`href`), or only its name."""
 
     src: str
     href: str
     name: str
     audio: str = ""
-    """What is no image and can be heard."""
     file: str = ""
-    """What is neither and can be downloaded."""
+    """Any other file, for a download."""
 
 
 def is_shown(url: str) -> bool:
-    """Say whether an image is in its URL itself."""
+    """Return whether the URL contains the image."""
     return len(url) <= DATA_MAX_CHARS and _DATA.fullmatch(url) is not None
 
 
 def is_link(url: str) -> bool:
-    """Say whether a URL may stand behind a link."""
+    """Return whether a URL may be the target of a link."""
     return _LINK.fullmatch(url) is not None
 
 
 def returned(url: str) -> Image:
-    """Return how an image or another file that a tool has returned is shown."""
+    """Return an image or another file that a tool returned, as it is shown."""
     if len(url) > DATA_MAX_CHARS or is_shown(url):
         return image(url)
     if _AUDIO.fullmatch(url):
@@ -53,7 +52,7 @@ def returned(url: str) -> Image:
 
 
 def image(url: str) -> Image:
-    """Return how an image with this URL is shown."""
+    """Return the image with this URL as it is shown."""
     if is_shown(url):
         return Image(url, "", "Image")
     name = visible.name(url[:200])

@@ -18,16 +18,16 @@ from markdown_it.utils import EnvType, OptionsDict
 from convserver.rendering.text import code, images, visible
 
 MAX_CHARS = 30_000
+# The marks in one text: one with more is not prose, and can take seconds to parse.
 MAX_MARKS = 3_000
-"""Of the signs that mean something: text with more of them is no prose, and can take seconds to read."""
 LINKS_MAX = 300
-"""So many addresses are looked for in text; more are left as they are."""
+"""A text with more addresses is rendered without links."""
 TABLE_COLUMNS_MAX = 60
 _MARKS = "[]*_~`|<>!#-+=\n"
 HIGHEST = "highest"
-"""Where an `env` has the highest heading so far, 1 to 6."""
+"""The key of an `env` for the highest heading so far, 1 to 6."""
 _HIGHEST_HEADING = 3
-"""The page has headings of its own above those of a message."""
+"""The page has its own headings above those of a message."""
 
 _TASKS = {"[ ] ": ("todo", "☐"), "[x] ": ("done", "☑"), "[X] ": ("done", "☑")}
 
@@ -71,22 +71,22 @@ def markdown(text: str, *, breaks: bool = False, env: dict[str, Any] | None = No
     html = _parser(breaks=breaks, links=links, tables=tables).render(
         visible.prose(text), {} if env is None else env
     )
-    # The parser has read entities, and percents in what links show: an override can be in the text only now.
-    return mark_safe(visible.prose(_cleaner.clean(html)))  # noqa: S308 - that is what the cleaner is for
+    # The parser has decoded entities and percents, so that new overrides of the direction can be in the text.
+    return mark_safe(visible.prose(_cleaner.clean(html)))  # noqa: S308 - cleaned
 
 
 def is_long(text: str) -> bool:
-    """Say whether Markdown is too long or too dense to be rendered in one piece."""
+    """Return whether Markdown is too long or too dense to be rendered in one piece."""
     return len(text) > MAX_CHARS or marks_in(text) > MAX_MARKS
 
 
 def marks_in(text: str) -> int:
-    """Return how many signs that can mean something are in a text."""
+    """Return the number of marks in a text that can be Markdown."""
     return sum(map(text.count, _MARKS))
 
 
 class _Renderer(RendererHTML):
-    """Writes the page's own parts: code with its button, tables that scroll, images that load nothing."""
+    """Renders code with a button, tables that scroll, and images that load nothing."""
 
     def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         language = tokens[idx].info.strip().split(maxsplit=1)
@@ -127,7 +127,7 @@ def _cell(token: Token) -> str:
 
 
 def _tick_tasks(state: StateCore) -> None:
-    """Put a sign in place of the brackets that begin a list's item."""
+    """Replace the brackets of a task at the beginning of a list item by a sign."""
     for at, token in enumerate(state.tokens):
         is_item = token.type == "inline" and at > 1 and state.tokens[at - 2].type == "list_item_open"
         if not is_item or not token.children or token.children[0].type != "text":
@@ -139,7 +139,7 @@ def _tick_tasks(state: StateCore) -> None:
 
 
 def _lower_headings(state: StateCore) -> None:
-    """Let the highest heading of a text be _HIGHEST_HEADING, and the others stand below it."""
+    """Lower the headings of a text so that the highest one is _HIGHEST_HEADING."""
     headings = [token for token in state.tokens if token.type.startswith("heading_")]
     if not headings:
         return
@@ -164,13 +164,13 @@ def _parser(*, breaks: bool, links: bool, tables: bool) -> MarkdownIt:
     parser.add_render_rule("task", _task)
     parser.validateLink = lambda url: images.is_link(url) or images.is_shown(url)  # type: ignore[method-assign]
     if parser.linkify is not None:
-        # `main.py` is a file here, whatever names countries have.
+        # `main.py` is a file, although py is the domain of a country.
         parser.linkify.set({"fuzzy_link": False}).add("ftp:", None).add("//", None)
     return parser
 
 
 def _filtered(tag: str, attribute: str, value: str) -> str | None:
-    """Drop addresses that may not stand where they stand."""
+    """Return an attribute's value; None for an address that is not allowed there."""
     match attribute:
         case "href":
             return value if images.is_link(value) else None

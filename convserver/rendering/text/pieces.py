@@ -1,4 +1,4 @@
-"""Markdown that is too long for one piece: rendered in several, as far as the page's bound goes."""
+"""Markdown that is too long for one piece, rendered in several up to the page's bound."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from convserver.rendering.text.blocks import blocks
 from convserver.rendering.text.markdown import HIGHEST, MAX_CHARS, MAX_MARKS, is_long, markdown, marks_in
 
 LONG_MAX_CHARS = 200_000
-"""So much long Markdown is rendered on one page."""
+"""The long Markdown that is rendered on one page."""
 LONG_MAX_MARKS = 20_000
-"""So many signs that mean something may be in it."""
+"""The marks in it."""
 _HEADING = re.compile(r"(#{1,6})\s")
 
 
@@ -22,18 +22,18 @@ class Piece(NamedTuple):
 
     text: str
     html: SafeString | None
-    """None for one that is too long or too dense to be rendered."""
+    """None if it is too long or too dense to be rendered."""
 
 
 class LongTexts:
-    """The long messages of one page, which share what they may cost."""
+    """The long messages of one page, which share a bound on their cost."""
 
     def __init__(self) -> None:
         self._chars = LONG_MAX_CHARS
         self._marks = LONG_MAX_MARKS
 
     def rendered(self, text: str, *, breaks: bool) -> tuple[list[Piece], str]:
-        """Return a text in pieces as far as there is room, and the rest as it is."""
+        """Return the pieces of a text up to the bound, and the rest of it."""
         read = text[: self._chars]
         self._chars -= len(read)
         found = blocks(read)
@@ -46,7 +46,7 @@ class LongTexts:
         return pieces, text[sum(map(len, shown)) :]
 
     def _with_room(self, found: list[str]) -> list[str]:
-        """Return the first blocks, those whose signs there is room for; what is not rendered needs none."""
+        """Return the first blocks whose marks fit; a block that is not rendered counts no marks."""
         for at, block in enumerate(found):
             marks = 0 if is_long(block) else marks_in(block)
             if marks > self._marks:
@@ -56,7 +56,7 @@ class LongTexts:
 
 
 def _joined(found: list[str]) -> list[str]:
-    """Return blocks with small ones put together, as long as they can be rendered in one piece."""
+    """Return blocks with neighbours joined while they can be rendered in one piece."""
     pieces: list[str] = []
     chars = marks = 0
     for block in found:

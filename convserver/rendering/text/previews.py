@@ -1,4 +1,4 @@
-"""An answer that is being given, as HTML: block by block, each finished one rendered once."""
+"""An unfinished answer as HTML, block by block; each finished block is rendered once."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from convserver.rendering.text.markdown import HIGHEST, markdown
 from convserver.rendering.text.unfinished import closed
 
 SHOWN_MAX_CHARS = 200_000
-"""What comes after is shown when the answer is stored."""
+"""The rest of a longer answer is shown once it is stored."""
 SMALL_CHARS = 4_000
-"""An open block of so many characters is rendered whenever it has grown."""
+"""An open block up to this length is rendered whenever it has grown."""
 GROWTH = 16
-"""A longer one is rendered when it has grown by this part of its length."""
+"""A longer one is rendered when it has grown by one part in this many."""
 KEPT = 64
-"""So many answers are remembered in a process."""
+"""The answers that a process remembers."""
 WAIT_S = 0.2
-"""A page asks again after this long."""
+"""The interval at which a page asks again."""
 ASKED_MAX_PER_S = 250
-"""The readers of one answer ask a process at most this often, however many they are."""
+"""The rate at which all readers of one answer together ask a process."""
 
 
 class Preview:
-    """One answer as far as it has come. What is rendered is in proportion to its length."""
+    """One unfinished answer, rendered at a cost in proportion to its length."""
 
     def __init__(self) -> None:
         self.lock = Lock()
         self.through = -1
         """The index of the last piece of the answer that is shown."""
         self.version = 0
-        """Changes when finished parts do."""
+        """Changes when a finished part changes."""
         self.finished: list[SafeString] = []
         self.open = SafeString("")
         """The last block, which grows."""
         self.reasoning = ""
         self.rendered_chars = 0
-        """How many characters were rendered for this answer so far."""
+        """The characters rendered for this answer so far."""
         self._text = ""
         self._env: dict[str, Any] = {}
         self._open_text = ""
         self._next_slot = 0.0
 
     def grow(self, text: str, through: int, *, reasoning: str = "") -> None:
-        """Take in all of the answer up to the piece `through`."""
+        """Set the answer's text up to the piece `through`."""
         text, reasoning = text[:SHOWN_MAX_CHARS], reasoning[:SHOWN_MAX_CHARS]
-        # What has become secret is hidden from now on.
+        # A text that does not continue the old one was masked, since a secret was found in it.
         if not (text.startswith(self._text) and reasoning.startswith(self.reasoning)):
             self._begin_again()
         self.reasoning = reasoning
@@ -64,10 +64,12 @@ class Preview:
         *done, last = blocks(rest, is_all=False) or [""]
         for block in done:
             self._finish(block)
-        self._show_open(last)
+        self._open_text = last
+        env = {**self._env, "references": {**self._env.get("references", {})}}
+        self.open = self._rendered(closed(last), env) if last.strip() else SafeString("")
 
     def wait_s(self, clock: Callable[[], float] = time.monotonic) -> float:
-        """Return after how many seconds a reader who asks now may ask again."""
+        """Return the seconds after which a reader who asks now may ask again."""
         now = clock()
         self._next_slot = max(now, self._next_slot) + 1 / ASKED_MAX_PER_S
         return max(WAIT_S, self._next_slot - now)
@@ -85,7 +87,7 @@ class Preview:
             self._lower_finished()
 
     def _lower_finished(self) -> None:
-        """Render all again below the higher heading that has come, which happens five times at most."""
+        """Render all parts again below a higher heading, which can happen five times."""
         text, env = self._text, {HIGHEST: self._env[HIGHEST]}
         self._begin_again()
         self._env = env
@@ -94,15 +96,10 @@ class Preview:
         self._text = text
 
     def _is_soon_enough(self, rest: str) -> bool:
-        """Say whether a long open block has grown too little to be looked at again."""
+        """Return whether a long open block has grown too little to be rendered again."""
         goes_on = bool(self._open_text) and rest.startswith(self._open_text)
         grown = len(rest) - len(self._open_text)
         return goes_on and len(rest) > SMALL_CHARS and grown * GROWTH < len(rest)
-
-    def _show_open(self, block: str) -> None:
-        self._open_text = block
-        env = {**self._env, "references": {**self._env.get("references", {})}}
-        self.open = self._rendered(closed(block), env) if block.strip() else SafeString("")
 
     def _rendered(self, block: str, env: dict[str, Any]) -> SafeString:
         self.rendered_chars += len(block)
@@ -120,6 +117,6 @@ class Previews:
         self._lock = Lock()
 
     def of(self, answer: str) -> Preview:
-        """Return that of an answer; a new one is empty."""
+        """Return the preview of an answer; a new one is empty."""
         with self._lock:
             return self._kept.setdefault(answer, Preview())

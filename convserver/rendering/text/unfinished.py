@@ -1,4 +1,4 @@
-"""Markdown whose end is still to come: what is open in it is closed, so that its signs are not seen."""
+"""Unfinished Markdown with its open marks closed, so that readers do not see them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from convserver.rendering.text.blocks import FENCE
 
 TABLE_COLUMNS_MAX = 60
 LEAF_MAX_CHARS = 8_000
-"""A longer last paragraph stays as it is, and one with more than MARKS_MAX signs of Markdown."""
+"""A longer last paragraph, or one with more than MARKS_MAX marks, stays as it is."""
 MARKS_MAX = 400
 _ANY_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 _ONLY_SIGNS = re.compile(r"[\s\d\-+*_=#~`|:>.)!\[]*")
@@ -20,7 +20,7 @@ _PIPE = re.compile(r"(?<!\\)\|")
 
 
 def closed(text: str) -> str:
-    """Return the last block of growing Markdown as it can be rendered now."""
+    """Return the last block of growing Markdown in a form that can be rendered now."""
     body, newline, last = text.rpartition("\n")
     if sign := _open_fence(text):
         return body + newline if last.strip() and set(last.strip()) == {sign} else text
@@ -38,7 +38,7 @@ def closed(text: str) -> str:
 
 
 def _open_fence(text: str) -> str:
-    """Return the character of the fence that is open at the end; nothing when none is."""
+    """Return the character of the fence that is open at the end; empty if none is."""
     sign = ""
     for line in text.split("\n"):
         found = _ANY_FENCE.match(line)
@@ -52,7 +52,7 @@ def _open_fence(text: str) -> str:
 
 
 def _first_of_leaf(lines: list[str]) -> int:
-    """Return where the last paragraph, item, heading or row begins."""
+    """Return the line where the last paragraph, item, heading or row begins."""
     for at in range(len(lines) - 1, -1, -1):
         if not lines[at].strip():
             return at + 1
@@ -62,7 +62,7 @@ def _first_of_leaf(lines: list[str]) -> int:
 
 
 def _as_table(leaf: str, lines: list[str]) -> str:
-    """Return the head of a table, whose second line is still to come, as a table; anything else as it is."""
+    """Return the head of a table without its second line as a table; anything else unchanged."""
     if not leaf.lstrip().startswith("|") or "\n" in leaf:
         return leaf
     for line in reversed(lines):
@@ -77,14 +77,14 @@ def _as_table(leaf: str, lines: list[str]) -> str:
 
 @dataclass(slots=True)
 class _Inline:
-    """What is open in a paragraph, read from its beginning."""
+    """The open marks of a paragraph, read from its beginning."""
 
     text: str
     open: list[tuple[str, int, int]] = field(default_factory=list)
-    """Emphasis: its character, how many of them, and where."""
+    """Emphasis: its character, their number, and the place."""
     brackets: list[int] = field(default_factory=list)
     dropped: list[tuple[int, int]] = field(default_factory=list)
-    """Stretches that are no text."""
+    """Stretches that are left out."""
 
 
 def _closed_inline(text: str) -> str:
@@ -101,7 +101,7 @@ def _closed_inline(text: str) -> str:
 
 
 def _step(line: _Inline, at: int) -> int:
-    """Read what stands at `at`; return where the next begins."""
+    """Read the mark at `at`; return where the next one begins."""
     text = line.text
     match text[at]:
         case "\\":
@@ -140,7 +140,7 @@ def _emphasis(line: _Inline, at: int) -> int:
     count = end - at
     closes = bool(before) and not before.isspace() and not (sign == "_" and after.isalnum())
     opens = bool(after) and not after.isspace() and not (sign == "_" and before.isalnum())
-    if not after:  # the end of what is there: the rest of a sign may be to come
+    if not after:  # at the end of the text, the rest of a mark can follow
         line.dropped.append((at, end))
         return end
     if sign == "~" and count != 2:
@@ -158,7 +158,7 @@ def _emphasis(line: _Inline, at: int) -> int:
 
 
 def _bracket(line: _Inline, at: int) -> int:
-    """Read the end of a link's text: without its address it is text."""
+    """Read the end of a link's text, which is plain text while the address is missing."""
     text, start = line.text, line.brackets.pop()
     after = text[at + 1 : at + 2]
     if after == "(":
@@ -179,7 +179,7 @@ def _end_of_run(text: str, at: int) -> int:
 
 
 def _written(line: _Inline) -> str:
-    """Return the text without what was dropped, and with what closes the rest."""
+    """Return the text without the dropped stretches, and with the closing marks."""
     dropped = {place for start, end in line.dropped for place in range(start, end)}
     kept_until = _last_kept(line.text, dropped)
     closers = ""
@@ -194,7 +194,7 @@ def _written(line: _Inline) -> str:
 
 
 def _last_kept(text: str, dropped: set[int]) -> int:
-    """Return where the last character stands that is neither dropped nor a space; -1 without one."""
+    """Return the place of the last character that is neither dropped nor a space; -1 for none."""
     at = len(text) - 1
     while at >= 0 and (at in dropped or text[at].isspace()):
         at -= 1

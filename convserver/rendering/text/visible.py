@@ -1,4 +1,4 @@
-"""Text without tricks: what would reorder, colour or break a page is taken out or made to be seen."""
+"""Text without characters that reorder, colour or break a page: they are removed or made visible."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _HIDDEN = re.compile(
     "\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ud800-\uf8ff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U0010ffff]"
 )
-"""What a reader does not see, or takes for a space, and what no font has a sign for."""
+"""Characters that are invisible, look like a space, or are in no font."""
 _OVERWRITTEN = re.compile(r"^[^\n]*\r(?=[^\n])", re.MULTILINE)
 
 
 def name(text: str) -> str:
-    """Return a name, a path, code: what changes the direction of text is shown as its number."""
+    """Return a name, a path or code; characters that change its direction are shown as numbers."""
     return _clean(_BIDI.sub(_number, text))
 
 
 def prose(text: str) -> str:
-    """Return text of any language: marks that it may need stay, those that override its order are shown."""
+    """Return text of any language; only characters that override its order are shown as numbers."""
     return _clean(_OVERRIDES.sub(_number, text))
 
 
 def output(text: str) -> str:
-    """Return what a program wrote as it would stand on a terminal at the end, without colours."""
+    """Return a program's output as a terminal shows it at the end, without colours."""
     plain = _ESCAPES.sub("", text) if "\x1b" in text else text
     if "\r" in plain:
         plain = _OVERWRITTEN.sub("", plain.replace("\r\n", "\n"))
@@ -40,10 +40,7 @@ def output(text: str) -> str:
 
 
 def exact(text: str) -> str:
-    """Return text of which all can be seen: what has no sign of its own is shown as its number.
-
-    Spaces, tabs and ends of lines stay.
-    """
+    """Return text with every invisible character as a number, except spaces, tabs and line ends."""
     return _HIDDEN.sub(_number, text)
 
 
