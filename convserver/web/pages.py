@@ -86,7 +86,7 @@ def page(
 
 
 def to_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """Redirect to a conversation's page: where forms about it lead when their address is loaded."""
+    """Redirect to a conversation's page, when a browser loads the address of a form about it."""
     return redirect("conversation", access.readable(request.user, conversation_id).public_id)
 
 
