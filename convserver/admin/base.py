@@ -1,4 +1,4 @@
-"""What every list and page of the admin has in common: no totals, no editing by mistake."""
+"""The common base of the admin's lists and pages: no totals, no editing by mistake."""
 
 from __future__ import annotations
 

@@ -30,18 +30,15 @@ class ExportPart(NamedTuple):
 def exported(request: HttpRequest, conversations: Sequence[Conversation]) -> StreamingHttpResponse:
     """Return a download of {conversation, events}, or of a list of them for more than one."""
     audit.record(request, conversations, "Exported as JSON")
+    name = f"conversations-{len(conversations)}.json"
+    if len(conversations) == 1:
+        name = f"conversation-{safe_name(conversations[0].public_id)}.json"
     parts = [ExportPart(row.ref, json.dumps(_facts(row)), row.next_seq - 1) for row in conversations]
     return StreamingHttpResponse(
         _one(parts[0]) if len(parts) == 1 else _many(parts),
         content_type="application/json",
-        headers={"Content-Disposition": content_disposition_header(True, _file_name(conversations))},
+        headers={"Content-Disposition": content_disposition_header(True, name)},
     )
-
-
-def _file_name(conversations: Sequence[Conversation]) -> str:
-    if len(conversations) == 1:
-        return f"conversation-{safe_name(conversations[0].public_id)}.json"
-    return f"conversations-{len(conversations)}.json"
 
 
 async def _many(parts: Sequence[ExportPart]) -> AsyncIterator[bytes]:

@@ -79,7 +79,7 @@ def _narrowing(lookup: str | Narrowing) -> Narrowing:
 
 
 class FormFilter(ListFilter):
-    """All filters of one list; what is left empty or cannot be read filters nothing."""
+    """All filters of one list; empty and invalid fields are ignored."""
 
     title = "filters"
     template = "admin/filter_form.html"

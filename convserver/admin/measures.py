@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import psutil
 import redis
 from django.conf import settings
 from django.db import connection
 from redis.exceptions import RedisError
+
+from convserver.web.probes import disk_usage
 
 HINTS_WAIT_S = 0.5
 """A page waits no longer than this for a Redis that hangs."""
@@ -79,7 +80,5 @@ def _size(path: Path) -> int:
 
 def disk() -> tuple[int, int]:
     """Return the free and the total bytes of the disk that holds the data directory."""
-    data_dir = settings.CONFIGURATION.data_dir
-    there = next(path for path in (data_dir, *data_dir.parents) if path.exists())
-    usage = psutil.disk_usage(str(there))
+    usage = disk_usage()
     return usage.free, usage.total

@@ -1,4 +1,4 @@
-"""The admin's first page: what runs, hangs and has failed, and how the server is, with ways to the lists."""
+"""The admin's first page: turns, problems and figures, with links to the lists."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ OfModel = Callable[[type[Model]], bool]
 
 
 class OverviewFigure(NamedTuple):
-    """One number, what it counts, and where that is listed."""
+    """A figure with its title and a link to the list of what it counts."""
 
     title: str
     value: str
@@ -51,8 +51,6 @@ class OverviewFigure(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunningTurn:
-    """One turn that runs."""
-
     conversation: SafeString
     owner: str
     age: str
@@ -63,15 +61,13 @@ class RunningTurn:
 
 
 class FigureGroup(NamedTuple):
-    """Figures that belong together."""
-
     title: str
     figures: list[OverviewFigure]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProblemCard:
-    """One thing that is wrong, and the way to where it is mended."""
+    """A problem with its advice and a link to where staff solve it."""
 
     problem: OperatorProblem
     advice: SafeString

@@ -1,4 +1,4 @@
-"""Pages of lists that nobody counts: each begins where another ended; a row more is read than shown."""
+"""Pages of lists without a total: each begins where another ended, and reads one row more than it shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creation parameters as staff may see them: they can hold keys, which nobody reads here."""
+"""Creation parameters for staff, without the keys that they can have."""
 
 from __future__ import annotations
 

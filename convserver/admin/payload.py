@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 READ_MAX_CHARACTERS = 100_000
 """The part of a payload that a page reads; the whole payload can be downloaded."""
+# The bound after indenting, which makes long texts of deep nesting.
 SHOWN_MAX_CHARACTERS = 200_000
-"""The bound after indenting, which makes long texts of deep nesting."""
 INDENT_MAX = 20
 
 # A string may be cut off, where the beginning of a payload ends inside it.

@@ -22,17 +22,16 @@ RECENT = timedelta(hours=24)
 
 
 class RepairBanner(NamedTuple):
-    """What is said about the last day's repairs."""
+    """The words about the last day's repairs, and links to the conversations, the newest repair first."""
 
     text: str
     links: list[SafeString]
-    """To the conversations, the newest repair first."""
     more: int
-    """How many repairs have no link here."""
+    """The number of repairs without a link."""
 
 
 def banner() -> RepairBanner | None:
-    """Return what to say about interrupted turns of the last day; None when there were none."""
+    """Return the banner about interrupted turns of the last day; None without any."""
     recent = Repair.objects.since(timezone.now() - RECENT)
     if not (count := recent.count()):
         return None

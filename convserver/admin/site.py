@@ -15,7 +15,8 @@ from django.urls import reverse
 
 from conversations.access import pk_of
 from conversations.models import Conversation, Purge, VerificationFinding, VerificationRun
-from convserver.admin import cells, damage, overview, repairs
+from convserver.admin import cells, overview, repairs
+from convserver.admin.resources import verification
 from convserver.admin.widgets import AdminAuthenticationForm
 from convserver.web.login import CountedForm, key_address, takes_key_alone, tell_when_to_return
 from convserver.web.pages import can_log_out
@@ -150,13 +151,14 @@ GROUPS: dict[str, list[SidebarItem]] = {
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     """Return the sidebar's groups with what the visitor may see of each."""
-    overview = {"title": "Overview", "link": reverse("admin:index"), "icon": "home", "active": _is_index}
+    overview = {
+        "title": "Overview",
+        "link": reverse("admin:index"),
+        "icon": "home",
+        "active": lambda asked: asked.path == reverse("admin:index"),
+    }
     groups = [{"title": title, "items": _items(request, items)} for title, items in GROUPS.items()]
     return [{"title": "", "items": [overview]}, *(group for group in groups if group["items"])]
-
-
-def _is_index(request: HttpRequest) -> bool:
-    return request.path == reverse("admin:index")
 
 
 def _items(request: HttpRequest, items: list[SidebarItem]) -> list[dict[str, Any]]:
@@ -182,7 +184,7 @@ def first_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "groups": overview.groups(found, lambda model: may_view(request, model)),
         "turns": overview.turns() if may_see_conversations and may_view(request, AgentLoop) else [],
         "own_entries": LogEntry.objects.filter(user=pk_of(request.user)).order_by("-pk")[:10],
-        "damage": damage.banner() if may_view(request, VerificationFinding) else None,
+        "damage": verification.banner() if may_view(request, VerificationFinding) else None,
         "repairs": repairs.banner() if may_see_conversations else None,
         "may_see_nothing": not any(group["title"] for group in navigation(request)),
     }

@@ -1,4 +1,4 @@
-"""What staff may do with conversations, one or many: each stands for itself, and each is told how it went."""
+"""The acts of staff on conversations, one or many, each with its own outcome."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ DONE = {
 
 
 class SteeringOutcome(NamedTuple):
-    """How it went with one conversation."""
+    """The outcome for one conversation."""
 
     conversation: Conversation
     problem: str | None
-    """Why it was not done; None when it was."""
+    """The reason why it failed; None for success."""
 
 
 def steer(action: SteeringAction, conversations: Sequence[Conversation]) -> list[SteeringOutcome]:
@@ -116,7 +116,7 @@ def _name(conversation: Conversation) -> str:
 
 
 def _objection(action: SteeringAction, conversation: Conversation) -> str | None:
-    """Return why this cannot be done with the conversation as it is."""
+    """Return the reason why the conversation's state does not allow this, if any."""
     is_deleted = conversation.deleted_at is not None
     if conversation.purged_at is not None:
         return "It was purged."
@@ -135,7 +135,7 @@ def _objection(action: SteeringAction, conversation: Conversation) -> str | None
 
 
 def _do(action: SteeringAction, conversations: Sequence[ConversationRef]) -> list[str | None]:
-    """Return for each why it failed, None where it did not."""
+    """Return for each the reason why it failed, None for success."""
     match action:
         case SteeringAction.START:
             return in_loop(_each, lambda conversation: get_manager().run(conversation), conversations)
@@ -164,7 +164,7 @@ async def _each(
         async with room:
             try:
                 await act(conversation)
-            except Exception as error:  # the others are to be done all the same
+            except Exception as error:  # the others are done anyway
                 return _told(error, conversation)
         return None
 
@@ -174,7 +174,7 @@ async def _each(
 def _problem_of(act: Callable[[ConversationRef], object], conversation: ConversationRef) -> str | None:
     try:
         act(conversation)
-    except Exception as error:  # the others are to be done all the same
+    except Exception as error:  # the others are done anyway
         return _told(error, conversation)
     return None
 

@@ -1,4 +1,4 @@
-"""What is taken from unfold: it has no types, but each class here extends one of Django's, which has."""
+"""Classes of unfold, which has no types: type checkers see the classes of Django that they extend."""
 
 from __future__ import annotations
 

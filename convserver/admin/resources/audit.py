@@ -1,4 +1,4 @@
-"""Who did and read what in the admin: an entry in its log, for staff, and a line in the server's."""
+"""The audit of the admin: an entry in its log for staff, and a line in the server's log."""
 
 from __future__ import annotations
 

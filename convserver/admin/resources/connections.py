@@ -1,4 +1,4 @@
-"""Connections: who is at which conversation now, and by which door."""
+"""Connections: the users in conversations, and their doors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of one conversation: by pages, one event, its payload; to be read and never to be changed.
+"""The log of one conversation, read-only: its pages, one event, its payload.
 
 Every answer with events in it is entered in the admin's log, page by page.
 """

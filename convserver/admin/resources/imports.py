@@ -1,4 +1,4 @@
-"""Imports of uploaded files: those of all users, with their reports; staff upload for others."""
+"""Imports of uploaded files of all users; staff upload for others."""
 
 from __future__ import annotations
 

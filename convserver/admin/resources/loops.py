@@ -1,4 +1,4 @@
-"""Agent loops: who runs which, for how long, and what went wrong."""
+"""Agent loops: their processes, states and errors."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from convserver.admin.widgets import label
 from sessions_app.live.state_words import LOOP_WORDS, NOT_STARTED, WORDS, in_state, state_of_loop
 from sessions_app.models import AgentLoop, AgentLoopQuerySet, ExecutionStatus, LoopStatus
 
+# The colours of the statuses of loops and of agents, which share `running` and `error`.
 LOOP_LABELS: dict[str, str] = {
     NOT_STARTED: "",
     LoopStatus.STARTING: "info",
@@ -28,7 +29,6 @@ LOOP_LABELS: dict[str, str] = {
     ExecutionStatus.FINISHED: "",
     ExecutionStatus.STUCK: "danger",
 }
-"""The colours of the statuses of loops and of agents, which share `running` and `error`."""
 
 PROBLEMS = [
     ("running", "Running"),

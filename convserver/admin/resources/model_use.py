@@ -1,4 +1,4 @@
-"""What models have used: by day, user, model and conversation, with sums."""
+"""The use of models by day, user, model and conversation, with sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outbox: who is told of what happens, how far behind each is and why, and how to tell it again."""
+"""The outbox: endpoints, their deliveries with errors and delays, and resending."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sessions_app.webhooks.transport import WebhookCredentials
 
 
 class EventReadersOnly(ListAdmin[Row]):
-    """Rows by which staff hand out events, which only those may change who may also read events."""
+    """Rows that send events to other servers: a change requires permission to read events."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return may_read(request) and super().has_add_permission(request)
@@ -37,14 +37,14 @@ class EventReadersOnly(ListAdmin[Row]):
 
 
 class UnseenText(Textarea):
-    """Lines that go in and never come out, not even beside a mistake in them."""
+    """A text area whose value is never shown, also not beside an error."""
 
     def format_value(self, value: Any) -> str:
         return ""
 
 
 class EndpointForm(AnyModelForm):
-    """A webhook, with fields for what its requests carry."""
+    """A webhook, with fields for the headers and the key of its requests."""
 
     headers = forms.CharField(
         required=False,
@@ -149,7 +149,7 @@ def _of_endpoint(measure: Any, deliveries: DeliveryQuerySet) -> Subquery:
 
 @admin.register(Endpoint)
 class EndpointAdmin(EventReadersOnly[Endpoint]):
-    """Webhooks and hooks, the newest first; what their requests carry is not known here."""
+    """Webhooks and hooks, the newest first, without the headers and keys of their requests."""
 
     form = EndpointForm
     progress = (
@@ -285,7 +285,7 @@ class DeliveryForm(AnyModelForm):
 
 @admin.register(Delivery)
 class DeliveryAdmin(EventReadersOnly[Delivery]):
-    """How far each endpoint has been told of each conversation."""
+    """The progress of each endpoint in each conversation."""
 
     form = DeliveryForm
     list_display = (

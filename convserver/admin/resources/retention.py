@@ -18,13 +18,13 @@ from sessions_app.models import RetentionPolicy
 from sessions_app.retention import policies
 
 COUNTED_MAX = 10_000
-"""A policy's matches are counted up to this many."""
+"""The matches of a policy that are counted."""
 NAMED_MAX = 20
 
 
 @admin.register(RetentionPolicy)
 class RetentionPolicyAdmin(ListAdmin[RetentionPolicy]):
-    """Rules by which conversations are deleted; what one would delete is shown before it is in force."""
+    """Rules that delete conversations; each shows what it would delete before it is enabled."""
 
     list_display = ("name", "older_than_days", "label", "owner", "is_enabled")
     list_select_related = ("owner",)
@@ -57,7 +57,7 @@ def _matched(policy: RetentionPolicy) -> Any:
 
 @admin.register(Purge)
 class PurgeAdmin(ReadOnlyAdmin[Purge]):
-    """What was removed for good, the newest first: who, when, why and how much."""
+    """All purges, the newest first."""
 
     list_display = ("conversation_id_shown", "requested_by", "reason", "state", "started", "events", "size")
     list_select_related = ("conversation",)

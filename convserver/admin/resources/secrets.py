@@ -24,11 +24,11 @@ KNOWN_NAMES: dict[str, list[str]] = {
     SecretKind.SETTING: [*SettingSecret],
     SecretKind.PROVIDER_TOKEN: [*ProviderType],
 }
-"""The names that secrets of these kinds can have; others are the users' choice."""
+"""The names of secrets of these kinds; users choose those of others."""
 
 
 class StoredSecretForm(AnyModelForm):
-    """A secret with a field for its value, which goes in and never comes out."""
+    """A secret with a field for its value, which is never shown."""
 
     clear = forms.CharField(
         label="Value",
@@ -47,7 +47,7 @@ class StoredSecretForm(AnyModelForm):
             self.fields["clear"].help_text = "Leave empty to keep the stored value."
 
     def clean_clear(self) -> str:
-        """Refuse a blank value; nothing at all keeps a stored one."""
+        """Refuse a blank value; an empty one keeps the stored value."""
         clear: str = self.cleaned_data["clear"]
         if not clear.strip() and (clear or not self.instance.pk):
             raise forms.ValidationError("A secret cannot be blank.")
@@ -78,14 +78,14 @@ class StoredSecretForm(AnyModelForm):
         try:
             entered_config(McpConfig.model_validate_json(self.cleaned_data["clear"]))
         except ValidationError:
-            pass  # it can be stored; its owner sees that it has to be entered again
+            pass  # it is stored; its owner sees that it must be entered again
         except ValueError as error:
             self.add_error("clear", str(error))
 
 
 @admin.register(Secret)
 class SecretAdmin(ListAdmin[Secret]):
-    """The secrets of all users, the newest first; of their values nothing is known here."""
+    """The secrets of all users, the newest first, without their values."""
 
     form = StoredSecretForm
     list_display = ("name", "kind", "user", "description", "changed")

@@ -32,7 +32,7 @@ STILL_COUNTED = " so far; the rest is still being counted"
 
 
 def within_reach(request: HttpRequest, users: QuerySet[User]) -> QuerySet[User]:
-    """Return the users for whom this member of staff may act: for staff, superusers alone may."""
+    """Return the users whom this member of staff may change: only superusers may change staff."""
     return users if _is_superuser(request) else users.filter(is_staff=False, is_superuser=False)
 
 
@@ -41,13 +41,13 @@ def _is_superuser(request: HttpRequest) -> bool:
 
 
 class NewUserForm(widgets.AdminUserCreationForm):
-    """A new account; without the framework's choice of one that logs in elsewhere, which nobody can here."""
+    """A new account, without the framework's choice of accounts that log in elsewhere."""
 
     usable_password = None  # type: ignore[assignment]  # no such field
 
 
 class NewPasswordForm(widgets.AdminPasswordChangeForm):
-    """Another password for an account; without that choice as well."""
+    """A new password for an account, without that choice."""
 
     usable_password = None
 
@@ -122,7 +122,7 @@ class UserAdmin(widgets.UserAdmin, ListAdmin[User]):
 
     @admin.action(description="Delete with all data (cannot be undone)", permissions=["purge"])
     def delete_person(self, request: HttpRequest, queryset: QuerySet[User]) -> HttpResponse | None:
-        """Lead to the page that asks whether the chosen person is to be deleted."""
+        """Redirect to the page that asks whether to delete the chosen person."""
         keys = list(queryset.values_list("pk", flat=True)[:2])
         if len(keys) == 1:
             return HttpResponseRedirect(reverse("admin:auth_user_delete_person", args=keys))

@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
-from django.contrib import admin
+from typing import NamedTuple
 
-from conversations.models import DamageKind, Outcome, VerificationFinding, VerificationRun
+from django.contrib import admin
+from django.utils.safestring import SafeString
+
+from conversations.models import Conversation, DamageKind, Outcome, VerificationFinding, VerificationRun
 from convserver.admin import cells, filters
 from convserver.admin.base import ReadOnlyAdmin
 from convserver.admin.cells import column
 from convserver.admin.overview import lasting
+
+COUNTED_MAX = 1_000
+
+
+class DamageBanner(NamedTuple):
+    """The words about damage, and links to the conversations with it, the newest damage first."""
+
+    text: str
+    links: list[SafeString]
+
+
+def banner() -> DamageBanner | None:
+    """Return the banner about damage that was found and is not repaired; None without damage."""
+    newest = list(VerificationFinding.objects.order_by("-pk").values_list("conversation")[: COUNTED_MAX + 1])
+    if not newest:
+        return None
+    count = len(newest)
+    places = "1 place" if count == 1 else f"{min(count, COUNTED_MAX):,} places"
+    more = "more than " if count > COUNTED_MAX else ""
+    pks = list(dict.fromkeys(pk for (pk,) in newest if pk is not None))[:5]
+    rows = Conversation.objects.in_bulk(pks)
+    return DamageBanner(f"The store is damaged in {more}{places}.", [cells.link(rows[pk]) for pk in pks])
 
 
 @admin.register(VerificationFinding)
