@@ -24,8 +24,8 @@ from sessions_app.live.status import iso, states_of
 T = TypeVar("T")
 
 NAME_MAX_LENGTH = 80
+# This many events are rendered together, so that results are placed in their calls.
 EVENTS_AT_ONCE = 50
-"""This many events are rendered together, so that results are placed in their calls."""
 
 _NOT_IN_NAMES = re.compile(r'[\\/:*?"<>|%\s]+')
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})

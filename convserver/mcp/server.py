@@ -31,9 +31,6 @@ _READS = types.ToolAnnotations(read_only_hint=True, destructive_hint=False, open
 def server(door: Door) -> Server[Any]:
     """Return the server, whose tools ask the native door that `door` opens."""
 
-    async def list_tools(context: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_described(tool) for tool in offered()])
-
     async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         tool = next((each for each in offered() if each.name == params.name), None)
         if tool is None:
@@ -52,11 +49,6 @@ def server(door: Door) -> Server[Any]:
         async with door(context.request) as native:
             return await _told(resources.listed(native, params.cursor if params else None))
 
-    async def list_templates(
-        context: Any, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourceTemplatesResult:
-        return types.ListResourceTemplatesResult(resource_templates=resources.TEMPLATES)
-
     async def read_resource(
         context: Any, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
@@ -68,12 +60,22 @@ def server(door: Door) -> Server[Any]:
         version=__version__,
         title="convserver",
         instructions=INSTRUCTIONS,
-        on_list_tools=list_tools,
+        on_list_tools=_list_tools,
         on_call_tool=call_tool,
         on_list_resources=list_resources,
-        on_list_resource_templates=list_templates,
+        on_list_resource_templates=_list_templates,
         on_read_resource=read_resource,
     )
+
+
+async def _list_tools(context: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+    return types.ListToolsResult(tools=[_described(tool) for tool in offered()])
+
+
+async def _list_templates(
+    context: Any, params: types.PaginatedRequestParams | None
+) -> types.ListResourceTemplatesResult:
+    return types.ListResourceTemplatesResult(resource_templates=resources.TEMPLATES)
 
 
 async def _told(work: Awaitable[T]) -> T:

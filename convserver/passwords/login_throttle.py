@@ -13,8 +13,8 @@ from sessions_app.identity.addresses import subscriber
 
 GUESSES_MAX = 10
 """Attempts at one name's password, or at the key, from one address in a window."""
+# Attempts at all of them, so that a client does not have ten attempts at each of many names.
 ADDRESS_GUESSES_MAX = 50
-"""Attempts at all of them, so that a client does not have ten attempts at each of many names."""
 WINDOW_S = 300
 TOO_MANY = (
     "Too many wrong attempts. Wait five minutes before the next one; until then, even the right one is "
