@@ -8,6 +8,7 @@ from django.urls import include, path, re_path
 from convserver import admin
 from convserver.api.errors import upgrade_required
 from convserver.api.schema import DocsView, SchemaView
+from convserver.api.v1.app import device_login, keys
 from convserver.web import login, metrics, probe_urls, probes
 from convserver.web.probe_urls import handler400, handler404, handler500
 
@@ -20,6 +21,10 @@ elsewhere = [
     path("ui/login", login.PasswordView.as_view(), name="login"),
     path("ui/key", login.KeyView.as_view(), name="key"),
     path("ui/logout", LogoutView.as_view(), name="logout"),
+    path("oauth/device/authorize", device_login.AuthorizeView.as_view(), name="device-authorize"),
+    path("oauth/device/token", device_login.TokenView.as_view(), name="device-token"),
+    path("api/keys/llm/byor", keys.KeyViewSet.as_view({"get": "model"}), name="app-model-key"),
+    path("api/keys/current", keys.KeyViewSet.as_view({"get": "current"}), name="app-current-key"),
     path("api/v1/", include("convserver.api.v1.app.urls")),
     path("api/schema/", SchemaView.as_view(), name="schema"),
     path("api/docs/", DocsView.as_view(), name="docs"),

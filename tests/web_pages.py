@@ -156,6 +156,9 @@ PAGES = [
     Page(route="rows", path="/rows"),
     Page(route="search", path="/search?q=hello"),
     Page(route="deleted", path="/deleted"),
+    Page(route="device", path="/device"),
+    Page(route="device", path="/device?user_code=BCDF-GHJK", owner=400, stranger=400),  # nothing waits
+    _form("device", "/device", status=400),
     Page(route="settings", path="/settings"),
     _form("theme", "/settings/theme", theme="dark"),
     _form("settings-model", "/settings/model", model="openai/gpt-5"),

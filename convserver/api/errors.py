@@ -116,7 +116,7 @@ ID_RULE = (
 """What the native door adds to the V0 wire's short texts about ids."""
 
 NATIVE = "/api/native"
-WIRES = ("/api", "/agent")
+WIRES = ("/api", "/agent", "/oauth")
 """Here and below programs ask, who take JSON."""
 
 NO_CACHE = {

@@ -19,6 +19,8 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 RIGHTS_MISSING = frozenset({401, 403, 429})
 """Statuses that are always warnings: the client lacks permission, or asks too often."""
 CODE_SHOWN = 50
+_LEFT_OUT = "is_left_out_of_log"
+"""The attribute of an answer that refuses nothing, whatever its status."""
 PROBES = frozenset({"/health", "/ready"})
 """They come all the time; a change of the server's health has a line of its own."""
 
@@ -54,6 +56,11 @@ def name_code(code: str) -> None:
     _present.code = code
 
 
+def leave_out(response: HttpResponseBase) -> None:
+    """Write no line about this answer: its protocol says with a 4xx that the client has to wait."""
+    setattr(response, _LEFT_OUT, True)
+
+
 @contextmanager
 def present(address: str | None = None) -> Iterator[None]:
     """Give the lines that this thread writes the id of a new request, and those about actions its address."""
@@ -73,7 +80,7 @@ class RefusalsMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """Answer the request."""
         response = self.get_response(request)
-        if is_refusal(response.status_code):
+        if is_refusal(response.status_code) and not getattr(response, _LEFT_OUT, False):
             match = request.resolver_match
             kwargs = match.kwargs if match is not None else {}
             log = log_minor_refusal if _is_minor(request, response.status_code) else log_refusal

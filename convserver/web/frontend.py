@@ -22,7 +22,7 @@ from convserver.serving.static_files import whole
 INDEX = "index.html"
 OUR_OWN = frozenset(
     {
-        *("admin", "agent", "api", "mcp", "security", "socket.io", "static", "ui", "ws"),
+        *("admin", "agent", "api", "mcp", "oauth", "security", "socket.io", "static", "ui", "ws"),
         *("alive", "health", "ready", "server_info", "metrics"),
     }
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from convserver.web import batch, home, rows, search, theme, trash
+from convserver.web import batch, device, home, rows, search, theme, trash
 from convserver.web.conversations import (
     access_keys,
     actions,
@@ -57,6 +57,7 @@ urlpatterns = [
     path("c/<str:conversation_id>/messages", conversation.post_message, name="conversation-messages"),
     path("c/<str:conversation_id>/decision", decisions.decide, name="conversation-decision"),
     path("c/<str:conversation_id>/reset-key", access_keys.reset, name="conversation-reset-key"),
+    path("device", device.device, name="device"),
     path("search", search.search, name="search"),
     path("deleted", trash.trash, name="deleted"),
     path("settings", page.settings, name="settings"),

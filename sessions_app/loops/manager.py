@@ -28,7 +28,7 @@ from conversations.models import Conversation, ConversationRef
 from conversations.outages import Outage, first_of
 from conversations.readiness import readiness
 from conversations.server_log import ids_of
-from sessions_app import astore, idempotency
+from sessions_app import astore, device_logins, idempotency
 from sessions_app.agents.chosen import ConversationAgent
 from sessions_app.agents.remote import attachments, names, waiting
 from sessions_app.agents.remote.programs import programs
@@ -376,6 +376,7 @@ class StandaloneConversationManager(SteeringConversationManager):
                 await astore.change(presence.touch, presence.here())
                 if self.is_housekeeper and await astore.change(take_round, "clean-up", HOUSEKEEPING_S / 2):
                     await astore.change(idempotency.prune)
+                    await astore.change(device_logins.prune)
                     await astore.change(commands.forget_settled)
                 for pk in await astore.call(registry.forgotten, list(self._loops)):
                     if pk in self._loops:

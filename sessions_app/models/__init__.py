@@ -13,6 +13,7 @@ from sessions_app.models.access import (
     Grant,
     Scope,
 )
+from sessions_app.models.device_logins import DeviceLogin, DeviceLoginQuerySet, DeviceLoginState
 from sessions_app.models.files import (
     ATTACHMENT_NAME_MAX_LENGTH,
     Attachment,
@@ -182,6 +183,9 @@ __all__ = [
     "ConversationKey",
     "DeletedLimit",
     "Delivery",
+    "DeviceLogin",
+    "DeviceLoginQuerySet",
+    "DeviceLoginState",
     "DocumentKind",
     "Draft",
     "DraftQuerySet",

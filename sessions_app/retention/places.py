@@ -89,6 +89,7 @@ UNTOUCHED = {
     "sessions_app.ProcessRecord": "about the installation",
     "sessions_app.BackupRecord": "about the installation",
     "sessions_app.DeletedLimit": "about the installation",
+    "sessions_app.DeviceLogin": "a program's login: about a user",
     "sessions_app.UserSettings": "about a user",
     "sessions_app.UserDocument": "about a user",
     "sessions_app.FollowedProgram": "about a user",
@@ -110,6 +111,7 @@ UNTOUCHED = {
 
 OF_USER = {
     "sessions_app.ApiToken": "user",
+    "sessions_app.DeviceLogin": "user",
     "sessions_app.Secret": "user",
     "sessions_app.UserSettings": "user",
     "sessions_app.UserDocument": "user",

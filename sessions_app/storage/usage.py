@@ -7,6 +7,7 @@ quota together.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain, count
 from typing import ClassVar, NamedTuple
 
 from django.db import transaction
@@ -16,7 +17,15 @@ from conversations.exceptions import ConversationError
 from conversations.models import ConversationRef
 from conversations.storage import quotas, stored_bytes
 from sessions_app.identity import open_sockets
-from sessions_app.models import ApiToken, Attachment, Draft, Grant, Usage, size_of_draft
+from sessions_app.models import (
+    TOKEN_NAME_MAX_LENGTH,
+    ApiToken,
+    Attachment,
+    Draft,
+    Grant,
+    Usage,
+    size_of_draft,
+)
 
 
 class TokenNameTaken(ConversationError):
@@ -65,10 +74,15 @@ def issue_token(user_pk: int, name: str, grant: Grant | None = None) -> tuple[Ap
     """Create a token for a user who asks for one: ApiToken.issue. Raise QuotaExceeded or TokenNameTaken."""
     with transaction.atomic():
         require_free_name(user_pk, name)
-        if limit := quotas.limit_of("tokens"):
-            used = ApiToken.objects.valid().filter(user_id=user_pk)[:limit].count()
-            quotas.require_room("tokens", used, 1, "API tokens", "Revoke one.")
+        require_room_for_token(user_pk)
         return ApiToken.issue(user_pk, name, grant)
+
+
+def require_room_for_token(user_pk: int) -> None:
+    """Raise QuotaExceeded if the user may not create one more token."""
+    if limit := quotas.limit_of("tokens"):
+        used = ApiToken.objects.valid().filter(user_id=user_pk)[:limit].count()
+        quotas.require_room("tokens", used, 1, "API tokens", "Revoke one.")
 
 
 def require_free_name(user_pk: int, name: str) -> None:
@@ -78,6 +92,16 @@ def require_free_name(user_pk: int, name: str) -> None:
         raise TokenNameTaken(
             f"There is a token named “{name}” already. Choose another name, or revoke that token."
         )
+
+
+def free_name(user_pk: int, name: str) -> str:
+    """Return this name, with a number if a valid token of the user has it.
+
+    It stays free until the end of a transaction that has called `locked` before.
+    """
+    taken = set(ApiToken.objects.valid().filter(user_id=user_pk).values_list("name", flat=True))
+    numbered = (f"{name[: TOKEN_NAME_MAX_LENGTH - 8]} {number}" for number in count(2))
+    return next(each for each in chain([name], numbered) if each not in taken)
 
 
 class Used(NamedTuple):

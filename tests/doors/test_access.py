@@ -140,6 +140,11 @@ ROWS = [
     Row(route="key", path="/ui/key", owner=302, stranger=302, nobody=302),
     Row(route="logout", path="/ui/logout", owner=405, stranger=405, nobody=405),
     Row(route="logout", method="POST", path="/ui/logout", owner=403, stranger=403, nobody=403),
+    Row(route="device-authorize", method="POST", path="/oauth/device/authorize", body={}, **OPEN_TO_ALL),
+    # The codes are the only credentials.
+    Row(route="device-token", method="POST", path="/oauth/device/token", owner=400, stranger=400, nobody=400),
+    Row(route="app-model-key", path="/api/keys/llm/byor", **THEIR_OWN),
+    Row(route="app-current-key", path="/api/keys/current", **THEIR_OWN),
     Row(route="admin", path="/admin/", owner=302, stranger=302, nobody=302),
     Row(route="admin", path="/admin/auth/user/", owner=302, stranger=302, nobody=302),
     Row(route="admin", path="/admin/sessions_app/remoteprogram/", owner=302, stranger=302, nobody=302),
