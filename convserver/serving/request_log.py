@@ -52,7 +52,7 @@ def current_address() -> str | None:
 
 
 def name_code(code: str) -> None:
-    """Give the line about this thread's request a code, for a page that is refused: its answer has none."""
+    """Give the line about this thread's request a code where its answer has no `code`, as that of a page."""
     _present.code = code
 
 
@@ -127,7 +127,7 @@ def _named(conversation_id: object) -> str | None:
 def _code(response: HttpResponseBase) -> str | None:
     """Return the native door's code of the error, or the one that a page has named."""
     body = _body(response)
-    code = body.get("code") if isinstance(body, dict) else _present.code
+    code = body.get("code", _present.code) if isinstance(body, dict) else _present.code
     return printable(code, limit=CODE_SHOWN) if isinstance(code, str) else None
 
 

@@ -10,7 +10,8 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.browser.site import Site
 from tests.browser.talk import Talk
-from tests.browser.violations import violations
+from tests.browser.violations import violations, violations_in_themes
+from tests.clients import HTTP
 from tests.conftest import once
 
 pytestmark = once
@@ -63,6 +64,22 @@ class TestAccounts:
         expect(page.get_by_role("button", name="Keyboard shortcuts")).to_be_visible()
         height = "each => each.firstElementChild.offsetHeight / parseFloat(getComputedStyle(each).lineHeight)"
         assert way_out.evaluate(height) < 1.5
+
+    def test_a_program_logs_in_by_the_code_that_its_link_has(self, page: Page, site: Site) -> None:
+        codes = HTTP.post(f"{site.url}/oauth/device/authorize", json={}).json()
+        page.goto("/device")
+        log_in(page)
+        assert violations_in_themes(page) == []
+        page.get_by_label("Code", exact=True).fill(codes["user_code"].lower().replace("-", ""))
+        page.get_by_role("button", name="Continue").click()
+        expect(page.locator("strong").filter(has_text=codes["user_code"])).to_be_visible()
+        assert violations_in_themes(page) == []
+        page.get_by_role("button", name="Approve").click()
+        expect(page.get_by_role("status").filter(has_text="Approved.")).to_be_visible()
+        form = {"device_code": codes["device_code"]}
+        token = HTTP.post(f"{site.url}/oauth/device/token", data=form).json()["access_token"]
+        headers = {"authorization": f"Bearer {token}"}
+        assert HTTP.get(f"{site.url}/api/native/conversations", headers=headers).status_code == 200
 
     @pytest.mark.parametrize("width", [390, 1280])
     @pytest.mark.slow

@@ -171,6 +171,7 @@ async def test_waiting_polls_are_not_logged_as_refusals(
         assert "Request refused" not in caplog.text
         await poll(rest, {"device_code": "unknown"})
         assert "Request refused" in caplog.text
+        assert "'code': 'invalid_grant'" in caplog.text
 
 
 # How a login ends otherwise

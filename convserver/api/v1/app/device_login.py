@@ -125,4 +125,5 @@ class TokenView(DeviceLoginView):
 
 
 def _refused(error: str, detail: str, **more: Any) -> Response:
+    request_log.name_code(error)
     return Response({"error": error, "error_description": detail, **more}, status=400)
