@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path, re_path
+from django.views.generic import RedirectView
 
 from convserver import admin
 from convserver.api.errors import upgrade_required
@@ -37,4 +38,13 @@ elsewhere = [
 ]
 """All addresses except people's pages, which move when a frontend is served."""
 
-urlpatterns = [*elsewhere, path("", include("convserver.web.urls"))]
+urlpatterns = [
+    *elsewhere,
+    # OpenHands' command line prints this address of what it has created.
+    path(
+        "conversations/<str:conversation_id>",
+        RedirectView.as_view(pattern_name="conversation"),
+        name="openhands-conversation",
+    ),
+    path("", include("convserver.web.urls")),
+]

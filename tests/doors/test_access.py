@@ -143,6 +143,8 @@ ROWS = [
     Row(route="device-authorize", method="POST", path="/oauth/device/authorize", body={}, **OPEN_TO_ALL),
     # The codes are the only credentials.
     Row(route="device-token", method="POST", path="/oauth/device/token", owner=400, stranger=400, nobody=400),
+    # It leads every id to the page, which decides.
+    Row(route="openhands-conversation", path="/conversations/talk", owner=302, stranger=302, nobody=302),
     Row(route="app-model-key", path="/api/keys/llm/byor", **THEIR_OWN),
     Row(route="app-current-key", path="/api/keys/current", **THEIR_OWN),
     Row(route="admin", path="/admin/", owner=302, stranger=302, nobody=302),

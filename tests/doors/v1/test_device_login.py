@@ -457,6 +457,16 @@ async def test_a_token_is_told_its_name_and_never_its_text(
     assert text not in answer.text
 
 
+async def test_the_address_that_the_command_line_prints_leads_to_the_page(
+    alices: Browser, conversation: object
+) -> None:
+    answer = await alices.get("/conversations/talk")
+    assert (answer.status_code, answer.headers["location"]) == (302, "/c/talk")
+    assert (await alices.get("/conversations/..%2f%2felsewhere")).status_code == 404
+    odd = await alices.get("/conversations/%2Felsewhere.example")
+    assert not odd.headers.get("location", "/").startswith("//")
+
+
 async def test_an_unknown_address_below_oauth_is_answered_for_programs(rest: httpx.AsyncClient) -> None:
     answer = await rest.get("/oauth/nothing")
     assert (answer.status_code, answer.json()) == (404, {"detail": "Not Found"})
