@@ -22,11 +22,11 @@ from sessions_app.agents.chosen import loop_ended, path_of, turn_ended
 from sessions_app.agents.remote.names import name_in
 from sessions_app.agents.remote.programs import programs
 from sessions_app.event_loops import uncancelled
-from sessions_app.loops import failure_text, leases, pauses, pending_work, recovery, runs, titles, turns
+from sessions_app.loops import failure_text, leases, pauses, pending_work, recovery, runs, turns
 from sessions_app.loops.calls import left
-from sessions_app.loops.inputs import while_working
-from sessions_app.loops.played_turn import PlayedTurn
-from sessions_app.loops.retries import retry
+from sessions_app.loops.inputs import titles, while_working
+from sessions_app.loops.playing.played_turn import PlayedTurn
+from sessions_app.loops.playing.retries import retry
 from sessions_app.loops.runs import RunOutcome, TakenMessage
 from sessions_app.loops.steering import Interruption, PauseRequest, Stay, Steering
 from sessions_app.loops.turns import AgentNotHere, PendingTurn, TurnStart

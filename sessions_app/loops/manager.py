@@ -36,21 +36,14 @@ from sessions_app.agents.remote.waiting import AgentAway
 from sessions_app.event_loops import PerEventLoop
 from sessions_app.housekeeping import take_round
 from sessions_app.live import hub, presence
-from sessions_app.loops import (
-    command_channel,
-    commands,
-    leases,
-    pending_work,
-    recovery,
-    registry,
-    titles,
-)
+from sessions_app.loops import command_channel, commands, leases, pending_work, recovery, registry
 from sessions_app.loops.commands import CommandPending
 from sessions_app.loops.conversation_manager import AgentLoopInfo, ConversationManager
+from sessions_app.loops.inputs import titles
 from sessions_app.loops.leases import LoopHeld
 from sessions_app.loops.loop import Loop
-from sessions_app.loops.rounds import for_each, logged
-from sessions_app.loops.steering_manager import SteeringConversationManager
+from sessions_app.loops.managers.rounds import for_each, logged
+from sessions_app.loops.managers.steering_manager import SteeringConversationManager
 from sessions_app.models import LoopEnd, Verb
 from sessions_app.processes import Process
 

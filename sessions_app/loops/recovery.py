@@ -19,9 +19,10 @@ from conversations.log import writes
 from conversations.log.locks import lock
 from conversations.models import Conversation, ConversationRef
 from conversations.server_log import ids_of, log_on_commit
-from sessions_app.loops import commands, leases, titles, turn_events, turns
+from sessions_app.loops import commands, leases, turn_events, turns
 from sessions_app.loops.calls import left
 from sessions_app.loops.commands import LeftBehind
+from sessions_app.loops.inputs import titles
 from sessions_app.loops.leases import LoopHeld
 from sessions_app.loops.turn_events import Naming
 from sessions_app.loops.turns import PendingTurn

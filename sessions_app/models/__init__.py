@@ -22,7 +22,6 @@ from sessions_app.models.files import (
     Permissions,
     Polarity,
 )
-from sessions_app.models.housekeeping import HousekeepingRound
 from sessions_app.models.idempotency import (
     RecordedAnswer,
 )
@@ -83,6 +82,7 @@ from sessions_app.models.operation import (
     BackupOutcome,
     BackupRecord,
     BackupRecordQuerySet,
+    HousekeepingRound,
     ProcessRecord,
     ProcessRecordQuerySet,
     ProcessRole,

@@ -139,3 +139,13 @@ class BackupRecord(models.Model):
     def duration(self) -> timedelta:
         """How long it took."""
         return self.ended_at - self.began_at
+
+
+class HousekeepingRound(models.Model):
+    """The newest round of one kind of periodic work: of all processes one does it."""
+
+    name = models.CharField(max_length=40, primary_key=True)
+    begun_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.name

@@ -11,7 +11,7 @@ from conversations.log import reads
 from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.agents.chosen import ConversationAgent
-from sessions_app.loops import titles
+from sessions_app.loops.inputs import titles
 from sessions_app.loops.manager import get_manager
 
 SERVICE_ID = "ask_agent"

@@ -27,9 +27,10 @@ from sessions_app.identity import principals
 from sessions_app.imports.uploads import pieces
 from sessions_app.live import drafts, hub
 from sessions_app.live.drafts import Edit
-from sessions_app.loops import command_channel, leases, streamed_answer
+from sessions_app.loops import command_channel, leases
 from sessions_app.loops.inputs.while_working import AgentWorking
 from sessions_app.loops.leases import LoopHeld
+from sessions_app.loops.playing import streamed_answer
 from sessions_app.processes import this_process
 from sessions_app.settings import run_options
 from sessions_app.sockets import handshake, socket

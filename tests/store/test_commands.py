@@ -17,10 +17,11 @@ from conversations.log import locks, reads, writes
 from conversations.models import Conversation, ConversationRef
 from conversations.store import creation
 from sessions_app import astore
-from sessions_app.loops import command_channel, commands, leases, recovery, stops, turns
+from sessions_app.loops import command_channel, commands, leases, recovery, turns
 from sessions_app.loops.commands import CommandPending
 from sessions_app.loops.manager import ConversationManager, StandaloneConversationManager
-from sessions_app.loops.stops import Stops
+from sessions_app.loops.managers import stops
+from sessions_app.loops.managers.stops import Stops
 from sessions_app.models import AgentLoop, CommandOutcome, LoopCommand, LoopEnd, Verb
 from sessions_app.openhands_v1 import steering
 from sessions_app.processes import Process, this_process

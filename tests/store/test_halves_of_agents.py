@@ -12,7 +12,7 @@ from conversations.models import ConversationRef, Version
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.agents.base import AgentFailure, Turn
-from sessions_app.loops import titles
+from sessions_app.loops.inputs import titles
 from sessions_app.loops.manager import ConversationManager
 from tests.conftest import Join
 from tests.model_talks import answers_of, events, said

@@ -15,7 +15,7 @@ from convserver.rendering import render_events
 from sessions_app import astore
 from sessions_app.loops.loop import Loop
 from sessions_app.loops.manager import ConversationManager, close_manager
-from sessions_app.loops.played_turn import PlayedTurn
+from sessions_app.loops.playing.played_turn import PlayedTurn
 from tests.scripted_agent import (
     Stage,
     ask,

@@ -20,15 +20,7 @@ from conversations.exceptions import ConversationBusy, ConversationNotFound, Fen
 from conversations.log import locks, writes
 from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import creation, deletion
-from sessions_app.loops import (
-    decisions,
-    leases,
-    pauses,
-    pending_work,
-    recovery,
-    turn_events,
-    turns,
-)
+from sessions_app.loops import decisions, leases, pauses, pending_work, recovery, turn_events, turns
 from sessions_app.loops.leases import LoopHeld
 from sessions_app.loops.turns import TurnStart
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus, UnfinishedAnswer

@@ -22,7 +22,7 @@ from sessions_app.agents.chosen import path_of
 from sessions_app.agents.llm import agent as llm_agent
 from sessions_app.agents.llm import prompts
 from sessions_app.agents.sources import BUILT_IN_AGENTS
-from sessions_app.loops import titles
+from sessions_app.loops.inputs import titles
 from sessions_app.loops.manager import get_manager
 from sessions_app.settings import agent_setups, user_settings
 from sessions_app.settings.agent_setups import NewSetup

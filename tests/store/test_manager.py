@@ -17,21 +17,12 @@ from conversations.log import reads, writes
 from conversations.models import Conversation, ConversationRef
 from conversations.store import deletion
 from sessions_app import astore
-from sessions_app.loops import (
-    decisions,
-    leases,
-    pauses,
-    pending_work,
-    played_turn,
-    recovery,
-    turn_events,
-)
+from sessions_app.loops import decisions, leases, pauses, pending_work, recovery, turn_events
 from sessions_app.loops import manager as manager_module
-from sessions_app.loops import (
-    turns as loop_turns,
-)
+from sessions_app.loops import turns as loop_turns
 from sessions_app.loops.manager import ConversationManager, close_manager
-from sessions_app.loops.played_turn import PlayedTurn
+from sessions_app.loops.playing import played_turn
+from sessions_app.loops.playing.played_turn import PlayedTurn
 from sessions_app.models import AgentLoop
 from sessions_app.processes import this_process
 from tests.events import event

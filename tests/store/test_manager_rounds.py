@@ -20,19 +20,11 @@ from conversations.models import ConversationRef
 from conversations.store import creation, deletion
 from sessions_app import astore
 from sessions_app.live import presence
-from sessions_app.loops import (
-    leases,
-    pending_work,
-    played_turn,
-    recovery,
-    registry,
-    streamed_answer,
-)
+from sessions_app.loops import leases, pending_work, recovery, registry
 from sessions_app.loops import manager as manager_module
-from sessions_app.loops import (
-    turns as loop_turns,
-)
+from sessions_app.loops import turns as loop_turns
 from sessions_app.loops.manager import ConversationManager
+from sessions_app.loops.playing import played_turn, streamed_answer
 from sessions_app.models import AgentLoop, Connection
 from sessions_app.processes import Process, this_process
 from tests.clients import WAIT_S

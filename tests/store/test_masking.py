@@ -37,9 +37,9 @@ from convserver.asgi import application
 from sessions_app import astore
 from sessions_app.agents.base import Turn
 from sessions_app.git_providers.base import ProviderType
-from sessions_app.loops import streamed_answer
+from sessions_app.loops.inputs.titles import set_generated_title
 from sessions_app.loops.manager import get_manager
-from sessions_app.loops.titles import set_generated_title
+from sessions_app.loops.playing import streamed_answer
 from sessions_app.models import Secret, SecretKind, UnfinishedAnswer
 from sessions_app.settings import agent_setups, user_settings
 from sessions_app.settings.user_settings import SettingSecret, store_secret

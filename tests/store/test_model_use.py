@@ -22,7 +22,7 @@ from sessions_app.agents import model_use
 from sessions_app.agents.base import Usage
 from sessions_app.agents.llm import agent as llm_agent
 from sessions_app.agents.sources import BUILT_IN_AGENTS
-from sessions_app.loops import titles
+from sessions_app.loops.inputs import titles
 from sessions_app.models import ModelUse, Used
 from tests.conftest import Join
 from tests.model_server import Answer, completion

@@ -12,7 +12,7 @@ from conversations.redaction.masking import MASK
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.agents.base import Turn
-from sessions_app.loops import streamed_answer
+from sessions_app.loops.playing import streamed_answer
 from sessions_app.models import SecretKind, UnfinishedAnswer
 from sessions_app.settings import user_settings
 from tests.clients import Client

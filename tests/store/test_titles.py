@@ -16,9 +16,10 @@ from conversations.store import ConversationStore, changes, creation, forks, imp
 from conversations.store.metadata import ConversationMetadata
 from sessions_app import astore
 from sessions_app.agents.demo import DemoAgent
-from sessions_app.loops import recovery, titles
+from sessions_app.loops import recovery
+from sessions_app.loops.inputs import titles
+from sessions_app.loops.inputs.titles import set_generated_title
 from sessions_app.loops.manager import ConversationManager
-from sessions_app.loops.titles import set_generated_title
 from tests.clients import WAIT_S
 from tests.conftest import Connect
 from tests.events import event

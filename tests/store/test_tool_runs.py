@@ -24,7 +24,7 @@ from sessions_app.loops import decisions, leases, pauses, recovery, runs, turn_e
 from sessions_app.loops.calls import left, start
 from sessions_app.loops.calls.start import CallRefused
 from sessions_app.loops.conversation_manager import ConversationManager
-from sessions_app.loops.played_turn import PlayedTurn
+from sessions_app.loops.playing.played_turn import PlayedTurn
 from sessions_app.models import (
     AgentLoop,
     ExecutionStatus,

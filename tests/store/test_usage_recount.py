@@ -28,7 +28,7 @@ from sessions_app.agents import model_use
 from sessions_app.agents.base import AgentFailure, Usage
 from sessions_app.agents.turn_usage import TurnUsage
 from sessions_app.loops import leases, recovery, runs, turn_events, turns
-from sessions_app.loops.played_turn import PlayedTurn
+from sessions_app.loops.playing.played_turn import PlayedTurn
 from sessions_app.models import ModelUse, RunMeter
 from sessions_app.models.model_use import NANOS
 from sessions_app.processes import this_process

@@ -17,9 +17,10 @@ from conversations.outages import Outage
 from conversations.server_log import ids_of
 from sessions_app import astore
 from sessions_app.agents.remote import names
-from sessions_app.loops import commands, pending_work, recovery, titles
+from sessions_app.loops import commands, pending_work, recovery
 from sessions_app.loops.cluster import wakeups
 from sessions_app.loops.conversation_manager import AgentLoopInfo
+from sessions_app.loops.inputs import titles
 from sessions_app.loops.loop import Loop
 from sessions_app.loops.manager import SWEEP_S, StandaloneConversationManager
 from sessions_app.models import THERE

@@ -27,7 +27,7 @@ from conversations.models import (
 )
 from conversations.store import changes, creation, deletion, forks
 from sessions_app.agents.demo import DemoAgent
-from sessions_app.loops import titles
+from sessions_app.loops.inputs import titles
 from sessions_app.models import (
     AgentLoop,
     ApiToken,

@@ -16,7 +16,7 @@ from conversations.store import changes
 from convserver.api.native import conversations as native
 from convserver.api.native import etags
 from sessions_app import astore
-from sessions_app.loops import titles
+from sessions_app.loops.inputs import titles
 from tests.conftest import once
 from tests.events import event
 from tests.scripted_agent import Hooked, asking, hooked

@@ -20,7 +20,8 @@ from conversations.store import changes, deletion
 from sessions_app import astore
 from sessions_app.agents.demo import INTRODUCTION
 from sessions_app.live import hub, marks, status
-from sessions_app.loops import manager, streamed_answer
+from sessions_app.loops import manager
+from sessions_app.loops.playing import streamed_answer
 from sessions_app.sockets.native import conversation as native_socket
 from sessions_app.sockets.native import reader as native_reader
 from tests.clients import WAIT_S, Client

@@ -27,17 +27,15 @@ from sessions_app.loops import (
     leases,
     pauses,
     pending_work,
-    played_turn,
     recovery,
     runs,
     turn_events,
 )
-from sessions_app.loops import (
-    turns as loop_turns,
-)
+from sessions_app.loops import turns as loop_turns
 from sessions_app.loops.commands import CommandPending
-from sessions_app.loops.confirmation import wants_approval
 from sessions_app.loops.manager import ConversationManager, close_manager, get_manager
+from sessions_app.loops.playing import played_turn
+from sessions_app.loops.playing.confirmation import wants_approval
 from sessions_app.models import AgentLoop, ExecutionStatus
 from sessions_app.openhands_v1 import input as v1_input
 from sessions_app.processes import Process, this_process

@@ -25,8 +25,8 @@ from convserver import cli
 from sessions_app import astore
 from sessions_app.identity import conversation_keys, principals
 from sessions_app.live import hub
-from sessions_app.loops import streamed_answer
 from sessions_app.loops.manager import get_manager
+from sessions_app.loops.playing import streamed_answer
 from sessions_app.models import AgentLoop, ApiToken, Connection
 from sessions_app.openhands_v1 import states
 from sessions_app.settings import agent_setups

@@ -6,20 +6,17 @@ from django.urls import path, re_path
 
 from convserver.api.v1.app import (
     absent,
-    choices,
     conversations,
     events,
-    git,
     pending_messages,
-    profiles,
     sandboxes,
-    secrets,
-    settings,
     start_tasks,
     users,
     web_client,
     webhook_reports,
 )
+from convserver.api.v1.app.settings import choices, git, profiles, secrets
+from convserver.api.v1.app.settings import views as settings
 
 _CONVERSATIONS = "app-conversations"
 _ONE = r"^app-conversations/(?P<conversation_id>[^/]+)"

@@ -13,7 +13,7 @@ from convserver.api.openhands.model_names import MODEL_NAMES
 from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import query_of
 from convserver.api.scopes import WRITES
-from convserver.api.v1.app.lists import LIMIT_MAX, NameQuery, page_of
+from convserver.api.v1.app.settings.lists import LIMIT_MAX, NameQuery, page_of
 from convserver.api.v1.app.view import AppViewSet, described, of_list
 
 Words = Annotated[StorableText, Field(max_length=1000)]

@@ -32,11 +32,11 @@ from sessions_app.agents.turn_usage import AppendHook
 from sessions_app.loops import decisions, turn_events, turns
 from sessions_app.loops.calls import decided, facts, start
 from sessions_app.loops.calls.progress import ToolProgress
-from sessions_app.loops.confirmation import policy_of, wants_approval
 from sessions_app.loops.inputs import while_working
-from sessions_app.loops.retries import retry
-from sessions_app.loops.streamed_answer import StreamedAnswer
-from sessions_app.loops.turn_log import TurnLog
+from sessions_app.loops.playing.confirmation import policy_of, wants_approval
+from sessions_app.loops.playing.retries import retry
+from sessions_app.loops.playing.streamed_answer import StreamedAnswer
+from sessions_app.loops.playing.turn_log import TurnLog
 from sessions_app.loops.turns import TurnStart
 from sessions_app.models import ExecutionStatus, RunState, ToolRun
 from sessions_app.settings.client_tools import Known, known_to

@@ -18,7 +18,7 @@ from convserver.api.openhands.git_shapes import GitBranch, GitRepository, GitTas
 from convserver.api.openhands.text import storable
 from convserver.api.openhands.view import query_of
 from convserver.api.scopes import WRITES
-from convserver.api.v1.app.lists import LIMIT_MAX, NameQuery, page_of
+from convserver.api.v1.app.settings.lists import LIMIT_MAX, NameQuery, page_of
 from convserver.api.v1.app.view import AppViewSet, app_response, described
 from convserver.event_loop import in_loop
 from convserver.serving.admission import Lane, in_lane

@@ -17,7 +17,7 @@ from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import body_of, query_of
 from convserver.api.scopes import OF_THE_USER
 from convserver.api.v1.agent.settings.secrets import KEPT_BACK, NewUserSecret, UserSecret, put_secret
-from convserver.api.v1.app.lists import NameQuery, page_of
+from convserver.api.v1.app.settings.lists import NameQuery, page_of
 from convserver.api.v1.app.view import AppViewSet, described, of_list
 from convserver.api.v1.authentication import AUTHENTICATION
 from convserver.serving.admission import Lane, in_lane

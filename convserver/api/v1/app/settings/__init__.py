@@ -1,0 +1,1 @@
+"""What a user keeps, and what forms suggest, on the app face."""

@@ -1,0 +1,1 @@
+"""A turn while an agent plays it: what the agent is given, and what it stores."""
