@@ -67,6 +67,7 @@ check: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m tests.house
 	$(SETTINGS_ENV) $(BIN)/mypy
 	$(SETTINGS_ENV) $(BIN)/python manage.py makemigrations --check --dry-run
 	@if $(BIN)/python -c 'from tests.engines import postgresql_problem; exit(postgresql_problem())'; then \
