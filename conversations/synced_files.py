@@ -20,6 +20,19 @@ def sync(path: Path) -> None:
         os.close(opened)
 
 
+def rewrite(path: Path) -> None:
+    """Write the bytes of a file to their places once more, and sync it. Raise OSError."""
+    with path.open("r+b") as file:
+        place = 0
+        while piece := file.read(1024 * 1024):
+            file.seek(place)
+            file.write(piece)
+            place += len(piece)
+            file.seek(place)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def make_directory(path: Path) -> None:
     """Make a directory that only this account can read, and its parents as usual. Raise OSError."""
     missing = [each for each in (path, *path.parents) if not each.exists()]

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,7 @@ from django.contrib.auth.models import User
 from convserver import beginnings, configuration
 from faults.instances import Missing
 from faults.power.installations import ForgetfulDisk
+from faults.programs import ROOT
 from sessions_app.imports.uploads import pieces, runs
 from sessions_app.imports.uploads.runs import NewImport
 from tests.conftest import on_sqlite
@@ -65,3 +70,50 @@ def test_a_piece_that_was_acknowledged_outlives_a_power_cut(
     disk.cut(SEED)
     for run in uploads:
         assert (pieces.directory_of(run) / run.file_name).read_bytes() == b"a piece"
+
+
+WRITER = """
+import os, sqlite3, sys
+from conversations.engines.sqlite3 import settled_logs
+
+path, word = sys.argv[1:]
+if word == "three":
+    settled_logs.settle(path, wait_s=1.0)
+connection = sqlite3.connect(path, isolation_level=None)
+connection.execute("PRAGMA journal_mode = WAL")
+connection.execute("PRAGMA synchronous = FULL")
+connection.execute("CREATE TABLE IF NOT EXISTS said (word TEXT, more TEXT)")
+try:
+    connection.execute("INSERT INTO said VALUES (?, ?)", (word, word * 5_000))
+except sqlite3.OperationalError:
+    word = "an error"
+print(word, flush=True)
+os._exit(0)  # as a kill: the log stays
+"""
+
+
+def test_what_is_committed_after_a_failed_sync_and_a_kill_outlives_a_power_cut(
+    tmp_path: Path, disk: ForgetfulDisk
+) -> None:
+    def written(path: Path, word: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", WRITER, str(path), word],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        return done.stdout.strip()
+
+    files = [tmp_path / "disk" / f"{name}.sqlite3" for name in NAMES]
+    assert {written(file, "one") for file in files} == {"one"}
+    disk.sync()
+    disk.fail_syncs(SEED)
+    assert {written(file, "two") for file in files} == {"an error"}
+    disk.mend_syncs()
+    assert {written(file, "three") for file in files} == {"three"}
+    disk.cut(SEED)
+    for file in files:
+        with closing(sqlite3.connect(file)) as connection:
+            words = {word for (word,) in connection.execute("SELECT word FROM said")}
+        assert words >= {"one", "three"}

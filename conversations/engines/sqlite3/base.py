@@ -19,7 +19,7 @@ from conversations.counts import Counted
 from conversations.engines import lost_commits
 from conversations.engines.damaged_text import REPLACED
 from conversations.engines.lost_commits import LostCommit
-from conversations.engines.sqlite3 import files, marks, turns
+from conversations.engines.sqlite3 import files, marks, settled_logs, turns
 from conversations.engines.sqlite3.turns import WriteSlots
 
 WAIT_S = 5  # the driver's wait for a lock, unless the settings have another
@@ -238,6 +238,8 @@ class SqliteDatabase(base.DatabaseWrapper):
             conn_params = {**conn_params, "database": f"file:{quote(path)}?mode=rw"}  # never a new one
         else:
             marks.set_foreign_log_aside(path)
+            if files.can_be_written(path):
+                settled_logs.settle(path, wait_s=conn_params.get("timeout", WAIT_S))
         expected = files.found_at(path)
         connection = self._opened(conn_params)
         try:
