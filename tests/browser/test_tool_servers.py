@@ -81,8 +81,8 @@ def test_a_server_that_fails_with_a_traceback_shows_its_last_lines(
 def test_a_server_that_works_lists_its_tools(settings: Page, site: Site, tmp_path: Path) -> None:
     added(settings, site, "-m", "tests.tool_program", "counting", str(tmp_path / "runs"))
     shown = tried(settings)
-    expect(shown).to_contain_text("The connection works. Models are offered 9 tools:")
-    expect(shown.locator("dt")).to_have_count(9)
+    expect(shown).to_contain_text("The connection works. Models are offered 10 tools:")
+    expect(shown.locator("dt")).to_have_count(10)
     assert violations_in_themes(settings) == []
 
 

@@ -113,7 +113,7 @@ async def test_an_unknown_address_is_not_found_and_none_ends_with_a_slash(rest: 
         APP,
         f"{APP}/nowhere",
         f"{CONVERSATIONS}/search/",
-        f"{CONVERSATIONS}/{ID}/file",
+        f"{CONVERSATIONS}/{ID}/nowhere",
         f"{SANDBOXES}/",
     ):
         answer = await rest.get(path)
