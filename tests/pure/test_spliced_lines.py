@@ -204,6 +204,19 @@ def test_a_session_goes_on_behind_records_that_its_program_could_not_read(tmp_pa
     assert told == [["u0", "u1", "u2", "u3", "u4"], ["u0", "u1", "u5"]]
 
 
+def test_a_session_begins_with_a_record_that_its_program_could_not_read(tmp_path: Path) -> None:
+    first, second, third = (of_claude_code(number) for number in range(3))
+    anew = {**of_claude_code(3), "parentUuid": None}
+    file = tmp_path / "session.jsonl"
+    # The program read none of the first line, so the second record follows nothing; the user went back once.
+    rest = [{**second, "parentUuid": None}, third, anew]
+    told = [json.dumps(first)[:9] + json.dumps(first), *map(json.dumps, rest), ""]
+    file.write_text("\n".join(told))
+    found = list(FORMATS["claude-code"].transcripts(file))
+    ids = [[node.node_id for node in each.nodes() if node.node_id.startswith("u")] for each in found]
+    assert ids == [["u0", "u1", "u2"], ["u3"]]
+
+
 def test_a_part_of_a_damaged_record_is_no_record(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_bytes(

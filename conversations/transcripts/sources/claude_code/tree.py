@@ -44,12 +44,16 @@ class Unread:
         # By the record that the program could still read: the last one after it that it could not.
         self._last: dict[str, str] = {}
         self._read_before: dict[str, str] = {}
+        self._has_read = False  # whether a record came that the program could read
 
     def place(self, place: Place, *, is_unread: bool) -> None:
         """Put the next record after the unread records that follow its parent."""
-        if place.parent is None:
+        # At the beginning of a file, the first record that it could read names no other one.
+        if place.parent is None and self._has_read:
             return
-        read = self._read_before.get(place.parent, place.parent)
+        self._has_read = self._has_read or not is_unread
+        parent = place.parent or ""
+        read = self._read_before.get(parent, parent)
         last = self._last.pop(read, None)
         if last is not None:
             place.parent = last
