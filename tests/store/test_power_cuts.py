@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from django.contrib.auth.models import User
 
+from conversations.engines.sqlite3 import settled_logs
 from convserver import beginnings, configuration
 from faults.instances import Missing
 from faults.power.installations import ForgetfulDisk
@@ -74,11 +75,8 @@ def test_a_piece_that_was_acknowledged_outlives_a_power_cut(
 
 WRITER = """
 import os, sqlite3, sys
-from conversations.engines.sqlite3 import settled_logs
 
 path, word = sys.argv[1:]
-if word == "three":
-    settled_logs.settle(path, wait_s=1.0)
 connection = sqlite3.connect(path, isolation_level=None)
 connection.execute("PRAGMA journal_mode = WAL")
 connection.execute("PRAGMA synchronous = FULL")
@@ -90,14 +88,40 @@ except sqlite3.OperationalError:
 print(word, flush=True)
 os._exit(0)  # as a kill: the log stays
 """
+SERVER = """
+import os, sys
+from django.conf import settings
+
+path, word = sys.argv[1:]
+options = {"init_command": "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL"}
+database = {"ENGINE": "conversations.engines.sqlite3", "NAME": path, "OPTIONS": options}
+settings.configure(DATABASES={"default": database})
+
+from django.db import connection
+
+with connection.cursor() as cursor:
+    cursor.execute("INSERT INTO said VALUES (%s, %s)", [word, word * 5_000])
+print(word, flush=True)
+os._exit(0)
+"""
+
+
+def test_a_log_beside_an_empty_database_is_not_needed(tmp_path: Path) -> None:
+    database, log = tmp_path / "db.sqlite3", tmp_path / "db.sqlite3-wal"
+    log.write_bytes(b"of another file")
+    settled_logs.settle(str(database), wait_s=1.0)
+    database.touch()
+    log.write_bytes(b"of another file")
+    settled_logs.settle(str(database), wait_s=1.0)
+    assert not log.exists()  # SQLite removes it
 
 
 def test_what_is_committed_after_a_failed_sync_and_a_kill_outlives_a_power_cut(
     tmp_path: Path, disk: ForgetfulDisk
 ) -> None:
-    def written(path: Path, word: str) -> str:
+    def written(path: Path, word: str, program: str = WRITER) -> str:
         done = subprocess.run(
-            [sys.executable, "-c", WRITER, str(path), word],
+            [sys.executable, "-c", program, str(path), word],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             text=True,
@@ -111,7 +135,7 @@ def test_what_is_committed_after_a_failed_sync_and_a_kill_outlives_a_power_cut(
     disk.fail_syncs(SEED)
     assert {written(file, "two") for file in files} == {"an error"}
     disk.mend_syncs()
-    assert {written(file, "three") for file in files} == {"three"}
+    assert {written(file, "three", SERVER) for file in files} == {"three"}
     disk.cut(SEED)
     for file in files:
         with closing(sqlite3.connect(file)) as connection:

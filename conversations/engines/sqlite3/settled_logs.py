@@ -41,6 +41,8 @@ def settle(database: str, *, wait_s: float) -> None:
 def _rewritten(log: Path) -> OSError | None:
     try:
         synced_files.rewrite(log)
+    except FileNotFoundError:
+        return None  # SQLite has removed a log that belongs to no content of the file
     except OSError as error:
         return error
     return None
