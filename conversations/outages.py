@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from conversations.exceptions import ConversationError
 
 SUMMARY_S = 60.0  # the shortest time between two lines, with the count, about a repeated failure
-KINDS_MAX = 20  # at most this many kinds of failure are told apart; the others count as one
+KINDS_MAX = 20  # this many kinds of failure are counted one by one; all others count as one kind
 
 # Failures whose text says all there is to know; of any other the log shows where it was raised.
 EXPLAINED = (DatabaseProblem, RedisError, ConversationError, OSError, TimeoutError)

@@ -550,9 +550,9 @@ class Configuration:
         whole_or_none(36_500),
         default="30",
         meaning="deleted conversations can be restored for this many days, and are then "
-        "[purged](#retention-and-purge); 0 for ever",
+        "[purged](#retention-and-purge); 0 keeps them without limit",
     )
-    """Deleted conversations can be restored for this many days, and are then purged; None for ever."""
+    """Deleted conversations can be restored for this many days, and are then purged; None for no limit."""
     backup_max_age_days: int = variable(
         "CONVSERVER_BACKUP_MAX_AGE_DAYS",
         whole(0, 3_650),
@@ -740,7 +740,7 @@ class Configuration:
 
     @property
     def hint_keys(self) -> tuple[str, ...]:
-        """Keys that encrypt hints between processes; none where nobody on the way to Redis can read them.
+        """Keys that encrypt hints between processes; none if Redis runs on this machine.
 
         Without Redis they go through PostgreSQL, where all roles may listen.
         """

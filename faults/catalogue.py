@@ -260,7 +260,7 @@ ROWS = (
     Row(
         id="FI-23",
         broken="readers come back with any cursor: none, exact, older, beyond the end, of another history, garbage",
-        holds="no gap and nothing twice, or they are told to begin anew",
+        holds="no gap and nothing twice, or an error that says to begin anew",
         tests=(
             "tests/doors/native/test_native_socket.py::test_a_join_replays_what_is_after_its_cursor",
             "tests/doors/native/test_native_socket.py::test_a_cursor_beyond_the_end_is_told_so_and_goes_on_live",

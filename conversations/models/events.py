@@ -73,8 +73,9 @@ class EventQuerySet(models.QuerySet["Event"]):
         return self.filter(seq__lte=seq)
 
     def marked_repeated(self, among: ConversationQuerySet) -> Self:
-        """Say as `is_repeated` of events of imported copies whether the conversation that they leave has
-        them too, and is among these.
+        """Annotate `is_repeated`: an imported copy repeats an event of the conversation that it left.
+
+        It counts only if that conversation is in `among`.
         """
         is_among = Exists(among.filter(pk=OuterRef("conversation_id")).order_by())
         left = Event.objects.of_key(OuterRef("conversation__forked_from_id"))

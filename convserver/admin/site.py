@@ -87,7 +87,7 @@ def password_change(request: HttpRequest, extra_context: dict[str, Any] | None =
 
 
 def log_out(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-    """End the login, if there is one: a server that lets everybody in has none."""
+    """End the login; a server without logins has none to end."""
     if not can_log_out(request):
         return redirect("admin:index")
     return log_out_of_all(request, extra_context)

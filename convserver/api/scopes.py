@@ -87,7 +87,7 @@ class ScopePermission(BasePermission):
     """Lets a token do what its scopes say. Raise ScopeTooSmall."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        """Check the token of the request, if it has one; refuse everybody where nothing is declared."""
+        """Check the scopes of the request's token; refuse all requests to a view that declares no needs."""
         method = request.method or "GET"
         needs = _declared(view, getattr(view, "action_map", None) or {}, method)
         if needs is None:

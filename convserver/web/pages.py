@@ -116,5 +116,5 @@ def _page_of(request: HttpRequest) -> str:
 
 
 def can_log_out(request: HttpRequest) -> bool:
-    """Return whether there is a login to end; a server that lets everybody in has none."""
+    """Return whether there is a login to end; a server without logins has none."""
     return bool(request.user.is_authenticated and "_auth_user_id" in request.session)

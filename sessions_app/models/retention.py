@@ -20,7 +20,7 @@ class DeletedLimit(models.Model):
     """How long deleted conversations can be restored, as it was last in force; one row."""
 
     days = models.PositiveIntegerField(null=True, blank=True)
-    """None for ever."""
+    """None for no limit."""
     since = models.DateTimeField()
     """When it began, was shortened or switched on last: what was deleted before has its time from then on."""
 

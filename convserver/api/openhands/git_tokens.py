@@ -36,7 +36,7 @@ class NewToken(BaseModel):
     """A provider's token and host; without a token the stored one stays, at its host.
 
     An absent host stays too, and so does one that is blank beside a blank token; null means the public
-    host. Another host than the stored one needs the token again: nobody gets what was entered for others.
+    host. A new host needs the token again: a stored token is sent only to the host that it was entered for.
     """
 
     token: Short | None = None

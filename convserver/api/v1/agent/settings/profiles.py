@@ -213,7 +213,7 @@ def _repoint(user_id: int, name: str, new_name: str | None) -> None:
 
 
 def note_on(llm: object) -> str:
-    """Return what a person is told of the key in the `llm` that a client has sent; empty for nothing."""
+    """Return the note on a key in a sent `llm` that is not masked in events; empty if it is masked."""
     return placeholder_keys.note_on(columns.first_text(columns.fields(llm).get("api_key")))
 
 
