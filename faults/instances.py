@@ -17,7 +17,7 @@ import psycopg
 import redis
 
 from faults.waits import START_WAIT_S, STOP_WAIT_S
-from tests.ports import free_port
+from tests.support.servers.ports import free_port
 
 LOOK_S = 0.05
 CONNECTIONS = 500

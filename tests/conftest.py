@@ -40,12 +40,12 @@ from sessions_app.identity.authentication import local_user
 from sessions_app.loops.manager import close_manager
 from sessions_app.operation import figures
 from sessions_app.sockets.v0 import server as socketio_v0
-from tests import migrated, thinning
-from tests.clients import WAIT_S, Client, Server
-from tests.suite_run import NO_SECOND_TRY
-from tests.two_servers import TwoServers
-from tests.v0_socket import V0Client
-from tests.web_browser import Browser
+from tests.support.people.clients import WAIT_S, Client, Server
+from tests.support.people.web_browser import Browser
+from tests.support.runner import migrated, thinning
+from tests.support.runner.suite_run import NO_SECOND_TRY
+from tests.support.servers.two_servers import TwoServers
+from tests.support.wires.v0_socket import V0Client
 
 QUICK, FULL = "quick", "full"
 """Profiles of hypothesis; the second one is that of `--full`."""

@@ -1,12 +1,12 @@
 """Run the suite on SQLite and, when both can be reached, at the same time on PostgreSQL and Redis.
 
 On each, several runs at a time take the files of a whole suite one after another: while one waits, another
-works. Of a whole suite, failed tests run again at the end (`tests.second_tries`).
+works. Of a whole suite, failed tests run again at the end (`tests.support.runner.second_tries`).
 
 Run as `python -m tests.engines [pytest arguments]`. TEST_DATABASE_URL and TEST_REDIS_URL say where to
 look; CONVSERVER_REQUIRE_ENGINES=all makes a missing engine a failure, and so a missing package from npm
-(`tests.npm`), which tests drive with node where they can, and a missing Chromium, in which they look at the
-pages.
+(`tests.support.wires.npm`), which tests drive with node where they can, and a missing Chromium, in which
+they look at the pages.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ import psycopg
 import redis
 from psycopg import sql
 
-from tests import chromium, migrated, second_tries
-from tests.file_queue import RUNS, SERVERS, SQLITE, FileQueue, in_order
-from tests.npm import MCP_CONFORMANCE, SOCKET_IO_CLIENT
-from tests.ports import PORTS
-from tests.second_tries import Outcomes
-from tests.suite_run import Outcome, SuiteRun, ended_together, started
+from tests.support.people import chromium
+from tests.support.runner import migrated, second_tries
+from tests.support.runner.file_queue import RUNS, SERVERS, SQLITE, FileQueue, in_order
+from tests.support.runner.second_tries import Outcomes
+from tests.support.runner.suite_run import Outcome, SuiteRun, ended_together, started
+from tests.support.servers.ports import PORTS
+from tests.support.wires.npm import MCP_CONFORMANCE, SOCKET_IO_CLIENT
 
 DATABASE_URL = os.environ.get("TEST_DATABASE_URL") or "postgresql://postgres@127.0.0.1:5432/postgres"
 REDIS_URL = os.environ.get("TEST_REDIS_URL") or "redis://127.0.0.1:6379/0"

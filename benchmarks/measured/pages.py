@@ -43,9 +43,9 @@ def costs_ms() -> dict[str, float]:
 
 
 def _measured() -> dict[str, float]:
-    from tests import event_places
-    from tests.hostile import COSTLY, HUGE
-    from tests.v0_wire import RECORDINGS, stored
+    from tests.support.data.hostile import COSTLY, HUGE
+    from tests.support.wires import event_places
+    from tests.support.wires.v0_wire import RECORDINGS, stored
 
     recorded = [json.dumps(each) for each in json.loads(RECORDINGS[0].read_text())[:EVENTS]]
     page = [stored(text, seq=seq) for seq, text in enumerate(recorded)]

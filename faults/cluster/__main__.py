@@ -30,7 +30,7 @@ from faults.cluster.script import OFTEN, RUNS_FILE
 from faults.instances import Missing, PostgreSQL, Redis
 from faults.programs import Program
 from faults.waits import START_WAIT_S
-from tests.ports import free_port
+from tests.support.servers.ports import free_port
 
 SERVERS, WORKERS = 2, 3
 RUNNING = "The worker is running."

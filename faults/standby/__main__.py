@@ -26,7 +26,7 @@ import httpx
 from faults.instances import Missing, PostgreSQL
 from faults.programs import Program
 from faults.waits import START_WAIT_S
-from tests.ports import free_port
+from tests.support.servers.ports import free_port
 
 ROUNDS = 5
 WRITERS = 16

@@ -23,7 +23,7 @@ from faults.suite import stored
 from faults.suite.proxy import Proxy
 from faults.suite.servers import ServerProcess
 from faults.suite.stored import Question, Store
-from tests.ports import free_port
+from tests.support.servers.ports import free_port
 
 DISK = "640m"
 """Room for the database, its write-ahead log, and a copy of it in a long run."""

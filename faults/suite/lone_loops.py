@@ -35,7 +35,15 @@ class LoneLoop:
         """Start it, on a host whose clock is `off_by_s` off. A lease of the usual length is renewed."""
         self._log = installation.place / "loops.log"
         options = [*installation.options, "--clock", str(_clock(installation, off_by_s))]
-        command = [sys.executable, "-m", "faults.entry", *options, "--", "tests.lone_loop", talk]
+        command = [
+            sys.executable,
+            "-m",
+            "faults.entry",
+            *options,
+            "--",
+            "tests.support.servers.lone_loop",
+            talk,
+        ]
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
                 [*command, str(lease_s), *["--renewed"] * (lease_s == LEASE_S)],

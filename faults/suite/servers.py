@@ -12,7 +12,7 @@ from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 import httpx
 
 from faults.waits import START_WAIT_S, STOP_WAIT_S
-from tests import forks
+from tests.support.runner import forks
 
 LOOK_S = 0.05
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from playwright.sync_api import BrowserContext, Page
 
-from tests.clients import WAIT_S
+from tests.support.people.clients import WAIT_S
 
 SPARE_MAX = 3
 """So many browsers that nobody uses are kept; each has a process."""

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect
 
-from tests import chromium
 from tests.browser.browsers import Browsers, LentBrowser
 from tests.browser.site import Site
 from tests.browser.talk import Talk
 from tests.browser.watch import Watch
-from tests.clients import WAIT_S
-from tests.two_servers import TwoServers
+from tests.support.people import chromium
+from tests.support.people.clients import WAIT_S
+from tests.support.servers.two_servers import TwoServers
 
 HERE = Path(__file__).parent
 CALM: dict[str, Any] = {"reduced_motion": "reduce"}

@@ -9,7 +9,7 @@ from typing import Any
 
 from playwright.sync_api import Page, WebSocketRoute
 
-from tests.clients import WAIT_S
+from tests.support.people.clients import WAIT_S
 
 Judge = Callable[[dict[str, Any]], bool]
 """Says whether a frame is meant."""

@@ -18,11 +18,12 @@ from typing import Any, Literal
 
 from playwright.sync_api import BrowserContext, Page, WebSocketRoute, expect, sync_playwright
 
-from tests import chromium, import_files
 from tests.browser.site import Site, message
 from tests.browser.talk import Talk
-from tests.clients import HTTP
-from tests.model_server import Answer, Asked, calling, completion, model_server
+from tests.support.data import import_files
+from tests.support.people import chromium
+from tests.support.people.clients import HTTP
+from tests.support.servers.model_server import Answer, Asked, calling, completion, model_server
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
@@ -532,7 +533,7 @@ def _enter_model(studio: Studio, base_url: str) -> None:
     program = {
         "name": "files",
         "command": sys.executable,
-        "args": ["-m", "tests.tool_program", "counting", str(studio.log.parent / "calls")],
+        "args": ["-m", "tests.support.servers.tool_program", "counting", str(studio.log.parent / "calls")],
         "env": {"PYTHONPATH": str(ROOT)},
     }
     settings = {

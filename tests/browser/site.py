@@ -8,11 +8,11 @@ from uuid import uuid4
 
 import httpx
 
-from tests.clients import HTTP, WAIT_S, Server
+from tests.support.people.clients import HTTP, WAIT_S, Server
 
 PACE = {"sessions_app.agents.demo.DEFAULT_WORD_S": 0.01}
 """So fast the demo agent types; ten times slower where a message begins with `slow:`."""
-AGENT = "tests.agents.CommandedAgent"
+AGENT = "tests.support.people.agents.CommandedAgent"
 BATCH = 500
 """So many events one frame may bring."""
 

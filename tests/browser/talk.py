@@ -9,7 +9,7 @@ from typing import Any
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.site import Site
-from tests.clients import WAIT_S
+from tests.support.people.clients import WAIT_S
 
 
 class Talk:

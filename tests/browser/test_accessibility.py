@@ -9,11 +9,11 @@ from django.template.loader import render_to_string
 from django.test import RequestFactory
 from playwright.sync_api import Page, expect
 
-from tests import event_places
 from tests.browser.site import Site, message
 from tests.browser.talk import Talk
 from tests.browser.violations import violations_in_themes
 from tests.conftest import once
+from tests.support.wires import event_places
 
 pytestmark = once
 

@@ -7,8 +7,8 @@ from playwright.sync_api import Page, expect
 from tests.browser.line import Line
 from tests.browser.site import Site
 from tests.browser.talk import Talk
-from tests.clients import HTTP
 from tests.conftest import once
+from tests.support.people.clients import HTTP
 
 pytestmark = once
 

@@ -10,11 +10,11 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from conversations.events import EventEnvelope
-from tests import event_places
 from tests.browser.site import Site, message
 from tests.browser.talk import Talk
 from tests.conftest import once
-from tests.hostile import HOSTILE, HUGE, Hostile
+from tests.support.data.hostile import HOSTILE, HUGE, Hostile
+from tests.support.wires import event_places
 
 pytestmark = once
 

@@ -11,9 +11,9 @@ from playwright.sync_api import Page, Route, expect
 
 from tests.browser.site import Site
 from tests.browser.violations import violations_in_themes
-from tests.clients import HTTP
 from tests.conftest import once
-from tests.import_files import SAID, chat, export
+from tests.support.data.import_files import SAID, chat, export
+from tests.support.people.clients import HTTP
 
 pytestmark = once
 

@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, WebSocketRoute, expect
 
 from tests.browser.site import Site, message
 from tests.browser.talk import Held, Talk
-from tests.clients import WAIT_S
+from tests.support.people.clients import WAIT_S
 
 pytestmark = pytest.mark.one_engine
 

@@ -11,8 +11,8 @@ from playwright.sync_api import BrowserContext, Page, expect
 from tests.browser.site import Site
 from tests.browser.talk import Talk
 from tests.browser.violations import violations, violations_in_themes
-from tests.clients import HTTP
 from tests.conftest import once
+from tests.support.people.clients import HTTP
 
 pytestmark = once
 

@@ -11,8 +11,8 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.site import Site, message
 from tests.browser.talk import Talk
-from tests.clients import WAIT_S
 from tests.conftest import once
+from tests.support.people.clients import WAIT_S
 
 pytestmark = once
 

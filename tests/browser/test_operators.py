@@ -17,10 +17,10 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import CALM
 from tests.browser.violations import THEMES, violations_in_themes
-from tests.clients import HTTP
-from tests.clusters import NATIVE, Cluster, serving_cluster, workers_of
 from tests.conftest import on_postgresql
-from tests.webhook_server import WebhookServer
+from tests.support.people.clients import HTTP
+from tests.support.servers.clusters import NATIVE, Cluster, serving_cluster, workers_of
+from tests.support.servers.webhook_server import WebhookServer
 
 pytestmark = [on_postgresql, pytest.mark.needs_engine, pytest.mark.no_second_try, pytest.mark.timeout(240)]
 

@@ -17,7 +17,7 @@ from tests.browser.site import Site
 from tests.browser.talk import Talk
 from tests.browser.violations import violations_in_themes
 from tests.conftest import once
-from tests.mcp_fixtures import PNG, WAV
+from tests.support.servers.mcp_fixtures import PNG, WAV
 
 pytestmark = once
 
@@ -79,7 +79,7 @@ def test_a_server_that_fails_with_a_traceback_shows_its_last_lines(
 
 
 def test_a_server_that_works_lists_its_tools(settings: Page, site: Site, tmp_path: Path) -> None:
-    added(settings, site, "-m", "tests.tool_program", "counting", str(tmp_path / "runs"))
+    added(settings, site, "-m", "tests.support.servers.tool_program", "counting", str(tmp_path / "runs"))
     shown = tried(settings)
     expect(shown).to_contain_text("The connection works. Models are offered 10 tools:")
     expect(shown.locator("dt")).to_have_count(10)

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.agents import CUT_OFF
 from tests.browser.conftest import Browse
 from tests.browser.site import Site
 from tests.browser.talk import Talk
 from tests.conftest import once
+from tests.support.people.agents import CUT_OFF
 
 pytestmark = once
 
-AGENT = "tests.agents.CutOffAgent"
+AGENT = "tests.support.people.agents.CutOffAgent"
 GOES_ON = "I go on."
 
 

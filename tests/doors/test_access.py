@@ -38,9 +38,9 @@ from sessions_app.models import ApiToken, Grant, ImportRun, Scope
 from sessions_app.sockets import handshake
 from sessions_app.sockets.native import list_reader as native_list
 from sessions_app.sockets.native import reader as native_reader
-from tests import app_face, v1
 from tests.conftest import Dial
-from tests.web_pages import IMPORT_ID, PAGES
+from tests.support.wires import app_face, v1
+from tests.support.wires.web_pages import IMPORT_ID, PAGES
 
 pytestmark = pytest.mark.one_engine
 

@@ -29,13 +29,13 @@ from sessions_app import astore
 from sessions_app.identity import conversation_keys
 from sessions_app.live import hub
 from sessions_app.models import AccessRemoval, AgentLoop, ApiToken, ConversationKey, Grant, Scope
-from tests.clients import Client
 from tests.conftest import Connect, Dial
 from tests.doors.pages.test_web_login import CHANGED, PASSWORD, set_password
 from tests.doors.test_access import bearer, login_cookie
-from tests.scripted_agent import until
-from tests.v0_socket import V0Client
-from tests.v1_socket import ID, auth, events_path, message, session_path
+from tests.support.people.clients import Client
+from tests.support.people.scripted_agent import until
+from tests.support.wires.v0_socket import V0Client
+from tests.support.wires.v1_socket import ID, auth, events_path, message, session_path
 
 PROMPTLY_S = 5.0
 """Far less than the slow checks take, and more than a busy machine does."""
@@ -344,7 +344,7 @@ def test_a_rotated_key_leaves_the_other_conversations_theirs(
     assert [opens(each) for each in (key, new, other)] == [False, True, True]
 
 
-NEWER_HASHER = ["tests.hashers.WatchedHasher", "django.contrib.auth.hashers.MD5PasswordHasher"]
+NEWER_HASHER = ["tests.support.data.hashers.WatchedHasher", "django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 async def test_a_login_that_hashes_the_password_anew_takes_no_access_away(

@@ -31,10 +31,10 @@ from convserver.serving.http_protocol import (
 from sessions_app.capacity import parsing
 from sessions_app.identity.addresses import Networks
 from sessions_app.sockets.native.frames import FRAME_MAX_BYTES
-from tests import migrated
-from tests.clients import HTTP, WAIT_S, Server
-from tests.network import NetworkClient, wait_until
-from tests.v1 import START
+from tests.support.people.clients import HTTP, WAIT_S, Server
+from tests.support.runner import migrated
+from tests.support.wires.network import NetworkClient, wait_until
+from tests.support.wires.v1 import START
 
 pytestmark = pytest.mark.one_engine
 

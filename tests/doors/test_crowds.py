@@ -14,8 +14,8 @@ from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.live import hub
 from sessions_app.live.event_cache import RecentEvents
-from tests.clients import WAIT_S
-from tests.events import event
+from tests.support.data.events import event
+from tests.support.people.clients import WAIT_S
 
 pytestmark = pytest.mark.one_engine
 

@@ -16,8 +16,8 @@ from conversations.models import ConversationRef
 from conversations.store import creation
 from sessions_app import astore
 from tests.conftest import Join, on_sqlite
-from tests.damage import change, flip, other_text, verified
-from tests.events import event, payload
+from tests.support.data.damage import change, flip, other_text, verified
+from tests.support.data.events import event, payload
 
 pytestmark = pytest.mark.one_engine
 

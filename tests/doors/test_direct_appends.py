@@ -23,7 +23,7 @@ from sessions_app.event_loops import PerEventLoop
 from sessions_app.identity import access_watch, conversation_keys
 from sessions_app.identity.authentication import Credentials
 from sessions_app.models import ApiToken, Grant, Scope
-from tests.direct_doors import DirectDoors
+from tests.support.wires.direct_doors import DirectDoors
 
 pytestmark = pytest.mark.one_engine
 

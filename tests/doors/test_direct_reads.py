@@ -30,9 +30,9 @@ from sessions_app.live import marks
 from sessions_app.models import ApiToken, Grant, Scope
 from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
-from tests.direct_doors import DirectDoors
-from tests.events import delete_events, event
-from tests.v1_socket import v1_event, v1_events
+from tests.support.data.events import delete_events, event
+from tests.support.wires.direct_doors import DirectDoors
+from tests.support.wires.v1_socket import v1_event, v1_events
 
 NATIVE, V0, APP, AGENT = (
     "/api/native/conversations",

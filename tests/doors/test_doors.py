@@ -12,9 +12,9 @@ from conversations.log import writes
 from conversations.models import ConversationRef
 from conversations.store import creation, deletion
 from sessions_app.models import ImportRun
-from tests.events import event
-from tests.web_browser import Browser
-from tests.web_pages import IMPORT_ID, PAGES
+from tests.support.data.events import event
+from tests.support.people.web_browser import Browser
+from tests.support.wires.web_pages import IMPORT_ID, PAGES
 
 READ = [page for page in PAGES if page.method == "GET"]
 CONVERSATION = "0f53f8f1a0f84e0c8f6f6f4c6a3c1a11"

@@ -24,11 +24,11 @@ from convserver.serving.http import OneThreadHandler
 from sessions_app import astore
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.models import ApiToken
-from tests.clients import WAIT_S
 from tests.doors.v0.test_v0_git_user import store_token
-from tests.events import event
-from tests.git_server import GitServer
-from tests.scripted_agent import until_here, until_true
+from tests.support.data.events import event
+from tests.support.people.clients import WAIT_S
+from tests.support.people.scripted_agent import until_here, until_true
+from tests.support.servers.git_server import GitServer
 
 ANSWER_S = 2 * WAIT_S
 

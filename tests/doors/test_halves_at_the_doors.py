@@ -19,10 +19,10 @@ from conversations.store import creation
 from convserver.api.schema import document
 from convserver.asgi import application
 from sessions_app import astore
-from tests.clients import Client
 from tests.conftest import Join
-from tests.v0_socket import V0Client
-from tests.web_browser import Browser
+from tests.support.people.clients import Client
+from tests.support.people.web_browser import Browser
+from tests.support.wires.v0_socket import V0Client
 
 pytestmark = pytest.mark.one_engine
 

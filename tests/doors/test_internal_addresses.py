@@ -28,9 +28,9 @@ from sessions_app.settings.user_settings import SettingSecret
 from sessions_app.webhooks import transport
 from sessions_app.webhooks.notifications import DeliveryFailed, Notification, NotificationKind
 from tests.doors.test_access import bearer
-from tests.model_server import Answer, model_server
-from tests.v1 import AGENT, START
-from tests.web_browser import Browser, words
+from tests.support.people.web_browser import Browser, words
+from tests.support.servers.model_server import Answer, model_server
+from tests.support.wires.v1 import AGENT, START
 
 pytestmark = pytest.mark.one_engine
 

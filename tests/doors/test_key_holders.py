@@ -17,7 +17,7 @@ from sessions_app.identity.authentication import Credentials
 from sessions_app.identity.key_holders import KNOWN_S, KeyHolders
 from sessions_app.models import ApiToken, Grant
 from tests.conftest import Connect, Dial
-from tests.v0_socket import Refused
+from tests.support.wires.v0_socket import Refused
 
 pytestmark = pytest.mark.usefixtures("accounts", "live")
 

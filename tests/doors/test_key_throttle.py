@@ -14,9 +14,9 @@ from sessions_app import astore
 from sessions_app.identity import conversation_keys, key_throttle
 from sessions_app.identity.key_throttle import WRONG_IN_ALL_MAX, WRONG_MAX, KeyThrottle
 from sessions_app.models import ApiToken
-from tests.clients import SocketClosed
 from tests.conftest import Dial
-from tests.v1_socket import auth, events_path
+from tests.support.people.clients import SocketClosed
+from tests.support.wires.v1_socket import auth, events_path
 
 pytestmark = pytest.mark.one_engine
 

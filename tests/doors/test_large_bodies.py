@@ -18,7 +18,7 @@ from convserver.serving import admission
 from sessions_app import astore
 from sessions_app.capacity import parsing
 from sessions_app.models import ApiToken
-from tests.clients import WAIT_S
+from tests.support.people.clients import WAIT_S
 
 pytestmark = [pytest.mark.usefixtures("accounts"), pytest.mark.one_engine]
 

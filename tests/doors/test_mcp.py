@@ -20,7 +20,7 @@ from convserver.mcp import tools
 from convserver.mcp.tools import RESULT_MAX_BYTES, TOOLS
 from sessions_app import astore
 from sessions_app.models import ApiToken, Grant, Scope
-from tests.events import event
+from tests.support.data.events import event
 
 pytestmark = pytest.mark.one_engine
 

@@ -12,8 +12,8 @@ from django.conf import settings
 from django.contrib.auth.models import User
 
 from convserver.asgi import application
-from tests.clients import SocketClosed
 from tests.conftest import Dial
+from tests.support.people.clients import SocketClosed
 
 pytestmark = pytest.mark.one_engine
 

@@ -19,7 +19,7 @@ from conversations.store import DatabaseConversationStore, creation
 from sessions_app import astore
 from sessions_app.loops.manager import StandaloneConversationManager
 from tests.conftest import Connect, Join
-from tests.scripted_agent import until_here
+from tests.support.people.scripted_agent import until_here
 
 OPERATION_PAGE = Path(__file__).parents[2] / "docs" / "operation.md"
 TALK = "/api/conversations/talk"

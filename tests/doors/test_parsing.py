@@ -20,13 +20,13 @@ from sessions_app import astore
 from sessions_app.capacity import parsing
 from sessions_app.capacity.parsing import CHARACTERS_PER_S, Pace, TurnTaker
 from sessions_app.models import ApiToken
-from tests import app_face
-from tests.clients import WAIT_S
 from tests.conftest import Connect, Dial, Join
-from tests.events import payload
-from tests.network import wait_until
-from tests.v1 import SHARED
-from tests.v1_socket import events_path, until_full_state
+from tests.support.data.events import payload
+from tests.support.people.clients import WAIT_S
+from tests.support.wires import app_face
+from tests.support.wires.network import wait_until
+from tests.support.wires.v1 import SHARED
+from tests.support.wires.v1_socket import events_path, until_full_state
 
 pytestmark = pytest.mark.one_engine
 

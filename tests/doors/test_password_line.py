@@ -25,11 +25,11 @@ from convserver.passwords import line as password_line
 from convserver.passwords import login_throttle
 from convserver.passwords.hashers import COMPUTATIONS_MAX, NICENESS, BoundedArgon2PasswordHasher
 from sessions_app import astore
-from tests import hashers
-from tests.clients import HTTP, WAIT_S, Server
-from tests.network import wait_until
 from tests.pure.test_configuration import ACCOUNTS
-from tests.web_browser import Browser
+from tests.support.data import hashers
+from tests.support.people.clients import HTTP, WAIT_S, Server
+from tests.support.people.web_browser import Browser
+from tests.support.wires.network import wait_until
 
 pytestmark = pytest.mark.one_engine
 
@@ -47,7 +47,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[hashers.Watch]:
     """Watch the passwords that are computed."""
     watch = hashers.Watch()
     monkeypatch.setattr(hashers, "watch", watch)
-    with override_settings(PASSWORD_HASHERS=["tests.hashers.WatchedHasher"]):
+    with override_settings(PASSWORD_HASHERS=["tests.support.data.hashers.WatchedHasher"]):
         yield watch
     watch.may_end.set()
 

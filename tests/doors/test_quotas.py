@@ -30,14 +30,14 @@ from sessions_app.live.drafts import Edit
 from sessions_app.models import ApiToken, Attachment, Draft
 from sessions_app.storage import attachments, usage
 from sessions_app.storage.attachments import NewFile
-from tests import app_face, v1, v1_socket
-from tests.clients import WAIT_S, Client
 from tests.conftest import Dial, on_postgresql
-from tests.events import event, payload
-from tests.threads import in_threads, is_somebody_waiting
-from tests.v0_socket import Refused as RefusedByV0
-from tests.v0_socket import V0Client
-from tests.web_browser import Browser, words
+from tests.support.data.events import event, payload
+from tests.support.data.threads import in_threads, is_somebody_waiting
+from tests.support.people.clients import WAIT_S, Client
+from tests.support.people.web_browser import Browser, words
+from tests.support.wires import app_face, v1, v1_socket
+from tests.support.wires.v0_socket import Refused as RefusedByV0
+from tests.support.wires.v0_socket import V0Client
 
 NATIVE = "/api/native"
 TALK = f"{NATIVE}/conversations/talk"

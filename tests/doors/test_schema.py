@@ -30,8 +30,8 @@ from convserver.api.schema import NativeRefusal, document
 from sessions_app import astore
 from sessions_app.live.status import ListedConversation, LoopState
 from sessions_app.models import ApiToken
-from tests.clients import HTTP, Server
 from tests.doors.test_access import login_cookie, methods
+from tests.support.people.clients import HTTP, Server
 
 pytestmark = pytest.mark.one_engine
 

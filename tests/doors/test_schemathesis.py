@@ -27,8 +27,8 @@ from convserver import quotas
 from convserver.api.native.shapes import FRAME_EXAMPLES
 from convserver.api.schema import document
 from sessions_app.identity.authentication import local_user
-from tests.clients import Server
 from tests.conftest import FULL, empty_database
+from tests.support.people.clients import Server
 
 pytestmark = pytest.mark.one_engine
 

@@ -32,10 +32,10 @@ from sessions_app.models import ApiToken, Grant, Scope, SecretKind
 from sessions_app.outbound import model_trial
 from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import SettingSecret
-from tests.clients import HTTP, Server
 from tests.conftest import Connect, Dial, Join, once
-from tests.scripted_agent import until_here
-from tests.web_browser import Browser
+from tests.support.people.clients import HTTP, Server
+from tests.support.people.scripted_agent import until_here
+from tests.support.people.web_browser import Browser
 
 pytestmark = pytest.mark.one_engine
 
@@ -441,7 +441,7 @@ def test_of_failures_that_come_together_the_first_is_told_and_traced_only_if_it_
 async def test_an_agent_whose_start_fails_on_the_database_has_one_line_with_the_conversation(
     join: Join, alice: User, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "CONVERSATION_MANAGER", "tests.faulty.UnstartableManager")
+    monkeypatch.setattr(settings, "CONVERSATION_MANAGER", "tests.support.data.faulty.UnstartableManager")
     client = await join("talk")
     await client.send({"type": "message", "id": 1, "text": "Hello"})
     failed = "The start of an agent failed and is tried again"

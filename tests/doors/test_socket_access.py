@@ -19,11 +19,11 @@ from conversations.store import creation
 from sessions_app import astore, routing
 from sessions_app.identity import conversation_keys
 from sessions_app.models import ApiToken, Grant, Scope
-from tests.clients import Client, SocketClosed
 from tests.conftest import Connect, Dial
 from tests.doors.test_access import login_cookie
-from tests.v0_socket import Refused
-from tests.v1_socket import ID, events_path, session_path
+from tests.support.people.clients import Client, SocketClosed
+from tests.support.wires.v0_socket import Refused
+from tests.support.wires.v1_socket import ID, events_path, session_path
 
 pytestmark = pytest.mark.one_engine
 

@@ -11,10 +11,10 @@ from conversations.models import ConversationRef, Version
 from conversations.store import creation
 from sessions_app.identity import conversation_keys
 from sessions_app.models import ApiToken
-from tests.clients import Server
 from tests.conftest import on_postgresql
-from tests.network import NetworkClient
-from tests.v1_socket import ID, auth, events_path, session_path
+from tests.support.people.clients import Server
+from tests.support.wires.network import NetworkClient
+from tests.support.wires.v1_socket import ID, auth, events_path, session_path
 
 ANNOUNCED_S = 1.0
 POLL_S = 1.0

@@ -28,11 +28,11 @@ from psycopg import sql
 from conversations.engines import upgrades
 from convserver.backups import manifest
 from convserver.backups.sealed_key import PASSPHRASE
-from tests import forks, migrated
-from tests.clients import HTTP, WAIT_S, Server, Worker, database_url
 from tests.conftest import on_postgresql, on_sqlite
-from tests.events import payload
-from tests.network import wait_until
+from tests.support.data.events import payload
+from tests.support.people.clients import HTTP, WAIT_S, Server, Worker, database_url
+from tests.support.runner import forks, migrated
+from tests.support.wires.network import wait_until
 
 pytestmark = pytest.mark.no_second_try
 

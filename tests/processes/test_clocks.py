@@ -23,8 +23,8 @@ from sessions_app.models.live import PRESENCE_S
 from sessions_app.processes import this_process
 from sessions_app.shared_clock import STEP_S
 from sessions_app.webhooks import deliveries, gathering, transport
-from tests.clients import program_environment
-from tests.events import event
+from tests.support.data.events import event
+from tests.support.people.clients import program_environment
 
 pytestmark = pytest.mark.no_second_try
 
@@ -39,7 +39,7 @@ def claim_elsewhere(conversation: ConversationRef, tmp_path: Path) -> Iterator[C
     clock = Clock(tmp_path / "clock")
     command = [sys.executable, "-m", "faults.entry", "--clock", str(clock.path)]
     process = subprocess.Popen(
-        [*command, "--", "tests.lone_claims", conversation.public_id],
+        [*command, "--", "tests.support.servers.lone_claims", conversation.public_id],
         env=program_environment(tmp_path),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

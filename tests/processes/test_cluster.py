@@ -13,14 +13,14 @@ import pytest
 from django.db import connection
 
 from sessions_app.loops.cluster import wakeups
-from tests import forks
-from tests.clients import HTTP, Server, program_environment
-from tests.clusters import NATIVE, Cluster, serving_cluster, workers_of
-from tests.network import NetworkClient, wait_until
+from tests.support.people.clients import HTTP, Server, program_environment
+from tests.support.runner import forks
+from tests.support.servers.clusters import NATIVE, Cluster, serving_cluster, workers_of
+from tests.support.wires.network import NetworkClient, wait_until
 
 pytestmark = pytest.mark.skipif(connection.vendor != "postgresql", reason="a cluster needs PostgreSQL")
 
-GOING_ON = "tests.agents.CutOffAgent"
+GOING_ON = "tests.support.people.agents.CutOffAgent"
 CUT_OFF = "cut off"
 
 

@@ -15,7 +15,6 @@ from django.contrib.auth.models import User
 from conversations.events import Kind
 from conversations.models import ConversationRef, Version
 from conversations.store import creation
-from tests.clients import Server, Worker
 from tests.conftest import on_postgresql
 from tests.processes.test_commands_across_processes import (
     AGENT,
@@ -32,6 +31,7 @@ from tests.processes.test_commands_across_processes import (
     until_status,
     wait,
 )
+from tests.support.people.clients import Server, Worker
 
 pytestmark = [on_postgresql, pytest.mark.needs_engine]
 

@@ -27,16 +27,16 @@ from conversations.store import creation
 from sessions_app.models import AgentLoop, WhileWorking
 from sessions_app.openhands_v1 import sandboxes
 from sessions_app.settings import run_options
-from tests.app_face import child_of, said
-from tests.clients import HTTP, Server
 from tests.conftest import on_postgresql
-from tests.events import event
-from tests.network import NetworkClient, wait_until
-from tests.socketio_clients import PythonClient
+from tests.support.data.events import event
+from tests.support.people.clients import HTTP, Server
+from tests.support.wires.app_face import child_of, said
+from tests.support.wires.network import NetworkClient, wait_until
+from tests.support.wires.socketio_clients import PythonClient
 
 pytestmark = on_postgresql  # a second server on one SQLite file is refused
 
-AGENT = "tests.agents.DirectedAgent"
+AGENT = "tests.support.people.agents.DirectedAgent"
 NATIVE = "/api/native/conversations"
 STOPPED = "stopped: The agent was stopped."
 WITHIN_S = 7.5

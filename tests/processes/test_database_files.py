@@ -21,15 +21,15 @@ from websockets.sync.client import ClientConnection, connect
 from conversations.engines import failures
 from conversations.engines.failures import FULL
 from conversations.engines.sqlite3.files import EMPTIED, GONE, READ_ONLY
-from tests import migrated
-from tests.clients import HTTP, WAIT_S, Server, SocketClosed
 from tests.conftest import on_sqlite
-from tests.network import NetworkClient, wait_until
-from tests.ports import free_port
 from tests.pure.test_configuration import refusal
-from tests.removing_server import TAKEN_WITH
-from tests.socketio_clients import PythonClient
-from tests.v0_socket import Refused
+from tests.support.people.clients import HTTP, WAIT_S, Server, SocketClosed
+from tests.support.runner import migrated
+from tests.support.servers.ports import free_port
+from tests.support.servers.removing_server import TAKEN_WITH
+from tests.support.wires.network import NetworkClient, wait_until
+from tests.support.wires.socketio_clients import PythonClient
+from tests.support.wires.v0_socket import Refused
 
 pytestmark = [on_sqlite, pytest.mark.no_second_try]
 
@@ -181,7 +181,7 @@ def test_an_append_that_met_the_removal_is_called_unknown_if_it_was_committed_an
     server: Server,
 ) -> None:
     migrated.make(str(server.file))
-    printed = server.run(["tests.removed_file"], DATABASE_URL="").stdout
+    printed = server.run(["tests.support.servers.removed_file"], DATABASE_URL="").stdout
     assert "before the commit: OperationalError, 0, True\n" in printed
     assert "during the commit: OutcomeUnknown, 1, False\n" in printed
 
@@ -189,7 +189,7 @@ def test_an_append_that_met_the_removal_is_called_unknown_if_it_was_committed_an
 def test_an_append_by_rest_that_met_the_removal_is_called_unknown_though_nothing_can_be_read(
     server: Server,
 ) -> None:
-    server.command = ["tests.removing_server"]
+    server.command = ["tests.support.servers.removing_server"]
     begin(server)
     address, aside = f"{server.url}{EVENTS}", server.file.with_name("aside")
     post(server)  # the first request of its sort is the view's

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import httpx
 
-from tests.clients import WAIT_S, Server
 from tests.conftest import once
-from tests.model_server import completion, model_server
-from tests.model_talks import KEY
-from tests.network import wait_until
+from tests.support.people.clients import WAIT_S, Server
+from tests.support.people.model_talks import KEY
+from tests.support.servers.model_server import completion, model_server
+from tests.support.wires.network import wait_until
 
 KEPT = Path(__file__).parents[1] / "data" / "stores"
 

@@ -31,10 +31,10 @@ from django.db import connection
 from websockets.sync.client import connect
 
 from convserver import configuration
-from tests import forks, migrated
-from tests.clients import HTTP, WAIT_S, Server, database_url
-from tests.network import wait_until
-from tests.ports import free_port
+from tests.support.people.clients import HTTP, WAIT_S, Server, database_url
+from tests.support.runner import forks, migrated
+from tests.support.servers.ports import free_port
+from tests.support.wires.network import wait_until
 
 ROOT = forks.ROOT
 DEPLOY = ROOT / "deploy"

@@ -17,10 +17,10 @@ from psycopg import sql
 
 from conversations.engines import failures
 from conversations.models import ConversationRef
-from tests.clients import HTTP, Server, database_url
 from tests.conftest import on_postgresql
-from tests.events import event
-from tests.network import NetworkClient, wait_until
+from tests.support.data.events import event
+from tests.support.people.clients import HTTP, Server, database_url
+from tests.support.wires.network import NetworkClient, wait_until
 
 pytestmark = on_postgresql
 

@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 from conversations.engines import failures
-from tests import migrated
-from tests.clients import HTTP, Server
 from tests.conftest import on_sqlite
-from tests.events import event
-from tests.network import NetworkClient
+from tests.support.data.events import event
+from tests.support.people.clients import HTTP, Server
+from tests.support.runner import migrated
+from tests.support.wires.network import NetworkClient
 
 pytestmark = [on_sqlite, pytest.mark.no_second_try]
 

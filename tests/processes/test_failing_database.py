@@ -13,8 +13,8 @@ from django.contrib.auth.models import User
 from conversations.engines import failures
 from conversations.models import Version
 from conversations.store import creation
-from tests.clients import HTTP, Server, database_url
 from tests.conftest import on_postgresql
+from tests.support.people.clients import HTTP, Server, database_url
 
 pytestmark = on_postgresql
 

@@ -17,9 +17,9 @@ from conversations.store import changes
 from sessions_app.loops import leases
 from sessions_app.models import AgentLoop
 from sessions_app.processes import this_process
-from tests.clients import WAIT_S, program_environment
-from tests.events import event
-from tests.network import wait_until
+from tests.support.data.events import event
+from tests.support.people.clients import WAIT_S, program_environment
+from tests.support.wires.network import wait_until
 
 pytestmark = pytest.mark.no_second_try
 
@@ -38,7 +38,7 @@ def start_loop(conversation: ConversationRef, tmp_path: Path) -> Iterator[StartL
     def start(lease_s: float) -> LoopProcess:
         writes.append(conversation, [event("say something", is_input=True)])
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.lone_loop", conversation.public_id, str(lease_s)],
+            [sys.executable, "-m", "tests.support.servers.lone_loop", conversation.public_id, str(lease_s)],
             env=program_environment(tmp_path),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

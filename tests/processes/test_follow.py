@@ -13,11 +13,11 @@ import pytest
 from django.contrib.auth.models import User
 
 from conversations.models import Event
-from tests import forks
-from tests.clients import program_environment
 from tests.conftest import on_sqlite
-from tests.followed import SETTLED_S, Followers, Program, Stored, lacking, said_of
-from tests.network import wait_until
+from tests.support.people.clients import program_environment
+from tests.support.people.followed import SETTLED_S, Followers, Program, Stored, lacking, said_of
+from tests.support.runner import forks
+from tests.support.wires.network import wait_until
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.no_second_try]
 

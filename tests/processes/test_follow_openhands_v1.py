@@ -13,9 +13,9 @@ import pytest
 from django.contrib.auth.models import User
 
 from conversations.models import Event
-from tests.followed import SETTLED_S, Followers, said_of
-from tests.network import wait_until
-from tests.v1_directories import Kept, event_id
+from tests.support.people.followed import SETTLED_S, Followers, said_of
+from tests.support.wires.network import wait_until
+from tests.support.wires.v1_directories import Kept, event_id
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.no_second_try]
 

@@ -11,10 +11,10 @@ from django.contrib.auth.models import User
 
 from conversations.models import ConversationRef, Event, Version
 from conversations.store import creation
-from tests.clients import WAIT_S, Server
-from tests.network import NetworkClient
 from tests.store.test_frame_order import locked
-from tests.v1_socket import message, session_path
+from tests.support.people.clients import WAIT_S, Server
+from tests.support.wires.network import NetworkClient
+from tests.support.wires.v1_socket import message, session_path
 
 pytestmark = pytest.mark.no_second_try
 

@@ -17,10 +17,10 @@ import psutil
 import pytest
 
 from convserver.serving.admission import THREADS
-from tests.clients import HTTP, WAIT_S, Server
 from tests.conftest import on_postgresql
-from tests.network import wait_until
-from tests.ports import free_port
+from tests.support.people.clients import HTTP, WAIT_S, Server
+from tests.support.servers.ports import free_port
+from tests.support.wires.network import wait_until
 
 pytestmark = [on_postgresql, pytest.mark.needs_engine]
 

@@ -22,8 +22,8 @@ from django.db import connection, transaction
 from conversations.engines import guards
 from conversations.log import writes
 from conversations.models import ConversationRef, Event, GuardRepair
-from tests.clients import HTTP, WAIT_S, Server, database_url, program_environment
-from tests.events import event
+from tests.support.data.events import event
+from tests.support.people.clients import HTTP, WAIT_S, Server, database_url, program_environment
 
 pytestmark = pytest.mark.no_second_try
 
@@ -110,7 +110,7 @@ class Starts:
     def __enter__(self) -> Self:
         self._log = (self._directory / "starts.log").open("w+")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.lone_starts"],
+            [sys.executable, "-m", "tests.support.servers.lone_starts"],
             env=program_environment(self._directory),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -25,12 +25,12 @@ from conversations.log import reads, writes
 from conversations.models import ConversationRef
 from conversations.store import creation
 from sessions_app.identity.authentication import local_user
-from tests.clients import HTTP, WAIT_S, Server
 from tests.conftest import once
-from tests.events import event
-from tests.network import NetworkClient, wait_until
-from tests.redis_server import PASSWORD, RedisServer
-from tests.scripted_agent import until_here
+from tests.support.data.events import event
+from tests.support.people.clients import HTTP, WAIT_S, Server
+from tests.support.people.scripted_agent import until_here
+from tests.support.servers.redis_server import PASSWORD, RedisServer
+from tests.support.wires.network import NetworkClient, wait_until
 
 ENVELOPE: dict[str, Any] = {
     "seq": 0,

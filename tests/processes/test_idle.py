@@ -10,9 +10,9 @@ from django.db import connection
 
 from conversations.log import writes
 from conversations.models import ConversationRef
-from tests.clients import Server
-from tests.events import event
-from tests.network import NetworkClient
+from tests.support.data.events import event
+from tests.support.people.clients import Server
+from tests.support.wires.network import NetworkClient
 
 IDLE_S = 70.0
 NEVER_S = 3600.0

@@ -21,13 +21,13 @@ from conversations.store import creation
 from sessions_app.loops import leases, recovery, runs, turn_events
 from sessions_app.models import AgentLoop, LoopStatus, UnfinishedAnswer
 from sessions_app.processes import this_process
-from tests.clients import Server
-from tests.events import event
-from tests.network import NetworkClient, wait_until
+from tests.support.data.events import event
+from tests.support.people.clients import Server
+from tests.support.wires.network import NetworkClient, wait_until
 
 pytestmark = pytest.mark.no_second_try
 
-AGENT = "tests.agents.StandingStillAgent"
+AGENT = "tests.support.people.agents.StandingStillAgent"
 ACCEPTED_WITHIN_S = 5.0
 AT_ONCE_S = 8.0
 """Before the lease of a killed server expires."""

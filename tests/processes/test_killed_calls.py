@@ -24,17 +24,25 @@ from sessions_app.loops import decisions, runs, turn_events
 from sessions_app.models import AgentLoop, AgentLoopQuerySet, ExecutionStatus, UnfinishedAnswer, UnknownAnswer
 from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import SettingSecret
-from tests.clients import Server
-from tests.events import event
-from tests.held_agent import AFTER_START, BEFORE_RESULT, IN_MODEL, IN_TOOL, POINTS, Hold, held_file
-from tests.model_server import Answer, Asked, calling, chunk, completion, model_server
-from tests.model_talks import KEY, told
-from tests.network import wait_until
+from tests.support.data.events import event
+from tests.support.people.clients import Server
+from tests.support.people.held_agent import (
+    AFTER_START,
+    BEFORE_RESULT,
+    IN_MODEL,
+    IN_TOOL,
+    POINTS,
+    Hold,
+    held_file,
+)
+from tests.support.people.model_talks import KEY, told
+from tests.support.servers.model_server import Answer, Asked, calling, chunk, completion, model_server
+from tests.support.wires.network import wait_until
 
 pytestmark = pytest.mark.no_second_try
 
 ROOT = Path(__file__).parents[2]
-AGENT = "tests.held_agent.HeldAgent"
+AGENT = "tests.support.people.held_agent.HeldAgent"
 CALLS = 2
 """How often each model calls its tool, before it says END."""
 END = "That is all."
@@ -143,7 +151,7 @@ def set_up(user: User, base_url: str, counted: Path) -> None:
     program = {
         "name": "tools",
         "command": sys.executable,
-        "args": ["-m", "tests.tool_program", "counting", str(counted)],
+        "args": ["-m", "tests.support.servers.tool_program", "counting", str(counted)],
         "env": {"PYTHONPATH": str(ROOT)},
     }
     user_settings.set_secret(user.pk, SettingSecret.MCP_CONFIG, json.dumps({"stdio_servers": [program]}))

@@ -9,9 +9,9 @@ from django.contrib.auth.models import User
 
 from conversations.models import Conversation, Event
 from sessions_app.models import ImportRun, ImportState
-from tests.clients import HTTP, Server
-from tests.import_files import chat, export
-from tests.network import wait_until
+from tests.support.data.import_files import chat, export
+from tests.support.people.clients import HTTP, Server
+from tests.support.wires.network import wait_until
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.no_second_try]
 

@@ -11,9 +11,9 @@ from conversations.log import reads, writes
 from conversations.models import ConversationRef, CreationParameters, Event
 from conversations.store import creation
 from sessions_app.settings import run_options
-from tests.clients import Server
-from tests.events import event
-from tests.network import wait_until
+from tests.support.data.events import event
+from tests.support.people.clients import Server
+from tests.support.wires.network import wait_until
 
 pytestmark = pytest.mark.no_second_try
 

@@ -11,9 +11,9 @@ from django.contrib.auth.models import User
 
 from conversations.store import creation
 from sessions_app.live.text_frames import CHUNK_BYTES
-from tests.clients import Server
-from tests.network import NetworkClient
-from tests.v1_socket import ID, events_path, session_path
+from tests.support.people.clients import Server
+from tests.support.wires.network import NetworkClient
+from tests.support.wires.v1_socket import ID, events_path, session_path
 
 pytestmark = pytest.mark.no_second_try
 

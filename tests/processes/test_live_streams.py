@@ -12,9 +12,9 @@ import httpx
 import psutil
 import pytest
 
-from tests.clients import HTTP, WAIT_S, Server
-from tests.network import wait_until
-from tests.streams import ServerSentEvents
+from tests.support.people.clients import HTTP, WAIT_S, Server
+from tests.support.wires.network import wait_until
+from tests.support.wires.streams import ServerSentEvents
 
 pytestmark = pytest.mark.one_engine
 

@@ -20,8 +20,8 @@ from django.db import OperationalError, connection, transaction
 from conversations.models import Version
 from conversations.store import creation
 from sessions_app.models import ApiToken
-from tests.clients import HTTP, WAIT_S, Server, database_url
 from tests.conftest import on_sqlite
+from tests.support.people.clients import HTTP, WAIT_S, Server, database_url
 
 pytestmark = pytest.mark.no_second_try
 

@@ -19,12 +19,12 @@ from conversations.engines.lost_commits import LostCommit
 from conversations.engines.postgresql.base import DatabaseWrapper
 from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import creation
-from tests import read_only_database
-from tests.clients import HTTP, Server
 from tests.conftest import on_postgresql
-from tests.database_proxy import NAME, DatabaseProxy
-from tests.events import event
-from tests.network import NetworkClient, wait_until
+from tests.support.data.events import event
+from tests.support.people.clients import HTTP, Server
+from tests.support.servers import read_only_database
+from tests.support.servers.database_proxy import NAME, DatabaseProxy
+from tests.support.wires.network import NetworkClient, wait_until
 
 pytestmark = [on_postgresql, pytest.mark.no_second_try]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import migrated
-from tests.clients import HTTP, Server
 from tests.conftest import on_sqlite
-from tests.network import wait_until
+from tests.support.people.clients import HTTP, Server
+from tests.support.runner import migrated
+from tests.support.wires.network import wait_until
 
 pytestmark = [on_sqlite, pytest.mark.no_second_try]
 

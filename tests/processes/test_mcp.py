@@ -16,9 +16,9 @@ from mcp import Client, StdioServerParameters
 from conversations.log import writes
 from conversations.models import ConversationRef
 from sessions_app import astore
-from tests import forks
-from tests.clients import Server, program_environment
-from tests.events import event
+from tests.support.data.events import event
+from tests.support.people.clients import Server, program_environment
+from tests.support.runner import forks
 
 pytestmark = pytest.mark.needs_engine
 

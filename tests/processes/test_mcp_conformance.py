@@ -13,9 +13,9 @@ from django.contrib.auth.models import User
 from conversations.log import writes
 from conversations.models import ConversationRef
 from sessions_app.models import ApiToken, Grant, Scope
-from tests.clients import WAIT_S, Server
-from tests.events import event
-from tests.npm import MCP_CONFORMANCE
+from tests.support.data.events import event
+from tests.support.people.clients import WAIT_S, Server
+from tests.support.wires.npm import MCP_CONFORMANCE
 
 pytestmark = [
     pytest.mark.one_engine,
@@ -65,7 +65,7 @@ def test_fixtures_pass_all_but_the_expected_failures_with_a_token_that_may_read(
     server: Server, alice: User
 ) -> None:
     _, token = ApiToken.issue(alice.pk, "suite", Grant(scopes=frozenset({Scope.READ})))
-    server.command = ["tests.mcp_fixtures", "serve"]
+    server.command = ["tests.support.servers.mcp_fixtures", "serve"]
     server.start(CONVSERVER_AUTH="accounts", CONVSERVER_ALLOWED_HOSTS="127.0.0.1")
     told = conformance(server, "--suite", "all", token=token)
     expected = yaml.safe_load(EXPECTED_FAILURES.read_text())

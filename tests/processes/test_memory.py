@@ -11,8 +11,8 @@ import pytest
 from django.contrib.auth.models import User
 
 from sessions_app.capacity import heap
-from tests.clients import HTTP, Server
-from tests.network import wait_until
+from tests.support.people.clients import HTTP, Server
+from tests.support.wires.network import wait_until
 
 MB = 1024 * 1024
 REQUESTS = 6

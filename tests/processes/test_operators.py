@@ -13,10 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from conversations.models import ConversationRef
 from sessions_app.models import ProcessRecord
-from tests.clients import HTTP, Server
-from tests.clusters import NATIVE, Cluster, serving_cluster, workers_of
 from tests.conftest import on_postgresql, on_sqlite
-from tests.network import wait_until
+from tests.support.people.clients import HTTP, Server
+from tests.support.servers.clusters import NATIVE, Cluster, serving_cluster, workers_of
+from tests.support.wires.network import wait_until
 
 pytestmark = pytest.mark.no_second_try
 

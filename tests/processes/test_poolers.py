@@ -15,11 +15,11 @@ import psycopg
 import pytest
 
 from faults.instances import unprivileged
-from tests.clients import HTTP, WAIT_S, Server, database_url
 from tests.conftest import on_postgresql
-from tests.events import event
-from tests.network import wait_until
-from tests.ports import free_port
+from tests.support.data.events import event
+from tests.support.people.clients import HTTP, WAIT_S, Server, database_url
+from tests.support.servers.ports import free_port
+from tests.support.wires.network import wait_until
 
 pytestmark = [on_postgresql, pytest.mark.needs_engine]
 

@@ -15,8 +15,8 @@ import pytest
 from conversations.hint_channels import over_postgresql
 from conversations.hint_channels.base import BACK
 from conversations.hint_channels.over_postgresql import HINT_MAX_BYTES, PostgresqlHints
-from tests.clients import WAIT_S, database_url
 from tests.conftest import on_postgresql
+from tests.support.people.clients import WAIT_S, database_url
 
 pytestmark = [on_postgresql, pytest.mark.needs_engine]
 

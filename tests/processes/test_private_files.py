@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from convserver import private_files
-from tests import forks
-from tests.clients import Server, program_environment
+from tests.support.people.clients import Server, program_environment
+from tests.support.runner import forks
 
 pytestmark = pytest.mark.one_engine
 

@@ -10,10 +10,10 @@ import pytest
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Event, Purge
 from conversations.store import deletion
-from tests import forks
-from tests.clients import program_environment
-from tests.events import event
-from tests.network import wait_until
+from tests.support.data.events import event
+from tests.support.people.clients import program_environment
+from tests.support.runner import forks
+from tests.support.wires.network import wait_until
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.no_second_try]
 

@@ -16,8 +16,8 @@ import pytest
 from django.contrib.auth.models import User
 
 from sessions_app.models import ApiToken
-from tests.clients import HTTP, WAIT_S, Server
 from tests.conftest import once
+from tests.support.people.clients import HTTP, WAIT_S, Server
 
 pytestmark = once
 

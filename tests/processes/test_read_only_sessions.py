@@ -10,11 +10,11 @@ from django.contrib.auth.models import User
 from conversations.engines import failures
 from conversations.models import ConversationRef
 from conversations.store import creation
-from tests.clients import HTTP, Server, database_url
 from tests.conftest import on_postgresql
-from tests.events import event
-from tests.network import NetworkClient, wait_until
-from tests.read_only_database import read_only
+from tests.support.data.events import event
+from tests.support.people.clients import HTTP, Server, database_url
+from tests.support.servers.read_only_database import read_only
+from tests.support.wires.network import NetworkClient, wait_until
 
 pytestmark = on_postgresql
 

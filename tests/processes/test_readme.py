@@ -12,8 +12,8 @@ import pytest
 from django.contrib.auth.models import User
 
 from sessions_app.models import ApiToken
-from tests.clients import Server
 from tests.conftest import once
+from tests.support.people.clients import Server
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 LIFE, STRANGER = re.findall(r"^```sh\n(.+?)^```$", README, re.MULTILINE | re.DOTALL)

@@ -14,8 +14,8 @@ from django.contrib.auth.models import User
 
 from conversations.models import Event
 from conversations.payloads import jsontext
-from tests.clients import WAIT_S, Server, SocketClosed
-from tests.network import NetworkClient, wait_until
+from tests.support.people.clients import WAIT_S, Server, SocketClosed
+from tests.support.wires.network import NetworkClient, wait_until
 
 pytestmark = pytest.mark.no_second_try
 

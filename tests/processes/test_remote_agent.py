@@ -16,8 +16,8 @@ from conversations.events import Kind
 from conversations.models import ConversationRef, Event
 from sessions_app.models import ApiToken, Grant, RemoteProgram, Scope
 from sessions_app.settings import run_options
-from tests.clients import Server
-from tests.network import NetworkClient, wait_until
+from tests.support.people.clients import Server
+from tests.support.wires.network import NetworkClient, wait_until
 
 PAGE = (Path(__file__).parents[2] / "docs" / "agents.md").read_text()
 (PROGRAM,) = re.findall(r'^```python\n("""A remote agent.+?)^```$', PAGE, re.MULTILINE | re.DOTALL)

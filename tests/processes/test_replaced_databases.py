@@ -19,10 +19,10 @@ from django.db import connection
 from psycopg import sql
 
 from convserver import beginnings
-from tests import forks
-from tests.clients import HTTP, Server, database_url, program_environment
-from tests.events import payload
-from tests.network import NetworkClient, wait_until
+from tests.support.data.events import payload
+from tests.support.people.clients import HTTP, Server, database_url, program_environment
+from tests.support.runner import forks
+from tests.support.wires.network import NetworkClient, wait_until
 
 pytestmark = pytest.mark.no_second_try
 

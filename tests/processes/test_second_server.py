@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients import HTTP, Server
 from tests.conftest import on_sqlite
+from tests.support.people.clients import HTTP, Server
 
 RECORDED = Path(__file__).parent.parent / "data" / "claude-code"
 

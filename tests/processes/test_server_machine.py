@@ -26,8 +26,8 @@ from faults.checker.judge import checked
 from faults.clock import Clock
 from faults.suite import stored
 from faults.suite.clients.stage import REFUSALS, UNKNOWN
-from tests.clients import HTTP, Server, SocketClosed
-from tests.network import NetworkClient, wait_until
+from tests.support.people.clients import HTTP, Server, SocketClosed
+from tests.support.wires.network import NetworkClient, wait_until
 
 pytestmark = pytest.mark.no_second_try
 

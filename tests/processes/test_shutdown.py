@@ -21,9 +21,9 @@ from conversations.events import Kind
 from conversations.log import writes
 from conversations.models import ConversationRef, Event
 from sessions_app.models import AgentLoop, Connection, LoopStatus
-from tests.clients import WAIT_S, Server
-from tests.events import event, payload
-from tests.network import NetworkClient, StalledClient, wait_until
+from tests.support.data.events import event, payload
+from tests.support.people.clients import WAIT_S, Server
+from tests.support.wires.network import NetworkClient, StalledClient, wait_until
 
 MEGABYTE = 1024 * 1024
 SOON_S = 9.0
@@ -76,7 +76,7 @@ def test_sigterm_closes_sockets_with_1012_and_ends_the_server_soon(
 
 @pytest.mark.one_engine
 def test_a_server_that_has_started_collects_garbage(server: Server, conversation: ConversationRef) -> None:
-    server.start(CONVSERVER_AGENT="tests.agents.CollectorAgent")
+    server.start(CONVSERVER_AGENT="tests.support.people.agents.CollectorAgent")
     with NetworkClient(server, "talk") as client:
         client.send({"type": "message", "text": "Is it on?"})
         assert client.until("event", kind="message", source="agent")["text"] == "The collector is on."

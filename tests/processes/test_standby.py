@@ -15,10 +15,10 @@ import pytest
 
 from conversations.engines import durability
 from faults.instances import Missing, PostgreSQL
-from tests.clients import HTTP, Server
 from tests.conftest import on_postgresql
-from tests.events import event
-from tests.network import wait_until
+from tests.support.data.events import event
+from tests.support.people.clients import HTTP, Server
+from tests.support.wires.network import wait_until
 
 pytestmark = [on_postgresql, pytest.mark.needs_engine]
 

@@ -16,13 +16,13 @@ from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import ConversationStore
 from conversations.store.metadata import ConversationMetadata
 from sessions_app.models import AgentLoop, LoopStatus, UnfinishedAnswer
-from tests.clients import HTTP, Server
-from tests.events import event
-from tests.network import NetworkClient, wait_until
+from tests.support.data.events import event
+from tests.support.people.clients import HTTP, Server
+from tests.support.wires.network import NetworkClient, wait_until
 
 pytestmark = pytest.mark.no_second_try
 
-AGENT = "tests.agents.StandingStillAgent"
+AGENT = "tests.support.people.agents.StandingStillAgent"
 MESSAGES = 1_000
 POLLS = 1_000
 RECONNECTS, RESTARTS = 20, 3

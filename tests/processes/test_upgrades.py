@@ -25,10 +25,10 @@ from django.db.migrations.loader import MigrationLoader
 from psycopg import sql
 
 from conversations.engines import upgrades
-from tests import forks, migrated
-from tests.clients import WAIT_S, Server, database_url, program_environment
 from tests.conftest import on_postgresql, on_sqlite, once
-from tests.network import wait_until
+from tests.support.people.clients import WAIT_S, Server, database_url, program_environment
+from tests.support.runner import forks, migrated
+from tests.support.wires.network import wait_until
 
 pytestmark = pytest.mark.needs_engine
 

@@ -16,12 +16,12 @@ from django.db import connection
 
 from conversations.models import ConversationRef
 from sessions_app.models import ApiToken
-from tests.clients import WAIT_S, Server
 from tests.doors.test_access import login_cookie
-from tests.npm import SOCKET_IO_CLIENT
-from tests.socketio_clients import End, NodeClient, PythonClient, SocketIOClient
-from tests.v0 import Matching
-from tests.v0_socket import Refused
+from tests.support.people.clients import WAIT_S, Server
+from tests.support.wires.npm import SOCKET_IO_CLIENT
+from tests.support.wires.socketio_clients import End, NodeClient, PythonClient, SocketIOClient
+from tests.support.wires.v0 import Matching
+from tests.support.wires.v0_socket import Refused
 
 pytestmark = pytest.mark.one_engine
 """Some of these run on two servers as well, which are on PostgreSQL."""
@@ -300,7 +300,7 @@ async def test_a_wrong_and_an_absent_key_are_refused(join: Join, server: Server)
 async def test_who_has_no_settings_or_no_key_for_the_model_is_told_so(
     join: Join, server: Server, rest: httpx.AsyncClient
 ) -> None:
-    server.start(CONVSERVER_AGENT="tests.faulty.ModelAgent")
+    server.start(CONVSERVER_AGENT="tests.support.data.faulty.ModelAgent")
     assert await refusal(join, "talk") == {
         "message": "Settings not found",
         "data": {"msg_id": "CONFIGURATION$SETTINGS_NOT_FOUND"},

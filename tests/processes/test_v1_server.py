@@ -10,8 +10,6 @@ from django.contrib.auth.models import User
 from conversations.models import ConversationRef, Event, Version
 from conversations.store import creation
 from sessions_app.models import ApiToken, Connection
-from tests.clients import WAIT_S, Server, SocketClosed
-from tests.network import NetworkClient, StalledClient, wait_until
 from tests.processes.test_shutdown import (
     MEGABYTE,
     SLOW_READER_S,
@@ -20,7 +18,9 @@ from tests.processes.test_shutdown import (
     peak_bytes,
     resident_bytes,
 )
-from tests.v1_socket import ID, auth, events_path, message, session_path
+from tests.support.people.clients import WAIT_S, Server, SocketClosed
+from tests.support.wires.network import NetworkClient, StalledClient, wait_until
+from tests.support.wires.v1_socket import ID, auth, events_path, message, session_path
 
 ALL = f"{events_path()}?resend_all=true"
 

@@ -15,8 +15,8 @@ from convserver.rendering import render_page
 from convserver.rendering.page import PendingCall
 from convserver.rendering.subjects import SHOWN_MAX_CHARS
 from tests.conftest import once
-from tests.page_parts import PageParts
-from tests.v0_wire import stored
+from tests.support.wires.page_parts import PageParts
+from tests.support.wires.v0_wire import stored
 
 pytestmark = once
 

@@ -41,7 +41,7 @@ from conversations.transcripts.sources.nodes import (
     Transcript,
     Unreadable,
 )
-from tests.mutations import mutated_json
+from tests.support.data.mutations import mutated_json
 
 DATA = Path(__file__).parents[1] / "data"
 CHATGPT = DATA / "chatgpt"

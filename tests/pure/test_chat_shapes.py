@@ -12,7 +12,7 @@ import pytest
 from conversations.transcripts.sources import archives, formats
 from conversations.transcripts.sources.chats import chatgpt, claude_ai, exports, json_arrays, open_webui
 from conversations.transcripts.sources.nodes import Empty, Transcript, Unreadable
-from tests.import_files import chat, chats, export, zipped
+from tests.support.data.import_files import chat, chats, export, zipped
 
 
 def written(directory: Path, name: str, content: bytes) -> Path:

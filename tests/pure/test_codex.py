@@ -30,7 +30,7 @@ from conversations.transcripts.sources.nodes import (
     Transcript,
     Unreadable,
 )
-from tests.mutations import mutated
+from tests.support.data.mutations import mutated
 
 SESSIONS = Path(__file__).parents[1] / "data/codex/sessions"
 BEGINNING = "019c2200-0000-7000-8000-0000000000"

@@ -13,9 +13,9 @@ import redis
 import yaml
 
 from convserver import __version__
-from tests.network import wait_until
-from tests.ports import free_port
-from tests.redis_server import PROGRAM
+from tests.support.servers.ports import free_port
+from tests.support.servers.redis_server import PROGRAM
+from tests.support.wires.network import wait_until
 
 pytestmark = pytest.mark.one_engine
 

@@ -27,9 +27,9 @@ from convserver.configuration import (
 from convserver.passwords.login_throttle import GUESSES_MAX
 from convserver.quotas import RunLimits
 from convserver.variables import ConfigurationError, documentation_of
-from tests import forks
-from tests.clients import WAIT_S, Server
-from tests.hashers import QUICK_PASSWORDS
+from tests.support.data.hashers import QUICK_PASSWORDS
+from tests.support.people.clients import WAIT_S, Server
+from tests.support.runner import forks
 
 pytestmark = pytest.mark.one_engine
 
@@ -124,16 +124,31 @@ def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
         ("REDIS_URL", "redis://127.0.0.1:6379/0", "redis_url", "redis://127.0.0.1:6379/0"),
         ("REDIS_URL", "unix:///run/redis.sock", "redis_url", "unix:///run/redis.sock"),
         ("CONVSERVER_STORE", "standalone", "store", "conversations.store.DatabaseConversationStore"),
-        ("CONVSERVER_STORE", "tests.faulty.FailingStore", "store", "tests.faulty.FailingStore"),
+        (
+            "CONVSERVER_STORE",
+            "tests.support.data.faulty.FailingStore",
+            "store",
+            "tests.support.data.faulty.FailingStore",
+        ),
         ("CONVSERVER_VALIDATOR", "standalone", "validator", "conversations.access.ConversationValidator"),
-        ("CONVSERVER_VALIDATOR", "tests.faulty.Rooms", "validator", "tests.faulty.Rooms"),
+        (
+            "CONVSERVER_VALIDATOR",
+            "tests.support.data.faulty.Rooms",
+            "validator",
+            "tests.support.data.faulty.Rooms",
+        ),
         (
             "CONVSERVER_MANAGER",
             "standalone",
             "manager",
             "sessions_app.loops.manager.StandaloneConversationManager",
         ),
-        ("CONVSERVER_MANAGER", "tests.faulty.AManager", "manager", "tests.faulty.AManager"),
+        (
+            "CONVSERVER_MANAGER",
+            "tests.support.data.faulty.AManager",
+            "manager",
+            "tests.support.data.faulty.AManager",
+        ),
         ("CONVSERVER_AUTH", "local", "auth", AuthMode.LOCAL),
         ("CONVSERVER_LOG_FORMAT", "json", "log_format", LogFormat.JSON),
         ("CONVSERVER_LOG_LEVEL", "warning", "log_level", LogLevel.WARNING),
@@ -146,9 +161,9 @@ def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
         ("LLM_BASE_URL", "http://ollama:11434/v1/", "llm_base_url", "http://ollama:11434/v1"),
         (
             "CONVSERVER_AGENT",
-            "tests.scripted_agent.ScriptedAgent",
+            "tests.support.people.scripted_agent.ScriptedAgent",
             "agent",
-            "tests.scripted_agent.ScriptedAgent",
+            "tests.support.people.scripted_agent.ScriptedAgent",
         ),
         ("SESSION_API_KEY", "s3cret!", "session_api_key", "s3cret!"),
         ("SECRET_KEY", "k" * 32, "secret_key", "k" * 32),
@@ -189,7 +204,12 @@ def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
         ("ALLOW_SET_CONVERSATION_ID", "1", "allow_set_conversation_id", True),
         ("CONVSERVER_MCP_NOTES", "1", "mcp_notes", True),
         ("CONVSERVER_IMPORT_MAX_MB", "500", "import_max_mb", 500),
-        ("CONVSERVER_HOOKS", "tests.hooks.Deaf, tests.hooks.Deaf", "hooks", ("tests.hooks.Deaf",)),
+        (
+            "CONVSERVER_HOOKS",
+            "tests.support.people.hooks.Deaf, tests.support.people.hooks.Deaf",
+            "hooks",
+            ("tests.support.people.hooks.Deaf",),
+        ),
     ],
 )
 def test_a_good_value_is_taken(
@@ -272,7 +292,7 @@ WRONG = [
     ("CONVSERVER_CONVERSATION_KEY_DAYS", "-1"),
     ("CONVSERVER_MAX_AGE_DAYS", "ten"),
     ("ALLOW_SET_CONVERSATION_ID", "yes"),
-    ("CONVSERVER_HOOKS", "tests.hooks.Deaf,nowhere"),
+    ("CONVSERVER_HOOKS", "tests.support.people.hooks.Deaf,nowhere"),
     ("CONVSERVER_HOOKS", "no.such.module.Hook"),
     ("CONVSERVER_ALLOWED_HOSTS", "http://x/"),
     ("CONVSERVER_ALLOWED_HOSTS", "a.example, b.example:443"),

@@ -15,7 +15,7 @@ import pytest
 
 from conversations.confined import processes, walls
 from conversations.confined.processes import NotRead, ProcessLimits
-from tests.network import wait_until
+from tests.support.wires.network import wait_until
 
 LIMITS = ProcessLimits(memory_bytes=512 * 1024 * 1024, cpu_s=20, wall_s=60.0, output_bytes=1_000_000)
 ENDLESS = "def read():\n    while True: pass\n"

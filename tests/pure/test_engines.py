@@ -13,12 +13,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
 from tests.engines import DATABASE_URL, FAILED, SKIPPED, SLOWEST, is_whole
-from tests.file_queue import RUNS, SLOW, SQLITE, FileQueue, in_order, is_for_one_engine
-from tests.network import wait_until
-from tests.threads import in_threads
+from tests.support.data.threads import in_threads
+from tests.support.people.clients import WAIT_S
+from tests.support.runner.file_queue import RUNS, SLOW, SQLITE, FileQueue, in_order, is_for_one_engine
+from tests.support.wires.network import wait_until
 
 ROOT = Path(__file__).parents[2]
 FILE = "tests/pure/test_engines.py"

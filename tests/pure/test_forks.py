@@ -11,8 +11,8 @@ from tempfile import TemporaryFile
 
 import pytest
 
-from tests import forks
-from tests.clients import WAIT_S, program_environment
+from tests.support.people.clients import WAIT_S, program_environment
+from tests.support.runner import forks
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every program is started as usual")
 

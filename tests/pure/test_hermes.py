@@ -34,8 +34,8 @@ from conversations.transcripts.sources.nodes import (
     Transcript,
     Unreadable,
 )
-from tests import hostile_databases
-from tests.mutations import mutated, mutated_json
+from tests.support.data import hostile_databases
+from tests.support.data.mutations import mutated, mutated_json
 
 STATE = Path(__file__).parents[1] / "data" / "hermes-webui" / "webui"
 SESSIONS = STATE / "sessions"

@@ -15,7 +15,7 @@ from sessions_app.agents.llm.faults import ModelFault
 from sessions_app.agents.llm.models import NO_KEY, NO_SERVER, Target, Wire, target_of
 from sessions_app.agents.llm.record import Record
 from sessions_app.agents.llm.requests import ModelClient, Piece
-from tests.model_server import Answer, completion, model_server
+from tests.support.servers.model_server import Answer, completion, model_server
 
 KEY = "sk-1234567890"
 LOCAL = "http://127.0.0.1:9/v1"

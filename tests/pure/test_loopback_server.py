@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 
-from tests.clients import HTTP
-from tests.loopback_server import LoopbackServer, Request
+from tests.support.people.clients import HTTP
+from tests.support.servers.loopback_server import LoopbackServer, Request
 
 
 class Echo(LoopbackServer):

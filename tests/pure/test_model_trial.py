@@ -15,8 +15,8 @@ from django.contrib.auth.models import User
 from convserver.configuration import AuthMode
 from sessions_app.outbound import hosts, model_trial
 from sessions_app.outbound.model_trial import Finding, ModelSetup, TrialUnderWay, ask_model, try_model
-from tests.model_server import Answer, Asked, model_server
-from tests.web_browser import Browser, words
+from tests.support.people.web_browser import Browser, words
+from tests.support.servers.model_server import Answer, Asked, model_server
 
 KEY = "sk-1234567890"
 LIST = Answer(body={"data": [{"id": "gpt-5"}, {"id": "other"}]})

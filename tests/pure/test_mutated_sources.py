@@ -15,8 +15,8 @@ from conversations.transcripts.local_times import LocalTimes
 from conversations.transcripts.sources import openhands_v0, own
 from conversations.transcripts.sources.hermes import journals
 from conversations.transcripts.sources.nodes import Unreadable
-from tests.import_samples import SAMPLES
-from tests.mutated_sources import mutated_files
+from tests.support.data.import_samples import SAMPLES
+from tests.support.data.mutated_sources import mutated_files
 
 
 def copied(sample: Path, into: Path) -> Path:

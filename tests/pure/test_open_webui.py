@@ -26,8 +26,8 @@ from conversations.transcripts.sources.nodes import (
     Transcript,
     Unreadable,
 )
-from tests.mutations import mutated_json
 from tests.pure.test_chat_exports import CHATGPT, CLAUDE_AI, shown, zipped
+from tests.support.data.mutations import mutated_json
 
 SAMPLES = Path(__file__).parents[1] / "data" / "open-webui"
 FILE = SAMPLES / "chat-export-1770109999000.json"

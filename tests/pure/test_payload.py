@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from conversations.models import ConversationRef, Event
 from conversations.payloads import jsontext
 from sessions_app import astore
-from tests.clients import Client
 from tests.conftest import Join
-from tests.events import payload
+from tests.support.data.events import payload
+from tests.support.people.clients import Client
 
 pytestmark = pytest.mark.one_engine
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.ports import free_port
+from tests.support.servers.ports import free_port
 
 
 def test_a_port_that_was_given_lately_is_not_given_again_though_nobody_listens_there_yet() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from conversations.models import Conversation
-from tests import prepared_servers
-from tests.clients import HTTP, Server
+from tests.support.people.clients import HTTP, Server
+from tests.support.runner import prepared_servers
 
 pytestmark = [
     pytest.mark.one_engine,
@@ -56,7 +56,7 @@ def test_a_copy_has_the_key_the_agent_and_the_database_that_it_was_started_with(
     assert prepared_servers.start_of(server.command, {**server.environment, **own}) == first
     server.start(**own)
     # A copy that cannot take all of this over becomes `python -m convserver`.
-    assert b"tests.forks" in Path(f"/proc/{server.pid}/cmdline").read_bytes()
+    assert b"tests.support.runner.forks" in Path(f"/proc/{server.pid}/cmdline").read_bytes()
     assert HTTP.get(f"{server.url}/api/native/conversations").status_code == 401
     headers = {"X-Session-API-Key": KEY}
     assert HTTP.post(f"{server.url}/api/conversations", headers=headers, json={}).status_code == 200
@@ -90,7 +90,9 @@ def test_servers_that_differ_in_what_modules_read_are_not(changed: dict[str, str
 
 def test_servers_with_other_constants_are_not() -> None:
     start = prepared_servers.start_of(SERVE, ENVIRONMENT)
-    assert start != prepared_servers.start_of(["tests.serve_with", "a.B=1", "--", "serve"], ENVIRONMENT)
+    assert start != prepared_servers.start_of(
+        ["tests.support.servers.serve_with", "a.B=1", "--", "serve"], ENVIRONMENT
+    )
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from convserver.rendering.text.previews import GROWTH, Preview
 from sessions_app import astore
 from sessions_app.models import UnfinishedAnswer
 from tests.conftest import once
-from tests.hostile import COSTLY, HOSTILE, HUGE, Hostile
-from tests.page_parts import PageParts
-from tests.web_browser import Browser
+from tests.support.data.hostile import COSTLY, HOSTILE, HUGE, Hostile
+from tests.support.people.web_browser import Browser
+from tests.support.wires.page_parts import PageParts
 
 pytestmark = once
 

@@ -39,12 +39,12 @@ from sessions_app.sockets.native import conversation as native_socket
 from sessions_app.sockets.native import frames as native
 from sessions_app.sockets.native import list_reader as native_list
 from sessions_app.sockets.native import reader as native_reader
-from tests.clients import Client
 from tests.conftest import Dial, Join
-from tests.dictation import Dictate, dictate, end_answer
 from tests.doors.test_access import routes
-from tests.events import event
-from tests.remote_agents import Helper, attach
+from tests.support.data.events import event
+from tests.support.people.clients import Client
+from tests.support.people.dictation import Dictate, dictate, end_answer
+from tests.support.people.remote_agents import Helper, attach
 
 pytestmark = pytest.mark.one_engine
 

@@ -10,9 +10,9 @@ import pytest
 
 from conversations.storage import shared_counts
 from conversations.storage.rates import KEYS_KEPT, Rates
-from tests.clients import WAIT_S
-from tests.network import wait_until
-from tests.redis_server import RedisServer
+from tests.support.people.clients import WAIT_S
+from tests.support.servers.redis_server import RedisServer
+from tests.support.wires.network import wait_until
 
 MINUTE = 60
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.second_tries import FLAKY_AT_MOST, TRIED_AT_MOST, after
-from tests.suite_run import Outcome
+from tests.support.runner.second_tries import FLAKY_AT_MOST, TRIED_AT_MOST, after
+from tests.support.runner.suite_run import Outcome
 
 TESTS = Path(__file__).parents[1]
 
@@ -116,7 +116,12 @@ class Suite:
     def repeatable(self, tests: str, *arguments: str) -> list[str]:
         """Return which of these tests failed and may run again, as one run of pytest reports it."""
         report = self.directory / "report"
-        self._run("pytest", tests, ["-p", "tests.suite_run", *arguments], CONVSERVER_TEST_REPORT=str(report))
+        self._run(
+            "pytest",
+            tests,
+            ["-p", "tests.support.runner.suite_run", *arguments],
+            CONVSERVER_TEST_REPORT=str(report),
+        )
         return [name.partition("::")[2] for name in json.loads(report.read_text())["repeatable"]]
 
     def flaky(self) -> list[str]:

@@ -19,7 +19,7 @@ from conversations.transcripts.sources.formats import FORMATS
 from conversations.transcripts.sources.hermes import journals
 from conversations.transcripts.sources.lines import FoundRecord
 from conversations.transcripts.sources.nodes import Kept, Node, Record
-from tests.import_samples import SAMPLES
+from tests.support.data.import_samples import SAMPLES
 
 MARK = "\N{BYTE ORDER MARK}".encode()
 SESSION = "5f0e1c9a-0000-4000-8000-000000000001"

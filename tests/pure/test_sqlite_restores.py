@@ -23,8 +23,8 @@ from convserver.backups.failures import BackupError
 from convserver.backups.manifest import Manifest
 from convserver.backups.sqlite_target import COMPANIONS, SqliteTarget
 from convserver.serving.server_lock import ServerLock
-from tests.clients import WAIT_S
-from tests.network import wait_until
+from tests.support.people.clients import WAIT_S
+from tests.support.wires.network import wait_until
 
 RESTORE = """
 import sys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.thinning import left_out
+from tests.support.runner.thinning import left_out
 
 
 def item(request: pytest.FixtureRequest, name: str, *marks: pytest.MarkDecorator) -> pytest.Item:

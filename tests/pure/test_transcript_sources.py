@@ -18,7 +18,7 @@ from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.formats import FORMATS, guessed
 from conversations.transcripts.sources.nodes import Node, Unreadable
 from sessions_app.imports import ways
-from tests.mutations import mutated
+from tests.support.data.mutations import mutated
 
 DATA = Path(__file__).parents[1] / "data"
 SAMPLES = {

@@ -18,8 +18,8 @@ from conversations.dialects.v1.filter import SHOWN_AS, is_met
 from conversations.dialects.v1.kinds import KINDS
 from conversations.events import EventEnvelope, Kind
 from conversations.exceptions import UnknownKind
-from tests.v0_wire import EXAMPLES as V0_EXAMPLES
-from tests.v0_wire import (
+from tests.support.wires.v0_wire import EXAMPLES as V0_EXAMPLES
+from tests.support.wires.v0_wire import (
     FIRST_ACTIONS,
     FIRST_OBSERVATIONS,
     RECORDINGS,
@@ -30,8 +30,8 @@ from tests.v0_wire import (
     stored,
     values_of,
 )
-from tests.v1_wire import EXAMPLES, require_strict, texts_in
-from tests.v1_wire import RECORDINGS as V1_RECORDINGS
+from tests.support.wires.v1_wire import EXAMPLES, require_strict, texts_in
+from tests.support.wires.v1_wire import RECORDINGS as V1_RECORDINGS
 
 CONVERSATION = "3c294d959ff64d2d9c530a5849f2c4a0"
 

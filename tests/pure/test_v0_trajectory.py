@@ -16,10 +16,10 @@ from conversations.dialects import v0
 from conversations.log.reads import PAGE_MAX_EVENTS
 from conversations.models import ConversationRef
 from sessions_app import astore
-from tests.events import event
-from tests.scripted_agent import Hooked, hooked
-from tests.v0 import CONVERSATIONS
-from tests.v0_wire import EXAMPLES, TEXTS, stored
+from tests.support.data.events import event
+from tests.support.people.scripted_agent import Hooked, hooked
+from tests.support.wires.v0 import CONVERSATIONS
+from tests.support.wires.v0_wire import EXAMPLES, TEXTS, stored
 
 __all__ = ["hooked"]
 

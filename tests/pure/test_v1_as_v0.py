@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from conversations import dialects
 from conversations.dialects import AgentState, v0, v1
-from tests.v0_wire import DATA, RUN_METADATA, TEXTS, TIME, shown, stored
+from tests.support.wires.v0_wire import DATA, RUN_METADATA, TEXTS, TIME, shown, stored
 
 
 def v1_recorded() -> list[str]:

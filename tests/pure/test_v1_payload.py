@@ -14,7 +14,7 @@ from conversations import dialects
 from conversations.dialects import AgentState, v1
 from conversations.dialects.v1.payload import Call, V1Event
 from conversations.events import Kind, Metrics
-from tests.v1_wire import EXAMPLES, require_strict
+from tests.support.wires.v1_wire import EXAMPLES, require_strict
 
 EVENT_ID = "0f0e0d0c-0b0a-4908-8706-050403020100"
 ACTION_ID = "b2443f28-21d3-45d3-91b7-d2ac7c0e5238"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from conversations.dialects import v1
 from conversations.events import Kind
 from conversations.exceptions import InvalidEvent
-from tests.v1_wire import require_strict
+from tests.support.wires.v1_wire import require_strict
 
 EVENT_ID = "0f0e0d0c-0b0a-4908-8706-050403020100"
 IMAGE = "data:image/png;base64,AA"

@@ -21,9 +21,9 @@ from conversations.store import creation
 from sessions_app import astore
 from sessions_app.agents.demo import COMMANDS, INTRODUCTION, SLOW_ANSWER
 from sessions_app.loops import turn_events
-from tests.clients import Client
 from tests.conftest import Join
-from tests.scripted_agent import Stage, manager, stage
+from tests.support.people.clients import Client
+from tests.support.people.scripted_agent import Stage, manager, stage
 
 pytestmark = pytest.mark.one_engine
 
@@ -335,7 +335,7 @@ async def test_an_agent_that_fails_ends_its_turn_with_the_error(talk: Conversati
 async def test_what_a_failing_database_says_stands_in_no_event(
     talk: ConversationRef, join: Join, configured: Callable[..., None]
 ) -> None:
-    configured(agent="tests.faulty.UnstoredAgent")
+    configured(agent="tests.support.data.faulty.UnstoredAgent")
     client = await join(talk)
     await client.send({"type": "message", "text": "Hello"})
     frames = await until_status(client, "error")

@@ -23,17 +23,26 @@ from sessions_app.loops.manager import ConversationManager, close_manager, get_m
 from sessions_app.models import AgentLoop
 from sessions_app.processes import this_process
 from sessions_app.settings import run_options
-from tests.clients import Client
 from tests.conftest import Join
-from tests.model_talks import answers_of, error_of, said
-from tests.scripted_agent import Stage, ask, loop_of, manager, stage, until, until_said, until_status
+from tests.support.people.clients import Client
+from tests.support.people.model_talks import answers_of, error_of, said
+from tests.support.people.scripted_agent import (
+    Stage,
+    ask,
+    loop_of,
+    manager,
+    stage,
+    until,
+    until_said,
+    until_status,
+)
 
 pytestmark = pytest.mark.one_engine
 
 __all__ = ["manager", "stage"]
 
 AGENTS_PAGE = Path(__file__).parents[2] / "docs" / "agents.md"
-SCRIPTED = "tests.scripted_agent.ScriptedAgent"
+SCRIPTED = "tests.support.people.scripted_agent.ScriptedAgent"
 
 
 @pytest.fixture(params=[Version.V0, Version.V1])

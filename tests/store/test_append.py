@@ -20,8 +20,8 @@ from conversations.log.append import AppendOutcome, AppendRequest, chain
 from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import ConversationStore, creation, deletion
 from tests.conftest import on_postgresql
-from tests.events import event, payload
-from tests.threads import in_threads
+from tests.support.data.events import event, payload
+from tests.support.data.threads import in_threads
 
 pytestmark = pytest.mark.no_second_try
 

@@ -9,8 +9,8 @@ from django.db import connection
 from conversations.log import writes
 from conversations.models import ConversationRef
 from convserver.backups import contents
-from tests import damage
-from tests.events import event, payload
+from tests.support.data import damage
+from tests.support.data.events import event, payload
 
 LONG_BYTES = 1_000_000
 LONG = 20

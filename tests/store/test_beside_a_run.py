@@ -16,10 +16,10 @@ from sessions_app import astore
 from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.models import ModelUse
 from sessions_app.settings import run_options
-from tests.app_face import ID, create
-from tests.model_server import Answer, Asked, completion
-from tests.model_talks import model, told
-from tests.scripted_agent import ask, log, loop_of, until, until_said
+from tests.support.people.model_talks import model, told
+from tests.support.people.scripted_agent import ask, log, loop_of, until, until_said
+from tests.support.servers.model_server import Answer, Asked, completion
+from tests.support.wires.app_face import ID, create
 
 pytestmark = pytest.mark.one_engine
 

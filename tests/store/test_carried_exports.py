@@ -37,7 +37,7 @@ from sessions_app.settings.agent_setups import NewSetup
 from sessions_app.settings.user_settings import create_custom_secret
 from sessions_app.storage import attachments
 from sessions_app.storage.attachments import NewFile
-from tests.events import event
+from tests.support.data.events import event
 
 TEXTS = st.text(max_size=30)
 NEW = ("received_at", "epoch", "input", "wire_id")

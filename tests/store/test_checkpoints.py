@@ -15,10 +15,10 @@ from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.capacity.append_queue import BATCH_MAX_EVENTS
 from sessions_app.storage import checkpoints
-from tests.clients import WAIT_S
 from tests.conftest import on_sqlite
-from tests.events import event
-from tests.network import wait_until
+from tests.support.data.events import event
+from tests.support.people.clients import WAIT_S
+from tests.support.wires.network import wait_until
 
 pytestmark = on_sqlite
 

@@ -16,12 +16,12 @@ from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
 from tests.conftest import Connect, Join
-from tests.model_server import calling, completion
-from tests.model_talks import answers_of, events, model, said, told
-from tests.scripted_agent import manager, until_status
 from tests.store.test_llm_tools import called, give, program, results_of
-from tests.v1_socket import ID
-from tests.web_browser import Browser, words
+from tests.support.people.model_talks import answers_of, events, model, said, told
+from tests.support.people.scripted_agent import manager, until_status
+from tests.support.people.web_browser import Browser, words
+from tests.support.servers.model_server import calling, completion
+from tests.support.wires.v1_socket import ID
 
 pytestmark = pytest.mark.one_engine
 

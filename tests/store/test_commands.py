@@ -25,10 +25,9 @@ from sessions_app.loops.managers.stops import Stops
 from sessions_app.models import AgentLoop, CommandOutcome, LoopCommand, LoopEnd, Verb
 from sessions_app.openhands_v1 import steering
 from sessions_app.processes import Process, this_process
-from tests.app_face import child_of
-from tests.app_face import create as v1_conversation
 from tests.conftest import on_postgresql
-from tests.scripted_agent import (
+from tests.support.data.threads import is_somebody_waiting
+from tests.support.people.scripted_agent import (
     Hooked,
     Stage,
     ask,
@@ -45,7 +44,8 @@ from tests.scripted_agent import (
     until_said,
     until_status,
 )
-from tests.threads import is_somebody_waiting
+from tests.support.wires.app_face import child_of
+from tests.support.wires.app_face import create as v1_conversation
 
 __all__ = ["hooked", "manager", "stage"]
 

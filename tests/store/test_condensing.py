@@ -20,10 +20,10 @@ from sessions_app.agents.llm import condensing, prompts, record
 from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.models import ModelUse
 from tests.conftest import Join
-from tests.events import event
-from tests.model_server import Answer, Asked, completion
-from tests.model_talks import answers_of, model, notices_of, said, told, until_paused
-from tests.scripted_agent import manager
+from tests.support.data.events import event
+from tests.support.people.model_talks import answers_of, model, notices_of, said, told, until_paused
+from tests.support.people.scripted_agent import manager
+from tests.support.servers.model_server import Answer, Asked, completion
 
 __all__ = ["manager"]
 

@@ -16,8 +16,8 @@ from conversations.storage import stored_bytes
 from convserver.quotas import Quotas
 from sessions_app.storage import usage
 from sessions_app.storage.usage import Used
-from tests.clients import WAIT_S
-from tests.events import event
+from tests.support.data.events import event
+from tests.support.people.clients import WAIT_S
 
 pytestmark = pytest.mark.no_second_try
 

@@ -25,7 +25,7 @@ from sessions_app.imports.openhands_v0 import OpenHandsV0Importer
 from sessions_app.openhands_v1 import imports
 from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
-from tests.events import event
+from tests.support.data.events import event
 
 V0: list[dict[str, Any]] = [
     {"action": "message", "source": "user", "args": {"content": "Häagen", "image_urls": []}},

@@ -19,9 +19,9 @@ from conversations.models import ConversationRef
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.capacity import append_queue, parsing
-from tests.clients import WAIT_S
 from tests.conftest import Join, on_postgresql, on_sqlite
-from tests.events import event, payload
+from tests.support.data.events import event, payload
+from tests.support.people.clients import WAIT_S
 
 pytestmark = pytest.mark.usefixtures("live")
 

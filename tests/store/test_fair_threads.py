@@ -17,10 +17,10 @@ from conversations.models import ConversationRef
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.models import ApiToken
-from tests.clients import WAIT_S
 from tests.conftest import Join, on_postgresql
-from tests.events import event
 from tests.store.test_group_commit import locked_elsewhere
+from tests.support.data.events import event
+from tests.support.people.clients import WAIT_S
 
 pytestmark = pytest.mark.usefixtures("live", "accounts")
 

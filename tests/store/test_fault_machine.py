@@ -20,7 +20,7 @@ from conversations.models import ConversationRef
 from conversations.store import creation
 from faults.checker.history import Did, Record
 from faults.checker.judge import checked
-from tests.events import event
+from tests.support.data.events import event
 
 pytestmark = pytest.mark.no_second_try
 

@@ -17,7 +17,7 @@ from django.core.management import CommandError, call_command
 from conversations.models import Conversation
 from sessions_app.models import AgentLoop, AgentSetup
 from sessions_app.openhands_v1.following import DirectoryFollower
-from tests.v1_directories import RUNNING, Kept, event_id
+from tests.support.wires.v1_directories import RUNNING, Kept, event_id
 
 LONG_AGO_S = 600.0
 

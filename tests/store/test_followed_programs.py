@@ -16,7 +16,7 @@ from sessions_app import astore
 from sessions_app.imports.followers import programs, runner
 from sessions_app.imports.followers.runner import FollowerRunner
 from sessions_app.models import FollowedProgram
-from tests.scripted_agent import until
+from tests.support.people.scripted_agent import until
 
 
 @pytest.fixture(autouse=True)

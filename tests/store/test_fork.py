@@ -19,8 +19,8 @@ from sessions_app.loops.manager import ConversationManager
 from sessions_app.openhands_v1 import input as v1_input
 from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
-from tests.events import event
-from tests.scripted_agent import Stage, asking, log, manager, stage, until_said, until_status
+from tests.support.data.events import event
+from tests.support.people.scripted_agent import Stage, asking, log, manager, stage, until_said, until_status
 
 __all__ = ["manager", "stage"]
 

@@ -26,12 +26,21 @@ from sessions_app import astore
 from sessions_app.identity.principals import Principal
 from sessions_app.loops.manager import ConversationManager
 from sessions_app.sockets.native import frames
-from tests.clients import WAIT_S, Client, database_url
 from tests.conftest import Connect, Dial, Join
 from tests.doors.v0.test_v0_polling import NOTHING, joined
-from tests.scripted_agent import Hooked, Stage, hooked, log, manager, stage, until_here, until_said
-from tests.v0_socket import V0Client
-from tests.v1_socket import events_path, message, session_path
+from tests.support.people.clients import WAIT_S, Client, database_url
+from tests.support.people.scripted_agent import (
+    Hooked,
+    Stage,
+    hooked,
+    log,
+    manager,
+    stage,
+    until_here,
+    until_said,
+)
+from tests.support.wires.v0_socket import V0Client
+from tests.support.wires.v1_socket import events_path, message, session_path
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.no_second_try]
 

@@ -17,8 +17,8 @@ from django.contrib.auth.models import User
 
 from conversations.models import Conversation
 from conversations.transcripts.sources import lines
-from tests import stored
-from tests.import_samples import DATA, SAMPLES, digest_of, imported
+from tests.support.data import stored
+from tests.support.data.import_samples import DATA, SAMPLES, digest_of, imported
 
 GOLDEN = DATA / "golden"
 

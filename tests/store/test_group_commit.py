@@ -25,9 +25,9 @@ from conversations.models import ConversationRef, Event
 from conversations.store import creation
 from sessions_app import astore, connected_threads
 from sessions_app.capacity import append_queue
-from tests.clients import WAIT_S, database_url
 from tests.conftest import Join, on_postgresql
-from tests.events import event, payload
+from tests.support.data.events import event, payload
+from tests.support.people.clients import WAIT_S, database_url
 
 pytestmark = [pytest.mark.usefixtures("live"), pytest.mark.no_second_try]
 

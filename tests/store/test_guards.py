@@ -32,10 +32,10 @@ from convserver.asgi import lifespan
 from sessions_app import astore
 from sessions_app.loops import manager
 from sessions_app.loops.manager import get_manager
-from tests import migrated
-from tests.clients import database_url
 from tests.conftest import on_postgresql, on_sqlite
-from tests.events import event, payload
+from tests.support.data.events import event, payload
+from tests.support.people.clients import database_url
+from tests.support.runner import migrated
 
 pytestmark = pytest.mark.no_second_try
 

@@ -15,8 +15,8 @@ from sessions_app.agents.base import AgentFailure, Turn
 from sessions_app.loops.inputs import titles
 from sessions_app.loops.manager import ConversationManager
 from tests.conftest import Join
-from tests.model_talks import answers_of, events, said
-from tests.scripted_agent import manager, stage
+from tests.support.people.model_talks import answers_of, events, said
+from tests.support.people.scripted_agent import manager, stage
 
 pytestmark = pytest.mark.needs_engine
 

@@ -17,12 +17,12 @@ from conversations.store import creation
 from sessions_app import astore
 from sessions_app.agents.sources import BUILT_IN_AGENTS
 from tests.conftest import Join
-from tests.events import event
-from tests.model_server import DONE, Answer, calling, chunk, completion, cut_completion
-from tests.model_talks import answers_of, events, model, said, told
-from tests.scripted_agent import manager
 from tests.store.test_llm_tools import give, program, ran, results_of
-from tests.tool_server import tool_server
+from tests.support.data.events import event
+from tests.support.people.model_talks import answers_of, events, model, said, told
+from tests.support.people.scripted_agent import manager
+from tests.support.servers.model_server import DONE, Answer, calling, chunk, completion, cut_completion
+from tests.support.servers.tool_server import tool_server
 
 pytestmark = pytest.mark.one_engine
 

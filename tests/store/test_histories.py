@@ -20,7 +20,7 @@ from conversations.log import reads, writes
 from conversations.log.append import AppendRequest
 from conversations.models import ConversationRef
 from conversations.store import creation
-from tests.events import event
+from tests.support.data.events import event
 
 FINGERPRINTS = st.text("0123456789abcdef", min_size=FINGERPRINT_LENGTH, max_size=FINGERPRINT_LENGTH)
 CURSORS = st.just(EventCursor(-1)) | st.builds(

@@ -41,8 +41,8 @@ from sessions_app.imports.uploads.runs import Chosen, NewImport
 from sessions_app.imports.uploads.work import NOT_STORED, Work
 from sessions_app.models import LEASE_S, ImportedConversation, ImportPiece, ImportRun, ImportState
 from sessions_app.processes import Process, this_process
-from tests.import_files import SAID, chat, chats, export, zipped
-from tests.threads import in_threads
+from tests.support.data.import_files import SAID, chat, chats, export, zipped
+from tests.support.data.threads import in_threads
 
 CLAUDE_CODE = Path(__file__).parents[1] / "data" / "claude-code" / "projects"
 GONE = Process(this_process().host, this_process().pid, this_process().started - 1)

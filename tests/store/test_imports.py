@@ -21,8 +21,8 @@ from sessions_app.imports.importer import Importer
 from sessions_app.live import marks
 from sessions_app.models import AgentLoop, AgentSetup, ExecutionStatus
 from sessions_app.settings.user_settings import create_custom_secret
-from tests import hostile_databases
-from tests.threads import in_threads
+from tests.support.data import hostile_databases
+from tests.support.data.threads import in_threads
 
 SAMPLES = Path(__file__).parents[1] / "data"
 CLAUDE_CODE = SAMPLES / "claude-code" / "projects"

@@ -16,7 +16,7 @@ from sessions_app import astore
 from sessions_app.loops.loop import Loop
 from sessions_app.loops.manager import ConversationManager, close_manager
 from sessions_app.loops.playing.played_turn import PlayedTurn
-from tests.scripted_agent import (
+from tests.support.people.scripted_agent import (
     Stage,
     ask,
     ends,

@@ -13,11 +13,11 @@ from conversations.log import reads, writes
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.models import Connection
-from tests.clients import Server
 from tests.conftest import Dial, on_sqlite, once
-from tests.events import event
-from tests.faulty import fail
-from tests.network import NetworkClient, wait_until
+from tests.support.data.events import event
+from tests.support.data.faulty import fail
+from tests.support.people.clients import Server
+from tests.support.wires.network import NetworkClient, wait_until
 
 ID = "0123456789abcdef0123456789abcdef"
 DOORS = {

@@ -14,11 +14,7 @@ from conversations.models import ConversationRef, Version
 from sessions_app import astore
 from sessions_app.agents.llm.tools import keeping, toolbox, use
 from sessions_app.loops.manager import get_manager
-from tests.clients import Client
 from tests.conftest import Join
-from tests.model_server import calling, completion
-from tests.model_talks import answers_of, model, said
-from tests.scripted_agent import manager, until_here
 from tests.store.test_llm_tools import (
     both,
     careful,
@@ -32,6 +28,10 @@ from tests.store.test_llm_tools import (
     until_gone,
     v0_talk,
 )
+from tests.support.people.clients import Client
+from tests.support.people.model_talks import answers_of, model, said
+from tests.support.people.scripted_agent import manager, until_here
+from tests.support.servers.model_server import calling, completion
 
 pytestmark = pytest.mark.one_engine
 

@@ -16,9 +16,9 @@ from conversations.models import Conversation
 from conversations.transcripts.sources import lines
 from sessions_app.live import marks
 from sessions_app.models import AgentLoop, ExecutionStatus
-from tests import stored
-from tests.import_samples import DATA, SAMPLES, imported
-from tests.threads import in_threads
+from tests.support.data import stored
+from tests.support.data.import_samples import DATA, SAMPLES, imported
+from tests.support.data.threads import in_threads
 
 pytestmark = pytest.mark.no_second_try
 

@@ -25,10 +25,10 @@ from sessions_app.loops.leases import LoopHeld
 from sessions_app.loops.turns import TurnStart
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus, UnfinishedAnswer
 from sessions_app.processes import Process, this_process
-from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
-from tests.events import event
-from tests.scripted_agent import Hooked, asking, hooked
+from tests.support.data.events import event
+from tests.support.people.clients import WAIT_S
+from tests.support.people.scripted_agent import Hooked, asking, hooked
 
 __all__ = ["hooked"]
 

@@ -35,14 +35,14 @@ from sessions_app.models import Amounts, ModelUse, RunMeter
 from sessions_app.settings import agent_setups, run_limits, run_options, user_settings
 from sessions_app.settings.agent_setups import NewSetup
 from sessions_app.settings.run_limits import Origin
-from tests.clients import Client
 from tests.conftest import Join, on_postgresql
-from tests.model_server import Answer, Asked, calling, completion
-from tests.model_talks import answers_of, events, model, notices_of, said, until_paused
-from tests.network import wait_until
-from tests.scripted_agent import manager, stage
 from tests.store.test_llm_tools import give, program
-from tests.threads import is_somebody_waiting
+from tests.support.data.threads import is_somebody_waiting
+from tests.support.people.clients import Client
+from tests.support.people.model_talks import answers_of, events, model, notices_of, said, until_paused
+from tests.support.people.scripted_agent import manager, stage
+from tests.support.servers.model_server import Answer, Asked, calling, completion
+from tests.support.wires.network import wait_until
 
 __all__ = ["manager", "stage"]
 

@@ -20,8 +20,8 @@ from conversations.models import Conversation, ConversationRef, Version
 from conversations.search import titles
 from sessions_app.loops import registry
 from sessions_app.models import AgentLoop, ExecutionStatus, Mark
-from tests import app_face
 from tests.conftest import on_sqlite
+from tests.support.wires import app_face
 
 pytestmark = on_sqlite
 

@@ -20,7 +20,7 @@ from conversations.store import changes, creation, deletion
 from convserver import pagination
 from sessions_app.live import marks
 from tests.conftest import once
-from tests.events import event
+from tests.support.data.events import event
 
 PATH = "/api/native/conversations"
 

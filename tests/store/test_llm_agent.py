@@ -29,10 +29,9 @@ from sessions_app.settings.agent_setups import NewSetup
 from sessions_app.settings.user_settings import SettingSecret
 from sessions_app.storage import attachments
 from sessions_app.storage.attachments import NewFile
-from tests.clients import Client
 from tests.conftest import Join
-from tests.model_server import Answer, Asked, completion, cut_completion, model_server
-from tests.model_talks import (
+from tests.support.people.clients import Client
+from tests.support.people.model_talks import (
     KEY,
     answers_of,
     error_of,
@@ -45,8 +44,9 @@ from tests.model_talks import (
     until_paused,
     until_shown,
 )
-from tests.scripted_agent import manager
-from tests.web_browser import Browser, words
+from tests.support.people.scripted_agent import manager
+from tests.support.people.web_browser import Browser, words
+from tests.support.servers.model_server import Answer, Asked, completion, cut_completion, model_server
 
 pytestmark = pytest.mark.one_engine
 

@@ -20,10 +20,10 @@ from sessions_app.agents.llm.streams.answer import AnswerStream
 from sessions_app.agents.llm.tools import calls
 from sessions_app.agents.sources import BUILT_IN_AGENTS
 from tests.conftest import Join
-from tests.model_server import DONE, Answer, chunk, completion, used
-from tests.model_talks import answers_of, events, model, notices_of, said
-from tests.scripted_agent import manager
 from tests.store.test_llm_tools import called, give, program, ran, results_of
+from tests.support.people.model_talks import answers_of, events, model, notices_of, said
+from tests.support.people.scripted_agent import manager
+from tests.support.servers.model_server import DONE, Answer, chunk, completion, used
 
 pytestmark = pytest.mark.one_engine
 

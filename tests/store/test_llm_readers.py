@@ -21,15 +21,15 @@ from sessions_app.agents.llm.models import Wire
 from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.settings import agent_setups, run_options, user_settings
 from sessions_app.settings.agent_setups import NewSetup
-from tests.clients import Client
 from tests.conftest import Connect, Dial, Join
-from tests.model_server import Answer, calling, completion, cut_completion
-from tests.model_talks import Answers, Frame, model, until_shown
 from tests.pure.test_llm_models import WIRES
-from tests.scripted_agent import manager, until_status
 from tests.store.test_llm_tools import give, program
-from tests.v1_socket import ID, events_path, is_full_state
-from tests.web_browser import Browser, words
+from tests.support.people.clients import Client
+from tests.support.people.model_talks import Answers, Frame, model, until_shown
+from tests.support.people.scripted_agent import manager, until_status
+from tests.support.people.web_browser import Browser, words
+from tests.support.servers.model_server import Answer, calling, completion, cut_completion
+from tests.support.wires.v1_socket import ID, events_path, is_full_state
 
 pytestmark = pytest.mark.one_engine
 

@@ -14,9 +14,6 @@ from conversations.models import ConversationRef
 from sessions_app.agents.llm.streams import signatures
 from sessions_app.agents.llm.streams.signatures import Signed
 from tests.conftest import Join
-from tests.model_server import Answer, Asked, chunk, completion
-from tests.model_talks import answers_of, model, said
-from tests.scripted_agent import manager
 from tests.store.test_llm_endings import (
     CLAUDE,
     GEMINI,
@@ -30,6 +27,9 @@ from tests.store.test_llm_endings import (
     v0_talk,
 )
 from tests.store.test_llm_tools import both, careful, give, program, ran, until_asked
+from tests.support.people.model_talks import answers_of, model, said
+from tests.support.people.scripted_agent import manager
+from tests.support.servers.model_server import Answer, Asked, chunk, completion
 
 pytestmark = pytest.mark.one_engine
 

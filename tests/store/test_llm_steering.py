@@ -17,10 +17,10 @@ from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.models import WhileWorking
 from sessions_app.settings import run_options
 from tests.conftest import Join
-from tests.model_server import Answer, Asked, calling, completion
-from tests.model_talks import Answers, answers_of, events, model, said, told, until_shown
-from tests.scripted_agent import manager
 from tests.store.test_llm_tools import give, program
+from tests.support.people.model_talks import Answers, answers_of, events, model, said, told, until_shown
+from tests.support.people.scripted_agent import manager
+from tests.support.servers.model_server import Answer, Asked, calling, completion
 
 pytestmark = pytest.mark.one_engine
 

@@ -27,10 +27,9 @@ from sessions_app.loops.manager import get_manager
 from sessions_app.settings import agent_setups, user_settings
 from sessions_app.settings.agent_setups import NewSetup
 from sessions_app.settings.user_settings import SettingSecret
-from tests.clients import Client
 from tests.conftest import Join
-from tests.model_server import Asked, calling, completion
-from tests.model_talks import (
+from tests.support.people.clients import Client
+from tests.support.people.model_talks import (
     KEY,
     Frame,
     answers_of,
@@ -42,8 +41,9 @@ from tests.model_talks import (
     told,
     until_paused,
 )
-from tests.scripted_agent import manager, until_here
-from tests.tool_server import tool_server
+from tests.support.people.scripted_agent import manager, until_here
+from tests.support.servers.model_server import Asked, calling, completion
+from tests.support.servers.tool_server import tool_server
 
 pytestmark = pytest.mark.one_engine
 
@@ -75,11 +75,11 @@ def runs(tmp_path: Path) -> Path:
 
 
 def program(*arguments: object, name: str = "tools") -> Program:
-    """Return a tool server of tests/tool_program.py, as the V0 wire has it."""
+    """Return a tool server of tests/support/servers/tool_program.py, as the V0 wire has it."""
     return {
         "name": name,
         "command": sys.executable,
-        "args": ["-m", "tests.tool_program", *map(str, arguments)],
+        "args": ["-m", "tests.support.servers.tool_program", *map(str, arguments)],
         "env": {"PYTHONPATH": str(ROOT)},
     }
 

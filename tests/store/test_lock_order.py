@@ -12,8 +12,8 @@ from django.db import connections, transaction
 from conversations.models import Conversation, ConversationRef
 from conversations.store import creation
 from sessions_app.openhands_v1 import sandboxes, steering
-from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
+from tests.support.people.clients import WAIT_S
 
 pytestmark = pytest.mark.no_second_try
 

@@ -24,8 +24,8 @@ from sessions_app.models import RecordedChange
 from sessions_app.retention import user_deletions
 from sessions_app.retention.failures import RetentionFailures
 from sessions_app.webhooks import transport
-from tests.events import event
-from tests.scripted_agent import until
+from tests.support.data.events import event
+from tests.support.people.scripted_agent import until
 
 pytestmark = pytest.mark.no_second_try
 

@@ -25,8 +25,8 @@ from sessions_app.loops.playing import played_turn
 from sessions_app.loops.playing.played_turn import PlayedTurn
 from sessions_app.models import AgentLoop
 from sessions_app.processes import this_process
-from tests.events import event
-from tests.scripted_agent import (
+from tests.support.data.events import event
+from tests.support.people.scripted_agent import (
     Hooked,
     Stage,
     ask,

@@ -27,9 +27,9 @@ from sessions_app.loops.manager import ConversationManager
 from sessions_app.loops.playing import played_turn, streamed_answer
 from sessions_app.models import AgentLoop, Connection
 from sessions_app.processes import Process, this_process
-from tests.clients import WAIT_S
 from tests.conftest import Join
-from tests.scripted_agent import (
+from tests.support.people.clients import WAIT_S
+from tests.support.people.scripted_agent import (
     Hooked,
     Stage,
     ask,

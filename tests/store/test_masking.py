@@ -44,11 +44,11 @@ from sessions_app.models import Secret, SecretKind, UnfinishedAnswer
 from sessions_app.settings import agent_setups, user_settings
 from sessions_app.settings.user_settings import SettingSecret, store_secret
 from tests.conftest import Join
-from tests.dictation import Dictate, SilentAgent, dictate, end_answer, silence
-from tests.events import event, payload
 from tests.pure.test_payload import PAYLOADS, each_of, json_texts
-from tests.scripted_agent import until
-from tests.v0_socket import V0Client
+from tests.support.data.events import event, payload
+from tests.support.people.dictation import Dictate, SilentAgent, dictate, end_answer, silence
+from tests.support.people.scripted_agent import until
+from tests.support.wires.v0_socket import V0Client
 
 __all__ = ["dictate", "silence"]
 

@@ -21,8 +21,8 @@ from conversations.redaction.masking import MASK
 from conversations.redaction.secrets import MaskedEvents
 from conversations.store import creation
 from sessions_app import astore
-from tests.events import event
 from tests.store.test_masking import TOKEN, keep, message, payloads
+from tests.support.data.events import event
 
 pytestmark = pytest.mark.no_second_try
 

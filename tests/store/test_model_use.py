@@ -25,9 +25,9 @@ from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.loops.inputs import titles
 from sessions_app.models import ModelUse, Used
 from tests.conftest import Join
-from tests.model_server import Answer, completion
-from tests.model_talks import events, model, said, until_shown
-from tests.scripted_agent import manager
+from tests.support.people.model_talks import events, model, said, until_shown
+from tests.support.people.scripted_agent import manager
+from tests.support.servers.model_server import Answer, completion
 
 __all__ = ["manager"]
 

@@ -22,8 +22,8 @@ from conversations.transcripts.sources.nodes import Unreadable
 from sessions_app.imports.report import ConversationReport
 from sessions_app.imports.ways import WAYS, Wanted
 from sessions_app.openhands_v1 import imports as openhands_v1
-from tests.import_samples import OPENHANDS_V1, SAMPLES
-from tests.mutated_sources import mutated_files
+from tests.support.data.import_samples import OPENHANDS_V1, SAMPLES
+from tests.support.data.mutated_sources import mutated_files
 
 pytestmark = pytest.mark.one_engine
 

@@ -19,10 +19,10 @@ from sessions_app.agents.llm import prompts
 from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.loops import turn_events
 from tests.conftest import Join
-from tests.model_server import Answer, completion
-from tests.model_talks import answers_of, events, model, notices_of, said, told
-from tests.scripted_agent import manager
 from tests.store.test_llm_tools import give, program
+from tests.support.people.model_talks import answers_of, events, model, notices_of, said, told
+from tests.support.people.scripted_agent import manager
+from tests.support.servers.model_server import Answer, completion
 
 pytestmark = pytest.mark.one_engine
 

@@ -14,8 +14,8 @@ from conversations.log.append import AppendOutcome, AppendRequest, chain
 from conversations.models import Conversation, ConversationRef, Event
 from conversations.redaction.masking import MASK
 from conversations.store import deletion
-from tests.events import event
 from tests.store.test_masking import TOKEN, keep, message, payloads
+from tests.support.data.events import event
 
 pytestmark = pytest.mark.no_second_try
 

@@ -25,11 +25,11 @@ from sessions_app.loops import leases
 from sessions_app.models import AgentLoop, ProcessRecord, ProcessRole
 from sessions_app.operation import figures, heartbeats, waits
 from sessions_app.processes import this_process
-from tests.clients import WAIT_S, database_url
 from tests.conftest import on_postgresql, on_sqlite
-from tests.events import event
-from tests.held_locks import TOOL, held_file, held_row
-from tests.network import wait_until
+from tests.support.data.events import event
+from tests.support.data.held_locks import TOOL, held_file, held_row
+from tests.support.people.clients import WAIT_S, database_url
+from tests.support.wires.network import wait_until
 
 STATEMENTS_MAX = 14
 SECRET = "the words of a user"

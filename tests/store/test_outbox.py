@@ -31,18 +31,18 @@ from sessions_app.models import Delivery, Endpoint, RecordedChange
 from sessions_app.processes import Process, this_process
 from sessions_app.webhooks import deliveries, dispatcher, gathering, hooks, transport
 from sessions_app.webhooks.gathering import Watermark, gather
-from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
-from tests.events import event
-from tests.hooks import Listener
-from tests.scripted_agent import Stage, ask, manager, stage, until, until_here
-from tests.threads import in_threads
+from tests.support.data.events import event
+from tests.support.data.threads import in_threads
+from tests.support.people.clients import WAIT_S
+from tests.support.people.hooks import Listener
+from tests.support.people.scripted_agent import Stage, ask, manager, stage, until, until_here
 
 __all__ = ["manager", "stage"]
 
 pytestmark = pytest.mark.no_second_try
 
-PATH = "tests.hooks.Listener"
+PATH = "tests.support.people.hooks.Listener"
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +121,7 @@ async def test_what_a_hook_raises_is_kept_by_its_name_alone(
 
 
 def test_a_hook_that_cannot_be_made_keeps_nobody_from_starting(monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = ("tests.hooks.Nothing", "tests.hooks.Deaf", PATH)
+    paths = ("tests.support.people.hooks.Nothing", "tests.support.people.hooks.Deaf", PATH)
     monkeypatch.setattr("django.conf.settings.CONVERSATION_HOOKS", paths)
     assert list(hooks.found_hooks()) == [PATH]
 

@@ -11,7 +11,7 @@ from django.db import connection
 from conversations.log import reads, writes
 from conversations.models import ConversationRef, Event
 from tests.conftest import on_postgresql
-from tests.events import delete_events, event
+from tests.support.data.events import delete_events, event
 
 LIMIT = 50
 

@@ -15,12 +15,12 @@ from sessions_app import astore
 from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.settings import run_options, user_settings
 from sessions_app.settings.user_settings import SettingSecret
-from tests.app_face import CONVERSATIONS, HEX, ID, create, said
-from tests.model_server import Asked, calling, completion
-from tests.model_talks import model, told
-from tests.scripted_agent import log, until_said
-from tests.scripted_agent import said as answers
 from tests.store.test_llm_tools import program
+from tests.support.people.model_talks import model, told
+from tests.support.people.scripted_agent import log, until_said
+from tests.support.people.scripted_agent import said as answers
+from tests.support.servers.model_server import Asked, calling, completion
+from tests.support.wires.app_face import CONVERSATIONS, HEX, ID, create, said
 
 pytestmark = pytest.mark.one_engine
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from django.contrib.auth.models import User
 
-from tests.import_samples import SAMPLES
-from tests.planted_marks import Marks
+from tests.support.data.import_samples import SAMPLES
+from tests.support.data.planted_marks import Marks
 
 FILES = {
     "chatgpt": "conversations.json",

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from tests.import_samples import SAMPLES
-from tests.planted_marks import Marks, Path_
+from tests.support.data.import_samples import SAMPLES
+from tests.support.data.planted_marks import Marks, Path_
 
 LEFT_OUT = frozenset({"toolUseResult", "replacement_history"})
 """What readers leave out, because the file has it once more; the report counts it."""

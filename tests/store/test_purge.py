@@ -65,12 +65,12 @@ from sessions_app.retention import erasing, places, purges, rounds
 from sessions_app.retention.failures import RetentionFailures
 from sessions_app.storage import usage
 from sessions_app.storage.attachments import NewFile, attach
-from tests.clients import WAIT_S
 from tests.conftest import on_postgresql, on_sqlite
-from tests.events import event
-from tests.refusing import refusing
-from tests.residues import columns_with, files_with
-from tests.threads import in_threads, is_somebody_waiting
+from tests.support.data.events import event
+from tests.support.data.refusing import refusing
+from tests.support.data.residues import columns_with, files_with
+from tests.support.data.threads import in_threads, is_somebody_waiting
+from tests.support.people.clients import WAIT_S
 
 pytestmark = pytest.mark.no_second_try
 

@@ -19,7 +19,7 @@ from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import creation
 from convserver.api.direct.reading import Read
 from convserver.api.direct.reads import ROUTES
-from tests.v1_socket import v1_events
+from tests.support.wires.v1_socket import v1_events
 
 STATEMENTS_MAX = 2
 

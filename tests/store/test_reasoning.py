@@ -15,10 +15,10 @@ from sessions_app.agents.base import Turn
 from sessions_app.loops.playing import streamed_answer
 from sessions_app.models import SecretKind, UnfinishedAnswer
 from sessions_app.settings import user_settings
-from tests.clients import Client
 from tests.conftest import Join
-from tests.dictation import Dictate, SilentAgent, Thought, dictate, end_answer
-from tests.scripted_agent import manager
+from tests.support.people.clients import Client
+from tests.support.people.dictation import Dictate, SilentAgent, Thought, dictate, end_answer
+from tests.support.people.scripted_agent import manager
 
 __all__ = ["dictate", "manager"]
 

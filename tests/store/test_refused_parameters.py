@@ -16,10 +16,10 @@ from sessions_app.agents.llm import agent as llm_agent
 from sessions_app.agents.llm import prompts, refusals
 from sessions_app.agents.sources import BUILT_IN_AGENTS
 from tests.conftest import Join
-from tests.model_server import Answer, Asked, calling, completion
-from tests.model_talks import answers_of, error_of, model, notices_of, said, told
-from tests.scripted_agent import manager
 from tests.store.test_llm_tools import give, program, results_of
+from tests.support.people.model_talks import answers_of, error_of, model, notices_of, said, told
+from tests.support.people.scripted_agent import manager
+from tests.support.servers.model_server import Answer, Asked, calling, completion
 
 pytestmark = pytest.mark.one_engine
 

@@ -15,15 +15,15 @@ from conversations.models import ConversationRef, Event, Purge
 from sessions_app.loops import leases, recovery, turns
 from sessions_app.models import AgentLoop, ExecutionStatus, Repair
 from sessions_app.processes import this_process
-from tests.clients import Server
-from tests.network import NetworkClient
-from tests.scripted_agent import Hooked, asking, hooked
+from tests.support.people.clients import Server
+from tests.support.people.scripted_agent import Hooked, asking, hooked
+from tests.support.wires.network import NetworkClient
 
 __all__ = ["hooked"]
 
 pytestmark = pytest.mark.no_second_try
 
-AGENT = "tests.agents.StandingStillAgent"
+AGENT = "tests.support.people.agents.StandingStillAgent"
 HERE = this_process()
 DEAD = HERE._replace(started=1.0)
 """A process of this host that is gone: its number was given to another one."""

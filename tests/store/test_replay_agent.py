@@ -22,7 +22,7 @@ from sessions_app.loops.manager import get_manager
 from sessions_app.settings import run_options
 from sessions_app.storage import attachments
 from sessions_app.storage.attachments import NewFile
-from tests.scripted_agent import ask, log, said, until, until_said, until_status
+from tests.support.people.scripted_agent import ask, log, said, until, until_said, until_status
 
 pytestmark = pytest.mark.one_engine
 

@@ -36,11 +36,11 @@ from sessions_app.models import (
 from sessions_app.retention import limit, policies, rounds
 from sessions_app.retention.failures import RetentionFailures
 from sessions_app.retention.rounds import Retention
-from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
-from tests.events import event, payload
-from tests.refusing import refusing
-from tests.threads import is_somebody_waiting
+from tests.support.data.events import event, payload
+from tests.support.data.refusing import refusing
+from tests.support.data.threads import is_somebody_waiting
+from tests.support.people.clients import WAIT_S
 
 DAY = timedelta(days=1)
 

@@ -23,7 +23,7 @@ from conversations.store import ConversationStore, creation
 from conversations.store.metadata import COLUMN_OF, NEVER_FALLING, ConversationMetadata
 from sessions_app import astore
 from sessions_app.live.status import states_of
-from tests.events import event
+from tests.support.data.events import event
 
 pytestmark = pytest.mark.no_second_try
 

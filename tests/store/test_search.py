@@ -48,12 +48,12 @@ from conversations.search.fulltext.search import Scope, SearchConditions
 from conversations.store import creation, deletion, forks, importing
 from sessions_app import astore, background, search_indexer
 from sessions_app.models import AgentLoop, ExecutionStatus
-from tests.clients import WAIT_S, database_url
 from tests.conftest import on_postgresql, on_sqlite, once
-from tests.events import event
-from tests.network import wait_until
-from tests.scripted_agent import until
-from tests.threads import in_threads, is_somebody_waiting
+from tests.support.data.events import event
+from tests.support.data.threads import in_threads, is_somebody_waiting
+from tests.support.people.clients import WAIT_S, database_url
+from tests.support.people.scripted_agent import until
+from tests.support.wires.network import wait_until
 
 PATH = "/api/native/search"
 SETTLED_WITHIN_S = 4 * WAIT_S

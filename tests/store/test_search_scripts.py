@@ -28,8 +28,8 @@ from conversations.store import creation
 from conversations.verification import derived
 from sessions_app.identity.authentication import local_user
 from tests.conftest import once
-from tests.events import event
 from tests.store.test_search import ask, index_all, leave, newest_key, say, seqs
+from tests.support.data.events import event
 
 EMOJI = (
     "☎️ ♻️ ➰ ⤴️ ⬛ ⌨️ ⏏️ ⏪ ®️ ↔️ ↩️ ▪️ ◀️ ◾ Ⓜ️ ㊙️ ‼️ ⁉️ 〽️ *️⃣ 7️⃣ 🀄 🅾️ 🆎 🫨 🛟 🇯🇵 "

@@ -21,8 +21,8 @@ from django.forms import modelform_factory
 
 from sessions_app.encryption import InvalidSecret, Sealed, SecretUnreadable, seal
 from sessions_app.models import Secret, SecretKind
-from tests.clients import program_environment
-from tests.scripted_agent import Hooked, hooked
+from tests.support.people.clients import program_environment
+from tests.support.people.scripted_agent import Hooked, hooked
 
 __all__ = ["hooked"]
 

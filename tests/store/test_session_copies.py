@@ -14,7 +14,7 @@ from conversations.search.fulltext.search import Scope, SearchConditions, search
 from conversations.store import deletion, forks
 from conversations.transcripts.sources import formats
 from sessions_app.imports.importer import Importer
-from tests.import_samples import imported
+from tests.support.data.import_samples import imported
 
 FIRST, SECOND, THIRD = (f"c0ffee00-0000-4000-8000-00000000000{number}" for number in (1, 2, 3))
 

@@ -18,7 +18,7 @@ from sessions_app.agents.base import Agent
 from sessions_app.loops import manager as manager_module
 from sessions_app.loops.manager import ConversationManager
 from sessions_app.models import AgentLoop
-from tests.scripted_agent import (
+from tests.support.people.scripted_agent import (
     Stage,
     ask,
     asking,
@@ -119,7 +119,7 @@ async def test_a_start_of_a_loop_that_is_there_wakes_it(
 async def test_an_agent_that_cannot_be_made_is_an_error_that_everybody_sees(
     conversation: ConversationRef, manager: ConversationManager, configured: Callable[..., None]
 ) -> None:
-    configured(agent="tests.faulty.BrokenAgent")
+    configured(agent="tests.support.data.faulty.BrokenAgent")
     await ask(conversation, "hello")
     loops = AgentLoop.objects.of(conversation).filter(status="error")
     await until_status(conversation, "idle")
@@ -130,11 +130,11 @@ async def test_an_agent_that_cannot_be_made_is_an_error_that_everybody_sees(
 async def test_once_the_agent_can_be_made_the_conversation_goes_on(
     conversation: ConversationRef, manager: ConversationManager, configured: Callable[..., None]
 ) -> None:
-    configured(agent="tests.faulty.BrokenAgent")
+    configured(agent="tests.support.data.faulty.BrokenAgent")
     await astore.append(conversation, [asking("hello")])
     with pytest.raises(LoopUnavailable):
         await manager.maybe_start_agent_loop(conversation)
-    configured(agent="tests.scripted_agent.ScriptedAgent")
+    configured(agent="tests.support.people.scripted_agent.ScriptedAgent")
     await manager.maybe_start_agent_loop(conversation)
     await until_said(conversation, "answer to hello")
     loop = await loop_of(conversation)
@@ -168,7 +168,7 @@ async def test_one_conversation_without_an_agent_keeps_the_sweep_from_no_other(
 async def test_a_state_that_is_stored_is_not_reported_as_failed(
     conversation: ConversationRef, rest: httpx.AsyncClient, configured: Callable[..., None]
 ) -> None:
-    configured(agent="tests.faulty.BrokenAgent")
+    configured(agent="tests.support.data.faulty.BrokenAgent")
     body = {"action": "change_agent_state", "args": {"agent_state": "running"}}
     response = await rest.post(f"{TALK}/events", json=body)
     assert (response.status_code, len(await log(conversation))) == (200, 1)

@@ -39,8 +39,8 @@ from conversations.store.metadata import ConversationMetadata
 from sessions_app import astore
 from sessions_app.live import hub
 from tests.conftest import Join
-from tests.events import event, payload
-from tests.v1_socket import START, v1_event
+from tests.support.data.events import event, payload
+from tests.support.wires.v1_socket import START, v1_event
 
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 UUID_SPELLINGS = (

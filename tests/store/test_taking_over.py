@@ -13,7 +13,7 @@ from convserver.backups.taking_over import void_leases
 from sessions_app.loops import leases
 from sessions_app.models import ProcessRecord
 from sessions_app.processes import Process, this_process
-from tests.events import event
+from tests.support.data.events import event
 
 pytestmark = pytest.mark.no_second_try
 

@@ -23,10 +23,10 @@ from conversations.search.fulltext import questions
 from conversations.search.fulltext.search import by_title
 from conversations.store import changes, creation
 from sessions_app import astore, background
-from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
-from tests.scripted_agent import until
-from tests.threads import in_threads, is_somebody_waiting
+from tests.support.data.threads import in_threads, is_somebody_waiting
+from tests.support.people.clients import WAIT_S
+from tests.support.people.scripted_agent import until
 
 LETTERS = st.sampled_from([*"aAbBß ﬁİıſǆΣς%_\\\"'*-.", "\u0301", "语", "😀"])
 

@@ -20,11 +20,11 @@ from sessions_app.loops import recovery
 from sessions_app.loops.inputs import titles
 from sessions_app.loops.inputs.titles import set_generated_title
 from sessions_app.loops.manager import ConversationManager
-from tests.clients import WAIT_S
 from tests.conftest import Connect
-from tests.events import event
-from tests.faulty import SilentAgent
-from tests.scripted_agent import Stage, ask, manager, stage, until
+from tests.support.data.events import event
+from tests.support.data.faulty import SilentAgent
+from tests.support.people.clients import WAIT_S
+from tests.support.people.scripted_agent import Stage, ask, manager, stage, until
 
 __all__ = ["manager", "stage"]
 
@@ -212,7 +212,7 @@ async def test_a_conversation_has_a_title_while_its_title_is_made(
 async def test_a_conversation_of_which_no_agent_can_be_made_has_a_title(
     manager: ConversationManager, conversation: ConversationRef, configured: Callable[..., None]
 ) -> None:
-    configured(agent="tests.faulty.BrokenAgent")
+    configured(agent="tests.support.data.faulty.BrokenAgent")
     await ask(conversation, "hello")
     await until(lambda: Conversation.objects.filter(pk=conversation.pk, title="hello").exists())
 

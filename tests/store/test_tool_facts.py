@@ -14,10 +14,10 @@ from conversations.store import changes, creation
 from sessions_app import astore
 from sessions_app.agents.base import Turn
 from sessions_app.settings import user_settings
-from tests.clients import Client
 from tests.conftest import Join
-from tests.dictation import SilentAgent
-from tests.threads import in_threads
+from tests.support.data.threads import in_threads
+from tests.support.people.clients import Client
+from tests.support.people.dictation import SilentAgent
 
 
 class Result(NamedTuple):

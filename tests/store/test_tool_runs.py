@@ -39,7 +39,16 @@ from sessions_app.processes import this_process
 from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
 from tests.conftest import Join
-from tests.scripted_agent import asking, ends, log, loop_of, manager, stage, until, until_status
+from tests.support.people.scripted_agent import (
+    asking,
+    ends,
+    log,
+    loop_of,
+    manager,
+    stage,
+    until,
+    until_status,
+)
 
 __all__ = ["manager", "stage"]
 

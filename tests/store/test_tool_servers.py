@@ -20,12 +20,12 @@ from sessions_app.agents.llm.tools import messages
 from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.settings import user_settings
 from tests.conftest import Join
-from tests.mcp_fixtures import PNG
-from tests.model_server import Answer, Asked, calling, completion
-from tests.model_talks import answers_of, events, model, notices_of, said, told
-from tests.scripted_agent import manager, until_here
 from tests.store.test_llm_tools import ROOT, give, results_of
-from tests.web_browser import Browser
+from tests.support.people.model_talks import answers_of, events, model, notices_of, said, told
+from tests.support.people.scripted_agent import manager, until_here
+from tests.support.people.web_browser import Browser
+from tests.support.servers.mcp_fixtures import PNG
+from tests.support.servers.model_server import Answer, Asked, calling, completion
 
 pytestmark = pytest.mark.one_engine
 
@@ -56,7 +56,7 @@ def scripted(folder: Path, *tools: Any, answers: Any = None, **script: Any) -> d
     return {
         "name": "maps",
         "command": sys.executable,
-        "args": ["-m", "tests.tool_program", "scripted", str(file)],
+        "args": ["-m", "tests.support.servers.tool_program", "scripted", str(file)],
         "env": {"PYTHONPATH": str(ROOT), "MAPS_KEY": "of-the-maps-1234"},
     }
 

@@ -11,8 +11,8 @@ from django.contrib.auth.models import User
 
 from conversations.models import Conversation
 from sessions_app.models import ImportState
-from tests.import_files import chat, chats, export, zipped
 from tests.store.test_import_uploads import carried_out, refused, uploaded
+from tests.support.data.import_files import chat, chats, export, zipped
 
 
 @pytest.fixture(autouse=True)

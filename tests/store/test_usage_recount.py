@@ -32,7 +32,7 @@ from sessions_app.loops.playing.played_turn import PlayedTurn
 from sessions_app.models import ModelUse, RunMeter
 from sessions_app.models.model_use import NANOS
 from sessions_app.processes import this_process
-from tests.scripted_agent import asking, manager, stage
+from tests.support.people.scripted_agent import asking, manager, stage
 
 # The end of the manager closes the threads of the store.
 pytestmark = [pytest.mark.usefixtures("manager"), pytest.mark.no_second_try]

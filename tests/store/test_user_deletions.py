@@ -43,8 +43,8 @@ from sessions_app.retention import erasing, places, rounds, user_deletions
 from sessions_app.retention.failures import RetentionFailures
 from sessions_app.retention.user_deletions import UserNotDeletable
 from sessions_app.storage.attachments import NewFile, attach
-from tests.events import event
-from tests.residues import columns_with, files_with
+from tests.support.data.events import event
+from tests.support.data.residues import columns_with, files_with
 
 pytestmark = pytest.mark.no_second_try
 

@@ -40,8 +40,18 @@ from sessions_app.models import AgentLoop
 from sessions_app.processes import this_process
 from sessions_app.verification.checks import Check, checks, run
 from tests.conftest import on_postgresql, on_sqlite
-from tests.damage import change, damaged, flip, other_text, places, rewrite, set_counter, unguarded, verified
-from tests.events import delete_events, event, payload
+from tests.support.data.damage import (
+    change,
+    damaged,
+    flip,
+    other_text,
+    places,
+    rewrite,
+    set_counter,
+    unguarded,
+    verified,
+)
+from tests.support.data.events import delete_events, event, payload
 
 
 def call(call_id: str, turn: str = "turn") -> NewEvent:

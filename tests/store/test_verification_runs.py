@@ -27,8 +27,8 @@ from conversations.verification import derived, records
 from sessions_app.models import HousekeepingRound
 from sessions_app.processes import this_process
 from sessions_app.verification import rounds
-from tests.damage import change, damaged, other_text, unguarded
-from tests.events import event, payload
+from tests.support.data.damage import change, damaged, other_text, unguarded
+from tests.support.data.events import event, payload
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -32,10 +32,10 @@ from sessions_app.webhooks import transport as webhooks
 from sessions_app.webhooks.dispatcher import Dispatcher
 from sessions_app.webhooks.gathering import Watermark, gather
 from sessions_app.webhooks.transport import WebhookCredentials
-from tests.clients import WAIT_S, Server
-from tests.events import event
-from tests.scripted_agent import Hooked, ask, hooked, manager, stage, until, until_here
-from tests.webhook_server import WebhookServer
+from tests.support.data.events import event
+from tests.support.people.clients import WAIT_S, Server
+from tests.support.people.scripted_agent import Hooked, ask, hooked, manager, stage, until, until_here
+from tests.support.servers.webhook_server import WebhookServer
 
 __all__ = ["hooked", "manager", "stage"]
 

@@ -22,7 +22,7 @@ from sessions_app.loops.turns import PendingTurn, TurnStart
 from sessions_app.models import AgentLoop, ExecutionStatus, InputReceipt, WhileWorking
 from sessions_app.processes import this_process
 from sessions_app.settings import run_options
-from tests.scripted_agent import (
+from tests.support.people.scripted_agent import (
     Hooked,
     Stage,
     ask,
@@ -60,7 +60,7 @@ def talk(request: pytest.FixtureRequest, alice: User) -> ConversationRef:
 @pytest.fixture
 def listening(manager: ConversationManager, configured: Callable[..., None]) -> ConversationManager:
     """The manager, whose agents take up what is said while they work."""
-    configured(agent="tests.listening_agent.ListeningAgent")
+    configured(agent="tests.support.people.listening_agent.ListeningAgent")
     return manager
 
 

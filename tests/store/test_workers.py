@@ -14,7 +14,7 @@ from sessions_app.loops.cluster import managers
 from sessions_app.loops.cluster.managers import WorkerConversationManager
 from sessions_app.loops.manager import close_manager, get_manager
 from tests.conftest import on_postgresql
-from tests.scripted_agent import Stage, ask, asking, stage, until_here
+from tests.support.people.scripted_agent import Stage, ask, asking, stage, until_here
 
 pytestmark = [on_postgresql, pytest.mark.needs_engine]
 
@@ -30,7 +30,7 @@ async def worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[WorkerConversationManager]:
     """The worker of this test's event loop, whose agents are staged; it plays one turn at a time."""
-    configured(agent="tests.scripted_agent.ScriptedAgent")
+    configured(agent="tests.support.people.scripted_agent.ScriptedAgent")
     name = f"{WorkerConversationManager.__module__}.{WorkerConversationManager.__name__}"
     monkeypatch.setattr(settings, "CONVERSATION_MANAGER", name)
     monkeypatch.setattr(WorkerConversationManager, "concurrency", 1)

@@ -17,8 +17,8 @@ from django.db.utils import ConnectionHandler
 from conversations.engines import failures
 from conversations.engines.sqlite3 import turns
 from conversations.engines.sqlite3.turns import WriteSlots
-from tests.clients import WAIT_S
-from tests.network import wait_until
+from tests.support.people.clients import WAIT_S
+from tests.support.wires.network import wait_until
 
 pytestmark = [pytest.mark.one_engine, pytest.mark.no_second_try]
 

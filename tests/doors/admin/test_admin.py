@@ -52,8 +52,8 @@ from sessions_app.models import (
 from sessions_app.processes import this_process
 from sessions_app.settings.tool_servers import sealed_parameter
 from sessions_app.settings.user_settings import secret_value, store_secret
-from tests.events import event
-from tests.events import payload as event_payload
+from tests.support.data.events import event
+from tests.support.data.events import payload as event_payload
 
 pytestmark = pytest.mark.one_engine
 

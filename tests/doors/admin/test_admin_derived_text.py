@@ -52,7 +52,7 @@ from sessions_app.models import (
 from sessions_app.settings.user_settings import store_secret
 from sessions_app.webhooks import transport
 from tests.doors.admin.test_admin import LIST, boss, log_in, of, shown, staff, text_of
-from tests.events import event
+from tests.support.data.events import event
 
 __all__ = ["boss", "staff"]
 

@@ -28,7 +28,7 @@ from tests.doors.admin.test_admin import (
     statements,
     text_of,
 )
-from tests.events import event
+from tests.support.data.events import event
 
 __all__ = ["boss", "staff"]
 

@@ -26,7 +26,7 @@ from sessions_app.models import AgentLoop, Connection, Delivery, Endpoint, Unfin
 from sessions_app.webhooks import deliveries, transport
 from sessions_app.webhooks.transport import WebhookCredentials
 from tests.conftest import once
-from tests.events import event
+from tests.support.data.events import event
 
 PAGE = "/admin/"
 LONG_AGO = timedelta(minutes=9)

@@ -18,8 +18,8 @@ from sessions_app.models import AgentLoop, BackupOutcome, BackupRecord, Delivery
 from sessions_app.webhooks import deliveries, transport
 from sessions_app.webhooks.transport import WebhookCredentials
 from tests.doors.admin.test_admin_overview import PAGE, boss, listed, make_loop
-from tests.events import event
-from tests.held_locks import held_lock
+from tests.support.data.events import event
+from tests.support.data.held_locks import held_lock
 
 __all__ = ["boss"]
 WELL = "Nothing needs attention"

@@ -14,7 +14,7 @@ from conversations.models import Conversation, ConversationRef, Purge
 from conversations.store import creation, deletion
 from sessions_app.models import RetentionPolicy
 from tests.doors.admin.test_admin import LIST, Staff, of, staff, text_of  # noqa: F401
-from tests.events import event
+from tests.support.data.events import event
 
 pytestmark = pytest.mark.one_engine
 

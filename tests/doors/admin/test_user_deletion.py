@@ -19,7 +19,7 @@ from conversations.store import creation
 from sessions_app.models import UserDeletion
 from sessions_app.retention import rounds
 from tests.doors.admin.test_admin import Staff, staff, text_of  # noqa: F401
-from tests.events import event
+from tests.support.data.events import event
 
 pytestmark = pytest.mark.one_engine
 

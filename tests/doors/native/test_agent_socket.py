@@ -26,9 +26,9 @@ from sessions_app.models import ApiToken, Grant, RemoteProgram
 from sessions_app.processes import this_process
 from sessions_app.settings import run_options
 from sessions_app.sockets.native import agent as agent_socket
-from tests.clients import Client
 from tests.conftest import Dial, Join
-from tests.remote_agents import Helper, attach
+from tests.support.people.clients import Client
+from tests.support.people.remote_agents import Helper, attach
 
 pytestmark = pytest.mark.one_engine
 

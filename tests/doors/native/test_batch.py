@@ -117,8 +117,8 @@ async def test_those_that_can_be_deleted_are_and_have_an_undo_whatever_becomes_o
     post: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(settings, "CONVERSATION_STORE", "tests.faulty.BusyStore")
-        broken.setattr(settings, "CONVERSATION_MANAGER", "tests.faulty.HoldingManager")
+        broken.setattr(settings, "CONVERSATION_STORE", "tests.support.data.faulty.BusyStore")
+        broken.setattr(settings, "CONVERSATION_MANAGER", "tests.support.data.faulty.HoldingManager")
         done = await post(action="delete", ids=FOUR)
     refused = {each["id"]: each["detail"] for each in done["refused"]}
     assert (done["changed"], done["unchanged"], set(refused)) == (2, 0, {"b", "c"})

@@ -15,7 +15,7 @@ from conversations.models import Conversation, ConversationRef, Purge
 from conversations.store import copying, creation, forks
 from sessions_app import astore
 from sessions_app.models import ApiToken, Grant
-from tests.events import event
+from tests.support.data.events import event
 
 pytestmark = pytest.mark.one_engine
 

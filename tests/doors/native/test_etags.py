@@ -18,8 +18,8 @@ from convserver.api.native import etags
 from sessions_app import astore
 from sessions_app.loops.inputs import titles
 from tests.conftest import once
-from tests.events import event
-from tests.scripted_agent import Hooked, asking, hooked
+from tests.support.data.events import event
+from tests.support.people.scripted_agent import Hooked, asking, hooked
 
 __all__ = ["hooked"]
 

@@ -22,12 +22,12 @@ from conversations.store import creation
 from conversations.transcripts import jsonl, markdown
 from convserver.exports import conversation as export
 from sessions_app import astore
-from tests import event_places
 from tests.doors.test_access import login_cookie
-from tests.events import event
-from tests.hostile import HOSTILE, Hostile
-from tests.page_parts import PageParts
-from tests.v0_wire import RECORDINGS, stored
+from tests.support.data.events import event
+from tests.support.data.hostile import HOSTILE, Hostile
+from tests.support.wires import event_places
+from tests.support.wires.page_parts import PageParts
+from tests.support.wires.v0_wire import RECORDINGS, stored
 
 pytestmark = pytest.mark.one_engine
 

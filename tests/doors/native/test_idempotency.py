@@ -26,9 +26,9 @@ from sessions_app.identity import conversation_keys
 from sessions_app.models import ApiToken, RecordedAnswer
 from sessions_app.models.idempotency import KEY_MAX_LENGTH
 from sessions_app.settings import agent_setups, user_settings
-from tests.app_face import create, said
 from tests.conftest import once
-from tests.scripted_agent import Hooked, hooked
+from tests.support.people.scripted_agent import Hooked, hooked
+from tests.support.wires.app_face import create, said
 
 __all__ = ["hooked"]
 
@@ -200,7 +200,7 @@ def _fail() -> None:
 async def test_a_refusal_is_not_recorded(
     alice: User, rest: httpx.AsyncClient, configured: Callable[..., None]
 ) -> None:
-    configured(agent="tests.faulty.ModelAgent")
+    configured(agent="tests.support.data.faulty.ModelAgent")
     address, body = DOORS["v0"]
     refused = await rest.post(address, json=body, headers=KEY)
     await astore.call(

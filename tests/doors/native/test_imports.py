@@ -17,9 +17,9 @@ from convserver.quotas import Quotas
 from sessions_app import astore, background
 from sessions_app.imports.uploads.pieces import PIECE_MAX_BYTES
 from sessions_app.models import ApiToken, Grant, ImportRun, Scope
-from tests import hostile_databases
-from tests.import_files import SAID, chat, export, zipped
-from tests.scripted_agent import until_true
+from tests.support.data import hostile_databases
+from tests.support.data.import_files import SAID, chat, export, zipped
+from tests.support.people.scripted_agent import until_true
 
 pytestmark = pytest.mark.one_engine
 

@@ -26,10 +26,10 @@ from sessions_app import astore
 from sessions_app.live import drafts, marks
 from sessions_app.live.drafts import Edit
 from sessions_app.sockets.native import list_reader as native_list
-from tests.clients import Client, database_url
 from tests.conftest import Dial, on_postgresql
 from tests.doors.native.test_list_socket import PATH, no_hints, opened, polled, quick_poll, shown_with
-from tests.events import event
+from tests.support.data.events import event
+from tests.support.people.clients import Client, database_url
 
 __all__ = ["no_hints", "quick_poll"]
 

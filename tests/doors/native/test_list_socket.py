@@ -19,9 +19,9 @@ from sessions_app.live import hub, status
 from sessions_app.live.status import iso
 from sessions_app.models import ApiToken
 from sessions_app.sockets.native import list_reader as native_list
-from tests.clients import Client
 from tests.conftest import Dial
-from tests.events import event
+from tests.support.data.events import event
+from tests.support.people.clients import Client
 
 PATH = "/ws/conversations"
 

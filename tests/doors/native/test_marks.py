@@ -18,10 +18,10 @@ from sessions_app.live import marks
 from sessions_app.live.status import ListedConversation, iso, listed
 from sessions_app.loops.manager import ConversationManager
 from sessions_app.models import AgentLoop, ExecutionStatus, Mark
-from tests.clients import Client
 from tests.conftest import Dial, Join
-from tests.events import event
-from tests.scripted_agent import Stage, manager, stage
+from tests.support.data.events import event
+from tests.support.people.clients import Client
+from tests.support.people.scripted_agent import Stage, manager, stage
 
 __all__ = ["manager", "stage"]
 

@@ -34,9 +34,9 @@ from sessions_app.live.state_words import state_of
 from sessions_app.loops import manager
 from sessions_app.models import ApiToken, ExecutionStatus
 from sessions_app.sockets.native import frames as native
-from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
-from tests.events import event, payload
+from tests.support.data.events import event, payload
+from tests.support.people.clients import WAIT_S
 
 pytestmark = pytest.mark.one_engine
 

@@ -24,10 +24,10 @@ from sessions_app.loops import manager
 from sessions_app.loops.playing import streamed_answer
 from sessions_app.sockets.native import conversation as native_socket
 from sessions_app.sockets.native import reader as native_reader
-from tests.clients import WAIT_S, Client
 from tests.conftest import Join
-from tests.dictation import Dictate, dictate, end_answer, silence
-from tests.events import event, payload
+from tests.support.data.events import event, payload
+from tests.support.people.clients import WAIT_S, Client
+from tests.support.people.dictation import Dictate, dictate, end_answer, silence
 
 pytestmark = pytest.mark.one_engine
 

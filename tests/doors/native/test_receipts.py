@@ -13,7 +13,7 @@ from sessions_app.loops.inputs import receipts
 from sessions_app.loops.manager import ConversationManager
 from sessions_app.settings import run_options
 from tests.conftest import Join
-from tests.scripted_agent import Stage, ask, manager, stage, until_said
+from tests.support.people.scripted_agent import Stage, ask, manager, stage, until_said
 
 pytestmark = pytest.mark.one_engine
 
@@ -27,7 +27,7 @@ async def steered(
     conversation: ConversationRef, manager: ConversationManager, configured: Callable[..., None]
 ) -> ConversationRef:
     """A conversation whose agent takes up what is said while it works."""
-    configured(agent="tests.listening_agent.ListeningAgent")
+    configured(agent="tests.support.people.listening_agent.ListeningAgent")
     await astore.change(run_options.change, conversation, {"while_working": "steer"})
     return conversation
 

@@ -22,7 +22,7 @@ from sessions_app.loops.manager import ConversationManager
 from sessions_app.models import WhileWorking
 from sessions_app.settings import agent_setups, run_options
 from tests.conftest import Join
-from tests.scripted_agent import (
+from tests.support.people.scripted_agent import (
     Hooked,
     Stage,
     ask,
@@ -34,7 +34,7 @@ from tests.scripted_agent import (
     until_said,
     until_status,
 )
-from tests.web_browser import Browser, words
+from tests.support.people.web_browser import Browser, words
 
 pytestmark = pytest.mark.one_engine
 

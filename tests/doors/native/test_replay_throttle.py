@@ -15,10 +15,10 @@ from convserver import asgi
 from convserver.asgi import application
 from sessions_app.event_loops import PerEventLoop
 from sessions_app.live import feed, replay_throttle
-from tests.clients import WAIT_S
 from tests.conftest import Dial, Join
-from tests.events import event
-from tests.scripted_agent import until_here
+from tests.support.data.events import event
+from tests.support.people.clients import WAIT_S
+from tests.support.people.scripted_agent import until_here
 
 HISTORY = 250
 FOR_EVER_S = 1_000.0

@@ -17,8 +17,8 @@ from conversations.models import ConversationRef
 from convserver.asgi import application
 from sessions_app import astore
 from sessions_app.sockets import socket
-from tests.events import event
-from tests.scripted_agent import until_here
+from tests.support.data.events import event
+from tests.support.people.scripted_agent import until_here
 
 EVENTS = 200
 EVENT_BYTES = 16 * 1024

@@ -20,9 +20,9 @@ from sessions_app.live import marks, open_streams
 from sessions_app.models import ApiToken, Grant, Scope
 from sessions_app.sockets.native import list_reader, reader, stream
 from tests.conftest import Join
-from tests.dictation import Dictate, dictate, end_answer, silence
-from tests.events import event, payload
-from tests.streams import ServerSentEvents, Stream
+from tests.support.data.events import event, payload
+from tests.support.people.dictation import Dictate, dictate, end_answer, silence
+from tests.support.wires.streams import ServerSentEvents, Stream
 
 pytestmark = pytest.mark.one_engine
 

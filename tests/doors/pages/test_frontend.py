@@ -19,8 +19,8 @@ from conversations.models import ConversationRef
 from convserver import configuration
 from convserver.configuration import AuthMode
 from convserver.variables import ConfigurationError
-from tests.clients import HTTP, WAIT_S, Server
 from tests.conftest import Dial
+from tests.support.people.clients import HTTP, WAIT_S, Server
 
 pytestmark = pytest.mark.one_engine
 

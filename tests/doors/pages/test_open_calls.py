@@ -18,7 +18,7 @@ from conversations.store import creation
 from convserver.web.conversations.page import PAGE_EVENTS
 from sessions_app import astore
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus
-from tests.events import event
+from tests.support.data.events import event
 
 
 @pytest.fixture

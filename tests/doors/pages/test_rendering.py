@@ -17,13 +17,13 @@ from convserver.rendering import render_events
 from convserver.rendering.cards import CallOutcome
 from convserver.rendering.text.excerpts import excerpt
 from convserver.rendering.text.markdown import markdown
-from tests import event_places
-from tests.hostile import COSTLY, HOSTILE, HUGE, Hostile
-from tests.page_parts import PageParts
-from tests.v0_wire import EXAMPLES as V0_EXAMPLES
-from tests.v0_wire import RECORDINGS, stored
-from tests.v1_wire import EXAMPLES as V1_EXAMPLES
-from tests.v1_wire import RECORDINGS as V1_RECORDINGS
+from tests.support.data.hostile import COSTLY, HOSTILE, HUGE, Hostile
+from tests.support.wires import event_places
+from tests.support.wires.page_parts import PageParts
+from tests.support.wires.v0_wire import EXAMPLES as V0_EXAMPLES
+from tests.support.wires.v0_wire import RECORDINGS, stored
+from tests.support.wires.v1_wire import EXAMPLES as V1_EXAMPLES
+from tests.support.wires.v1_wire import RECORDINGS as V1_RECORDINGS
 
 CONVERSATION = "3c294d959ff64d2d9c530a5849f2c4a0"
 

@@ -19,9 +19,9 @@ from conversations.store import creation, deletion
 from convserver.web.urls import urlpatterns
 from sessions_app import astore
 from sessions_app.models import ImportRun
-from tests.events import event
-from tests.web_browser import Browser, words
-from tests.web_pages import IMPORT_ID, PAGES, Page
+from tests.support.data.events import event
+from tests.support.people.web_browser import Browser, words
+from tests.support.wires.web_pages import IMPORT_ID, PAGES, Page
 
 pytestmark = pytest.mark.one_engine
 

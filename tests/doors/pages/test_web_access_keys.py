@@ -13,7 +13,7 @@ from conversations.models import ConversationRef, Version
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.identity import conversation_keys
-from tests.web_browser import Browser, words
+from tests.support.people.web_browser import Browser, words
 
 pytestmark = pytest.mark.one_engine
 

@@ -14,9 +14,9 @@ from conversations.events import NewEvent
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import copying, creation
-from tests.clients import WAIT_S
 from tests.conftest import once
-from tests.events import event
+from tests.support.data.events import event
+from tests.support.people.clients import WAIT_S
 
 pytestmark = once
 

@@ -17,7 +17,7 @@ from sessions_app.agents.remote.names import not_connected
 from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.processes import this_process
 from sessions_app.settings import run_options
-from tests.web_browser import Browser, words
+from tests.support.people.web_browser import Browser, words
 
 pytestmark = pytest.mark.one_engine
 

@@ -12,9 +12,9 @@ from django.test import Client as Browser
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef
 from conversations.store import copying, creation, deletion
-from tests.clients import WAIT_S
 from tests.conftest import once
-from tests.events import event
+from tests.support.data.events import event
+from tests.support.people.clients import WAIT_S
 
 pytestmark = once
 

@@ -19,10 +19,10 @@ from sessions_app import astore
 from sessions_app.loops import leases, turns
 from sessions_app.models import AgentLoop, ExecutionStatus, ModelUse
 from sessions_app.processes import this_process
-from tests.events import event
-from tests.faulty import find_locked
-from tests.scripted_agent import asking
-from tests.web_browser import Browser, words
+from tests.support.data.events import event
+from tests.support.data.faulty import find_locked
+from tests.support.people.scripted_agent import asking
+from tests.support.people.web_browser import Browser, words
 
 pytestmark = pytest.mark.one_engine
 

@@ -10,9 +10,9 @@ from django.contrib.auth.models import User
 
 from sessions_app import astore, background
 from sessions_app.models import FollowedProgram, ImportedConversation, ImportRun, ImportState
-from tests.import_files import SAID, chat, export
-from tests.scripted_agent import until_true
-from tests.web_browser import COOKIES_OF, HOST, Browser, words
+from tests.support.data.import_files import SAID, chat, export
+from tests.support.people.scripted_agent import until_true
+from tests.support.people.web_browser import COOKIES_OF, HOST, Browser, words
 
 pytestmark = pytest.mark.one_engine
 

@@ -11,7 +11,7 @@ from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.models import RunMeter, UserSettings
 from sessions_app.settings import run_options, user_settings
-from tests.web_browser import Browser, words
+from tests.support.people.web_browser import Browser, words
 
 pytestmark = pytest.mark.one_engine
 

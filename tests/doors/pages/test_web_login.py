@@ -19,7 +19,7 @@ from sessions_app.identity import principals
 from sessions_app.sockets.native import list_reader as native_list
 from sessions_app.sockets.native import reader as native_reader
 from tests.conftest import Dial
-from tests.web_browser import Browser, words
+from tests.support.people.web_browser import Browser, words
 
 pytestmark = pytest.mark.one_engine
 

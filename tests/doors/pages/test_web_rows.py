@@ -23,7 +23,7 @@ from convserver.web import listing
 from sessions_app.live import marks
 from sessions_app.live.state_words import OWNER_WORDS
 from sessions_app.models import AgentLoop, ExecutionStatus
-from tests.events import event
+from tests.support.data.events import event
 
 pytestmark = pytest.mark.one_engine
 

@@ -9,7 +9,7 @@ import pytest
 from django.template.loader import render_to_string
 
 import convserver
-from tests.web_browser import Browser, words
+from tests.support.people.web_browser import Browser, words
 
 ROOT = Path(convserver.__file__).parent
 SCRIPTS = sorted(path for path in (ROOT / "static" / "web").glob("*.js") if path.name != "htmx.js")

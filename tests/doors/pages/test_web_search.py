@@ -21,8 +21,8 @@ from conversations.log import writes
 from conversations.models import ConversationRef, Version
 from conversations.store import creation
 from sessions_app import astore
-from tests.events import event, payload
-from tests.hostile import HOSTILE
+from tests.support.data.events import event, payload
+from tests.support.data.hostile import HOSTILE
 
 pytestmark = pytest.mark.one_engine
 

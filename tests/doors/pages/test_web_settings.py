@@ -24,8 +24,8 @@ from sessions_app.settings import user_settings
 from sessions_app.settings.placeholder_keys import NOT_MASKED
 from sessions_app.settings.user_settings import SettingSecret
 from tests.conftest import on_postgresql
-from tests.threads import in_threads
-from tests.web_browser import Browser, words
+from tests.support.data.threads import in_threads
+from tests.support.people.web_browser import Browser, words
 
 pytestmark = pytest.mark.one_engine
 

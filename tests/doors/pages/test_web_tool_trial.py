@@ -15,11 +15,11 @@ from sessions_app import astore
 from sessions_app.agents.llm.tools import connections, trial
 from sessions_app.agents.llm.tools.servers import ToolServer, Way
 from sessions_app.outbound.model_trial import TrialUnderWay
-from tests.scripted_agent import until_here
 from tests.store.test_llm_tools import give, is_gone, program
 from tests.store.test_tool_servers import scripted, tool
-from tests.tool_server import tool_server
-from tests.web_browser import Browser, words
+from tests.support.people.scripted_agent import until_here
+from tests.support.people.web_browser import Browser, words
+from tests.support.servers.tool_server import tool_server
 
 pytestmark = pytest.mark.one_engine
 

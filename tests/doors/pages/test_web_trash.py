@@ -15,7 +15,7 @@ from conversations.models import Conversation, Purge
 from conversations.store import creation, deletion
 from convserver.web import trash
 from tests.conftest import once
-from tests.events import event
+from tests.support.data.events import event
 
 pytestmark = once
 

@@ -30,7 +30,7 @@ from sessions_app.git_providers.base import (
     outcomes,
 )
 from sessions_app.git_providers.client import GitProviders
-from tests.git_server import CLOSED, DATE, MERGED, OPEN, REFS, GitServer
+from tests.support.servers.git_server import CLOSED, DATE, MERGED, OPEN, REFS, GitServer
 
 GITHUB, GITLAB = ProviderType.GITHUB, ProviderType.GITLAB
 BITBUCKET, AZURE_DEVOPS = ProviderType.BITBUCKET, ProviderType.AZURE_DEVOPS

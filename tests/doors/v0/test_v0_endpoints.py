@@ -17,9 +17,9 @@ from conversations.log import reads, writes
 from conversations.models import ConversationRef, Version
 from conversations.store import changes, creation, store
 from sessions_app.models import ApiToken, UserSettings
-from tests.events import event
-from tests.faulty import fail, find_locked
-from tests.v0 import CONVERSATIONS, EVENT_TIME, NEW_ID, Matching, Problem, info, said
+from tests.support.data.events import event
+from tests.support.data.faulty import fail, find_locked
+from tests.support.wires.v0 import CONVERSATIONS, EVENT_TIME, NEW_ID, Matching, Problem, info, said
 
 pytestmark = pytest.mark.one_engine
 
@@ -1011,16 +1011,16 @@ class Arrangement:
             "an agent that cannot answer": "SilentAgent",
         }
         if given in agents:
-            self.configured(agent=f"tests.faulty.{agents[given]}")
+            self.configured(agent=f"tests.support.data.faulty.{agents[given]}")
         elif given == "a failing store":
-            self.monkeypatch.setattr(settings, "CONVERSATION_STORE", "tests.faulty.FailingStore")
+            self.monkeypatch.setattr(settings, "CONVERSATION_STORE", "tests.support.data.faulty.FailingStore")
             self.monkeypatch.setattr(reads, "read_after", fail)
             self.monkeypatch.setattr(changes, "retitle", fail)
             self.monkeypatch.setattr(writes, "append_many", fail)
         elif given == "a busy store":
             self.monkeypatch.setattr(writes, "append_many", find_locked)
         elif given == "an unstoppable manager":
-            manager = "tests.faulty.UnstoppableManager"
+            manager = "tests.support.data.faulty.UnstoppableManager"
             self.monkeypatch.setattr(settings, "CONVERSATION_MANAGER", manager)
         else:
             raise ValueError(f"nobody knows how to arrange {given}")

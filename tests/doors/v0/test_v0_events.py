@@ -20,9 +20,9 @@ from conversations.log import reads, writes
 from conversations.log.append import AppendOutcome, AppendRequest
 from conversations.models import ConversationRef
 from conversations.payloads import jsontext
-from tests.events import event as new_event
 from tests.pure.test_payload import PAYLOADS
-from tests.v0_wire import (
+from tests.support.data.events import event as new_event
+from tests.support.wires.v0_wire import (
     EXAMPLES,
     FIRST_ACTIONS,
     FIRST_OBSERVATIONS,

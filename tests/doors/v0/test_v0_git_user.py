@@ -20,8 +20,8 @@ from sessions_app.git_providers.client import NO_TOKEN
 from sessions_app.models import ApiToken, SecretKind
 from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import SettingSecret
-from tests.git_server import DATE, GitServer
-from tests.v0 import Problem
+from tests.support.servers.git_server import DATE, GitServer
+from tests.support.wires.v0 import Problem
 
 pytestmark = pytest.mark.one_engine
 

@@ -23,10 +23,10 @@ from sessions_app.agents.demo import DemoAgent
 from sessions_app.loops.manager import get_manager
 from sessions_app.models import ApiToken
 from sessions_app.settings.tool_servers import tool_servers_of
-from tests.events import event
-from tests.faulty import fail
-from tests.scripted_agent import until_true
-from tests.v0 import CONVERSATIONS, NEW_ID
+from tests.support.data.events import event
+from tests.support.data.faulty import fail
+from tests.support.people.scripted_agent import until_true
+from tests.support.wires.v0 import CONVERSATIONS, NEW_ID
 
 pytestmark = pytest.mark.one_engine
 
@@ -132,7 +132,7 @@ async def test_a_refused_creation_leaves_nothing_in_the_list(
 async def test_a_missing_key_is_told_before_anything_is_stored(
     rest: httpx.AsyncClient, configured: Callable[..., None]
 ) -> None:
-    configured(agent="tests.faulty.ModelAgent")
+    configured(agent="tests.support.data.faulty.ModelAgent")
     response = await rest.post(CONVERSATIONS, json={"initial_user_msg": "hello"})
     assert (response.status_code, await conversations_stored()) == (400, 0)
 
@@ -316,7 +316,7 @@ async def test_a_conversation_with_unknown_values_can_be_opened_renamed_started_
 async def test_a_failing_store_is_never_reported_as_a_conversation_that_is_not_there(
     conversation: ConversationRef, rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "CONVERSATION_STORE", "tests.faulty.FailingStore")
+    monkeypatch.setattr(settings, "CONVERSATION_STORE", "tests.support.data.faulty.FailingStore")
     response = await rest.delete(TALK)
     assert (response.status_code, response.text) == (500, "Internal Server Error")
 

@@ -26,9 +26,9 @@ from conversations.models import Conversation, ConversationRef
 from convserver.api.v0.pages import rows_from
 from sessions_app import astore
 from tests.conftest import Join
-from tests.events import event
-from tests.scripted_agent import until_true
-from tests.v0 import CONVERSATIONS
+from tests.support.data.events import event
+from tests.support.people.scripted_agent import until_true
+from tests.support.wires.v0 import CONVERSATIONS
 
 pytestmark = pytest.mark.one_engine
 

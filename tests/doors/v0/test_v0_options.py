@@ -51,7 +51,7 @@ async def test_every_model_is_named_with_its_provider(rest: httpx.AsyncClient) -
 async def test_the_agents_are_the_wires_and_the_servers_own(
     agent: str, configured: Callable[..., None], rest: httpx.AsyncClient
 ) -> None:
-    configured(agent=f"tests.faulty.{agent}")
+    configured(agent=f"tests.support.data.faulty.{agent}")
     wires = {
         "BrowsingAgent",
         "CodeActAgent",

@@ -15,9 +15,9 @@ from websockets.exceptions import ConnectionClosed
 
 from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
 from sessions_app.models import Connection
-from tests.clients import WAIT_S, Server
-from tests.scripted_agent import until
-from tests.socketio_clients import PythonClient
+from tests.support.people.clients import WAIT_S, Server
+from tests.support.people.scripted_agent import until
+from tests.support.wires.socketio_clients import PythonClient
 
 pytestmark = pytest.mark.one_engine
 

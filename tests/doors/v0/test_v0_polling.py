@@ -16,9 +16,9 @@ from conversations.models import ConversationRef, Event
 from convserver.asgi import application
 from sessions_app import astore
 from sessions_app.models import ApiToken, Grant, Scope
-from tests.clients import WAIT_S
 from tests.doors.test_access import login_cookie
-from tests.scripted_agent import until_true
+from tests.support.people.clients import WAIT_S
+from tests.support.people.scripted_agent import until_true
 
 pytestmark = pytest.mark.one_engine
 

@@ -16,8 +16,8 @@ from sessions_app import astore
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.models import SecretKind
 from sessions_app.settings import user_settings
-from tests.git_server import CLOSED, MERGED, OPEN, GitServer
-from tests.v0 import CONVERSATIONS, NEW_ID
+from tests.support.servers.git_server import CLOSED, MERGED, OPEN, GitServer
+from tests.support.wires.v0 import CONVERSATIONS, NEW_ID
 
 pytestmark = pytest.mark.one_engine
 

@@ -15,8 +15,8 @@ from conversations.log import writes
 from conversations.models import ConversationRef, CreationParameters
 from sessions_app import astore
 from sessions_app.models import ApiToken
-from tests.events import event
-from tests.v0 import CONVERSATIONS, EVENT_TIME, NEW_ID, Problem, info
+from tests.support.data.events import event
+from tests.support.wires.v0 import CONVERSATIONS, EVENT_TIME, NEW_ID, Problem, info
 
 pytestmark = pytest.mark.one_engine
 
@@ -258,7 +258,7 @@ async def test_no_answer_may_be_kept(
 async def test_the_answer_of_a_server_that_failed_may_not_be_kept(
     conversation: ConversationRef, rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "CONVERSATION_STORE", "tests.faulty.FailingStore")
+    monkeypatch.setattr(settings, "CONVERSATION_STORE", "tests.support.data.faulty.FailingStore")
     response = await rest.delete(TALK)
     assert (response.status_code, cache_headers(response)) == (500, CACHE_HEADERS)
 

@@ -25,12 +25,12 @@ from sessions_app.git_providers import http
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.models import SecretKind
 from sessions_app.settings import tool_servers, user_settings
-from tests.clients import WAIT_S
 from tests.conftest import on_postgresql
-from tests.events import event
-from tests.git_server import CLOSED, OPEN, GitServer
-from tests.scripted_agent import Hooked, hooked
-from tests.v0 import CONVERSATIONS
+from tests.support.data.events import event
+from tests.support.people.clients import WAIT_S
+from tests.support.people.scripted_agent import Hooked, hooked
+from tests.support.servers.git_server import CLOSED, OPEN, GitServer
+from tests.support.wires.v0 import CONVERSATIONS
 
 __all__ = ["hooked"]
 

@@ -21,7 +21,7 @@ from sessions_app.models import ApiToken, Secret, SecretKind
 from sessions_app.settings import user_settings
 from sessions_app.settings.placeholder_keys import NOT_MASKED
 from sessions_app.settings.user_settings import SettingSecret
-from tests.v0 import Problem
+from tests.support.wires.v0 import Problem
 
 pytestmark = pytest.mark.one_engine
 

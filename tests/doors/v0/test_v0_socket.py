@@ -23,12 +23,12 @@ from sessions_app.loops.manager import get_manager
 from sessions_app.models import ApiToken, Connection
 from sessions_app.sockets.v0 import server
 from tests.conftest import Connect
-from tests.events import event
-from tests.faulty import fail, lose_connection
-from tests.scripted_agent import Hooked, hooked, until, until_here, until_true
-from tests.v0 import EVENT_TIME, Matching
-from tests.v0_socket import Disconnected, Refused, V0Client
-from tests.web_browser import Browser
+from tests.support.data.events import event
+from tests.support.data.faulty import fail, lose_connection
+from tests.support.people.scripted_agent import Hooked, hooked, until, until_here, until_true
+from tests.support.people.web_browser import Browser
+from tests.support.wires.v0 import EVENT_TIME, Matching
+from tests.support.wires.v0_socket import Disconnected, Refused, V0Client
 
 pytestmark = pytest.mark.one_engine
 
@@ -348,7 +348,7 @@ async def test_a_loop_that_makes_room_tells_its_clients_why(
 async def test_an_agent_that_cannot_be_started_is_told_of(
     connect: Connect, configured: Callable[..., None]
 ) -> None:
-    configured(agent="tests.faulty.BrokenAgent")
+    configured(agent="tests.support.data.faulty.BrokenAgent")
     client = await connect("talk")
     frame = await client.until(type="error")
     assert (frame["id"], frame["source"], bool(frame["message"])) == ("STATUS$ERROR", "environment", True)
@@ -426,7 +426,7 @@ async def test_a_strangers_and_a_deleted_conversation_cannot_be_joined_and_show_
 async def test_missing_settings_are_told_before_any_history(
     connect: Connect, conversation: ConversationRef, configured: Callable[..., None]
 ) -> None:
-    configured(agent="tests.faulty.ModelAgent")
+    configured(agent="tests.support.data.faulty.ModelAgent")
     await append(conversation, raw(action="message", args={"content": "hello"}))
     assert await refusal(connect, "talk") == {
         "message": "Settings not found",

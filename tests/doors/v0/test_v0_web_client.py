@@ -13,9 +13,9 @@ from django.contrib.auth.models import User
 from conversations.models import Conversation
 from sessions_app import astore
 from tests.conftest import Connect
-from tests.scripted_agent import until_true
-from tests.v0 import CONVERSATIONS, NEW_ID, info
-from tests.v0_socket import V0Client
+from tests.support.people.scripted_agent import until_true
+from tests.support.wires.v0 import CONVERSATIONS, NEW_ID, info
+from tests.support.wires.v0_socket import V0Client
 
 pytestmark = pytest.mark.one_engine
 

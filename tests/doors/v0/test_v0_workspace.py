@@ -19,7 +19,7 @@ from sessions_app.models import ApiToken, Attachment, Feedback
 from sessions_app.storage import attachments
 from sessions_app.storage.attachments import NewFile, attachments_of, content_of
 from tests.doors.test_access import CSRF, login_cookie
-from tests.v0 import CONVERSATIONS, NEW_ID, Problem
+from tests.support.wires.v0 import CONVERSATIONS, NEW_ID, Problem
 
 pytestmark = pytest.mark.one_engine
 

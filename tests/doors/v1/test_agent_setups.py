@@ -21,7 +21,7 @@ from sessions_app.identity import conversation_keys
 from sessions_app.models import AgentSetup, ConversationKey
 from sessions_app.settings import agent_setups, setup_keys
 from sessions_app.settings.agent_setups import NewSetup
-from tests.scripted_agent import Hooked, hooked
+from tests.support.people.scripted_agent import Hooked, hooked
 
 __all__ = ["hooked"]
 

@@ -18,7 +18,7 @@ from convserver.passwords import login_throttle
 from sessions_app import astore, device_logins
 from sessions_app.models import ApiToken, DeviceLogin
 from sessions_app.models.device_logins import KEPT_S
-from tests.web_browser import Browser, words
+from tests.support.people.web_browser import Browser, words
 
 pytestmark = pytest.mark.one_engine
 

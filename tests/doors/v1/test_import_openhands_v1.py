@@ -29,11 +29,12 @@ from sessions_app import astore
 from sessions_app.identity.authentication import LOCAL_USERNAME
 from sessions_app.models import AgentLoop, AgentSetup
 from sessions_app.settings.user_settings import create_custom_secret
-from tests import app_face, events
-from tests.clients import WAIT_S
-from tests.scripted_agent import manager, stage, until_said
-from tests.threads import in_threads
-from tests.v1 import AGENT, HEX, ID, said
+from tests.support.data import events
+from tests.support.data.threads import in_threads
+from tests.support.people.clients import WAIT_S
+from tests.support.people.scripted_agent import manager, stage, until_said
+from tests.support.wires import app_face
+from tests.support.wires.v1 import AGENT, HEX, ID, said
 
 pytestmark = pytest.mark.one_engine
 

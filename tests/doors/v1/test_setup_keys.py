@@ -19,8 +19,8 @@ from sessions_app.models import AgentSetup, SecretKind
 from sessions_app.settings import agent_setups, owner_secrets, setup_keys
 from sessions_app.settings.agent_setups import NewSetup, TooManySecrets
 from sessions_app.settings.user_settings import SettingSecret
-from tests.events import event
 from tests.store.test_masking import keep, last
+from tests.support.data.events import event
 
 KEY = "sk-4f9a8b7c6d5e"
 

@@ -14,8 +14,8 @@ from sessions_app.agents.llm import library
 from sessions_app.agents.llm.models import Wire
 from sessions_app.agents.sources import BUILT_IN_AGENTS
 from tests.conftest import Dial
-from tests.model_server import Answer, Asked, completion, model_server
-from tests.scripted_agent import until_true
+from tests.support.people.scripted_agent import until_true
+from tests.support.servers.model_server import Answer, Asked, completion, model_server
 
 CONVERSATIONS = "/api/conversations"
 SETTINGS = "/api/settings"

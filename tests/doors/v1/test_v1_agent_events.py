@@ -23,10 +23,10 @@ from conversations.models import Conversation, ConversationRef
 from convserver.api.v1.agent.pages import EventPageQuery, event_page
 from sessions_app import astore
 from sessions_app.settings import agent_setups
-from tests.events import event, payload
-from tests.scripted_agent import Stage, manager, stage, until_said, until_status
-from tests.v1 import AGENT, HEX, ID, NONE, known, said
-from tests.v1_wire import EXAMPLES
+from tests.support.data.events import event, payload
+from tests.support.people.scripted_agent import Stage, manager, stage, until_said, until_status
+from tests.support.wires.v1 import AGENT, HEX, ID, NONE, known, said
+from tests.support.wires.v1_wire import EXAMPLES
 
 pytestmark = pytest.mark.one_engine
 

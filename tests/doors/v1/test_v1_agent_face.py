@@ -25,8 +25,8 @@ from sessions_app.loops import turn_events
 from sessions_app.models import AgentLoop, AgentSetup, ApiToken
 from sessions_app.settings import agent_setups
 from tests.doors.test_access import bearer
-from tests.scripted_agent import Stage, manager, stage, until_said, until_status
-from tests.v1 import AGENT, HEX, ID, NONE, ROUTES, SHARED, START, Route, known, said, started
+from tests.support.people.scripted_agent import Stage, manager, stage, until_said, until_status
+from tests.support.wires.v1 import AGENT, HEX, ID, NONE, ROUTES, SHARED, START, Route, known, said, started
 
 pytestmark = pytest.mark.one_engine
 
@@ -656,7 +656,7 @@ async def test_a_question_is_answered_and_adds_no_event(
 async def test_an_agent_that_cannot_be_asked_is_a_502(
     talk: ConversationRef, rest: httpx.AsyncClient, configured: Callable[..., None]
 ) -> None:
-    configured(agent="tests.v1.MuteAgent")
+    configured(agent="tests.support.wires.v1.MuteAgent")
     known(await rest.post(f"{AGENT}/{ID}/ask_agent", json={"question": "Why?"}), 502)
 
 

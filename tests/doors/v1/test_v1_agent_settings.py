@@ -18,8 +18,8 @@ from sessions_app.models import AgentSetup, ApiToken, DocumentKind, Grant, Scope
 from sessions_app.settings import named_servers, setup_keys, user_documents
 from sessions_app.settings.placeholder_keys import MASKED_FROM, NOT_MASKED
 from tests.doors.v1.test_v1_app_face import bearer
-from tests.tool_server import tool_server
-from tests.v1 import AGENT, START, started
+from tests.support.servers.tool_server import tool_server
+from tests.support.wires.v1 import AGENT, START, started
 
 API = "/agent/api"
 SETTINGS = f"{API}/settings"

@@ -24,8 +24,10 @@ from sessions_app.loops.manager import ConversationManager
 from sessions_app.models import ApiToken
 from sessions_app.openhands_v1 import archive as zipped
 from sessions_app.openhands_v1 import sandboxes
-from tests import app_face, events
-from tests.app_face import (
+from tests.support.data import events
+from tests.support.people.scripted_agent import manager, stage, until_said
+from tests.support.wires import app_face
+from tests.support.wires.app_face import (
     APP,
     CONVERSATIONS,
     EVENTS,
@@ -40,8 +42,7 @@ from tests.app_face import (
     repeated,
     said,
 )
-from tests.scripted_agent import manager, stage, until_said
-from tests.v0 import MOMENT, Matching
+from tests.support.wires.v0 import MOMENT, Matching
 
 pytestmark = pytest.mark.one_engine
 

@@ -17,9 +17,10 @@ from conversations.models import ConversationRef
 from conversations.search import across_logs
 from conversations.store import creation, deletion, forks
 from sessions_app import astore
-from tests import app_face, events
-from tests.app_face import APP, EVENTS, ID, NONE, all_ids, answered, cost, create, repeated
-from tests.v1_wire import EXAMPLES
+from tests.support.data import events
+from tests.support.wires import app_face
+from tests.support.wires.app_face import APP, EVENTS, ID, NONE, all_ids, answered, cost, create, repeated
+from tests.support.wires.v1_wire import EXAMPLES
 
 pytestmark = pytest.mark.one_engine
 

@@ -13,9 +13,20 @@ from conversations.models import ConversationRef
 from conversations.store import deletion
 from sessions_app import astore
 from sessions_app.models import ApiToken
-from tests import app_face
-from tests.app_face import APP, CONVERSATIONS, EVENTS, HEX, ID, ROUTES, SANDBOXES, STARTS, Route, create
-from tests.v0 import Problem
+from tests.support.wires import app_face
+from tests.support.wires.app_face import (
+    APP,
+    CONVERSATIONS,
+    EVENTS,
+    HEX,
+    ID,
+    ROUTES,
+    SANDBOXES,
+    STARTS,
+    Route,
+    create,
+)
+from tests.support.wires.v0 import Problem
 
 pytestmark = pytest.mark.one_engine
 

@@ -16,8 +16,8 @@ from sessions_app.git_providers.base import ProviderType
 from sessions_app.identity import conversation_keys
 from sessions_app.settings import agent_setups, user_settings
 from sessions_app.settings.user_settings import SettingSecret
-from tests.app_face import APP, CONVERSATIONS, ID, SANDBOX, SANDBOXES, WORKSPACE, create
-from tests.git_server import GitServer
+from tests.support.servers.git_server import GitServer
+from tests.support.wires.app_face import APP, CONVERSATIONS, ID, SANDBOX, SANDBOXES, WORKSPACE, create
 
 pytestmark = pytest.mark.one_engine
 

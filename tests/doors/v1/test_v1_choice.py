@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from sessions_app import astore
 from sessions_app.settings import agent_setups, run_options
 from sessions_app.settings.agent_setups import NewSetup
-from tests.app_face import CONVERSATIONS, ID, answered
+from tests.support.wires.app_face import CONVERSATIONS, ID, answered
 
 pytestmark = pytest.mark.one_engine
 

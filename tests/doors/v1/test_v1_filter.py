@@ -11,9 +11,9 @@ from conversations.dialects.v1.kinds import KINDS
 from conversations.events import EventFilter
 from conversations.log import reads, writes
 from conversations.models import ConversationRef, Event
-from tests.events import event
-from tests.v0_wire import recorded
-from tests.v1_wire import EXAMPLES
+from tests.support.data.events import event
+from tests.support.wires.v0_wire import recorded
+from tests.support.wires.v1_wire import EXAMPLES
 
 
 @pytest.fixture

@@ -41,8 +41,8 @@ from sessions_app.openhands_v1 import input as v1_input
 from sessions_app.processes import Process, this_process
 from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
-from tests.events import event
-from tests.scripted_agent import (
+from tests.support.data.events import event
+from tests.support.people.scripted_agent import (
     Held,
     Hook,
     Hooked,
@@ -1133,7 +1133,7 @@ async def test_a_run_that_no_loop_can_play_ends_in_error_each_time(
         assert await run(talk) is True
         await until_status(talk, "error")
     assert (await wire(talk))[-2:] == ["error", "ConversationErrorEvent"]
-    configured(agent="tests.scripted_agent.ScriptedAgent")
+    configured(agent="tests.support.people.scripted_agent.ScriptedAgent")
     await run(talk)
     await until_status(talk, "finished")
 

@@ -18,7 +18,8 @@ from sessions_app.loops.manager import ConversationManager
 from sessions_app.models import AgentLoop, ApiToken
 from sessions_app.openhands_v1 import sandboxes
 from sessions_app.openhands_v1.sandboxes import SandboxStatus
-from tests.app_face import (
+from tests.support.people.scripted_agent import ask, manager, stage, until_said
+from tests.support.wires.app_face import (
     APP,
     CONVERSATIONS,
     HEX,
@@ -32,8 +33,7 @@ from tests.app_face import (
     create,
     repeated,
 )
-from tests.scripted_agent import ask, manager, stage, until_said
-from tests.v0 import MOMENT, Matching
+from tests.support.wires.v0 import MOMENT, Matching
 
 pytestmark = pytest.mark.one_engine
 

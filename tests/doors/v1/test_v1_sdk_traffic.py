@@ -15,10 +15,10 @@ from conversations.log import writes
 from conversations.models import Conversation, ConversationRef
 from sessions_app import astore
 from sessions_app.settings import agent_setups
-from tests.events import event
-from tests.scripted_agent import until_status
-from tests.v1 import AGENT, ID, START, known, said
-from tests.v1_wire import require_strict
+from tests.support.data.events import event
+from tests.support.people.scripted_agent import until_status
+from tests.support.wires.v1 import AGENT, ID, START, known, said
+from tests.support.wires.v1_wire import require_strict
 
 pytestmark = pytest.mark.one_engine  # and on two servers, which are on PostgreSQL
 

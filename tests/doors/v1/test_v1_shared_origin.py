@@ -18,7 +18,7 @@ from sessions_app.models import ApiToken
 from sessions_app.settings import agent_setups
 from sessions_app.storage import attachments
 from tests.doors.test_access import bearer, login_cookie
-from tests.v1 import AGENT, HEX, ID, NONE, SHARED, START, known, said
+from tests.support.wires.v1 import AGENT, HEX, ID, NONE, SHARED, START, known, said
 
 pytestmark = pytest.mark.one_engine
 

@@ -35,13 +35,13 @@ from sessions_app.sockets import handshake
 from sessions_app.sockets.socket import SLOW_READER_S
 from sessions_app.sockets.v1 import events, socket
 from sessions_app.sockets.v1 import handshake as v1_arrival
-from tests.clients import Client, SocketClosed
 from tests.conftest import Dial
-from tests.dictation import Dictate, Thought, dictate, end_answer, silence
 from tests.doors.native.test_native_socket import lose_hints
-from tests.events import event
-from tests.scripted_agent import Held, Hooked, Stage, hooked, log, stage, until, until_here
-from tests.v1_socket import (
+from tests.support.data.events import event
+from tests.support.people.clients import Client, SocketClosed
+from tests.support.people.dictation import Dictate, Thought, dictate, end_answer, silence
+from tests.support.people.scripted_agent import Held, Hooked, Stage, hooked, log, stage, until, until_here
+from tests.support.wires.v1_socket import (
     ID,
     START,
     auth,
@@ -58,8 +58,8 @@ from tests.v1_socket import (
     until_kind,
     v1_event,
 )
-from tests.v1_socket import v1_events as some_events
-from tests.v1_wire import DATA
+from tests.support.wires.v1_socket import v1_events as some_events
+from tests.support.wires.v1_wire import DATA
 
 pytestmark = pytest.mark.one_engine
 
@@ -85,7 +85,7 @@ def old_talk(alice: User) -> ConversationRef:
 @pytest.fixture
 def staged(stage: Stage, configured: Callable[..., None]) -> Stage:
     """Let agents do what the test says."""
-    configured(agent="tests.scripted_agent.ScriptedAgent")
+    configured(agent="tests.support.people.scripted_agent.ScriptedAgent")
     return stage
 
 

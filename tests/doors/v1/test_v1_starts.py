@@ -21,7 +21,8 @@ from sessions_app.loops.manager import ConversationManager
 from sessions_app.models import AgentSetup, SecretKind, StartTask
 from sessions_app.openhands_v1 import starts
 from sessions_app.settings import run_options, user_settings
-from tests.app_face import (
+from tests.support.people.scripted_agent import manager, stage, until_said
+from tests.support.wires.app_face import (
     CONVERSATIONS,
     EVENTS,
     HEX,
@@ -37,8 +38,7 @@ from tests.app_face import (
     repeated,
     said,
 )
-from tests.scripted_agent import manager, stage, until_said
-from tests.v0 import MOMENT, NEW_ID
+from tests.support.wires.v0 import MOMENT, NEW_ID
 
 pytestmark = pytest.mark.one_engine
 

@@ -14,10 +14,10 @@ from conversations.models import Conversation
 from sessions_app import astore
 from sessions_app.live.status import iso
 from sessions_app.storage import attachments
-from tests.app_face import CONVERSATIONS, EVENTS, SANDBOXES, STARTS, answered, said
-from tests.scripted_agent import until_true
-from tests.v0 import CONVERSATIONS as INFOS
-from tests.v0 import NEW_ID
+from tests.support.people.scripted_agent import until_true
+from tests.support.wires.app_face import CONVERSATIONS, EVENTS, SANDBOXES, STARTS, answered, said
+from tests.support.wires.v0 import CONVERSATIONS as INFOS
+from tests.support.wires.v0 import NEW_ID
 
 
 @pytest.fixture

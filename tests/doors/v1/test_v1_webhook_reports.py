@@ -22,7 +22,8 @@ from sessions_app.identity import conversation_keys
 from sessions_app.loops.manager import ConversationManager
 from sessions_app.models import ApiToken
 from sessions_app.openhands_v1 import reports
-from tests.app_face import (
+from tests.support.people.scripted_agent import Hooked, hooked, manager, stage
+from tests.support.wires.app_face import (
     APP,
     CONVERSATIONS,
     EVENTS,
@@ -36,7 +37,6 @@ from tests.app_face import (
     event,
     reported,
 )
-from tests.scripted_agent import Hooked, hooked, manager, stage
 
 pytestmark = pytest.mark.one_engine
 

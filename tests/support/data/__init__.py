@@ -1,0 +1,1 @@
+"""Events, files and rows that tests start from, and faults in them."""

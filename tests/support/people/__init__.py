@@ -1,0 +1,1 @@
+"""Clients, browsers and agents that act in tests."""

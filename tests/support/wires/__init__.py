@@ -1,0 +1,1 @@
+"""What clients of each wire send, and what they are answered."""
