@@ -108,6 +108,7 @@ class Suite:
         for module in TESTS.glob("*.py"):
             if module.name != "conftest.py":
                 (directory / "tests" / module.name).symlink_to(module)
+        (directory / "tests" / "support").symlink_to(TESTS / "support")
 
     def run(self, tests: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run these tests as `make test` does where it reaches no PostgreSQL."""
