@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from conversations.dialects import columns
@@ -14,6 +14,7 @@ MEMBER = "client_tools"
 NO_ARGUMENTS: Mapping[str, object] = {"type": "object", "properties": {}}
 _TERMINALS = frozenset({"terminal", "terminaltool", "execute_bash", "bashtool", "bash"})
 """The names of the tool that runs commands in all releases, in lower case."""
+_NAMEABLE = frozenset({"think", "finish"})
 
 
 class ClientTool(NamedTuple):
@@ -53,14 +54,32 @@ def _has_terminal(agent: object) -> bool:
     """
     if not isinstance(agent, dict):
         return True
+    return any(name.lower() in _TERMINALS for name in _tool_names(agent))
+
+
+def _tool_names(agent: Mapping[str, object]) -> Iterator[str]:
     tools = agent.get("tools")
-    names = (tool.get("name") for tool in tools if isinstance(tool, dict)) if isinstance(tools, list) else ()
-    return any(isinstance(name, str) and name.lower() in _TERMINALS for name in names)
+    for tool in tools if isinstance(tools, list) else ():
+        if isinstance(name := columns.fields(tool).get("name"), str):
+            yield name
 
 
 def may_have_any(conversation: ConversationRef) -> bool:
     """Say whether the conversation was started by a release that knows client tools, and so all before."""
     return MEMBER in columns.fields(_facts(conversation))
+
+
+def named(conversation: ConversationRef) -> frozenset[str]:
+    """Return which of the tools `think` and `finish` the agent of the start names.
+
+    Releases since 1.11 name their classes in a list of their own.
+    """
+    rows = AgentSetup.objects.filter(pk=conversation.pk)
+    agent = columns.fields(rows.values_list("shown_agent", flat=True).first())
+    classes = agent.get("include_default_tools")
+    listed = [*_tool_names(agent), *(classes if isinstance(classes, list) else [])]
+    known = {name.lower().removesuffix("tool") for name in listed if isinstance(name, str)}
+    return _NAMEABLE & known
 
 
 def declared(conversation: ConversationRef) -> list[ClientTool]:

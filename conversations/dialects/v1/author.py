@@ -12,6 +12,7 @@ from conversations.dialects.v1.state import EXECUTION_STATUSES, execution_status
 from conversations.events import Authored, EventEnvelope, Metrics
 
 FINISH_TOOL_NAME = "finish"
+THINK_TOOL_NAME = "think"
 
 
 class V1Author:
@@ -151,6 +152,8 @@ def tool_name(name: str) -> str:
 
 
 def _action(name: str, arguments: Mapping[str, object]) -> dict[str, object]:
+    if name == THINK_TOOL_NAME and isinstance(arguments.get("thought"), str):
+        return {"kind": "ThinkAction", "thought": arguments["thought"]}
     if name != COMMAND_TOOL:
         return {"kind": "MCPToolAction", "data": arguments}
     return {"kind": "TerminalAction", "command": command_of(arguments), "is_input": False, "reset": False}
@@ -175,6 +178,8 @@ def _observation(
     shared: dict[str, object] = {"content": [text_part(content), *images], "is_error": exit_code != 0}
     if is_clients:
         return {"kind": client_actions.OBSERVATION_KIND, **shared}
+    if name == THINK_TOOL_NAME and isinstance(arguments.get("thought"), str):
+        return {"kind": "ThinkObservation", **shared}
     if name != COMMAND_TOOL:
         return {"kind": "MCPToolObservation", **shared, "tool_name": name}
     return {

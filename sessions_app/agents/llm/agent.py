@@ -193,8 +193,8 @@ class _Playing:
         following = self._endings.after(
             reply.end, has_calls=bool(reply.calls), is_cut=reply.is_cut, runs=runs
         )
-        if reply.calls:
-            await self._use.run(reply.calls)
+        if reply.calls and await self._use.run(reply.calls):
+            return bool(await self._turn.new_inputs())
         if following.notice:
             await self._tell(following.notice)
         return following.goes_on or bool(await self._turn.new_inputs())

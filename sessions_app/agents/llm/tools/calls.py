@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from conversations.dialects import columns, v1
 from conversations.payloads import halves
 from sessions_app.agents.llm.tools import arguments as arguments_check
-from sessions_app.agents.llm.tools.offers import CLIENT, NAME_MAX_CHARS, Tool
+from sessions_app.agents.llm.tools.offers import NAME_MAX_CHARS, NoServer, Tool
 
 ARGUMENTS_MAX_CHARS = 100_000
 SHOWN_MAX_CHARS = 1_000
@@ -78,7 +78,7 @@ def wanted(name: str, arguments: str, tools: Mapping[str, Tool]) -> WantedCall:
         return WantedCall(name=name, arguments=given, problem=no_such_tool(name, tools))
     if problems := arguments_check.problems_of(tool.schema, given):
         return WantedCall(name=name, arguments=given, problem=NOT_VALID.format(problems="; ".join(problems)))
-    if tool.server == CLIENT and v1.client_action(name, tool.schema, given) is None:
+    if tool.server == NoServer.CLIENT and v1.client_action(name, tool.schema, given) is None:
         return WantedCall(name=name, arguments=given, problem=NOT_AS_DECLARED)
     return WantedCall(name=name, arguments=tool.own_arguments(given), tool=tool)
 

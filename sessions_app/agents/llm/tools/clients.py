@@ -9,7 +9,15 @@ from collections.abc import Sequence
 
 from conversations.dialects import v1
 from sessions_app.agents.llm.tools.calls import Outcome
-from sessions_app.agents.llm.tools.offers import CLIENT, RESERVED, Listed, Tool, is_bounded, nameable, tool_of
+from sessions_app.agents.llm.tools.offers import (
+    RESERVED,
+    Listed,
+    NoServer,
+    Tool,
+    is_bounded,
+    nameable,
+    tool_of,
+)
 from sessions_app.settings.client_tools import ClientTool
 
 HANDED_OVER = Outcome(
@@ -42,4 +50,4 @@ def _tool(declared: ClientTool) -> Tool | None:
     if not is_bounded(declared.schema):
         return None
     schema = {"properties": {}, **declared.schema, "type": "object"}
-    return tool_of(Listed(**{**declared._asdict(), "schema": schema}), CLIENT, declared.name)
+    return tool_of(Listed(**{**declared._asdict(), "schema": schema}), NoServer.CLIENT, declared.name)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any
 
 from conversations.dialects import columns
@@ -19,8 +20,6 @@ SCHEMA_MAX_DEPTH = 40
 OFFERED_MAX_CHARS = 200_000
 """Of all descriptions and schemas together: each request has them."""
 NAME_MAX_CHARS = 64
-CLIENT = -1
-"""The number of the "server" of tools that the client carries out."""
 RESERVED = frozenset({"run", "bash", "execute_bash", "terminal", "finish", "think", "message", "recall"})
 """Names that the wires have for tools of their own."""
 LEFT_OUT = "The tool server `{name}` has more or longer tools than a model can be offered; some are left out."
@@ -36,6 +35,13 @@ TWICE = "it has the name of another one"
 _UNNAMEABLE = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
 
 
+class NoServer(IntEnum):
+    """What carries out a tool that no tool server has, in the place of the server's number."""
+
+    CLIENT = -1  # the client that has declared it
+    TURN = -2  # the turn itself: the start names it
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tool:
     """A tool as a model is offered it."""
@@ -45,7 +51,7 @@ class Tool:
     schema: Mapping[str, Any]
     """A JSON schema of the arguments, which are an object."""
     server: int
-    """The number of its server, or CLIENT."""
+    """The number of its server, or NoServer."""
     own_name: str
     """What its server calls it."""
     risk: str = "UNKNOWN"

@@ -9,9 +9,9 @@ from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.agents.base import ProgressReport
 from sessions_app.agents.llm import library
-from sessions_app.agents.llm.tools import clients, servers
+from sessions_app.agents.llm.tools import clients, named, servers
 from sessions_app.agents.llm.tools.calls import Outcome
-from sessions_app.agents.llm.tools.offers import CLIENT, Tool
+from sessions_app.agents.llm.tools.offers import NoServer, Tool
 from sessions_app.agents.llm.tools.servers import Found
 from sessions_app.settings import client_tools
 from sessions_app.settings.client_tools import ClientTool
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 class OpenTools:
     """What a model is offered, and what cannot be."""
 
-    def __init__(
-        self, toolbox: Toolbox | None, notices: Sequence[str], clients_own: Mapping[str, Tool]
-    ) -> None:
+    def __init__(self, toolbox: Toolbox | None, notices: Sequence[str], others: Mapping[str, Tool]) -> None:
         self._toolbox = toolbox
-        self._clients_own = clients_own
+        self._others = others
         self.notices: Sequence[str] = [*notices, *(toolbox.notices if toolbox else ())]
         """Sentences for the user about what cannot be used."""
 
     @property
     def tools(self) -> Mapping[str, Tool]:
         """Return the tools by the names under which they are offered."""
-        return {**self._clients_own, **(self._toolbox.tools if self._toolbox is not None else {})}
+        return {**self._others, **(self._toolbox.tools if self._toolbox is not None else {})}
 
     async def run(
         self, tool: Tool, arguments: Mapping[str, Any], key: str, *, report: ProgressReport
     ) -> Outcome:
         """Run one of `tools`, and return its result or why there is none; `key` is the call's own."""
-        if tool.server == CLIENT:
+        if tool.server == NoServer.CLIENT:
             return clients.HANDED_OVER
+        if tool.server == NoServer.TURN:
+            return named.THOUGHT_KEPT  # `finish` ends the turn instead (`tools.use`)
         return await cast("Toolbox", self._toolbox).run(tool, arguments, key, report=report)
 
     async def close(self) -> None:
@@ -55,12 +55,16 @@ class Needed(NamedTuple):
 
     found: Found
     declared: Sequence[ClientTool]
+    named: frozenset[str]
 
 
 async def needed(conversation: ConversationRef, *, only_reading: bool = False) -> Needed:
     """Return what a conversation's settings say of its tools."""
     found = await astore.call(servers.servers_of, conversation)
-    return Needed(found, [] if only_reading else await astore.call(client_tools.declared, conversation))
+    if only_reading:
+        return Needed(found, [], frozenset())
+    declared = await astore.call(client_tools.declared, conversation)
+    return Needed(found, declared, await astore.call(client_tools.named, conversation))
 
 
 async def open_tools(wanted: Needed, *, only_reading: bool = False) -> OpenTools:
@@ -69,14 +73,15 @@ async def open_tools(wanted: Needed, *, only_reading: bool = False) -> OpenTools
     `only_reading`: offer only the tools of which their servers say that they change nothing.
     """
     clients_own, left_out = clients.offered(wanted.declared)
+    others = {**named.offered(wanted.named), **clients_own}
     notices = [*wanted.found.notices, *left_out]
     if not wanted.found.servers:
-        return OpenTools(None, notices, clients_own)
+        return OpenTools(None, notices, others)
     make = await library.toolbox_class()
-    toolbox = make(wanted.found.servers, only_reading=only_reading, taken=clients_own)
+    toolbox = make(wanted.found.servers, only_reading=only_reading, taken=others)
     try:
         await toolbox.connect()
     except BaseException:
         await toolbox.close()
         raise
-    return OpenTools(toolbox, notices, clients_own)
+    return OpenTools(toolbox, notices, others)

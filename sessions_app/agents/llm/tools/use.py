@@ -12,9 +12,9 @@ from conversations.events import Dialect
 from conversations.redaction.masking import MASK
 from sessions_app.agents import limit_notices
 from sessions_app.agents.base import AgentStuck, Decision, ProposedCall, ToolCall, Turn
-from sessions_app.agents.llm.tools import repetition
+from sessions_app.agents.llm.tools import named, repetition
 from sessions_app.agents.llm.tools.calls import Outcome, WantedCall
-from sessions_app.agents.llm.tools.offers import Tool
+from sessions_app.agents.llm.tools.offers import NoServer, Tool
 from sessions_app.agents.llm.tools.opening import OpenTools
 from sessions_app.agents.llm.tools.repetition import Repetition
 
@@ -50,12 +50,16 @@ class ToolUse:
             outcome = await self._run(tool, call, call.arguments)
         await self._store(call, outcome)
 
-    async def run(self, wanted: Sequence[WantedCall]) -> None:
-        """Run calls one after the other; some suspend or end the turn.
+    async def run(self, wanted: Sequence[WantedCall]) -> bool:
+        """Run calls one after the other; some suspend the turn. Return whether one finishes the task.
 
-        From the first that needs an approval on, all that can be run wait for one decision.
+        From the first that needs an approval on, all that can be run wait for one decision. What follows
+        `finish` is not run, as in the reference.
         """
         for number, call in enumerate(wanted):
+            if _finishes(call):
+                await self._turn.finish(str(call.arguments["message"]))
+                return True
             if self._needs_approval(call):
                 await self._ask(wanted[number:])
             stored = await self._turn.call_tool(call.name, call.arguments, signed=call.signed)
@@ -64,12 +68,15 @@ class ToolUse:
             repeated = self._repetition
             if repeated is not None and repeated.is_endless(call.name, call.arguments, outcome.text):
                 await self._end_repetition(call.name)
+        return False
 
     async def _store(self, call: ToolCall, outcome: Outcome) -> None:
         await self._turn.tool_result(call, outcome.text, exit_code=int(outcome.is_error), files=outcome.files)
 
     def _needs_approval(self, call: WantedCall) -> bool:
-        return call.tool is not None and self._turn.confirms(call.tool.risk)
+        if call.tool is None or call.tool.server == NoServer.TURN:
+            return False
+        return self._turn.confirms(call.tool.risk)
 
     async def _ask(self, wanted: Sequence[WantedCall]) -> None:
         """Ask for the approval of calls; those that cannot be run are answered at once. It never returns."""
@@ -80,7 +87,7 @@ class ToolUse:
         asked = [
             ProposedCall(name=call.name, arguments=call.arguments, signed=call.signed)
             for call in wanted
-            if call.tool
+            if call.tool and not _finishes(call)  # the agent ends the task once it knows the results
         ]
         await self._turn.ask_approvals(asked)
 
@@ -110,3 +117,7 @@ class ToolUse:
     def _is_v1(self) -> bool:
         """Whether clients know states for these ends; others can be asked."""
         return self._turn.conversation.dialect is Dialect.V1
+
+
+def _finishes(call: WantedCall) -> bool:
+    return call.tool is not None and call.tool.server == NoServer.TURN and call.name == named.FINISH
