@@ -14,7 +14,9 @@ from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.identity import conversation_keys
-from sessions_app.settings import agent_setups, user_settings
+from sessions_app.models import DocumentKind
+from sessions_app.settings import agent_setups, user_documents, user_settings
+from sessions_app.settings.setup_keys import MASK
 from sessions_app.settings.user_settings import SettingSecret
 from tests.support.servers.git_server import GitServer
 from tests.support.wires.app_face import APP, CONVERSATIONS, ID, SANDBOX, SANDBOXES, WORKSPACE, create
@@ -105,6 +107,19 @@ async def test_a_profile_is_stored_shown_without_its_key_renamed_activated_and_d
     assert (await rest.get(PROFILES)).json()["active_profile"] is None
 
 
+async def test_a_profile_without_secrets_has_none_and_one_of_the_settings_has_all(
+    alice: User, rest: httpx.AsyncClient
+) -> None:
+    whole = {**MODEL, "extra_headers": {"X-Team": "sk-header-0003"}}
+    await rest.post(f"{PROFILES}/open", json={"llm": whole, "include_secrets": False})
+    await change(rest, agent_settings_diff={"llm": whole})
+    await rest.post(f"{PROFILES}/copy", json={})
+    await rest.post(f"{PROFILES}/bare", json={"include_secrets": False})
+    profiles = await astore.call(user_documents.documents, alice.pk, DocumentKind.MODEL_PROFILE)
+    without = {"model": MODEL["model"], "base_url": MODEL["base_url"]}
+    assert profiles == {"open": without, "copy": whole, "bare": without}
+
+
 async def test_a_conversation_goes_on_with_the_model_of_a_profile(
     alice: User, rest: httpx.AsyncClient
 ) -> None:
@@ -115,6 +130,19 @@ async def test_a_conversation_goes_on_with_the_model_of_a_profile(
     setup = await astore.call(agent_setups.row_of, talk)
     assert setup.shown_agent is not None
     assert setup.shown_agent["llm"]["model"] == MODEL["model"]
+
+
+async def test_a_profile_without_a_key_has_that_of_the_settings_in_a_conversation(
+    alice: User, rest: httpx.AsyncClient
+) -> None:
+    talk: ConversationRef = await astore.call(create, alice)
+    await change(rest, agent_settings_diff={"llm": MODEL})
+    bare = {**MODEL, "model": "openai/gpt-y", "api_key": None}
+    await rest.post(f"{PROFILES}/bare", json={"llm": bare, "include_secrets": False})
+    await rest.post(f"{CONVERSATIONS}/{ID}/switch_profile", json={"profile_name": "bare"})
+    setup = await astore.call(agent_setups.row_of, talk)
+    assert setup.shown_agent is not None
+    assert setup.shown_agent["llm"] == {**bare, "api_key": MASK}
 
 
 async def test_secrets_are_listed_by_pages_renamed_and_deleted_and_no_value_comes_out(

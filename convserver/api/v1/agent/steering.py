@@ -32,7 +32,7 @@ from convserver.api.v1.agent.requests import (
     Question,
     TitleWish,
 )
-from convserver.api.v1.agent.settings.profiles import profile
+from convserver.api.v1.agent.settings.profiles import model_for_conversation
 from convserver.api.v1.agent.view import AgentViewSet, Done, done
 from convserver.api.v1.authentication import conversation_of, require_more_than_one
 from convserver.event_loop import in_loop
@@ -164,8 +164,8 @@ class SteeringViewSet(AgentViewSet):
         """Set the model of a stored profile for the turns from the next one on."""
         conversation = conversation_of(request, conversation_id)
         require_more_than_one(request)
-        name, user_id = body_of(request, ProfileChoice).profile_name, access.pk_of(request.user)
-        llm = model_keys.with_stored_keys(user_id, profile(user_id, name), profile=name)
+        name = body_of(request, ProfileChoice).profile_name
+        llm = model_for_conversation(access.pk_of(request.user), name)
         agent_setups.set_model(conversation, llm)
         return done()
 

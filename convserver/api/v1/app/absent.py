@@ -16,7 +16,7 @@ from convserver.api.openhands.view import body_of
 from convserver.api.scopes import RUNS, WRITES, requires
 from convserver.api.v1.agent.absent import NO_ACP
 from convserver.api.v1.agent.requests import ProfileChoice
-from convserver.api.v1.agent.settings.profiles import profile
+from convserver.api.v1.agent.settings.profiles import model_for_conversation
 from convserver.api.v1.app.shapes import Done
 from convserver.api.v1.app.view import AppViewSet, of_one, readable
 from sessions_app.settings import agent_setups
@@ -93,7 +93,8 @@ class SwitchViewSet(AppViewSet):
         """Set the model of a stored profile for the turns from the next one on."""
         conversation = readable(request, conversation_id)
         name = body_of(request, ProfileChoice).profile_name
-        agent_setups.set_model(conversation, profile(access.pk_of(request.user), name))
+        llm = model_for_conversation(access.pk_of(request.user), name)
+        agent_setups.set_model(conversation, llm)
         return Response(Done(success=True).model_dump())
 
     @requires(RUNS)

@@ -131,8 +131,7 @@ class ProfileViewSet(OfUserViewSet):
         body = body_of(request, NewProfile)
         llm = model_keys.with_stored_keys(self.user_id, body.llm, profile=name)
         if not body.include_secrets:
-            shown = masked(llm)
-            llm = {each: value for each, value in llm.items() if shown[each] == value}
+            llm = without_keys(llm)
         user_documents.store(self.user_id, KIND, llm, name=name)
         return _changed(name, _with_note(f"Profile {name!r} saved", llm), status=201)
 
@@ -178,6 +177,17 @@ def profile(user_id: int, name: str) -> dict[str, Any]:
         return user_documents.document(user_id, KIND, name[:100])
     except DocumentNotFound as error:
         raise Refused(404, {"detail": f"Profile {name!r} not found"}) from error
+
+
+def without_keys(llm: dict[str, Any]) -> dict[str, Any]:
+    """Return a model without the members that are, or contain, keys."""
+    shown = masked(llm)
+    return {name: value for name, value in llm.items() if shown[name] == value}
+
+
+def model_for_conversation(user_id: int, name: str) -> dict[str, Any]:
+    """Return the model of a profile, with the key of its server if it has none itself. Raise Refused."""
+    return model_keys.with_stored_keys(user_id, profile(user_id, name), profile=name)
 
 
 def model_for_settings(user_id: int, name: str) -> dict[str, Any]:

@@ -19,9 +19,8 @@ from convserver.api.v1.agent.settings.document import AGENT
 from convserver.api.v1.agent.settings.profiles import KIND, NewName, ProfileChanged
 from convserver.api.v1.agent.settings.view import checked_name
 from convserver.api.v1.app.view import AppViewSet
-from sessions_app.settings import model_keys, user_documents, user_settings
-from sessions_app.settings.setup_keys import MASK, masked
-from sessions_app.settings.user_settings import SettingSecret
+from sessions_app.settings import model_keys, user_documents
+from sessions_app.settings.setup_keys import MASK, masked, unmasked
 
 REFUSED = {404: Detail, 409: Detail, 422: ValidationProblems}
 
@@ -109,10 +108,12 @@ class AppProfileViewSet(AppViewSet):
             if given is None
             else model_keys.with_stored_keys(user_id, given, profile=name)
         )
+        if not body.include_secrets:
+            llm = profiles.without_keys(llm)
         is_left_out = given is not None and given.get("api_key") in (None, MASK)
         if before.get("api_key") and (body.preserve_existing_api_key or is_left_out):
             llm = {**llm, "api_key": before["api_key"]}
-        elif body.preserve_existing_api_key or not body.include_secrets:
+        elif body.preserve_existing_api_key:
             llm = {each: value for each, value in llm.items() if each != "api_key"}
         user_documents.store(user_id, KIND, llm, name=name)
         return _changed(name, f"Profile '{name}' saved", status=201)
@@ -139,9 +140,9 @@ class AppProfileViewSet(AppViewSet):
 
 
 def _model_of_settings(user_id: int) -> dict[str, Any]:
-    llm = {**document.shown(user_id)[AGENT]["llm"]}
-    key = user_settings.setting_secrets(user_id).get(SettingSecret.LLM_API_KEY)
-    return {each: value for each, value in {**llm, "api_key": key}.items() if value is not None}
+    shown = document.shown(user_id)[AGENT]["llm"]
+    llm = unmasked(shown, model_keys.of_settings(user_id))
+    return {each: value for each, value in llm.items() if value is not None}
 
 
 def _changed(name: str, message: str, *, status: int = 200) -> Response:
