@@ -162,6 +162,13 @@ async def test_secrets_are_listed_by_pages_renamed_and_deleted_and_no_value_come
     assert names == ["B_KEY", "NEW"]
 
 
+async def test_what_a_secret_is_renamed_to_is_bounded(alice: User, rest: httpx.AsyncClient) -> None:
+    await rest.post(SECRETS, json={"name": "MINE", "value": KEY})
+    changes = {"name": "x" * 300}, {"name": " "}, {"name": "MINE", "description": "x" * 8001}
+    answers = [await rest.put(f"{SECRETS}/MINE", json=each) for each in changes]
+    assert [each.status_code for each in answers] == [400, 400, 422]
+
+
 async def test_the_key_of_a_conversation_names_the_secrets_of_its_sandbox_alone(
     alice: User, rest: httpx.AsyncClient
 ) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 from drf_spectacular.utils import extend_schema
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -16,7 +16,13 @@ from convserver.api.openhands.git_tokens import NewProviders, store_tokens
 from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import body_of, query_of
 from convserver.api.scopes import OF_THE_USER
-from convserver.api.v1.agent.settings.secrets import KEPT_BACK, NewUserSecret, UserSecret, put_secret
+from convserver.api.v1.agent.settings.secrets import (
+    DESCRIPTION_MAX,
+    KEPT_BACK,
+    NewUserSecret,
+    UserSecret,
+    put_secret,
+)
 from convserver.api.v1.app.settings.lists import NameQuery, page_of
 from convserver.api.v1.app.view import AppViewSet, described, of_list
 from convserver.api.v1.authentication import AUTHENTICATION
@@ -45,7 +51,7 @@ class RenamedUserSecret(BaseModel):
     """The name and the description that a secret has from now on; its value stays."""
 
     name: StorableText
-    description: StorableText | None = None
+    description: Annotated[StorableText, Field(max_length=DESCRIPTION_MAX)] | None = None
 
 
 class EditDone(BaseModel):
