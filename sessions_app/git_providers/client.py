@@ -176,10 +176,12 @@ class GitProviders:
         found = await self._from_each(provider, ["search", wanted, count, sort, order], search)
         return [repository for repositories in found for repository in repositories]
 
-    async def branches(self, repository: str, *, page: int = 1, per_page: int = 30) -> BranchPage:
-        """Return a page of the branches of a repository, at the provider that has it."""
+    async def branches(
+        self, repository: str, *, page: int = 1, per_page: int = 30, provider: ProviderType | None = None
+    ) -> BranchPage:
+        """Return a page of the branches of a repository, at the provider that has it; `provider` first."""
         part = RequestedPage.of(page, per_page)
-        asked, name = _place(await self.verify_access(repository, None))
+        asked, name = _place(await self.verify_access(repository, provider))
         return await self._cached(
             asked, ["branches", name, part], lambda each: each.branches(name, part), lifetime_s=LIST_S
         )

@@ -209,6 +209,21 @@ async def test_repositories_and_branches_come_in_pages_by_number(
     assert (await rest.get(repositories)).status_code == 403
 
 
+async def test_branches_come_from_the_provider_that_is_named(alice: User, rest: httpx.AsyncClient) -> None:
+    kinds = (ProviderType.GITHUB, ProviderType.GITLAB)
+    with GitServer(kinds[0], secrets.token_hex()) as one, GitServer(kinds[1], secrets.token_hex()) as other:
+        tokens = {
+            kind.value: {"token": server.token.token, "host": server.host}
+            for kind, server in zip(kinds, (one, other), strict=True)
+        }
+        await rest.post(f"{SECRETS}/git-providers", json={"provider_tokens": tokens})
+        one.asked.clear()
+        other.asked.clear()
+        path = f"{APP}/git/branches/search?provider=gitlab&repository=acme/site"
+        assert (await rest.get(path)).json()["items"][0]["name"] == "main"
+        assert (len(one.asked), bool(other.asked)) == (0, True)
+
+
 async def test_forms_suggest_models_by_pages_and_providers(alice: User, rest: httpx.AsyncClient) -> None:
     first = (await rest.get(f"{APP}/config/models/search?provider__eq=anthropic&limit=2")).json()
     assert len(first["items"]) == 2

@@ -190,7 +190,13 @@ class AppGitViewSet(AppViewSet):
         query = query_of(request, BranchQuery)
         providers = _providers(request)
         if not query.query:
-            page = in_loop(providers.branches, query.repository, page=query.number, per_page=query.limit)
+            page = in_loop(
+                providers.branches,
+                query.repository,
+                page=query.number,
+                per_page=query.limit,
+                provider=query.provider,
+            )
             next_page_id = _next(query, has_next=page["has_next_page"])
             return Response({"items": page["branches"], "next_page_id": next_page_id})
         if query.number > 1:
