@@ -54,6 +54,11 @@ class Guesses:
         """Return how many more wrong attempts are allowed."""
         return max(0, min(ADDRESS_GUESSES_MAX - self._all.value(), GUESSES_MAX - self._these.value()))
 
+    def take_back(self) -> None:
+        """Count a correct attempt no more; wrong ones before it stay counted."""
+        self._these.one_less()
+        self._all.one_less()
+
     def forget(self) -> None:
         """Reset the counter after a correct attempt; attempts at other names stay counted."""
         self._these.forget()

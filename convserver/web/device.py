@@ -63,7 +63,8 @@ class DeviceCodeForm(forms.Form):
         self.found = device_logins.called(code, access.pk_of(self._request.user))
         if self.found is None:
             raise ValidationError(UNKNOWN + said_of_attempts(guesses.left()))
-        guesses.forget()
+        # Every user can begin a login: knowing its code must give no new attempts at those of others.
+        guesses.take_back()
         return code
 
 

@@ -359,6 +359,15 @@ async def test_wrong_codes_are_throttled_and_then_even_a_right_one_is_refused(
     assert await error_of(rest, codes) == "authorization_pending"
 
 
+async def test_a_login_of_ones_own_gives_no_new_attempts(alices: Browser, rest: httpx.AsyncClient) -> None:
+    codes = await begin(rest)
+    pages = ["BBBB-BBBB", codes["user_code"]] * login_throttle.GUESSES_MAX
+    said = [(await alices.get(f"/device?user_code={code}")).status_code for code in pages]
+    assert said[::2].count(400) == login_throttle.GUESSES_MAX
+    assert said[1:-1:2] == [200] * (login_throttle.GUESSES_MAX - 1)
+    assert said[-1] == 429
+
+
 async def test_the_person_chooses_what_the_program_may_do_and_for_how_long(
     alices: Browser, rest: httpx.AsyncClient
 ) -> None:
