@@ -203,6 +203,21 @@ async def test_a_masked_key_of_a_profile_is_its_own(rest: httpx.AsyncClient, ali
     assert (stored["agent_context"], stored["revision"]) == (agent["agent_context"], 1)
 
 
+async def test_a_null_or_blank_key_clears_that_of_a_profile(
+    rest: httpx.AsyncClient, alice: User, subtests: pytest.Subtests
+) -> None:
+    headers = {"X-Team": "sk-header-0003"}
+    for key in (None, ""):
+        with subtests.test(key=key):
+            await rest.post(f"{API}/profiles/mine", json={"llm": {**LLM, "extra_headers": headers}})
+            sent = {**LLM, "extra_headers": {"X-Team": MASKED}, "api_key": key}
+            assert (await rest.post(f"{API}/profiles/mine", json={"llm": sent})).is_success
+            stored = await astore.call(user_documents.document, alice.pk, DocumentKind.MODEL_PROFILE, "mine")
+            assert stored == {**LLM, "extra_headers": headers, "api_key": None}
+            (shown,) = (await rest.get(f"{API}/profiles")).json()["profiles"]
+            assert shown["api_key_set"] is False
+
+
 async def test_a_model_of_the_settings_is_saved_as_a_profile_with_all_its_keys(
     rest: httpx.AsyncClient, alice: User
 ) -> None:

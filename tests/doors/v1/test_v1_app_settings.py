@@ -91,6 +91,10 @@ async def test_a_profile_is_stored_shown_without_its_key_renamed_activated_and_d
         "config": {**MODEL, "model": "openai/gpt-y", "api_key": None},
         "api_key_set": True,
     }
+    await rest.post(f"{PROFILES}/bare", json={"llm": MODEL})
+    await rest.post(f"{PROFILES}/bare", json={"llm": {**MODEL, "api_key": ""}})
+    assert (await rest.get(f"{PROFILES}/bare")).json()["api_key_set"] is False
+    await rest.delete(f"{PROFILES}/bare")
     assert (await rest.post(f"{PROFILES}/fast/rename", json={"new_name": "quick"})).status_code == 200
     activated = await rest.post(f"{PROFILES}/quick/activate")
     assert activated.json()["model"] == "openai/gpt-y"

@@ -23,7 +23,7 @@ from convserver.serving.admission import Lane, in_lane
 from sessions_app.models import DocumentKind
 from sessions_app.outbound.model_trial import ModelSetup, TrialUnderWay, try_model
 from sessions_app.settings import model_keys, placeholder_keys, user_documents
-from sessions_app.settings.setup_keys import masked
+from sessions_app.settings.setup_keys import MASK, masked
 from sessions_app.settings.user_documents import DocumentNotFound
 
 KIND = DocumentKind.MODEL_PROFILE
@@ -70,7 +70,10 @@ class ProfileActivated(ProfileChanged):
 
 
 class NewProfile(BaseModel):
-    """The model of a profile; without `include_secrets` its keys are not stored."""
+    """The model of a profile; without `include_secrets` its keys are not stored.
+
+    A key that is masked or left out stays as it is stored; null or a blank clears it.
+    """
 
     llm: ModelObject
     include_secrets: bool = True
@@ -130,6 +133,8 @@ class ProfileViewSet(OfUserViewSet):
         checked_name(name)
         body = body_of(request, NewProfile)
         llm = model_keys.with_stored_keys(self.user_id, body.llm, profile=name)
+        if not body.llm.get("api_key", MASK):
+            llm["api_key"] = None
         if not body.include_secrets:
             llm = without_keys(llm)
         user_documents.store(self.user_id, KIND, llm, name=name)

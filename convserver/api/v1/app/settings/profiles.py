@@ -110,10 +110,12 @@ class AppProfileViewSet(AppViewSet):
         )
         if not body.include_secrets:
             llm = profiles.without_keys(llm)
+        # A client of this wire is shown null for a key, and sends it back: only a blank clears one.
         is_left_out = given is not None and given.get("api_key") in (None, MASK)
+        is_cleared = given is not None and given.get("api_key") == ""
         if before.get("api_key") and (body.preserve_existing_api_key or is_left_out):
             llm = {**llm, "api_key": before["api_key"]}
-        elif body.preserve_existing_api_key:
+        elif body.preserve_existing_api_key or is_cleared:
             llm = {each: value for each, value in llm.items() if each != "api_key"}
         user_documents.store(user_id, KIND, llm, name=name)
         return _changed(name, f"Profile '{name}' saved", status=201)
