@@ -218,6 +218,21 @@ async def test_a_null_or_blank_key_clears_that_of_a_profile(
             assert shown["api_key_set"] is False
 
 
+async def test_agent_profiles_follow_a_model_profile_that_is_renamed(
+    rest: httpx.AsyncClient, alice: User
+) -> None:
+    await rest.post(f"{API}/profiles/fast", json={"llm": LLM})
+    await rest.post(f"{API}/agent-profiles/mine", json={"llm_profile_ref": "fast"})
+    await rest.post(f"{API}/agent-profiles/other", json={"llm_profile_ref": "slow"})
+    assert (await rest.post(f"{API}/profiles/fast/rename", json={"new_name": "quick"})).is_success
+    stored = await astore.call(user_documents.documents, alice.pk, DocumentKind.AGENT_PROFILE)
+    assert [(each["llm_profile_ref"], each["revision"]) for each in stored.values()] == [
+        ("quick", 1),
+        ("slow", 0),
+    ]
+    assert (await rest.post(f"{API}/agent-profiles/mine/materialize")).json()["llm_api_key_set"] is True
+
+
 async def test_a_model_of_the_settings_is_saved_as_a_profile_with_all_its_keys(
     rest: httpx.AsyncClient, alice: User
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.db import transaction
 from drf_spectacular.utils import extend_schema
 from pydantic import BaseModel
 from rest_framework.request import Request
@@ -215,10 +216,16 @@ def remove(user_id: int, name: str) -> None:
         _repoint(user_id, name, None)
 
 
+@transaction.atomic
 def rename(user_id: int, name: str, new_name: str) -> None:
-    """Give a profile another name. Raise Refused, or what refuses the name."""
+    """Give a profile another name, also where agent profiles name it. Raise Refused, or what refuses it."""
     profile(user_id, name)
     user_documents.rename(user_id, KIND, name, new_name=new_name)
+    agents = user_documents.documents(user_id, DocumentKind.AGENT_PROFILE)
+    for agent_name, agent in agents.items():
+        if agent.get("llm_profile_ref") == name:
+            changed = {**agent, "llm_profile_ref": new_name, "revision": agent["revision"] + 1}
+            user_documents.store(user_id, DocumentKind.AGENT_PROFILE, changed, name=agent_name)
     _repoint(user_id, name, new_name)
 
 
