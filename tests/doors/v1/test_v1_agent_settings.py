@@ -233,6 +233,21 @@ async def test_agent_profiles_follow_a_model_profile_that_is_renamed(
     assert (await rest.post(f"{API}/agent-profiles/mine/materialize")).json()["llm_api_key_set"] is True
 
 
+async def test_tool_servers_that_no_key_opens_are_not_overwritten_by_a_change(
+    rest: httpx.AsyncClient, settings: Any
+) -> None:
+    await rest.post(f"{SETTINGS}/mcp/first", json={"url": "https://first.example.org/mcp"})
+    key, settings.SECRET_KEY = settings.SECRET_KEY, "another key, which is long enough for any mode"
+    second = {"url": "https://second.example.org/mcp"}
+    assert (await rest.post(f"{SETTINGS}/mcp/second", json=second)).status_code == 503
+    settings.SECRET_KEY = key
+    shown = (await rest.get(SETTINGS)).json()["agent_settings"]["mcp_config"]
+    assert list(shown) == ["first"]
+    settings.SECRET_KEY = "another key, which is long enough for any mode"
+    assert await changed(rest, agent_settings_diff={"mcp_config": None})
+    assert (await rest.post(f"{SETTINGS}/mcp/second", json=second)).is_success
+
+
 async def test_a_model_of_the_settings_is_saved_as_a_profile_with_all_its_keys(
     rest: httpx.AsyncClient, alice: User
 ) -> None:

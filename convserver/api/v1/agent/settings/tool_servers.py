@@ -41,10 +41,9 @@ def shown(user_id: int) -> Entries:
 def change(user_id: int, changes: Mapping[str, Any] | None) -> None:
     """Change the servers that are named; null for a name removes that server, null for all removes each.
 
-    Raise InvalidRequest or TooManySecrets.
+    Raise InvalidRequest, TooManySecrets, or SecretUnreadable where others would be lost by the change.
     """
-    before = of_user(user_id)
-    after = {} if changes is None else _merged(before, _by_name(changes))
+    after = {} if changes is None else _merged(named_servers.of_user(user_id), _by_name(changes))
     lists: dict[str, list[Any]] = {kind: [] for kind in LISTS}
     for name, entry in after.items():
         kind, server = named_servers.listed(name, _checked(name, entry))
