@@ -295,7 +295,7 @@ async def test_an_answer_without_a_word_is_asked_for_again_and_not_for_ever(
             assert (answers_of(frames), len(asked)) == (["Done."], 2)
     async with model(alice, gemini(), name=GEMINI) as asked:
         await said(client, "Tell me.")
-    assert len(asked) == 1 + requests.EMPTY_TRIES
+    assert len(asked) == 1 + requests.FRUITLESS_TRIES
 
 
 async def test_an_answer_is_resumed_that_closed_without_an_end(
@@ -313,6 +313,14 @@ async def test_an_answer_is_resumed_that_closed_without_an_end(
                 frames = await said(client, f"Tell me, {name}.")
             assert (answers_of(frames), len(asked)) == (["Half ", "Done."], 2)
             assert prompts.CONTINUE in json.dumps(asked[1].body)
+
+
+async def test_a_server_that_ends_no_answer_is_asked_few_times(
+    v0_talk: ConversationRef, alice: User, join: Join
+) -> None:
+    async with model(alice, Answer(stream=[chunk({"content": "All of it. "})])) as asked:
+        frames = await said(await join(v0_talk), "Tell me.")
+    assert len(asked) == len(answers_of(frames)) == 1 + requests.FRUITLESS_TRIES
 
 
 async def test_any_reason_and_the_mark_of_the_end_end_an_answer(

@@ -58,8 +58,8 @@ NO_ROOM = (
     "higher limit."
 )
 MALFORMED = "The model could not write the call of a tool. Try again, or say it in other words."
-EMPTY_TRIES = 2
-"""Each try of an answer that stays empty costs as much as one that does not."""
+FRUITLESS_TRIES = 2
+"""Also an answer that stays empty or has no end costs money: it is asked for again at most this often."""
 EMPTY = "The model gave an empty answer. Try again, or say it in other words."
 REFUSED = "The model's provider refused to answer this (content filter)."
 CUT = "The connection to the model broke before its answer was complete. Try again."
@@ -279,14 +279,16 @@ def _nothing(end: End) -> ModelFault:
     """Return the fault of an answer that has not ended, or in which there is nothing."""
     match end:
         case End.NONE | End.FAILED:
-            return ModelFault(CUT, code="LLMServiceUnavailableError", is_passing=True)
+            # Some servers end no answer properly: what they have said is stored with each try.
+            tries_max = FRUITLESS_TRIES if end is End.NONE else None
+            return ModelFault(CUT, code="LLMServiceUnavailableError", is_passing=True, tries_max=tries_max)
         case End.FILTERED:
             return ModelFault(REFUSED, code="LLMNoResponseError")
         case End.LENGTH:
             return ModelFault(NO_ROOM, code="LLMNoResponseError")
         case _:
             text = MALFORMED if end is End.MALFORMED else EMPTY
-            return ModelFault(text, code="LLMNoResponseError", is_passing=True, tries_max=EMPTY_TRIES)
+            return ModelFault(text, code="LLMNoResponseError", is_passing=True, tries_max=FRUITLESS_TRIES)
 
 
 def _usage(response: ModelResponse, target: Target, *, has_ended: bool) -> Usage:
