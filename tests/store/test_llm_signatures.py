@@ -98,6 +98,29 @@ async def test_what_a_server_has_signed_comes_back_to_it(
                 assert parts[-1]["thoughtSignature"] == "c2lnbmVk"
 
 
+async def test_details_of_reasoning_come_back_whole_beside_the_calls(
+    talk: ConversationRef, alice: User, join: Join, runs: Path
+) -> None:
+    await give(alice, program("counting", runs))
+    hidden = {"type": "reasoning.encrypted", "data": "aGlkZGVu", "id": "r1", "index": 1}
+    pieces: list[dict[str, Any]] = [
+        {"type": "reasoning.text", "text": "I must ", "index": 0, "signature": None},
+        {"type": "reasoning.text", "text": "add.", "index": 0, "signature": "c2lnbmVk"},
+        hidden,
+    ]
+    calling = streamed(
+        *(chunk({"reasoning": each.get("text", ""), "reasoning_details": [each]}) for each in pieces),
+        gpt_call(0),
+        chunk({}, finish_reason="tool_calls"),
+    )
+    async with model(alice, calling, completion(["Done."]), name=GPT) as asked:
+        await said(await join(talk), "Add.")
+    answered = next(each for each in asked[1].body["messages"] if each["role"] == "assistant")
+    whole = {"type": "reasoning.text", "text": "I must add.", "index": 0, "signature": "c2lnbmVk"}
+    assert answered["reasoning_details"] == [whole, hidden]
+    assert "c2lnbmVk" not in json.dumps(asked[0].body)
+
+
 async def test_another_model_gets_nothing_that_it_has_not_signed(
     v0_talk: ConversationRef, alice: User, join: Join, runs: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from sessions_app.agents.llm.streams.answer import (
@@ -14,6 +15,7 @@ from sessions_app.agents.llm.streams.answer import (
     text_of,
 )
 from sessions_app.agents.llm.streams.openai_calls import CallPieces, OpenCall
+from sessions_app.agents.llm.streams.reasoning_details import MEMBER, ReasoningDetails
 from sessions_app.agents.llm.streams.thinking import OPEN, Said, ThinkTags
 
 _CALLING = frozenset({"tool_calls", "function_call", "tool_use"})
@@ -27,6 +29,7 @@ class OpenAIAnswer(AnswerStream):
         super().__init__()
         self._pieces = CallPieces()
         self._tags = ThinkTags()
+        self._details = ReasoningDetails()
         self._about: dict[str, Any] = {}
         """What the newest chunk says beside its choices."""
         self._content: list[str] = []
@@ -42,7 +45,10 @@ class OpenAIAnswer(AnswerStream):
     @property
     def calls(self) -> list[ReadCall]:
         """Return the calls."""
-        return [self._call(call) for call in self._pieces.calls]
+        calls = [self._call(call) for call in self._pieces.calls]
+        if calls and (details := self._details.whole()):
+            calls[0] = replace(calls[0], opaque={**calls[0].opaque, MEMBER: details})
+        return calls
 
     def _call(self, call: OpenCall) -> ReadCall:
         arguments = "".join(call.pieces)
@@ -71,6 +77,7 @@ class OpenAIAnswer(AnswerStream):
         delta = fields_of(choice["delta"] if "delta" in choice else choice.get("message"))
         if self._is_repeated(delta):
             delta["content"] = ""
+        self._details.add(delta.get(MEMBER))
         calls = delta.get("tool_calls")
         for piece in calls if isinstance(calls, list) else []:
             self._pieces.add(fields_of(piece))
