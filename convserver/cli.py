@@ -45,7 +45,6 @@ from convserver.configuration import (
     BUILT_IN_VALIDATORS,
     LOOPBACK_ADDRESSES,
     MESSAGE_MAX_BYTES,
-    SESSION_API_KEY_MIN_LENGTH,
     STANDALONE,
     AuthMode,
     Configuration,
@@ -56,6 +55,7 @@ from convserver.serving.connections import Connections, room
 from convserver.serving.http_protocol import SILENT_S, BoundedHttp, BoundedWebSocket, State
 from convserver.serving.server_lock import ServerLock
 from convserver.variables import ConfigurationError
+from convserver.variables.keys import SESSION_API_KEY_MIN_LENGTH
 from sessions_app.capacity import heap
 from sessions_app.identity.addresses import Networks
 from sessions_app.live import open_streams

@@ -2,56 +2,32 @@
 
 from __future__ import annotations
 
-import ipaddress
-import re
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
-from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
-from conversations import synced_files
-from convserver.quotas import (
-    COSTS,
-    LIMIT_NAMES,
-    MOST,
-    NAMES,
-    Quotas,
-    RunLimits,
-    variable_of,
-    variable_of_limit,
-)
+from convserver.quotas import Quotas, RunLimits, quotas_of, run_limits_of
 from convserver.variables import (
     ConfigurationError,
     Given,
-    Parser,
+    addresses,
     choice,
+    classes,
     documentation_of,
     flag,
-    url_parts,
+    keys,
     values_of,
     variable,
     whole,
     whole_or_none,
     words,
 )
-from sessions_app.agents import sources
-from sessions_app.agents.sources import BUILT_IN_AGENTS
-from sessions_app.outbound.internal import InternalAddress, parse_all
+from sessions_app.outbound.internal import InternalAddress
 
-HOST_NAME = re.compile(r"\*|\.?[\w-]+(\.[\w-]+)*\.?|\[[0-9A-Fa-f:.]+\]", re.ASCII)
-"""A name, an address, all names below one (.example.org), or every name (*)."""
-AMOUNT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 LOOPBACK_ADDRESSES = ("127.0.0.1", "::1")
-SECRET_KEY_MIN_LENGTH = 32
-SESSION_API_KEY_MIN_LENGTH = 16
-"""In accounts mode, where the key may come from the network; local mode only warns."""
-
-
 # One document may bring a hundred images or a long file; sockets and bodies have the same limit.
 MESSAGE_MAX_BYTES = 16 * 1024 * 1024
 UNKNOWN_BODY_MAX_BYTES = 64 * 1024
@@ -96,295 +72,12 @@ BUILT_IN_MANAGERS = {
 }
 
 
-def _quotas(_: str, __: str, given: Given) -> Quotas:
-    defaults = Quotas.of_accounts_mode() if given.known["auth"] is AuthMode.ACCOUNTS else Quotas()
-    wanted = {each: _quota(given, variable_of(each), default=getattr(defaults, each)) for each in NAMES}
-    return Quotas(**wanted)
-
-
-def _quota(given: Given, name: str, *, default: int) -> int:
-    text = given.environment.get(name) or str(default)
-    found: int = whole(0, MOST)(name, text, given)
-    return found
-
-
-def _run_limits(_: str, __: str, given: Given) -> RunLimits:
-    counted = {
-        each: _quota(given, variable_of_limit(each), default=0) for each in LIMIT_NAMES if each not in COSTS
-    }
-    return RunLimits(
-        turn_cost=_amount(given.environment, variable_of_limit("turn_cost")),
-        cost=_amount(given.environment, variable_of_limit("cost")),
-        **counted,
-    )
-
-
-def _amount(environment: Mapping[str, str], name: str) -> float:
-    text = environment.get(name) or "0"
-    if not AMOUNT.fullmatch(text):
-        raise ConfigurationError(
-            f"{name} is {text!r}, but it must be an amount of US dollars like 2 or 0.50, at most nine digits "
-            "before the point."
-        )
-    return float(text)
-
-
-def _host(name: str, text: str, given: Given) -> str:
-    host = text.removeprefix("[").removesuffix("]")
-    if given.known["auth"] is AuthMode.LOCAL and not _is_loopback(host):
-        raise ConfigurationError(
-            f"{name} is {host!r}, but local mode has no logins, so the server listens on loopback "
-            "only: use 127.0.0.1, or set CONVSERVER_AUTH=accounts."
-        )
-    return host
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def _data_dir(_: str, text: str, __: Given) -> Path:
     return Path(text).expanduser().absolute()
 
 
-def _database_url(name: str, text: str, given: Given) -> str:
-    url = text or f"sqlite:///{quote(str(given.known['data_dir'] / 'convserver.sqlite3'))}"
-    parts = url_parts(name, url)
-    match parts.scheme:
-        case "sqlite":
-            is_complete = not (parts.netloc or parts.query or parts.fragment) and (
-                parts.path.removeprefix("/") not in ("", ":memory:")
-            )
-            form = "sqlite:/// and the path of a file"
-        case "postgres" | "postgresql":
-            is_complete = len(parts.path) > 1
-            form = "postgresql://user:password@host:port/name"
-        case scheme:
-            raise ConfigurationError(
-                f"{name} has the scheme {scheme!r}, but it must begin with sqlite:/// or postgresql://."
-            )
-    if not is_complete:
-        raise ConfigurationError(f"{name} must have the form {form}; special characters as %20.")
-    return url
-
-
-def _redis_url(name: str, text: str, _: Given) -> str | None:
-    if text and url_parts(name, text).scheme not in ("redis", "rediss", "unix"):
-        raise ConfigurationError(f"{name} must begin with redis://, rediss:// or unix://.")
-    return text or None
-
-
-def _class_path(built_in: Mapping[str, str], what: str) -> Parser:
-    """Read the dotted path of a class, whose module exists, or the name of a built-in one."""
-
-    def parse(name: str, text: str, _: Given) -> str:
-        if text in built_in:
-            return built_in[text]
-        if not _may_be_imported(text):
-            known = ", ".join(built_in)
-            raise ConfigurationError(
-                f"{name} is {text!r}, but it must be {known} or the dotted path of {what} class."
-            )
-        return text
-
-    return parse
-
-
-def _agent(name: str, text: str, given: Given) -> str:
-    """Return the dotted path of the agent's class; only an unknown name looks through the packages."""
-    if text not in BUILT_IN_AGENTS and not _may_be_imported(text) and text in sources.packaged():
-        return sources.packaged()[text]
-    path: str = _class_path(BUILT_IN_AGENTS, "an agent")(name, text, given)
-    return path
-
-
-def _agents(name: str, text: str, given: Given) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(words(name, text, given)))
-    for each in names:
-        if each not in (*BUILT_IN_AGENTS, sources.REMOTE) and each not in sources.packaged():
-            known = ", ".join((*sources.paths(), sources.REMOTE))
-            raise ConfigurationError(f"{name} names {each!r}, but the agents of this server are {known}.")
-    return names
-
-
-def _hooks(name: str, text: str, given: Given) -> tuple[str, ...]:
-    paths = words(name, text, given)
-    for path in paths:
-        if not _may_be_imported(path):
-            raise ConfigurationError(
-                f"{name} names {path!r}, but a hook is the dotted path of a class or object."
-            )
-    return tuple(dict.fromkeys(paths))
-
-
-def _may_be_imported(path: str) -> bool:
-    module, _, attribute = path.rpartition(".")
-    try:
-        return bool(module and attribute and find_spec(module))
-    except (ImportError, ValueError):
-        return False
-
-
-def _session_api_key(name: str, key: str, given: Given) -> str | None:
-    if key and not (key.isascii() and key.isprintable() and " " not in key):
-        raise ConfigurationError(
-            f"{name} must be printable ASCII without spaces, because it is sent in a header."
-        )
-    if key and given.known["auth"] is AuthMode.ACCOUNTS and len(key) < SESSION_API_KEY_MIN_LENGTH:
-        raise ConfigurationError(
-            f"{name} is too short: it needs at least {SESSION_API_KEY_MIN_LENGTH} random characters."
-        )
-    return key or None
-
-
 def _llm_model(_: str, text: str, __: Given) -> str | None:
     return text.strip() or None
-
-
-def _llm_api_key(name: str, text: str, _: Given) -> str | None:
-    key = text.strip() or None
-    if key and not (key.isascii() and key.isprintable()):
-        raise ConfigurationError(f"{name} must be printable ASCII, because it is sent in a header.")
-    return key
-
-
-def _llm_base_url(name: str, text: str, _: Given) -> str | None:
-    url = text.strip().rstrip("/")
-    if not url:
-        return None
-    parts = url_parts(name, url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationError(f"{name} must begin with http:// or https://.")
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ConfigurationError(f"{name} must have no password, ? or #; the key is LLM_API_KEY.")
-    return url
-
-
-def _secret_key(name: str, key: str, given: Given) -> str:
-    if given.known["auth"] is AuthMode.ACCOUNTS and not key:
-        raise ConfigurationError(
-            f"{name} is not set, but accounts mode needs one: "
-            f"set it to at least {SECRET_KEY_MIN_LENGTH} random characters and keep it."
-        )
-    if key and len(key) < SECRET_KEY_MIN_LENGTH:
-        raise ConfigurationError(
-            f"{name} is too short: it needs at least {SECRET_KEY_MIN_LENGTH} characters."
-        )
-    return key or _kept_secret_key(given.known["data_dir"])
-
-
-def _secret_key_fallbacks(name: str, text: str, given: Given) -> tuple[str, ...]:
-    keys = words(name, text, given)
-    if any(len(key) < SECRET_KEY_MIN_LENGTH for key in keys):
-        raise ConfigurationError(
-            f"{name} has a key that is too short: separated by commas, each needs at least "
-            f"{SECRET_KEY_MIN_LENGTH} characters."
-        )
-    return keys
-
-
-def _kept_secret_key(data_dir: Path) -> str:
-    """Return the key in the data directory; on first use create it, readable by its owner only."""
-    path = data_dir / "secret_key"
-    try:
-        synced_files.make_directory(data_dir)
-        if not path.exists():
-            _write_once(path, secrets.token_urlsafe(64))
-    except OSError as error:
-        is_file = data_dir.exists() and not data_dir.is_dir()
-        reason = (
-            "that is a file, not a directory" if is_file else f"nothing can be stored there: {error.strerror}"
-        )
-        raise ConfigurationError(f"CONVSERVER_DATA_DIR is {str(data_dir)!r}, but {reason}.") from error
-    try:
-        key = path.read_text().strip()
-    except OSError as error:
-        raise ConfigurationError(f"The file {path} cannot be read: {error.strerror}.") from error
-    if len(key) < SECRET_KEY_MIN_LENGTH:
-        raise ConfigurationError(
-            f"SECRET_KEY is not set, and {str(path)!r} does not contain one: restore that file, or delete it "
-            "to have a new key generated."
-        )
-    return key
-
-
-def _write_once(path: Path, text: str) -> None:
-    """Write `text` to `path` unless another process was first; no reader ever sees half of it."""
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    draft.touch(mode=0o600)
-    draft.write_text(text)
-    synced_files.sync(draft)
-    try:
-        path.hardlink_to(draft)
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink()
-    synced_files.sync(path.parent)
-
-
-def _allowed_hosts(name: str, text: str, given: Given) -> tuple[str, ...]:
-    names, host = words(name, text, given), given.known["host"]
-    if given.known["auth"] is AuthMode.ACCOUNTS and not names:
-        raise ConfigurationError(
-            f"{name} is not set, but accounts mode needs the names under which the "
-            "server is reached, separated by commas."
-        )
-    for each in names:
-        if not HOST_NAME.fullmatch(each):
-            raise ConfigurationError(
-                f"{name} names {each!r}, but a name looks like chat.example.org, without "
-                "a scheme, a port or a path."
-            )
-    own = [f"[{host}]" if ":" in host else host] if _is_loopback(host) else []
-    return tuple(dict.fromkeys([*LOOPBACK_NAMES, *own, *names]))
-
-
-def _origins(name: str, text: str, given: Given) -> tuple[str, ...]:
-    origins = words(name, text, given)
-    for origin in origins:
-        parts = url_parts(name, origin)
-        is_origin = parts.scheme in ("http", "https") and parts.netloc and "@" not in parts.netloc
-        if not is_origin or parts.path not in ("", "/") or parts.query or parts.fragment:
-            raise ConfigurationError(
-                f"{name} names {origin!r}, but an origin looks like https://example.org."
-            )
-    return tuple(origin.rstrip("/") for origin in origins)
-
-
-def _trusted_proxies(name: str, text: str, given: Given) -> tuple[str, ...]:
-    proxies = words(name, text, given)
-    for proxy in proxies:
-        if not _may_be_trusted(proxy):
-            raise ConfigurationError(
-                f"{name} names {proxy!r}, but a proxy is an address such as 10.0.0.2, or "
-                "one of a network such as 10.0.0.0/24."
-            )
-    return tuple(dict.fromkeys(proxies))
-
-
-def _internal_addresses(name: str, text: str, given: Given) -> tuple[InternalAddress, ...]:
-    try:
-        return parse_all(words(name, text, given))
-    except ValueError as error:
-        raise ConfigurationError(
-            f"{name} cannot be used: {error}. Separated by commas, each entry is a "
-            "host name, an address or a network, with a port or without: ollama:11434, 10.0.0.7, "
-            "10.1.0.0/16, [fd00::7]:443."
-        ) from error
-
-
-def _may_be_trusted(proxy: str) -> bool:
-    try:
-        # A trusted proxy may claim any address, so not every address can be trusted.
-        return ipaddress.ip_network(proxy).prefixlen > 0
-    except ValueError:
-        return False
 
 
 def _frontend_dir(name: str, text: str, _: Given) -> Path | None:
@@ -417,7 +110,7 @@ class Configuration:
     )
     host: str = variable(
         "HOST",
-        _host,
+        addresses.host,
         default="127.0.0.1",
         meaning="the address to listen on; local mode accepts loopback addresses only",
     )
@@ -439,13 +132,13 @@ class Configuration:
     )
     database_url: str = variable(
         "DATABASE_URL",
-        _database_url,
+        addresses.database_url,
         shown="SQLite under `CONVSERVER_DATA_DIR`",
         meaning="`sqlite:///…` or `postgresql://…`",
     )
     redis_url: str | None = variable(
         "REDIS_URL",
-        _redis_url,
+        addresses.redis_url,
         shown="none",
         meaning="carries hints between processes; without it, hints stay in the process, or go through "
         "PostgreSQL [in a cluster](#many-processes). Hints bring the text of events; they are "
@@ -456,7 +149,7 @@ class Configuration:
     )
     agent: str = variable(
         "CONVSERVER_AGENT",
-        _agent,
+        classes.agent,
         default="auto",
         meaning="`auto`: a model answers wherever one is set, otherwise the demo agent; `demo`; `llm`: "
         "without a model, a turn ends with an error that says so; the name of an installed "
@@ -466,7 +159,7 @@ class Configuration:
     """Dotted path of the class of the agent that answers unless a conversation chooses another."""
     agents: tuple[str, ...] = variable(
         "CONVSERVER_AGENTS",
-        _agents,
+        classes.agents,
         shown="all",
         meaning="the names of the agents that users may choose for a conversation, separated by commas, "
         "`remote` for [programs outside the server](agents.md#an-agent-outside-the-server); the "
@@ -487,14 +180,14 @@ class Configuration:
     )
     llm_api_key: str | None = variable(
         "LLM_API_KEY",
-        _llm_api_key,
+        keys.llm_api_key,
         shown="none",
         repr=False,
         meaning="its key. It is used with this model and this base URL only",
     )
     llm_base_url: str | None = variable(
         "LLM_BASE_URL",
-        _llm_base_url,
+        addresses.llm_base_url,
         shown="the provider's",
         meaning="the address of its server, for example `http://ollama:11434/v1`; with accounts, too, it "
         "may be a private one",
@@ -509,7 +202,7 @@ class Configuration:
     )
     store: str = variable(
         "CONVSERVER_STORE",
-        _class_path(BUILT_IN_STORES, "a store"),
+        classes.class_path(BUILT_IN_STORES, "a store"),
         default="standalone",
         meaning="where the metadata of conversations is kept: `standalone`, the database, or the dotted "
         "path of a class of your own ([below](#a-store-a-validator-a-manager-of-your-own))",
@@ -517,14 +210,14 @@ class Configuration:
     """Dotted path of the class that stores conversations."""
     validator: str = variable(
         "CONVSERVER_VALIDATOR",
-        _class_path(BUILT_IN_VALIDATORS, "a validator"),
+        classes.class_path(BUILT_IN_VALIDATORS, "a validator"),
         default="standalone",
         meaning="who may join a conversation: `standalone`, its owner, or the dotted path of a class",
     )
     """Dotted path of the class that decides who may join."""
     manager: str = variable(
         "CONVSERVER_MANAGER",
-        _class_path(BUILT_IN_MANAGERS, "a manager"),
+        classes.class_path(BUILT_IN_MANAGERS, "a manager"),
         default="standalone",
         meaning="what runs agent loops: `standalone`, the server's process; `clustered`, "
         "[workers](#many-processes); or the dotted path of a class",
@@ -596,21 +289,21 @@ class Configuration:
     )
     allowed_hosts: tuple[str, ...] = variable(
         "CONVSERVER_ALLOWED_HOSTS",
-        _allowed_hosts,
+        addresses.allowed_hosts,
         shown="loopback names",
         meaning="further host names under which clients reach the server, separated by commas; required "
         "in accounts mode",
     )
     trusted_proxies: tuple[str, ...] = variable(
         "CONVSERVER_TRUSTED_PROXIES",
-        _trusted_proxies,
+        addresses.trusted_proxies,
         shown="none",
         meaning="accounts mode: addresses and networks of the proxies that are trusted to name the "
         "client, separated by commas ([below](#behind-a-proxy))",
     )
     internal_addresses: tuple[InternalAddress, ...] = variable(
         "CONVSERVER_INTERNAL_ADDRESSES",
-        _internal_addresses,
+        addresses.internal_addresses,
         shown="none",
         meaning="accounts mode: hosts inside your network that users may let the server ask, separated by "
         "commas: names, addresses or networks, with a port or without "
@@ -632,13 +325,13 @@ class Configuration:
     )
     permitted_origins: tuple[str, ...] = variable(
         "PERMITTED_CORS_ORIGINS",
-        _origins,
+        addresses.origins,
         shown="none",
         meaning="origins whose pages may use the server, separated by commas",
     )
     session_api_key: str | None = variable(
         "SESSION_API_KEY",
-        _session_api_key,
+        keys.session_api_key,
         shown="none",
         meaning="a key that every request must send (`X-Session-API-Key`); a browser asks for it once, "
         "and again when it changes. At least 16 random characters: accounts mode refuses shorter "
@@ -648,14 +341,14 @@ class Configuration:
     )
     secret_key: str = variable(
         "SECRET_KEY",
-        _secret_key,
+        keys.secret_key,
         shown="kept in the data directory",
         meaning="encrypts secrets; required in accounts mode, at least 32 characters; processes share "
         "hints only if they share this key",
     )
     secret_key_fallbacks: tuple[str, ...] = variable(
         "SECRET_KEY_FALLBACKS",
-        _secret_key_fallbacks,
+        keys.secret_key_fallbacks,
         shown="none",
         repr=False,
         meaning="earlier secret keys, separated by commas: they still decrypt secrets and accept logins, "
@@ -669,7 +362,7 @@ class Configuration:
     )
     hooks: tuple[str, ...] = variable(
         "CONVSERVER_HOOKS",
-        _hooks,
+        classes.hooks,
         shown="none",
         meaning="dotted paths of hooks, separated by commas ([below](#webhooks-and-hooks))",
     )
@@ -701,13 +394,13 @@ class Configuration:
     )
     quotas: Quotas = variable(
         "CONVSERVER_QUOTA_…",
-        _quotas,
+        quotas_of,
         shown="none in local mode",
         meaning="how much one user may use ([below](#quotas))",
     )
     run_limits: RunLimits = variable(
         "CONVSERVER_LIMIT_…",
-        _run_limits,
+        run_limits_of,
         shown="none",
         meaning="the most that an agent may use in a turn or a conversation ([below](#limits-of-agents))",
     )
@@ -745,7 +438,7 @@ class Configuration:
         Without Redis they go through PostgreSQL, where all roles may listen.
         """
         parts = urlsplit(self.redis_url or "postgresql:")
-        is_near = parts.scheme == "redis" and _is_loopback(parts.hostname or "localhost")
+        is_near = parts.scheme == "redis" and addresses.is_loopback(parts.hostname or "localhost")
         is_private = is_near or parts.scheme in ("rediss", "unix")
         return () if is_private else (f"hints {self.secret_key}",)
 

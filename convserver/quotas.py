@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+
+from convserver.variables import ConfigurationError, Given, whole
+
+AMOUNT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,3 +86,38 @@ def variable_of(name: str) -> str:
 def variable_of_limit(name: str) -> str:
     """Return the variable of the environment that sets this limit of agents."""
     return f"CONVSERVER_LIMIT_{name.upper()}"
+
+
+def quotas_of(_: str, __: str, given: Given) -> Quotas:
+    """Read the quotas: each has a variable of its own. Raise ConfigurationError."""
+    defaults = Quotas() if given.is_local else Quotas.of_accounts_mode()
+    wanted = {each: _quota(given, variable_of(each), default=getattr(defaults, each)) for each in NAMES}
+    return Quotas(**wanted)
+
+
+def _quota(given: Given, name: str, *, default: int) -> int:
+    text = given.environment.get(name) or str(default)
+    found: int = whole(0, MOST)(name, text, given)
+    return found
+
+
+def run_limits_of(_: str, __: str, given: Given) -> RunLimits:
+    """Read the limits of agents: each has a variable of its own. Raise ConfigurationError."""
+    counted = {
+        each: _quota(given, variable_of_limit(each), default=0) for each in LIMIT_NAMES if each not in COSTS
+    }
+    return RunLimits(
+        turn_cost=_amount(given.environment, variable_of_limit("turn_cost")),
+        cost=_amount(given.environment, variable_of_limit("cost")),
+        **counted,
+    )
+
+
+def _amount(environment: Mapping[str, str], name: str) -> float:
+    text = environment.get(name) or "0"
+    if not AMOUNT.fullmatch(text):
+        raise ConfigurationError(
+            f"{name} is {text!r}, but it must be an amount of US dollars like 2 or 0.50, at most nine digits "
+            "before the point."
+        )
+    return float(text)

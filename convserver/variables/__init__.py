@@ -24,6 +24,10 @@ class Given(NamedTuple):
     known: Mapping[str, Any]
     """The values of the fields above."""
 
+    @property
+    def is_local(self) -> bool:
+        return bool(self.known["auth"] == "local")
+
 
 Parser = Callable[[str, str, Given], Any]
 """Returns the value of a variable with this name and text. Raises ConfigurationError."""
