@@ -121,7 +121,7 @@ def test_sigterm_ends_a_server_whose_database_hangs_with_one_sentence(
     server: Server, cluster: tuple[str, int]
 ) -> None:
     url, pid = cluster
-    soon = {"convserver.cli.SHUTDOWN_WAIT_S": 1.0, "convserver.asgi.CLOSING_S": 2.0}
+    soon = {"convserver.commands.serving.SHUTDOWN_WAIT_S": 1.0, "convserver.asgi.CLOSING_S": 2.0}
     server.start(DATABASE_URL=url, REDIS_URL="", constants=soon)
     process = psutil.Process(server.pid)
     assert HTTP.get(f"{server.url}/api/native/conversations").status_code == 200

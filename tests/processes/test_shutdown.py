@@ -152,7 +152,7 @@ def test_a_client_that_never_reads_is_not_kept_for_ever(
     server: Server, conversation: ConversationRef
 ) -> None:
     append_megabytes(conversation, 16)
-    server.start(constants=SLOW_READER_S | {"convserver.cli.UNREAD_WAIT_S": 1.0})
+    server.start(constants=SLOW_READER_S | {"convserver.commands.serving.UNREAD_WAIT_S": 1.0})
     with StalledClient(server, "talk"):
         wait_until(lambda: sockets_held(server) == 1)
         wait_until(lambda: sockets_held(server) == 0, within_s=2 * WAIT_S)

@@ -85,7 +85,9 @@ def test_sigterm_closes_the_sockets_with_1012(server: Server, talk: Conversation
 
 @pytest.mark.one_engine
 def test_an_idle_socket_is_sent_pings(server: Server, talk: ConversationRef) -> None:
-    server.start(constants={"convserver.cli.PING_S": 0.05, "convserver.cli.PONG_WAIT_S": 3.0})
+    server.start(
+        constants={"convserver.commands.serving.PING_S": 0.05, "convserver.commands.serving.PONG_WAIT_S": 3.0}
+    )
     with NetworkClient(server, events_path()) as client, StalledClient(server, events_path()) as stalled:
         client.receive()
         wait_until(lambda: Connection.objects.count() == 2)

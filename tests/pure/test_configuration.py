@@ -18,6 +18,7 @@ import pytest
 from django.core.management import get_commands
 
 from convserver import cli, configuration, program
+from convserver.commands import management, serving
 from convserver.configuration import (
     AuthMode,
     Configuration,
@@ -509,7 +510,7 @@ def test_a_cluster_needs_postgresql(tmp_path: Path) -> None:
 
 def test_a_worker_needs_a_cluster() -> None:
     with pytest.raises(ConfigurationError, match="A worker needs CONVSERVER_MANAGER=clustered"):
-        cli.work_for_cluster(1, None)
+        serving.work_for_cluster(1, None)
 
 
 @pytest.mark.parametrize(
@@ -553,7 +554,7 @@ def test_a_name_an_address_and_a_pattern_are_names_of_the_server(data_dir: Path,
 @pytest.mark.slow
 def test_a_first_start_with_a_key_of_its_own_makes_the_data_directory(tmp_path: Path) -> None:
     environment = {"CONVSERVER_DATA_DIR": str(tmp_path / "new" / "var"), "SECRET_KEY": "k" * 50}
-    program = "import django; django.setup(); from convserver import cli; cli.prepare_database()"
+    program = "import django; django.setup(); from convserver.commands import database; database.prepare()"
     kept = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL")}
     forks.printed_by(program, {**kept, **environment, "DJANGO_SETTINGS_MODULE": "convserver.settings"})
     assert (tmp_path / "new" / "var" / "convserver.sqlite3").exists()
@@ -622,12 +623,12 @@ def test_the_help_of_the_management_commands_names_those_for_operators_alone(
 ) -> None:
     assert cli.main(["manage", *arguments]) == 0
     shown = capsys.readouterr().out
-    assert [name for name in cli.MANAGEMENT if name not in shown] == []
+    assert [name for name in management.MANAGEMENT if name not in shown] == []
     assert "makemigrations" not in shown
 
 
 def test_each_command_of_that_help_exists() -> None:
-    assert [name for name in cli.MANAGEMENT if name not in get_commands()] == []
+    assert [name for name in management.MANAGEMENT if name not in get_commands()] == []
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import yaml
 
 from convserver import __version__, configuration
 from convserver.asgi import CLOSING_S
-from convserver.cli import SHUTDOWN_WAIT_S
+from convserver.commands.serving import SHUTDOWN_WAIT_S
 from convserver.variables import ConfigurationError
 
 pytestmark = pytest.mark.one_engine

@@ -61,9 +61,9 @@ def test_the_first_request_imports_them_all() -> None:
 
 
 STARTED = """
-from convserver.cli import _require_classes
+from convserver.commands.configured_classes import require
 from django.conf import settings
-_require_classes(settings.CONFIGURATION)
+require(settings.CONFIGURATION)
 """
 
 

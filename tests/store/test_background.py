@@ -10,7 +10,7 @@ from django.test import override_settings
 
 from conversations.models import ConversationRef
 from convserver.asgi import lifespan
-from convserver.cli import WORKER_MANAGER
+from convserver.commands.serving import WORKER_MANAGER
 from convserver.configuration import BUILT_IN_MANAGERS, CLUSTERED
 from sessions_app import background
 from sessions_app.retention.rounds import Retention

@@ -21,7 +21,7 @@ from conversations.dialects import v1
 from conversations.dialects.translation import v0_as_v1
 from conversations.models import ConversationRef, Event, Version
 from conversations.store import ConversationStore, creation
-from convserver import cli
+from convserver.commands import serving
 from sessions_app import astore
 from sessions_app.identity import conversation_keys, principals
 from sessions_app.live import hub
@@ -935,7 +935,7 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     page = " ".join(PAGE.read_text().split())
     assert all(f"`{code}`" in page for code in (*socket.CLOSE_CODES.values(), 1012))
     assert all(f"`{reason}`" in page for reason in (v1_arrival.FAILED, v1_arrival.GONE))
-    assert f"pings every {cli.PING_S:.0f} seconds and waits {cli.PONG_WAIT_S:.0f}" in page
+    assert f"pings every {serving.PING_S:.0f} seconds and waits {serving.PONG_WAIT_S:.0f}" in page
     assert f"at least {events.RUN_SETTLES_S * 1000:.0f} ms after" in page
     assert f"{handshake.AUTH_WAIT_S:.0f} seconds for a first frame" in page
     assert f"nothing for {SLOW_READER_S:.0f} seconds" in page

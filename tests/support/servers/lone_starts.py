@@ -16,7 +16,7 @@ import traceback
 
 import django
 
-from convserver.cli import prepare_database
+from convserver.commands.database import prepare
 
 LOOK_S = 0.001
 
@@ -28,7 +28,7 @@ def started() -> int:
         return pid
     status = 1
     try:
-        prepare_database()
+        prepare()
         status = 0
     except BaseException:
         traceback.print_exc()

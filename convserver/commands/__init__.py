@@ -1,0 +1,1 @@
+"""What the command `convserver` does: serving, and work that ends by itself."""
