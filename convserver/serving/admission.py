@@ -149,7 +149,11 @@ class Admission:
         Who waits for one of the conversation's keeps nobody from one of all.
         """
         shares = [_Share(self._writers, client), _Share(self._threads, client)]
-        return await _admitted(self._changes(conversation_id), shares, within_s=within_s)
+        first: list[Line] = []
+        if conversation_id is not None:
+            permits = asyncio.Semaphore(WRITERS_OF_ONE)
+            first.append(self._by_conversation.setdefault(conversation_id, permits))
+        return await _admitted(first, shares, within_s=within_s)
 
     async def reading_place(self, *, within_s: float | None, client: Hashable = None) -> Place:
         """Wait for a place to read. Raise TimeoutError after so long."""
@@ -176,14 +180,6 @@ class Admission:
     async def pace(self, size: int, *, client: Hashable) -> None:
         """Wait until the client's next bytes of a large body may come: to receive them takes time of all."""
         await asyncio.sleep(self._pace.delay_s(client, size, now=time.monotonic()))
-
-    def _changes(self, conversation_id: str | None) -> list[Line]:
-        if conversation_id is None:
-            return []
-        line = self._by_conversation.get(conversation_id)
-        if line is None:  # it lasts for as long as anybody is in it
-            line = self._by_conversation[conversation_id] = asyncio.Semaphore(WRITERS_OF_ONE)
-        return [line]
 
 
 async def _admitted(first: list[Line], shares: list[_Share], *, within_s: float | None) -> Place:

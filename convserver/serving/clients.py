@@ -36,14 +36,10 @@ def found_client(request: HttpRequest) -> Hashable:
 
 async def client_of(request: HttpRequest) -> Hashable:
     """Return the key of the user whose credentials these are; the address of a client without valid ones."""
-    client = await _client_of(request)
+    credentials = credentials_of({name.lower(): value for name, value in request.headers.items()})
+    client = await holder_of_share(credentials, request.META.get("REMOTE_ADDR") or "")
     setattr(request, _FOUND, client)
     return client
-
-
-async def _client_of(request: HttpRequest) -> Hashable:
-    credentials = credentials_of({name.lower(): value for name, value in request.headers.items()})
-    return await holder_of_share(credentials, request.META.get("REMOTE_ADDR") or "")
 
 
 async def holder_of_share(credentials: Credentials, address: str) -> int | str:

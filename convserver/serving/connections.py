@@ -76,7 +76,8 @@ class Connections:
         self._waiting[place] = None
         if len(self._places) > self._limit:
             self._crowd.failed(NoRoom(f"{self._limit} connections are open"))
-            self._let_one_give_way()
+            # The one that has waited longest; the new one waits as well, so there is one.
+            self._evict(next(iter(self._waiting)))
         return place
 
     def leave(self, place: Place) -> None:
@@ -119,10 +120,6 @@ class Connections:
         if not self._per_address or address in self._exempt:
             return None
         return subscriber(address)
-
-    def _let_one_give_way(self) -> None:
-        """Close the connection that has waited longest; the new one waits as well, so there is one."""
-        self._evict(next(iter(self._waiting)))
 
     def _evict(self, place: Place) -> None:
         evict = place.evict

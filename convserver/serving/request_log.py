@@ -83,7 +83,9 @@ class RefusalsMiddleware:
         if is_refusal(response.status_code) and not getattr(response, _LEFT_OUT, False):
             match = request.resolver_match
             kwargs = match.kwargs if match is not None else {}
-            log = log_minor_refusal if _is_minor(request, response.status_code) else log_refusal
+            # A missing icon is requested every day and deserves no attention.
+            is_minor = request.method in SAFE_METHODS and response.status_code not in RIGHTS_MISSING
+            log = log_minor_refusal if is_minor else log_refusal
             log(
                 "Request refused",
                 status=response.status_code,
@@ -100,11 +102,6 @@ class RefusalsMiddleware:
 def is_refusal(status: int) -> bool:
     """Say whether the middleware writes a line about an answer with this status."""
     return 400 <= status < 500
-
-
-def _is_minor(request: HttpRequest, status: int) -> bool:
-    """Say whether it deserves no attention: a missing icon is requested every day."""
-    return request.method in SAFE_METHODS and status not in RIGHTS_MISSING
 
 
 class ToldOnce(logging.Filter):
