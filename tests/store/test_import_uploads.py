@@ -684,8 +684,8 @@ def test_an_import_that_runs_is_cancelled_between_conversations(
     assert said() == ["one"]
 
 
-def test_an_import_gives_way_and_is_cancelled_while_its_file_is_looked_through(
-    alice: User, subtests: pytest.Subtests
+def test_an_import_is_cancelled_while_its_file_is_looked_through(
+    alice: User, subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {
         "chats.json": b"[[" + b"[[]]," * 400_000,
@@ -693,21 +693,20 @@ def test_an_import_gives_way_and_is_cancelled_while_its_file_is_looked_through(
         "members.zip": zipped({f"{number}.jsonl": b"{}\n" for number in range(2_000)}),
     }
 
-    def ask() -> bool:
+    def ask(work: Work) -> None:
         asked.append(True)
-        work.progress.is_cancelled = len(asked) == 3
-        return False
+        work.progress.is_cancelled = len(asked) == 20
 
+    monkeypatch.setattr(Work, "_require_going_on", ask)
     for name, content in files.items():
         run = uploaded(alice, content, name)
         claimed = leases.claim(this_process())
         assert claimed is not None
         asked = list[bool]()
-        work = Work(run=claimed, are_calls_waiting=ask)
-        work.carry_out()
+        Work(run=claimed).carry_out()
         run.refresh_from_db()
         with subtests.test(name):
-            assert (run.state, len(asked)) == (ImportState.CANCELLED, 3)
+            assert (run.state, len(asked)) == (ImportState.CANCELLED, 20)
 
 
 def test_a_cancel_while_a_conversation_is_read_leaves_the_whole_of_it(

@@ -1,6 +1,6 @@
 """The libraries of models and tools, imported on first use, in a thread: they take seconds and 100 MB.
 
-The event loop goes on meanwhile, and calls go first. This is the only place from which the modules that need
+The event loop goes on meanwhile. This is the only place from which the modules that need
 these libraries are imported.
 """
 
@@ -15,8 +15,6 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from sessions_app.agents.llm.models import Wire
-from sessions_app.capacity.calls import Calls, get_recent_calls
-from sessions_app.capacity.gentle_imports import giving_way
 
 if TYPE_CHECKING:
     from sessions_app.agents.llm.requests import ModelClient
@@ -26,12 +24,12 @@ if TYPE_CHECKING:
 async def client_of(wire: Wire) -> ModelClient:
     """Return what asks models over a wire."""
     client = _clients.get(wire)
-    return client if client is not None else await asyncio.to_thread(_imported, wire, get_recent_calls())
+    return client if client is not None else await asyncio.to_thread(_imported, wire)
 
 
 async def toolbox_class() -> type[Toolbox]:
     """Return what connects tool servers."""
-    return _toolboxes[0] if _toolboxes else await asyncio.to_thread(_imported_toolbox, get_recent_calls())
+    return _toolboxes[0] if _toolboxes else await asyncio.to_thread(_imported_toolbox)
 
 
 _toolboxes: list[type[Toolbox]] = []
@@ -39,8 +37,8 @@ _clients: dict[Wire, ModelClient] = {}
 _importing = Lock()
 
 
-def _imported(wire: Wire, calls: Calls) -> ModelClient:
-    with _importing, _without_collections(), giving_way(calls):
+def _imported(wire: Wire) -> ModelClient:
+    with _importing, _without_collections():
         if wire not in _clients:
             requests = import_module("sessions_app.agents.llm.requests")
             _clients[wire] = requests.ModelClient(
@@ -49,8 +47,8 @@ def _imported(wire: Wire, calls: Calls) -> ModelClient:
         return _clients[wire]
 
 
-def _imported_toolbox(calls: Calls) -> type[Toolbox]:
-    with _importing, _without_collections(), giving_way(calls):
+def _imported_toolbox() -> type[Toolbox]:
+    with _importing, _without_collections():
         if not _toolboxes:
             _toolboxes.append(import_module("sessions_app.agents.llm.tools.toolbox").Toolbox)
         return _toolboxes[0]

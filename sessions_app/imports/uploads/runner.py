@@ -8,7 +8,6 @@ from functools import partial
 
 from conversations.outages import Outage
 from sessions_app import astore
-from sessions_app.capacity.calls import get_recent_calls
 from sessions_app.housekeeping import take_round
 from sessions_app.imports.looking import look_again
 from sessions_app.imports.uploads import leases, runs
@@ -67,9 +66,9 @@ class ImportRunner:
                 work.progress.is_stopped = held not in kept
 
     def _begin(self, run: ImportRun) -> None:
-        loop, calls = asyncio.get_running_loop(), get_recent_calls()
+        loop = asyncio.get_running_loop()
         held = Held(run.pk, run.attempt)
-        work = self._works[held] = Work(run=run, are_calls_waiting=lambda: calls.are_waiting)
+        work = self._works[held] = Work(run=run)
 
         def then() -> None:
             with suppress(RuntimeError):  # the event loop has ended meanwhile

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,11 +32,6 @@ from sessions_app.imports.watching import Watch
 from sessions_app.imports.ways import Found, Wanted
 from sessions_app.models import ImportedConversation, ImportRun, ImportState
 
-WORK_S = 0.005
-"""After so much work it looks whether somebody waits for an answer."""
-LOOK_S = 0.001
-WAIT_MAX_S = 0.02
-"""An endless series of calls makes the import slow, and does not stop it."""
 TEXT_MAX_LENGTH = 1_000
 LINES_MAX = 100_000
 """A report lists at most this many conversations; its sums are of all."""
@@ -92,10 +86,7 @@ class Work:
     """One import that this process has taken."""
 
     run: ImportRun
-    are_calls_waiting: Callable[[], bool] = lambda: False
-    """Whether somebody waits for an answer of this process; asked from the thread."""
     progress: Progress = field(default_factory=Progress)
-    _rested_at: float = 0.0
 
     def begin(self, then: Callable[[], None]) -> None:
         """Begin a thread for it; `then` is called there at its end."""
@@ -168,7 +159,8 @@ class Work:
         """Import one conversation. Raise QuotaExceeded, after which none has room, and PASSING."""
         line = ImportedConversation(run=self.run, number=number, source_id=_text(found.source_id))
         try:
-            with processes.checked_by(self._look):  # a cancel waits for the whole of what has begun
+            # A cancel waits for the whole of what has begun.
+            with processes.checked_by(self._require_going_on):
                 done = found.take()
         except UNSTORABLE as error:
             _failing.failed(error, run=self.run.public_id, number=number)
@@ -213,24 +205,17 @@ class Work:
 
     def _read(self) -> None:
         self.progress.records += 1
-        self._look()
+        self._require_going_on()
 
     def _look_between(self) -> None:
-        """Give way to calls where no conversation is half imported. Raise Interrupted and Cancelled."""
+        """Raise Cancelled, where no conversation is half imported, or Interrupted."""
         if self.progress.is_cancelled:
             raise Cancelled
-        self._look()
+        self._require_going_on()
 
-    def _look(self) -> None:
-        """Give way to calls. Raise Interrupted."""
+    def _require_going_on(self) -> None:
         if self.progress.is_stopped:
             raise Interrupted
-        now = time.monotonic()
-        if now < self._rested_at + WORK_S:
-            return
-        while self.are_calls_waiting() and time.monotonic() < now + WAIT_MAX_S:
-            time.sleep(LOOK_S)
-        self._rested_at = time.monotonic()
 
     def _sentence(self, error: Exception, path: Path) -> str:
         return _sentence(error, (pieces.unpacked_of(self.run), path.parent), path.name)
