@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import cast
-
-from django.conf import settings
-from django.utils.module_loading import import_string
 
 from conversations.exceptions import ConversationNotFound
 from conversations.models import ConversationRef
-from conversations.store.seam import ConversationStore
+from conversations.store.seam import ConversationStore, chosen_class
 
 
 def store(user_id: str | None = None) -> ConversationStore:
     """Return the store that the settings name, acting for this user."""
-    chosen = cast(type[ConversationStore], import_string(settings.CONVERSATION_STORE))
-    return chosen.get_instance(user_id)
+    return chosen_class().for_user(user_id)
 
 
 def delete(conversation: ConversationRef) -> None:

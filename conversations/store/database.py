@@ -34,7 +34,7 @@ class DatabaseConversationStore(ConversationStore):
         self.user_id = user_id
 
     @classmethod
-    def get_instance(cls, user_id: str | None = None) -> Self:
+    def for_user(cls, user_id: str | None = None) -> Self:
         return cls(user_id)
 
     def save_metadata(self, metadata: ConversationMetadata, fields: Collection[str] | None = None) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from conversations.models import Conversation
+from conversations.models import Conversation, normal_id
 
 
 @dataclass(kw_only=True, slots=True)
@@ -50,6 +50,20 @@ class MetadataFilter:
     changed_since: datetime | None = None
     is_top_level: bool = False  # only those that no other conversation has started
     only: int | None = None  # the key of the one conversation that the visitor may reach
+
+    def covers(self, metadata: ConversationMetadata) -> bool:
+        """Return whether metadata match; they do not say which conversation started another one."""
+        changed_at = metadata.last_updated_at or metadata.created_at
+        return (
+            self.repository in (None, metadata.selected_repository)
+            and self.trigger in (None, metadata.trigger)
+            and (self.changed_since is None or (changed_at is not None and changed_at >= self.changed_since))
+            and (self.only is None or _is_of(metadata.conversation_id, self.only))
+        )
+
+
+def _is_of(conversation_id: str, pk: int) -> bool:
+    return Conversation.objects.with_pks([pk]).with_public_ids([normal_id(conversation_id)]).exists()
 
 
 ALL = MetadataFilter()

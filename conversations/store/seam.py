@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
-from typing import Self
+from dataclasses import replace
+from inspect import signature
+from typing import Any, cast
+
+from asgiref.sync import async_to_sync, sync_to_async
+from django.conf import settings
+from django.utils.module_loading import import_string
 
 from conversations.store.metadata import (
     ALL,
@@ -20,12 +26,32 @@ class ConversationStore(ABC):
     A store acts for one user, named by the id; None means the server itself, which sees all. Ids are
     accepted in every spelling. Logs and the other rows of a conversation need no store: `conversations.log`
     and the other modules of this package have functions for them.
+
+    A class defines `for_user` and these methods, or, as for the OpenHands server (spec V0 §4.9), the
+    asynchronous `get_instance` and the same methods as coroutines.
     """
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        # Each has a default that asks the other one.
+        defined = {name for each in cls.mro() if each is not ConversationStore for name in vars(each)}
+        if not defined & {"for_user", "get_instance"}:
+            raise TypeError(f"{cls.__name__} defines neither for_user nor get_instance")
+
     @classmethod
-    @abstractmethod
-    def get_instance(cls, user_id: str | None = None) -> Self:
+    def for_user(cls, user_id: str | None = None) -> ConversationStore:
         """Return a store that acts for this user."""
+        store = async_to_sync(cls.get_instance)(settings.CONFIGURATION, user_id)
+        return cast(ConversationStore, WaitingStore(store))
+
+    @classmethod
+    async def get_instance(cls, config: Any, user_id: str | None) -> Any:
+        """Return a store that acts for this user, whose methods are coroutines.
+
+        `config` is not read. Called on this class itself, it is the store that the settings name.
+        """
+        store_class = chosen_class() if cls is ConversationStore else cls
+        return AwaitedStore(store_class.for_user(user_id))
 
     @abstractmethod
     def save_metadata(self, metadata: ConversationMetadata, fields: Collection[str] | None = None) -> None:
@@ -65,3 +91,49 @@ class ConversationStore(ABC):
     @abstractmethod
     def get_all_metadata(self, conversation_ids: Iterable[str]) -> list[ConversationMetadata]:
         """Return the metadata of all, in the order asked. Raise ConversationNotFound if one is missing."""
+
+
+class AwaitedStore:
+    """A store whose methods are coroutines; each runs in Django's thread for the database."""
+
+    def __init__(self, store: ConversationStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return sync_to_async(_method(self._store, name))
+
+
+class WaitingStore:
+    """A store whose methods wait for the coroutines of another one."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return async_to_sync(_method(self._store, name))
+
+    def search(
+        self, page_id: str | None = None, limit: int = 20, *, wanted: MetadataFilter = ALL, skip: int = 0
+    ) -> ConversationMetadataResultSet:
+        """Search as `ConversationStore.search` does.
+
+        A store that takes no filter is asked for a page, of which what matches is left.
+        """
+        search = async_to_sync(self._store.search)
+        page: ConversationMetadataResultSet
+        if "wanted" in signature(self._store.search).parameters:
+            page = search(page_id, limit, wanted=wanted, skip=skip)
+            return page
+        page = search(page_id, skip + limit)
+        return replace(page, results=[each for each in page.results if wanted.covers(each)][skip:])
+
+
+def _method(store: object, name: str) -> Any:
+    if name not in ConversationStore.__abstractmethods__:
+        raise AttributeError(f"A store has no {name}.")
+    return getattr(store, name)
+
+
+def chosen_class() -> type[ConversationStore]:
+    """Return the class that the settings name."""
+    return cast(type[ConversationStore], import_string(settings.CONVERSATION_STORE))
