@@ -67,8 +67,6 @@ RUNS = Needs(Scope.READ, Scope.RUN)
 """What speaks to the agent or steers it. On the OpenHands wires a new conversation starts its agent."""
 OF_THE_USER = Needs(Scope.ADMIN, Scope.ADMIN)
 """Keys, secrets, settings and what operators watch: reading them needs the scope as well."""
-CHANGED_BY_THE_USER = Needs(Scope.READ, Scope.ADMIN)
-"""Settings that are shown without any key."""
 BY_FRAME = Needs(Scope.READ, None)
 """Each frame needs the scope of its type, as on the socket."""
 

@@ -14,7 +14,7 @@ from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.identity import conversation_keys
-from sessions_app.models import DocumentKind
+from sessions_app.models import ApiToken, DocumentKind, Grant, Scope
 from sessions_app.settings import agent_setups, user_documents, user_settings
 from sessions_app.settings.setup_keys import MASK
 from sessions_app.settings.user_settings import SettingSecret
@@ -59,6 +59,16 @@ async def test_each_page_of_settings_changes_what_is_its_own(alice: User, rest: 
     assert (found["llm_api_key_set"], found["search_api_key_set"]) == (True, False)
     kept = await astore.call(user_settings.setting_secrets, alice.pk)
     assert kept[SettingSecret.LLM_API_KEY] == KEY
+
+
+async def test_a_token_that_only_reads_conversations_reads_no_settings(
+    accounts: None, alice: User, rest: httpx.AsyncClient, subtests: pytest.Subtests
+) -> None:
+    for scope, status in ((Scope.READ, 403), (Scope.ADMIN, 404)):
+        with subtests.test(scope=scope):
+            key = (await astore.call(ApiToken.issue, alice.pk, scope, Grant(scopes=[scope])))[1]
+            answer = await rest.get(SETTINGS, headers={"authorization": f"Bearer {key}"})
+            assert answer.status_code == status
 
 
 async def test_what_cannot_be_stored_changes_nothing(

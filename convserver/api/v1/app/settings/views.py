@@ -15,7 +15,7 @@ from convserver.api.openhands.new_settings import NewSettings
 from convserver.api.openhands.settings import SecretsStore
 from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import body_of
-from convserver.api.scopes import CHANGED_BY_THE_USER
+from convserver.api.scopes import OF_THE_USER, WRITES, requires
 from convserver.api.v1.agent.requests import KeptObject
 from convserver.api.v1.agent.settings import document, forms
 from convserver.api.v1.agent.settings.document import AGENT, CONVERSATION
@@ -130,7 +130,7 @@ class LegacySettings(SettingsFailure):
 class AppSettingsViewSet(AppViewSet):
     """The settings of the user."""
 
-    needs = CHANGED_BY_THE_USER
+    needs = OF_THE_USER
 
     @extend_schema(responses={200: AppSettings, 404: SettingsFailure})
     def retrieve(self, request: Request) -> Response:
@@ -167,11 +167,13 @@ class AppSettingsViewSet(AppViewSet):
         note = note_on((body.agent_settings_diff or {}).get("llm"))
         return Response({"message": f"Settings stored. {note}" if note else "Settings stored"})
 
+    @requires(WRITES)
     @extend_schema(responses={200: forms.SettingsForm})
     def agent_form(self, request: Request) -> Response:
         """Return the fields of an agent's settings that have an effect here."""
         return Response(forms.AGENT_FORM.model_dump())
 
+    @requires(WRITES)
     @extend_schema(responses={200: forms.SettingsForm})
     def conversation_form(self, request: Request) -> Response:
         """Return the fields of a conversation's settings that have an effect here."""
