@@ -121,6 +121,17 @@ async def test_a_profile_is_stored_shown_without_its_key_renamed_activated_and_d
     assert (await rest.get(PROFILES)).json()["active_profile"] is None
 
 
+async def test_the_key_of_a_profile_stays_at_its_server(
+    alice: User, rest: httpx.AsyncClient, subtests: pytest.Subtests
+) -> None:
+    elsewhere = {**MODEL, "base_url": "https://elsewhere.example.org/v1", "api_key": None}
+    for more in ({}, {"preserve_existing_api_key": True}):
+        with subtests.test(str(more)):
+            await rest.post(f"{PROFILES}/fast", json={"llm": MODEL})
+            assert (await rest.post(f"{PROFILES}/fast", json={"llm": elsewhere, **more})).status_code == 201
+            assert (await rest.get(f"{PROFILES}/fast")).json()["api_key_set"] is False
+
+
 async def test_a_profile_without_secrets_has_none_and_one_of_the_settings_has_all(
     alice: User, rest: httpx.AsyncClient
 ) -> None:

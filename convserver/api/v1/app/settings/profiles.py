@@ -113,7 +113,9 @@ class AppProfileViewSet(AppViewSet):
         # A client of this wire is shown null for a key, and sends it back: only a blank clears one.
         is_left_out = given is not None and given.get("api_key") in (None, MASK)
         is_cleared = given is not None and given.get("api_key") == ""
-        if before.get("api_key") and (body.preserve_existing_api_key or is_left_out):
+        is_kept = body.preserve_existing_api_key or is_left_out
+        # A key is sent to no other server than the one that it was entered for.
+        if is_kept and before.get("api_key") and model_keys.is_same_server(llm, before):
             llm = {**llm, "api_key": before["api_key"]}
         elif body.preserve_existing_api_key or is_cleared:
             llm = {each: value for each, value in llm.items() if each != "api_key"}
