@@ -47,6 +47,12 @@ def masked(value: Any) -> Any:
     return _Walk().masked(value)
 
 
+def without_keys(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object without the members that are, or contain, keys."""
+    shown = masked(value)
+    return {name: member for name, member in value.items() if shown[name] == member}
+
+
 def keys_of(*values: Any) -> list[str]:
     """Return the keys that `masked` replaces, without placeholders and those shorter than KEY_MIN_CHARS."""
     long = (key for key in hidden_in(*values) if len(key) >= KEY_MIN_CHARS and key.strip("*"))

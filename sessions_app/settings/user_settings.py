@@ -113,7 +113,7 @@ def change_settings(
 def _require_same_host(user_id: int, base_url: object) -> None:
     """Raise ModelKeyWanted if the stored key of the model would be sent to another host from now on."""
     stored = settings_of(user_id)
-    before, now = (_host_of(url) for url in ((stored and stored.llm_base_url) or "", base_url or ""))
+    before, now = (host_of(url) for url in ((stored and stored.llm_base_url) or "", base_url or ""))
     if before == now:
         return
     if Secret.objects.of(user_id).named(SecretKind.SETTING, SettingSecret.LLM_API_KEY).exists():
@@ -122,7 +122,7 @@ def _require_same_host(user_id: int, base_url: object) -> None:
         )
 
 
-def _host_of(url: object) -> tuple[str, str]:
+def host_of(url: object) -> tuple[str, str]:
     """Return scheme, host and port: what a key is sent to."""
     try:
         parts = urlsplit(str(url).strip())

@@ -248,6 +248,36 @@ async def test_tool_servers_that_no_key_opens_are_not_overwritten_by_a_change(
     assert (await rest.post(f"{SETTINGS}/mcp/second", json=second)).is_success
 
 
+async def test_the_keys_of_an_agent_profile_stay_at_their_servers(
+    rest: httpx.AsyncClient, alice: User, subtests: pytest.Subtests
+) -> None:
+    server = {"url": "https://tools.example.org/mcp", "headers": {"X-Key": "sk-header-0815"}}
+    agent = {"llm": LLM, "mcp_config": {"adding": server}}
+    elsewhere = "https://elsewhere.example.org/v1"
+    moved: dict[str, dict[str, Any]] = {
+        "llm": {"llm": {**LLM, "api_key": MASKED, "base_url": elsewhere}},
+        "server": {"mcp_config": {"adding": {"url": elsewhere, "headers": {"X-Key": MASKED}}}},
+        "older form": {"mcp_config": {"mcpServers": {"adding": {"url": elsewhere, "headers": MASKED}}}},
+    }
+    for name, change in moved.items():
+        with subtests.test(name):
+            await rest.post(f"{API}/agent-profiles/mine", json=agent)
+            shown = (await rest.get(f"{API}/agent-profiles/mine")).json()["profile"]
+            await rest.post(f"{API}/agent-profiles/mine", json={**shown, **change})
+            kept = await astore.call(user_documents.document, alice.pk, DocumentKind.AGENT_PROFILE, "mine")
+            assert elsewhere in str(kept)
+            assert str(kept).count("sk-") == 1
+
+
+async def test_a_tool_server_that_moves_leaves_its_keys_behind(rest: httpx.AsyncClient, alice: User) -> None:
+    server = {"url": "https://tools.example.org/mcp", "headers": {"X-Key": "sk-header-0815"}}
+    await rest.post(f"{SETTINGS}/mcp/adding", json=server)
+    await rest.patch(f"{SETTINGS}/mcp/adding", json={"url": "https://elsewhere.example.org/mcp"})
+    moved = await astore.call(named_servers.of_user, alice.pk)
+    assert "elsewhere" in str(moved)
+    assert "sk-" not in str(moved)
+
+
 async def test_a_model_of_the_settings_is_saved_as_a_profile_with_all_its_keys(
     rest: httpx.AsyncClient, alice: User
 ) -> None:

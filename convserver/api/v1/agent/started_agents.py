@@ -30,7 +30,7 @@ def agent_of(user_id: int, body: Start) -> dict[str, Any] | None:
     if isinstance(agent.get("llm"), dict):
         agent["llm"] = model_keys.with_stored_keys(user_id, agent["llm"])
     if isinstance(servers := agent.get("mcp_config"), dict):
-        agent["mcp_config"] = _opened(user_id, servers)
+        agent["mcp_config"] = tool_servers.all_opened(servers, tool_servers.of_user(user_id))
     return agent
 
 
@@ -57,12 +57,3 @@ def _of_profile(user_id: int, profile_id: str) -> dict[str, Any]:
         servers = tool_servers.of_user(user_id)
         agent["mcp_config"] = {name: servers[name] for name in wanted if name in servers}
     return agent
-
-
-def _opened(user_id: int, servers: dict[str, Any]) -> dict[str, Any]:
-    """Return tool servers with the keys that were masked, as they are stored for the same address."""
-    stored = tool_servers.of_user(user_id)
-    inner = servers.get("mcpServers")
-    if isinstance(inner, dict):
-        return {**servers, "mcpServers": _opened(user_id, inner)}
-    return {name: tool_servers.opened(server, stored.get(name)) for name, server in servers.items()}

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, RootModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from conversations.dialects import columns
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import body_in, body_of
@@ -19,7 +20,7 @@ from convserver.api.v1.agent.settings import document, tool_servers
 from convserver.api.v1.agent.settings.profiles import REFUSED, NewName, ProfileChanged
 from convserver.api.v1.agent.settings.view import OfUserViewSet, checked_name
 from sessions_app.models import DocumentKind
-from sessions_app.settings import user_documents
+from sessions_app.settings import model_keys, user_documents
 from sessions_app.settings.setup_keys import masked, unmasked
 from sessions_app.settings.user_documents import DocumentNotFound
 
@@ -120,7 +121,7 @@ class AgentProfileViewSet(OfUserViewSet):
             "name": name,
             "revision": before["revision"] + 1 if before else 0,
         }
-        user_documents.store(self.user_id, KIND, {**unmasked(body, before), **own}, name=name)
+        user_documents.store(self.user_id, KIND, {**_with_stored_keys(body, before), **own}, name=name)
         return _changed(name, f"Agent profile {name!r} saved", status=201)
 
     @extend_schema(responses={200: ProfileChanged, **REFUSED})
@@ -177,6 +178,20 @@ def with_id(user_id: int, profile_id: str) -> dict[str, Any]:
         if profile.get("id") == profile_id.lower():
             return profile
     raise Refused(404, {"detail": f"Agent profile with id {profile_id[:100]!r} not found"})
+
+
+def _with_stored_keys(body: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
+    """Return a profile with the keys that were masked, as they are stored for the same servers."""
+    known = columns.fields(before)
+    servers = body.get("mcp_config")
+    if isinstance(servers, dict):
+        stored = columns.fields(known.get("mcp_config"))
+        opened = tool_servers.all_opened(servers, stored, same=("url", "command"))
+        body = {**body, "mcp_config": opened}
+    if not model_keys.is_same_server(*(columns.fields(each.get("llm")) for each in (body, known))):
+        known = {name: value for name, value in known.items() if name != "llm"}
+    restored: dict[str, Any] = unmasked(body, known)
+    return restored
 
 
 def _profile(user_id: int, name: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from convserver.serving.admission import Lane, in_lane
 from sessions_app.models import DocumentKind
 from sessions_app.outbound.model_trial import ModelSetup, TrialUnderWay, try_model
 from sessions_app.settings import model_keys, placeholder_keys, user_documents
-from sessions_app.settings.setup_keys import MASK, masked
+from sessions_app.settings.setup_keys import MASK, masked, without_keys
 from sessions_app.settings.user_documents import DocumentNotFound
 
 KIND = DocumentKind.MODEL_PROFILE
@@ -183,12 +183,6 @@ def profile(user_id: int, name: str) -> dict[str, Any]:
         return user_documents.document(user_id, KIND, name[:100])
     except DocumentNotFound as error:
         raise Refused(404, {"detail": f"Profile {name!r} not found"}) from error
-
-
-def without_keys(llm: dict[str, Any]) -> dict[str, Any]:
-    """Return a model without the members that are, or contain, keys."""
-    shown = masked(llm)
-    return {name: value for name, value in llm.items() if shown[name] == value}
 
 
 def model_for_conversation(user_id: int, name: str) -> dict[str, Any]:

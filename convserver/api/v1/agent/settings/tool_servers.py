@@ -18,7 +18,7 @@ from sessions_app.agents.llm.tools.servers import ToolServer, of_agent
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.settings import named_servers, user_settings
 from sessions_app.settings.named_servers import LISTS, Entries
-from sessions_app.settings.setup_keys import masked, unmasked
+from sessions_app.settings.setup_keys import MASK, masked, unmasked, without_keys
 from sessions_app.settings.user_settings import SettingSecret
 
 _CONFIG: TypeAdapter[Any] = TypeAdapter(EnteredMcpConfig)
@@ -65,6 +65,8 @@ def entered(user_id: int, name: str, entry: dict[str, Any]) -> ToolServer:
 
 def opened(entry: Any, stored: Any, *, same: Sequence[str] = ("url", "command", "args")) -> Any:
     """Return a server with the keys that were masked, if the stored one has the `same` members."""
+    if entry == MASK:  # the whole server was masked, by its name
+        return stored
     known = columns.fields(stored)
     seen = masked(known)
     is_same = isinstance(entry, dict) and all(
@@ -73,14 +75,33 @@ def opened(entry: Any, stored: Any, *, same: Sequence[str] = ("url", "command", 
     return unmasked(entry, stored if is_same else None)
 
 
+def all_opened(
+    servers: Mapping[str, Any], stored: Mapping[str, Any], *, same: Sequence[str] = ("url", "command", "args")
+) -> dict[str, Any]:
+    """Return tool servers, in either form, with the keys that were masked, as `opened` does."""
+    inner, known = servers.get("mcpServers"), columns.fields(stored.get("mcpServers")) or stored
+    if isinstance(inner, dict):
+        return {**servers, "mcpServers": all_opened(inner, known, same=same)}
+    return {name: opened(server, known.get(name), same=same) for name, server in servers.items()}
+
+
 def _merged(before: Entries, changes: Mapping[str, Any]) -> dict[str, Any]:
     after: dict[str, Any] = dict(before)
     for name, entry in changes.items():
         if entry is None:
             after.pop(name, None)
         else:
-            after[name] = merged(before.get(name, {}), entry) if isinstance(entry, dict) else entry
+            after[name] = _changed(before.get(name, {}), entry) if isinstance(entry, dict) else entry
     return after
+
+
+def _changed(stored: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a server with its changes; its keys stay with its host and its command."""
+    before = stored.get("url"), stored.get("command")
+    url, command = entry.get("url", before[0]), entry.get("command", before[1])
+    is_other_host = user_settings.host_of(url) != user_settings.host_of(before[0])
+    is_moved = is_other_host or command not in (before[1], masked(stored).get("command"))
+    return merged(without_keys(stored) if is_moved else stored, entry)
 
 
 def _by_name(changes: Mapping[str, Any]) -> Mapping[str, Any]:

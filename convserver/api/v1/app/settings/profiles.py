@@ -20,7 +20,7 @@ from convserver.api.v1.agent.settings.profiles import KIND, NewName, ProfileChan
 from convserver.api.v1.agent.settings.view import checked_name
 from convserver.api.v1.app.view import AppViewSet
 from sessions_app.settings import model_keys, user_documents
-from sessions_app.settings.setup_keys import MASK, masked, unmasked
+from sessions_app.settings.setup_keys import MASK, masked, unmasked, without_keys
 
 REFUSED = {404: Detail, 409: Detail, 422: ValidationProblems}
 
@@ -109,7 +109,7 @@ class AppProfileViewSet(AppViewSet):
             else model_keys.with_stored_keys(user_id, given, profile=name)
         )
         if not body.include_secrets:
-            llm = profiles.without_keys(llm)
+            llm = without_keys(llm)
         # A client of this wire is shown null for a key, and sends it back: only a blank clears one.
         is_left_out = given is not None and given.get("api_key") in (None, MASK)
         is_cleared = given is not None and given.get("api_key") == ""
