@@ -103,11 +103,12 @@ class AppProfileViewSet(AppViewSet):
         body = optional_body_of(request, NewNamedModel) or NewNamedModel()
         before = user_documents.documents(user_id, KIND).get(name, {})
         given = body.llm
-        llm = (
-            _model_of_settings(user_id)
-            if given is None
-            else model_keys.with_stored_keys(user_id, given, profile=name)
-        )
+        if given is not None:
+            llm = model_keys.with_stored_keys(user_id, given, profile=name)
+        else:
+            shown = document.shown(user_id)[AGENT]["llm"]
+            with_keys = unmasked(shown, model_keys.of_settings(user_id))
+            llm = {each: value for each, value in with_keys.items() if value is not None}
         if not body.include_secrets:
             llm = without_keys(llm)
         # A client of this wire is shown null for a key, and sends it back: only a blank clears one.
@@ -141,12 +142,6 @@ class AppProfileViewSet(AppViewSet):
         llm = profiles.activate(access.pk_of(request.user), name)
         words = f"Switched to profile '{name}'"
         return Response({"name": name, "message": words, "model": llm.get("model")})
-
-
-def _model_of_settings(user_id: int) -> dict[str, Any]:
-    shown = document.shown(user_id)[AGENT]["llm"]
-    llm = unmasked(shown, model_keys.of_settings(user_id))
-    return {each: value for each, value in llm.items() if value is not None}
 
 
 def _changed(name: str, message: str, *, status: int = 200) -> Response:
