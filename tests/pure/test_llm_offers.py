@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -43,6 +44,16 @@ def test_arguments_have_names_that_every_provider_takes_and_reach_the_server_und
     called = calls.wanted("x", json.dumps({"_filter_2": "a eq 1", "_filter": 2, "_": 3}), tools)
     assert called.arguments == {"$filter": "a eq 1", "_filter": 2, "": 3}
     assert called.tool is tools["x"]
+
+
+@pytest.mark.parametrize("name", ["{:x}", "{:x}é"])
+def test_the_names_of_thousands_of_arguments_take_no_time_of_the_server(name: str) -> None:
+    schema = {"type": "object", "properties": {name.format(number): {} for number in range(900)}}
+    many = [{"name": f"x{number}", "inputSchema": schema} for number in range(40)]
+    began = time.process_time()
+    tools, _ = offered([("a", offers.listed(many)[0])])
+    assert time.process_time() - began < 0.5
+    assert len(tools["x0"].schema["properties"]) == 900
 
 
 @pytest.mark.parametrize(

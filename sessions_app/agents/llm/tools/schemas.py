@@ -53,9 +53,15 @@ def with_plain_names(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapp
     Anthropic refuses a whole request for one argument called `$filter`.
     """
     names: dict[str, str] = {}
+    # One step for each name: schemas of strangers have thousands, and this is on the event loop.
+    taken, unused = {*schema.get("properties", ())}, dict[str, Iterator[str]]()
     for own in schema.get("properties", ()):
-        taken = {*names.values(), *(each for each in schema["properties"] if each != own)}
-        names[own] = next(each for each in _plain_names(own) if each not in taken)
+        plain = _UNNAMEABLE.sub("_", own)[:ARGUMENT_NAME_MAX_CHARS] or "_"
+        if plain != own:
+            candidates = unused.setdefault(plain, _plain_names(plain))
+            plain = next(each for each in candidates if each not in taken)
+            taken.add(plain)
+        names[own] = plain
     renamed = {plain: own for own, plain in names.items() if plain != own}
     if not renamed:
         return schema, {}
@@ -64,8 +70,7 @@ def with_plain_names(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapp
     return {**schema, "properties": shown, **({"required": required} if required else {})}, renamed
 
 
-def _plain_names(own: str) -> Iterator[str]:
-    plain = _UNNAMEABLE.sub("_", own)[:ARGUMENT_NAME_MAX_CHARS] or "_"
+def _plain_names(plain: str) -> Iterator[str]:
     yield plain
     for number in count(2):
         yield f"{plain[: ARGUMENT_NAME_MAX_CHARS - 6]}_{number}"
