@@ -116,6 +116,16 @@ def test_a_log_beside_an_empty_database_is_not_needed(tmp_path: Path) -> None:
     assert not log.exists()  # SQLite removes it
 
 
+def test_the_log_of_a_database_that_is_opened_by_a_link_is_settled_too(tmp_path: Path) -> None:
+    database, link = tmp_path / "db.sqlite3", tmp_path / "link.sqlite3"
+    database.touch()
+    link.symlink_to(database)
+    log = tmp_path / "db.sqlite3-wal"
+    log.write_bytes(b"of another file")
+    settled_logs.settle(str(link), wait_s=1.0)
+    assert not log.exists()
+
+
 def test_what_is_committed_after_a_failed_sync_and_a_kill_outlives_a_power_cut(
     tmp_path: Path, disk: ForgetfulDisk
 ) -> None:

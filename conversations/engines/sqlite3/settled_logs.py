@@ -20,7 +20,7 @@ def settle(database: str, *, wait_s: float) -> None:
     Nothing happens where there is no log, or where SQLite cannot open the database: the connection that
     follows reports that.
     """
-    log = Path(f"{database}-wal")
+    log = Path(f"{Path(database).resolve()}-wal")  # SQLite follows links
     if not log.exists() or not log.stat().st_size:
         return
     failed: OSError | None = None
