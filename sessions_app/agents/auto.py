@@ -1,4 +1,4 @@
-"""The agent of a server that does not name one: a model where somebody has named one, else the demo agent."""
+"""The agent of a server that names none: the model, if one is set, otherwise the demo agent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sessions_app.agents.llm.agent import LlmAgent
 
 
 class AutoAgent:
-    """Lets the model or the demo agent play, as the settings are when a turn begins."""
+    """Plays each turn with the model or the demo agent, by the settings at its start."""
 
     title = "Automatic"
     description = "A model answers if one is set, otherwise the demo agent."
@@ -27,36 +27,32 @@ class AutoAgent:
 
     @staticmethod
     def cues_of(user_id: int | None) -> Mapping[str, str]:
-        """Return the demo agent's messages for a user whose messages it answers."""
+        """Return the demo agent's commands, unless the user has a model."""
         if user_id is None:
             return CUES
         try:
             return CUES if choice.model_of_user(user_id) is None else {}
-        except AgentFailure:  # the model cannot be used, but it answers, and says so
+        except AgentFailure:  # the model is unusable, and its answer says why
             return {}
 
     @staticmethod
     def continues_in(conversation: ConversationRef) -> bool:
-        """Say whether a model plays, which can go on after a crash."""
+        """Return whether a model plays, which can go on after a crash."""
         try:
             return choice.model_of(conversation) is not None
-        except AgentFailure:  # the model cannot be used, and the turn ends by saying so
+        except AgentFailure:  # the model is unusable, and its turn ends with the reason
             return True
 
     async def play(self, turn: Turn) -> None:
-        """Play one turn."""
         await (await self._agent()).play(turn)
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """Answer a question beside the conversation."""
         return await (await self._agent()).complete(messages)
 
     def turn_ended(self) -> None:
-        """Pass it on to the model, which keeps tools."""
         self._llm.turn_ended()
 
     async def loop_ended(self) -> None:
-        """Pass it on to the model, which keeps tools."""
         await self._llm.loop_ended()
 
     async def _agent(self) -> Agent:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
-from conversations.events import EventEnvelope
+from conversations import dialects
+from conversations.events import Dialect, EventEnvelope
 from conversations.models import ConversationRef
+
+LOOK_S = 0.2
+"""A pause takes effect within this time."""
 
 
 class AgentFailure(Exception):
-    """The turn cannot be played to its end, and the text says why: the user reads it as an error."""
+    """The turn cannot be played to its end; the user reads the text as an error."""
 
     def __init__(self, text: str, *, code: str = "AgentError") -> None:
         """`code` is what V1 clients get beside the text."""
@@ -25,7 +31,7 @@ class TurnSuspended(Exception):
 
 
 class AgentStuck(AgentFailure):
-    """The agent repeats itself: V1 clients know a state for it, without a text, so it says why before."""
+    """The agent repeats itself; V1 clients know a state for this, but show no text."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, code="AgentStuck")
@@ -53,10 +59,22 @@ class ToolCall:
     event_id: str
     seq: int
 
+    @classmethod
+    def of(cls, event: EventEnvelope) -> Self:
+        """Return the call of a stored event."""
+        name, arguments = dialects.called_tool(json.loads(event["payload"]), Dialect(event["dialect"]))
+        return cls(
+            name=name,
+            arguments=arguments,
+            tool_call_id=event["tool_call_id"] or "",
+            event_id=event["id"],
+            seq=event["seq"],
+        )
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProposedCall:
-    """A tool call that is to wait for approval."""
+    """A tool call to store for approval."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -65,35 +83,33 @@ class ProposedCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
-    """The decision about a tool call: the user's, or that of the server about a call that a crash cut off."""
+    """The decision about a tool call: the user's, or the server's after a crash."""
 
     call: ToolCall
     accepted: bool
-    """Whether to run it."""
     reason: str
 
 
 class ProgressReport(Protocol):
-    """What a running tool call says of how far it is."""
+    """The callback by which a running tool call reports its progress."""
 
-    async def __call__(self, text: str, *, done: float | None, total: float | None) -> None:
-        """Show it to readers."""
+    async def __call__(self, text: str, *, done: float | None, total: float | None) -> None: ...
 
 
 class Answer(Protocol):
-    """An unfinished answer: readers see it grow, and the log has it once it is complete."""
+    """An unfinished answer: readers see it grow; it is stored once it is complete."""
 
     async def write(self, text: str) -> None:
         """Add a piece."""
 
     def think(self, text: str) -> None:
-        """Add a piece of the reasoning behind the answer, before a `write`, which may be of nothing.
+        """Add a piece of the reasoning, which the next `write` shows, also one of an empty text.
 
-        It is stored beside the answer or, if there is none, beside the call that follows.
+        It is stored with the answer or, without one, with the call that follows.
         """
 
     def replace(self, text: str) -> None:
-        """Let the whole answer be this text, which the log then has in place of what was written."""
+        """Store this text instead of what was written."""
 
 
 class Turn(Protocol):
@@ -104,77 +120,72 @@ class Turn(Protocol):
     """
 
     @property
-    def conversation(self) -> ConversationRef:
-        """The conversation of the turn."""
+    def conversation(self) -> ConversationRef: ...
 
     @property
     def turn_id(self) -> str:
-        """The turn's id: the same if it continues after an approval or a pause."""
+        """The id; it stays the same when the turn continues after an approval or a pause."""
 
     @property
     def agent(self) -> str:
-        """The name of the agent that the turn began with; empty for the server's default."""
+        """The name of the agent at the turn's start; empty for the server's default."""
 
     @property
     def epoch(self) -> int:
-        """The fence of the loop that plays the turn: a later loop of the conversation has a higher one."""
+        """The number of the loop's lease; a later loop of the conversation has a higher one."""
 
     @property
     def inputs(self) -> Sequence[EventEnvelope]:
-        """The user's messages since the last answer, oldest first; empty if a client only requested a run."""
+        """The user's messages since the last answer, oldest first; none if a client only requested a run."""
 
     @property
     def done(self) -> Sequence[EventEnvelope]:
-        """The events that this turn has already stored if it continues; empty if it is new.
-
-        Oldest first.
-        """
+        """The events that this turn stored before it was continued, oldest first."""
 
     @property
     def decision(self) -> Decision | None:
-        """The user's decision about the call that the turn waited for, if it did; of several the last one."""
+        """The decision about the call that the turn waited for; the last one of several."""
 
     @property
     def decisions(self) -> Sequence[Decision]:
-        """The decisions about all calls that are to be run or rejected now, oldest first.
+        """The decisions about all calls to run or reject now, oldest first.
 
-        These are the calls that waited for approval and, in a turn that goes on after a crash, those that
-        had not been started and those that are to be run again.
+        These are the calls that waited for approval and, after a crash, also those that were not started
+        and those to run again.
         """
 
     @property
     def is_pausing(self) -> bool:
-        """Whether the next step pauses or ends the turn; an agent may end this step early.
+        """Whether the user wants to pause, or the turn's time is over: an agent may end its step early.
 
-        The user wants to pause, or the time of the turn is over. The agent says the rest when the turn
-        continues: `done` has what was stored.
+        It says the rest when the turn continues: `done` has what was stored.
         """
 
     @property
     def seconds_left(self) -> float | None:
-        """For how long the agent may still work; None if its time has no limit."""
+        """The remaining time of the agent; None without a limit."""
 
     async def pausing(self) -> None:
-        """Return once the user wants the turn to pause."""
+        """Wait until the user wants the turn to pause."""
 
     async def checkpoint(self) -> None:
-        """Suspend the turn if the user wants it to pause, as the other methods do before they store."""
+        """Suspend the turn if the user wants to pause; methods that store do so themselves."""
 
     def identify(self, event_id: str) -> None:
-        """Give the next message, notice, call or result this id: repeated, it is stored once."""
+        """Set the id of the next message, notice, call or result, so that a repetition stores nothing."""
 
     @property
     def stored_through(self) -> int:
-        """The seq of the newest event that was stored while the turn is played; -1 before the first."""
+        """The seq of the newest event stored by this play; -1 before the first."""
 
     def confirms(self, risk: str = "UNKNOWN") -> bool:
-        """Say whether the user wants to approve a call of this risk: LOW, MEDIUM, HIGH or UNKNOWN."""
+        """Return whether a call of this risk (LOW, MEDIUM, HIGH or UNKNOWN) needs an approval."""
 
     async def new_inputs(self) -> Sequence[EventEnvelope]:
-        """Return what the user has said since `inputs`, if messages steer the agent; `inputs` has it, too.
+        """Return the user's messages since `inputs`, and add them there, if messages steer the agent.
 
-        What is returned is answered by this turn; what is said later, or not taken, by the next one. Ask
-        between two steps, before each request to a model, and once more before the turn ends.
+        This turn answers what is returned, the next turn all later messages. Call it before each request to
+        a model and before the turn ends.
         """
 
     async def history(self, limit: int = 200) -> Sequence[EventEnvelope]:
@@ -184,20 +195,20 @@ class Turn(Protocol):
         """Begin an answer; leaving the block stores it as one message."""
 
     async def reserve(self, expected: Usage) -> None:
-        """Reserve a call of a model, right before it is made, with what it will use at least.
+        """Reserve the least that a call of a model will use, right before the call.
 
-        If a limit of the turn or the conversation is reached, the turn ends or waits: this never returns. A
-        `cost` of None says that the model's price is unknown.
+        If a limit is reached, the turn ends or waits, and this never returns. A `cost` of None is an
+        unknown price.
         """
 
     def count(self, usage: Usage) -> None:
-        """Count what a call of a model used, in the commit of the turn's next event or when the turn ends."""
+        """Count the usage of a call with the turn's next event, or at the end of the turn."""
 
     async def say(self, text: str) -> None:
-        """Store a message of the agent."""
+        """Store a message."""
 
     async def notify(self, notice: str) -> None:
-        """Store what the user should know and no model takes for its own words."""
+        """Store a notice for the user; models do not see it."""
 
     async def call_tool(
         self,
@@ -207,77 +218,76 @@ class Turn(Protocol):
         thought: str = "",
         signed: Sequence[Mapping[str, Any]] = (),
     ) -> ToolCall:
-        """Store a tool call; `signed` are blocks that the model's server wants back with it."""
+        """Store a tool call; `signed` are blocks to return to the model's server with it."""
 
     async def ask_approval(self, name: str, arguments: Mapping[str, Any], *, thought: str = "") -> None:
-        """Store a call that waits for the user, and suspend the turn: this never returns.
+        """Store a call that needs an approval, and suspend the turn: this never returns.
 
-        Once the user has decided, the turn is played again from the start, with `decision` set.
+        After the user's decision the turn is played from its start, with `decision` set.
         """
 
     async def ask_approvals(self, calls: Sequence[ProposedCall], *, thought: str = "") -> None:
-        """Store several calls that wait for one decision of the user: see `ask_approval` and `decisions`."""
+        """Store several calls that need one approval: see `ask_approval` and `decisions`."""
 
     async def start_tool(self, call: ToolCall) -> str:
-        """Store that a call is about to run, and return its idempotency key.
+        """Store that a call is about to run, and return its idempotency key, the same after a crash.
 
-        The key is the same if the call is run again after a crash. Raise CallRefused
-        (`sessions_app.loops.calls.start`) if the call must not be run: its approval was used or is missing,
-        or its arguments are not those that were approved.
+        Raise CallRefused (`sessions_app.loops.calls.start`) if the call must not run: its approval was used
+        or is missing, or its arguments are not those that were approved.
         """
 
     async def show_progress(
         self, call: ToolCall, text: str, *, done: float | None = None, total: float | None = None
     ) -> None:
-        """Show readers how far a running call is, without storing it; `done` counts up to `total`.
+        """Show the progress of a running call to present readers, up to `total`; nothing is stored.
 
-        A reader who joins later does not see it, and of reports in quick succession only some are shown.
+        Of reports in quick succession only some are shown.
         """
 
     async def tool_result(
         self, call: ToolCall, content: str, *, exit_code: int = 0, files: Sequence[str] = ()
     ) -> None:
-        """Store a tool's result; `exit_code` is that of a command, and otherwise 0, or 1 for a failure.
+        """Store a tool's result; `exit_code` is a command's, otherwise 0, or 1 for a failure.
 
-        `files` are images and other files that it brings, as data URLs.
-
-        The conversation takes over a branch that a git command has checked out, and a pull request that a
-        tool has opened.
+        `files` are data URLs. The conversation takes over a branch that a git command has checked out, and
+        a pull request that a tool has opened.
         """
 
     async def pause(self, notice: str) -> None:
-        """Say why the turn goes on only if the user resumes it, and suspend it: this never returns.
-
-        It is then played again from the start, as after any pause.
-        """
+        """Store a notice, and suspend the turn until the user resumes it: this never returns."""
 
     async def finish(self, message: str, *, thought: str = "") -> None:
-        """Store that the task is done, with the agent's last words; the turn should end with it."""
+        """Store that the task is done, with the last words; the turn should end then."""
 
     async def tool_rejected(self, call: ToolCall, reason: str) -> None:
         """Store that the user rejected the call."""
 
     async def condense(self, forgotten: Sequence[EventEnvelope], summary: str) -> None:
-        """Store that the model no longer gets these events, and what stands in their place."""
+        """Store a summary that replaces these events for the model."""
 
 
 class Agent(Protocol):
     """One kind of agent; an instance plays the turns of one loop, one after the other.
 
-    An agent that calls a model sets `needs_model = True` on its class: its user then needs settings with a
-    model's key before a conversation starts. A class with `takes_conversation = True` is called with the
-    ConversationRef of its loop, any other without arguments.
+    A class may set:
 
-    A class may have two more functions: `turn_ended()` is called once the end of its turn is stored, and not
-    while the turn waits for the user; `async loop_ended()` when its loop is over.
-
-    A class with `continues = True` can play a turn on that a crash has cut off: it calls `start_tool` before
-    it runs a tool, carries out `turn.decisions` first, and reads in `turn.done` or the history what it has
-    done. Where that depends on the conversation, the class has a function `continues_in(conversation)`.
+    - `needs_model = True`: its user needs settings with a model's key before a conversation starts;
+    - `takes_conversation = True`: it is called with the ConversationRef of its loop, not without arguments;
+    - `turn_ended()`, called once the end of a turn is stored, and not while the turn waits for the user;
+    - `async loop_ended()`, called at the end of its loop;
+    - `continues = True`, or `continues_in(conversation)`: it can continue a turn after a crash. It then calls
+      `start_tool` before it runs a tool, carries out `turn.decisions` first, and reads what it has done in
+      `turn.done` or the history.
     """
 
-    async def play(self, turn: Turn) -> None:
-        """Play the turn to its end."""
+    async def play(self, turn: Turn) -> None: ...
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
         """Answer a question beside the conversation; messages are {role, content}, oldest first."""
+
+
+async def wait_unless_pausing(turn: Turn, wait_s: float) -> None:
+    """Wait this long, or until the turn is to pause."""
+    while wait_s > 0 and not turn.is_pausing:
+        await asyncio.sleep(min(wait_s, LOOK_S))
+        wait_s -= LOOK_S

@@ -1,4 +1,4 @@
-"""The agent of one conversation: what its user has chosen for it, or what the configuration names."""
+"""The agent of one conversation: the user's choice, or the configuration's default."""
 
 from __future__ import annotations
 
@@ -23,42 +23,37 @@ logger = logging.getLogger(__name__)
 
 
 class ConversationAgent:
-    """Lets each turn be played by the agent that it began with, and questions be answered by the chosen one.
+    """Plays each turn with the agent of its start, and answers questions with the chosen agent.
 
-    An agent is made when it is first asked for, and kept as long as this object.
+    Each agent is created at its first use, and kept as long as this object.
     """
 
     def __init__(self, conversation: ConversationRef) -> None:
         self._conversation = conversation
         self._made: dict[str, Agent] = {}
         self.class_path = ""
-        """The path of the class that was made last."""
+        """Of the newest agent."""
 
     async def make(self) -> None:
-        """Make the agent of the next turn, unless it is unusable, which the turn will say.
+        """Create the agent of the next turn; the turn itself reports an unusable one.
 
-        Raise whatever its class raises.
+        Raise what its class raises.
         """
         with suppress(AgentUnusable):
             await self._chosen()
 
     async def play(self, turn: Turn) -> None:
-        """Play one turn. Raise AgentUnusable if its agent cannot be used any more."""
-        agent = await self._named(turn.agent)
-        await agent.play(turn)
+        """Play one turn. Raise AgentUnusable."""
+        await (await self._named(turn.agent)).play(turn)
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """Answer a question beside the conversation."""
-        agent = await self._chosen()
-        return await agent.complete(messages)
+        return await (await self._chosen()).complete(messages)
 
     def turn_ended(self) -> None:
-        """Tell the agents that were made, as far as they listen."""
         for agent in self._made.values():
             turn_ended(agent)
 
     async def loop_ended(self) -> None:
-        """Tell the agents that were made, as far as they listen."""
         for agent in self._made.values():
             await loop_ended(agent)
 
@@ -76,7 +71,7 @@ class ConversationAgent:
         remote = name_in(name)
         if remote is not None:
             return RemoteAgent(self._conversation, remote)
-        found = await asyncio.to_thread(class_of, name)  # to import it may take long
+        found = await asyncio.to_thread(class_of, name)  # the import may take seconds
         return made_for(found, self._conversation)
 
 
@@ -88,7 +83,7 @@ def made_for(agent_class: type[Agent], conversation: ConversationRef) -> Agent:
 
 
 def turn_ended(agent: Agent) -> None:
-    """Tell an agent that the end of its turn is stored, if it listens."""
+    """Call `turn_ended` of an agent that has it; log what it raises."""
     try:
         if (listen := getattr(agent, "turn_ended", None)) is not None:
             listen()
@@ -97,7 +92,7 @@ def turn_ended(agent: Agent) -> None:
 
 
 async def loop_ended(agent: Agent) -> None:
-    """Tell an agent that its loop is over, if it listens."""
+    """Call `loop_ended` of an agent that has it; log what it raises."""
     try:
         if (listen := getattr(agent, "loop_ended", None)) is not None:
             await listen()
@@ -106,7 +101,7 @@ async def loop_ended(agent: Agent) -> None:
 
 
 def path_of(agent: Agent) -> str:
-    """Return the dotted path of an agent's class; of a remote agent its name."""
+    """Return the dotted path of an agent's class, or a remote agent's name."""
     if isinstance(agent, ConversationAgent):
         return agent.class_path
     if isinstance(agent, RemoteAgent):
@@ -115,12 +110,12 @@ def path_of(agent: Agent) -> str:
 
 
 def uses_model() -> bool:
-    """Say whether the settings of a user's model have an effect on an agent that can be chosen."""
+    """Return whether any agent that users can choose calls the model of their settings."""
     return any(kind.uses_model for kind in registry.kinds())
 
 
 def needs_model(name: str = "") -> bool:
-    """Say whether an agent calls a model, for which a user needs settings with a key."""
+    """Return whether an agent needs settings with a model's key."""
     try:
         return bool(getattr(class_of(name), "needs_model", False))
     except AgentUnusable:  # its turn says so
@@ -128,12 +123,12 @@ def needs_model(name: str = "") -> bool:
 
 
 def conversation_needs_model(conversation: ConversationRef) -> bool:
-    """Say the same of a conversation's agent."""
+    """Return whether the conversation's agent needs settings with a model's key."""
     return needs_model(run_options.agent_of(conversation))
 
 
 def continues(conversation: ConversationRef, name: str = "") -> bool:
-    """Say whether an agent can play a turn of the conversation on that a crash has cut off."""
+    """Return whether an agent can continue a turn of the conversation after a crash."""
     if name_in(name) is not None:
         return True
     try:
@@ -143,15 +138,15 @@ def continues(conversation: ConversationRef, name: str = "") -> bool:
     except DatabaseProblem:
         raise
     except Exception:
-        logger.warning("An agent cannot be asked whether it goes on", exc_info=True)
+        logger.warning("An agent failed when asked whether it continues", exc_info=True)
         return False
     return bool(getattr(agent_class, "continues", False))
 
 
 def cues(user_id: int | None, name: str = "") -> Mapping[str, str]:
-    """Return the messages that an agent suggests to a user, and what each does; most agents have none.
+    """Return the messages that an agent suggests to a user, with what each does.
 
-    A class whose `cues` depend on the user has a function `cues_of`.
+    A class has `cues`, or a function `cues_of` if they depend on the user; most have none.
     """
     try:
         agent_class = class_of(name)
@@ -164,5 +159,5 @@ def cues(user_id: int | None, name: str = "") -> Mapping[str, str]:
 
 
 def cues_in(conversation: ConversationRef) -> Mapping[str, str]:
-    """Return the messages that a conversation's agent suggests to its owner."""
+    """Return the cues of a conversation's agent for its owner."""
     return cues(conversation.owner_id, run_options.agent_of(conversation))

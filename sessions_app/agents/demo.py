@@ -1,4 +1,4 @@
-"""The demo agent: needs no key and no network, and shows on command everything that an agent can do."""
+"""The demo agent: shows on command what agents can do, without a key or a network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CUES = {
     "/finish": "reports that the task is done",
     "/fail": "fails on purpose",
 }
-"""The commands, which must be the whole message, in any case, and what they do."""
+"""Each command, which is a whole message in any case, and what it does."""
 COMMANDS = "\n".join(f"- `{cue}` {what}" for cue, what in CUES.items())
 INTRODUCTION = (
     "This is the built-in demo agent: it repeats what you say and needs no model. Enter a model in Settings, "
@@ -41,7 +41,7 @@ _CLOCK_ANSWER = "It is noon on Friday, according to the pretend tool."
 _CLEANING = {"command": "rm -r build"}
 _CLEANING_THOUGHT = "This deletes files, so I need your approval."
 _RESULTS = {"date": "Fri Nov 20 12:00:00 UTC 2026 (pretended)"}
-"""By the command; any other has removed something."""
+"""By the command; all others pretend to remove files."""
 _COMMAND = re.compile(r"/[a-z]+")
 
 
@@ -53,7 +53,6 @@ class DemoAgent:
     cues = CUES
 
     async def play(self, turn: Turn) -> None:
-        """Play one turn."""
         said = [event["text"].strip() for event in turn.inputs]
         cues = {text.lower() for text in said}
         if "/fail" in cues:
@@ -70,7 +69,7 @@ class DemoAgent:
         await self._answer(turn, said)
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """Repeat the beginning of the last question, between the marks that the first message asks for."""
+        """Return the beginning of the last message, in the tags that the first message asks for."""
         if not messages:
             return ""
         if "<update_prompt>" in messages[0]["content"]:
@@ -94,20 +93,18 @@ class DemoAgent:
 
     async def _answer(self, turn: Turn, said: Sequence[str]) -> None:
         word_s: float = getattr(settings, "DEMO_AGENT_WORD_S", DEFAULT_WORD_S)
-        replies = list(dict.fromkeys(_replies(turn, said)))
+        if turn.decision is not None:
+            replies = ["Done." if turn.decision.accepted else "OK, I won't."]
+        else:
+            replies = list(dict.fromkeys(map(_reply, said))) or [NOTHING_NEW]
         if _is_first(turn) and INTRODUCTION not in replies:
             replies.append(INTRODUCTION)
-        words = _words(replies, word_s)[_said_before(turn) :]
+        # What the turn has stored before it was paused is not said again.
+        stored = [event["text"] for event in turn.done if event["kind"] == "message"]
+        words = _words(replies, word_s)[sum(len(text.split()) for text in stored) :]
         while words:
             async with turn.answer() as answer:  # a pause takes effect here
                 await _type(answer, words, turn)
-
-
-def _replies(turn: Turn, said: Sequence[str]) -> Sequence[str]:
-    """Return the answer, a paragraph for each message."""
-    if turn.decision is not None:
-        return ["Done." if turn.decision.accepted else "OK, I won't."]
-    return [_reply(text) for text in said] or [NOTHING_NEW]
 
 
 def _reply(text: str) -> str:
@@ -125,7 +122,7 @@ def _reply(text: str) -> str:
 
 
 def _is_first(turn: Turn) -> bool:
-    """Say whether this turn answers a conversation's first message; a V1 one may begin with a prompt."""
+    """Return whether this turn answers the first message; a V1 conversation may begin with a prompt."""
     first = 1 if turn.conversation.dialect is Dialect.V1 else 0
     return bool(turn.inputs) and turn.inputs[0]["seq"] <= first
 
@@ -140,12 +137,6 @@ def _words(replies: Sequence[str], word_s: float) -> list[tuple[str, float]]:
     return words
 
 
-def _said_before(turn: Turn) -> int:
-    """Return how many words of its answer the turn has stored before it was paused."""
-    messages = [event["text"] for event in turn.done if event["kind"] == "message"]
-    return sum(len(text.split()) for text in messages)
-
-
 async def _type(answer: Answer, words: list[tuple[str, float]], turn: Turn) -> None:
     """Write the words one by one until a pause; at least one."""
     is_first = True
@@ -157,10 +148,8 @@ async def _type(answer: Answer, words: list[tuple[str, float]], turn: Turn) -> N
 
 
 def _remembered(request: str) -> str:
-    """Return what the user said first in the events that a request for an instruction quotes."""
+    """Return the first words of the user in the events that a request quotes."""
     said = re.search(r"\] user, \w+: (.*)", request)
-    return (
-        f"Remember what the user asked for: {said[1].strip()[:200]}"
-        if said
-        else "There is nothing to remember."
-    )
+    if said is None:
+        return "There is nothing to remember."
+    return f"Remember what the user asked for: {said[1].strip()[:200]}"

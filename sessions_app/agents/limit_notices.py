@@ -1,4 +1,4 @@
-"""What people are told of a limit that is reached, and of prices that nobody knows."""
+"""The sentences for people about limits that are reached, and about unknown prices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from sessions_app.agents.metering import Reached
-from sessions_app.settings.run_limits import Limit, Origin, Unit
+from sessions_app.settings.run_limits import Origin, Unit
 
 _WHAT: Final = {
     Unit.ITERATIONS: "The agent has taken {most} steps {where}, which is the limit.",
@@ -20,7 +20,7 @@ CODES: Final = {
     Unit.COST: "MaxBudgetReached",
     Unit.SECONDS: "MaxTimeReached",
 }
-"""What V1 clients get beside the text."""
+"""The codes for V1 clients."""
 OPERATORS = "The server's operator has set this limit."
 MENU = "in the conversation's menu, under Limits"
 _RAISED: Final = {
@@ -37,17 +37,12 @@ CALL_ENDED = (
 
 
 def unpriced(model: str) -> str:
-    """Return the sentence about a model that no limit of cost counts."""
+    """Return the sentence about a model without a known price."""
     return UNPRICED.format(model=model)
 
 
 def notice(reached: Reached, *, asks: bool) -> str:
-    """Return the sentences about a limit: `asks` tells whether the turn waits to be resumed."""
-    limit = reached.limit
-    return " ".join([_what(reached), _turns_next(limit, asks) if limit.is_of_turn else _next(reached, asks)])
-
-
-def _what(reached: Reached) -> str:
+    """Return the sentences about a limit; with `asks` the turn waits until the user resumes it."""
     limit = reached.limit
     if limit.is_of_turn:
         where = "for this message"
@@ -55,24 +50,20 @@ def _what(reached: Reached) -> str:
         where = "in the conversation that has started this one and in all that it has started"
     else:
         where = "in this conversation"
-    return _WHAT[limit.unit].format(
-        where=where, most=words(limit.unit, limit.most), used=words(limit.unit, limit.used_of(reached.used))
-    )
-
-
-def _turns_next(limit: Limit, asks: bool) -> str:
-    goes_on = (
-        "Resume it to let it go on for as much again, or stop it." if asks else "Send a message to go on."
-    )
-    raising = OPERATORS if limit.origin is Origin.OPERATOR else f"The limit is {_RAISED[limit.origin]}."
-    return f"{goes_on} {raising}"
+    most, used = words(limit.unit, limit.most), words(limit.unit, limit.used_of(reached.used))
+    return f"{_WHAT[limit.unit].format(where=where, most=most, used=used)} {_next(reached, asks)}"
 
 
 def _next(reached: Reached, asks: bool) -> str:
-    origin = reached.limit.origin
-    if origin is Origin.OPERATOR:
+    """Return the sentences about how to go on."""
+    limit, is_operators = reached.limit, reached.limit.origin is Origin.OPERATOR
+    if limit.is_of_turn:
+        resume = "Resume it to let it go on for as much again, or stop it."
+        raising = OPERATORS if is_operators else f"The limit is {_RAISED[limit.origin]}."
+        return f"{resume if asks else 'Send a message to go on.'} {raising}"
+    if is_operators:
         return OPERATORS
-    where = "in that conversation's menu, under Limits" if reached.is_ancestors else _RAISED[origin]
+    where = "in that conversation's menu, under Limits" if reached.is_ancestors else _RAISED[limit.origin]
     return f"To go on, raise it {where}, and {'resume the agent' if asks else 'send a message'}."
 
 

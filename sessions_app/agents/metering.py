@@ -1,8 +1,8 @@
-"""Reservations: before a model is called, what the call is expected to use is taken from the limits.
+"""Reservations: the expected usage of a call is taken from the limits before the model is called.
 
-The topmost row of a conversation's family is locked first, then the rows of all its conversations are, and
-the conversation's own is written. So calls at the same time, in whichever process, see each other: together
-they go beyond a limit by at most one call of each loop. Nothing is locked after these rows.
+The topmost row of a conversation's family is locked first, then the rows of all its conversations, and the
+conversation's own is written. So concurrent calls of all processes see each other: together they exceed a
+limit by at most one call of each loop. Nothing is locked after these rows.
 """
 
 from __future__ import annotations
@@ -24,38 +24,37 @@ from sessions_app.settings.run_limits import Limit, RunLimits, Unit
 from sessions_app.shared_clock import STEP_S
 
 LOOP = "loop"
-"""The place of the call that a turn makes: one at a time."""
+"""The key in `running` of the turn's call: one at a time."""
 BESIDE_S = 120.0
-"""A call beside the turns is over by then, or its process is gone."""
+"""A call outside turns has ended by then, or its process is gone."""
 
 
 class Reached(NamedTuple):
-    """A limit of which nothing is left."""
+    """A limit of which nothing is left, and what was used of it."""
 
     limit: Limit
     used: Amounts
     is_ancestors: bool = False
-    """Whether it is that of a conversation that has started this one."""
+    """Whether a conversation that has started this one has the limit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Share:
-    """What a turn has used since it was counted last."""
+class TurnShare:
+    """The usage of a turn since the last count."""
 
     turn_id: str
     epoch: int
-    """The loop's."""
     call_id: str
-    """The call that is to be made, or the last one that was reserved; empty before the first."""
+    """The call to reserve, or the last one that was reserved; empty before the first."""
     ended: Amounts
     is_first: bool
-    """Whether the turn has just begun, or goes on after a pause."""
+    """Whether the turn has just begun, or continues after a pause."""
     asks: bool
-    """Whether the turn pauses at a limit, and goes on once it is resumed."""
+    """Whether the turn pauses at a limit until the user resumes it."""
 
 
 def used_so_far(meter: RunMeter | None, limit: Limit, turn_id: str) -> Amounts:
-    """Return what was used of a limit by a conversation, or by a turn of it that begins or goes on now."""
+    """Return the usage of a conversation, or of its turn that begins or continues now."""
     if meter is None:
         return Amounts()
     if not limit.is_of_turn:
@@ -64,7 +63,7 @@ def used_so_far(meter: RunMeter | None, limit: Limit, turn_id: str) -> Amounts:
 
 
 def amounts_of(usage: Usage, *, is_of_turn: bool = True) -> Amounts:
-    """Return what a call has used, or is expected to."""
+    """Return the usage of a call as amounts."""
     tokens = usage.prompt_tokens + usage.completion_tokens
     return Amounts(int(is_of_turn), tokens, round((usage.cost or 0.0) * NANOS))
 
@@ -73,15 +72,15 @@ def amounts_of(usage: Usage, *, is_of_turn: bool = True) -> Amounts:
 def reserve(
     conversation: ConversationRef,
     family: Sequence[RunLimits],
-    share: Share,
+    share: TurnShare,
     expected: Amounts,
     *,
     unpriced: str = "",
 ) -> tuple[Reached | None, bool]:
-    """Count what a turn has used, and reserve a call that is expected to use so much.
+    """Count what a turn has used, and reserve a call with its expected usage.
 
-    Return the limit that is reached, and then nothing is reserved; and whether the user is to be told that
-    the price of the model `unpriced` is unknown. Repeated with the same call it changes nothing.
+    Return the limit that is reached, in which case nothing is reserved, and whether to tell the user that
+    the price of the model `unpriced` is unknown. A repetition with the same call changes nothing.
     """
     rows = _locked(family)
     own = rows[conversation.pk]
@@ -91,16 +90,19 @@ def reserve(
     own.is_spent = reached is not None and reached.limit.is_of_turn and share.asks
     taken = Amounts() if reached else expected
     own.running[LOOP] = _call(taken, id=share.call_id, epoch=share.epoch)
-    tells = not reached and _is_untold(own, family, unpriced)
+    has_cost_limit = any(limits.has(Unit.COST) for limits in family)
+    tells = bool(not reached and unpriced and unpriced not in own.unpriced_told and has_cost_limit)
+    if tells:
+        own.unpriced_told.append(unpriced)
     own.save(update_fields=COUNTED)
     return reached, tells
 
 
 @transaction.atomic
 def settle(
-    conversation: ConversationRef, family: Sequence[RunLimits], share: Share, *, is_spent: bool = False
+    conversation: ConversationRef, family: Sequence[RunLimits], share: TurnShare, *, is_spent: bool = False
 ) -> None:
-    """Count what a turn has used that is over or waits, and let its reservation go."""
+    """Count the usage of a turn that has ended or waits, and remove its reservation."""
     own = _locked(family)[conversation.pk]
     if own.running.get(LOOP, {}).get("id", "") == share.call_id:
         _count(own, share)
@@ -113,7 +115,7 @@ def settle(
 def reserve_beside(
     conversation: ConversationRef, family: Sequence[RunLimits], call_id: str, expected: Amounts
 ) -> Reached | None:
-    """Reserve a call that belongs to no turn. Return the limit that is reached, if one is."""
+    """Reserve a call outside turns. Return the limit that is reached, if one is."""
     rows = _locked(family)
     own = rows[conversation.pk]
     _drop_dead(own, own.conversation.loop_epoch)
@@ -128,7 +130,7 @@ def reserve_beside(
 def settle_beside(
     conversation: ConversationRef, family: Sequence[RunLimits], call_id: str, used: Amounts
 ) -> None:
-    """Count what such a call has used, and let its reservation go."""
+    """Count the usage of a call outside turns, and remove its reservation."""
     own = _locked(family)[conversation.pk]
     if own.running.pop(call_id, None) is not None:
         own.add(used, to_turn=False)
@@ -136,13 +138,12 @@ def settle_beside(
 
 
 def _locked(family: Sequence[RunLimits]) -> dict[int, RunMeter]:
-    """Return the rows of all conversations of the family, locked; those of `family` are made if missing."""
+    """Return the locked rows of all conversations of the family; missing ones of `family` are created."""
     pks = [limits.conversation_pk for limits in family]
     top = pks[-1]
     _lock_top(top)
     rows = {row.pk: row for row in RunMeter.objects.of_family(top, besides=pks).locked()}
-    missing = [pk for pk in pks if pk not in rows]
-    if not missing:
+    if not (missing := [pk for pk in pks if pk not in rows]):
         return rows
     for pk in missing:
         tokens, nanos = _counted(pk)
@@ -152,49 +153,50 @@ def _locked(family: Sequence[RunLimits]) -> dict[int, RunMeter]:
 
 
 def _lock_top(top: int) -> None:
-    """Lock the topmost row in a statement of its own, so that the next one sees all that is committed.
+    """Lock the topmost row in a statement of its own.
 
-    A statement that waits for a lock does not see the rows that were inserted meanwhile.
+    The next statement then sees all that is committed: one that waits for a lock misses rows inserted
+    meanwhile.
     """
     if connection.features.has_select_for_update:  # elsewhere only one transaction writes at a time
         list(RunMeter.objects.filter(pk=top).select_for_update(no_key=True).values_list("pk"))
 
 
 def _counted(conversation_pk: int) -> tuple[int, int]:
-    """Return the tokens and the cost of all calls of a conversation that have been counted."""
+    """Return the tokens and the cost of all counted calls of a conversation."""
     used = ModelUse.objects.of(conversation_pk).total()
     return used.prompt_tokens + used.completion_tokens, used.cost_nanos
 
 
-def _count(own: RunMeter, share: Share) -> None:
+def _count(own: RunMeter, share: TurnShare) -> None:
     _drop_dead(own, share.epoch)
     own.begin_turn(share.turn_id, goes_on=share.is_first)
     own.add(share.ended, to_turn=True)
 
 
 def _drop_dead(own: RunMeter, epoch: int) -> None:
-    """Let go what processes have reserved that are gone: nobody knows whether the calls were made."""
+    """Count the reservations of ended processes as used: whether their calls were made is unknown."""
     for place, call in list(own.running.items()):
         if not _is_alive(call, epoch, own.read_at):
             del own.running[place]
             own.add(_amounts_in(call), to_turn=place == LOOP)
-            if place == LOOP:  # nothing else is under way yet: what was counted with events is all
+            if place == LOOP:  # nothing else runs yet: the totals counted with events are complete
                 own.tokens, own.cost_nanos = _counted(own.pk)
 
 
 def _reached(
     family: Sequence[RunLimits], rows: dict[int, RunMeter], by_turn: Amounts | None, *, besides: str
 ) -> Reached | None:
-    """Return the first limit that is reached: those of conversations come before those of the turn.
+    """Return the first limit that is reached, those of conversations before those of the turn.
 
-    `besides` is the place of the call in question.
+    `besides` is the key of the call to decide about.
     """
     own = family[0].conversation_pk
     for limits in family:
         pk = limits.conversation_pk
         used = _used_below(pk, rows).plus(_reserved_below(pk, rows, own, besides))
         for limit in limits.of_conversation():
-            # The time is that of the conversation itself: the agents of several work side by side.
+            # Each conversation has its own time: the agents of a family work in parallel.
             if limit.unit is Unit.SECONDS and pk != own:
                 continue
             if limit.is_reached(used) and not (by_turn is None and limit.unit in _OF_TURNS):
@@ -207,11 +209,11 @@ def _reached(
 
 
 _OF_TURNS = frozenset({Unit.ITERATIONS, Unit.SECONDS})
-"""What calls beside the turns do not use."""
+"""Calls outside turns do not use these."""
 
 
 def _used_below(pk: int, rows: dict[int, RunMeter]) -> Amounts:
-    """Return what a conversation and those that it has started have used, and its own time."""
+    """Return the usage of a conversation and of those that it has started, with its own time alone."""
     used = rows[pk].used
     for row in rows.values():
         if row.conversation.parent_id == pk and row.pk != pk:
@@ -220,7 +222,7 @@ def _used_below(pk: int, rows: dict[int, RunMeter]) -> Amounts:
 
 
 def _reserved_below(pk: int, rows: dict[int, RunMeter], own: int, besides: str) -> Amounts:
-    """Return what the calls reserve that are being made in these conversations."""
+    """Return the reservations of the running calls of these conversations."""
     reserved = Amounts()
     for place, call in rows[pk].running.items():
         is_in_question = pk == own and place == besides
@@ -242,42 +244,32 @@ def _amounts_in(call: dict[str, Any]) -> Amounts:
 
 
 def _is_alive(call: dict[str, Any], epoch: int, now: datetime) -> bool:
-    """Say whether a call may be under way: its loop is the newest one, or its time is not over."""
+    """Return whether a call may still run: its loop is the newest one, or its time is not over."""
     if "epoch" in call:
         return bool(call["epoch"] == epoch)
     return bool(0.0 < call["until"] - now.timestamp() <= BESIDE_S + STEP_S)
 
 
-def _is_untold(own: RunMeter, family: Sequence[RunLimits], model: str) -> bool:
-    """Say whether the user does not know yet that a limit of cost does not count this model, and note it."""
-    if not model or model in own.unpriced_told or not any(limits.has(Unit.COST) for limits in family):
-        return False
-    own.unpriced_told.append(model)
-    return True
-
-
 class LimitState(NamedTuple):
-    """One of the things that have limits: how much may be used of it, and how much was."""
+    """One kind of limit: its value, and the usage."""
 
     name: str
     """As in `run_limits.NAMES`."""
     limit: Limit | None
     used: float
-    """Calls, tokens, US dollars or seconds: of the newest turn, or of the conversation with all below it."""
+    """Calls, tokens, US dollars or seconds, of the newest turn or of the conversation with all below it."""
 
     @property
     def unit(self) -> Unit:
-        """Return what is counted."""
         return Unit(self.name.removeprefix("turn_"))
 
     @property
     def is_of_turn(self) -> bool:
-        """Say whether each turn has the limit."""
         return self.name.startswith("turn_")
 
 
 def states_of(conversation: ConversationRef) -> list[LimitState]:
-    """Return what was used of each limit, and of what has none, by a few queries."""
+    """Return the usage of each kind of limit, also of those without a limit, by a few queries."""
     limits = run_limits.limits_of(conversation.pk)
     own = RunMeter.objects.of(conversation).first()
     if own is None:

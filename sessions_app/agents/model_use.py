@@ -1,4 +1,4 @@
-"""Counting what calls of models use: for the conversation, and by its owner, model and day."""
+"""The usage of models: counted for each conversation, and by owner, model and day."""
 
 from __future__ import annotations
 
@@ -33,8 +33,14 @@ UNNAMED = "unknown"
 
 
 def record(conversation: ConversationRef, usages: Sequence[Usage]) -> None:
-    """Count calls that have just ended, in the running transaction, which holds the conversation's lock."""
-    _add_to_totals(conversation, _sum(usages))
+    """Count ended calls in the running transaction, which holds the conversation's lock."""
+    used = _sum(usages)
+    Conversation.objects.filter(pk=conversation.pk).update(
+        accumulated_cost=F("accumulated_cost") + used.dollars,
+        prompt_tokens=F("prompt_tokens") + used.prompt_tokens,
+        completion_tokens=F("completion_tokens") + used.completion_tokens,
+        total_tokens=F("total_tokens") + used.prompt_tokens + used.completion_tokens,
+    )
     day = timezone.now().date()
     for model, group in groupby(sorted(usages, key=_model_of), key=_model_of):
         used = _sum(list(group))
@@ -45,7 +51,7 @@ def record(conversation: ConversationRef, usages: Sequence[Usage]) -> None:
             "day": day,
         }
         added = {name: F(name) + count for name, count in used._asdict().items()}
-        if not ModelUse.objects.filter(**place).update(**added):  # under the lock nobody else adds it
+        if not ModelUse.objects.filter(**place).update(**added):  # under the lock no other process adds it
             ModelUse.objects.create(**place, **used._asdict())
         transaction.on_commit(partial(_count, model, used))
 
@@ -58,18 +64,18 @@ def _count(model: str, used: Used) -> None:
 
 
 async def record_beside(conversation: ConversationRef, usages: Sequence[Usage]) -> None:
-    """Count calls that add no event, in a transaction of their own; a failure is logged and not raised."""
+    """Count calls without an event, in a transaction of their own; log a failure, and do not raise it."""
     if not usages:
         return
     try:
         await astore.change(_record_locked, conversation, usages)
     except (DatabaseProblem, ConversationError) as error:
-        logger.warning("What calls of a model used was not counted: %s", error)
+        logger.warning("The usage of calls of a model was not counted: %s", error)
 
 
 @asynccontextmanager
 async def reserved_beside(conversation: ConversationRef, expected: Usage) -> AsyncIterator[list[Usage]]:
-    """Reserve a call that belongs to no turn; the block adds what it has used to the list.
+    """Reserve a call outside turns; the block appends its usage to the list.
 
     Raise AgentFailure if a limit of the conversation is reached.
     """
@@ -96,22 +102,13 @@ async def _end_beside(
     try:
         await astore.change(metering.settle_beside, conversation, family, call_id, used)
     except (DatabaseProblem, ConversationError) as error:
-        logger.warning("A reservation for a call of a model was not let go: %s", error)
+        logger.warning("The reservation of a call of a model was not removed: %s", error)
 
 
 @transaction.atomic
 def _record_locked(conversation: ConversationRef, usages: Sequence[Usage]) -> None:
     if Conversation.objects.locked().filter(pk=conversation.pk).exists():
         record(conversation, usages)
-
-
-def _add_to_totals(conversation: ConversationRef, used: Used) -> None:
-    Conversation.objects.filter(pk=conversation.pk).update(
-        accumulated_cost=F("accumulated_cost") + used.dollars,
-        prompt_tokens=F("prompt_tokens") + used.prompt_tokens,
-        completion_tokens=F("completion_tokens") + used.completion_tokens,
-        total_tokens=F("total_tokens") + used.prompt_tokens + used.completion_tokens,
-    )
 
 
 def _sum(usages: Sequence[Usage]) -> Used:

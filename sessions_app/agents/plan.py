@@ -1,4 +1,4 @@
-"""The agent that plans, for the conversation that its own was started from."""
+"""The agent that makes a plan for the conversation from which its own was started."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from sessions_app.agents.llm.agent import LlmAgent
 
 
 class PlanningModel(LlmAgent):
-    """A model that is told to plan, and gets only the tools that change nothing."""
+    """A model that plans, with only those tools that change nothing."""
 
     task = prompts.PLAN
     only_reads = True
 
 
 class PlanAgent(AutoAgent):
-    """Plans with a model, where one is set."""
+    """Plans with a model, if one is set."""
 
     title = "Plan"
     description = "A model makes a plan and changes nothing: it gets only tools that read."

@@ -24,26 +24,26 @@ NO_PLAY = "its class has no `play`"
 
 
 class AgentUnusable(AgentFailure):
-    """An agent that was chosen cannot play; the text says why."""
+    """A chosen agent cannot play; the text says why."""
 
 
 class AgentKind(NamedTuple):
-    """An agent as people are shown it."""
+    """An agent as forms show it."""
 
     name: str
     title: str
     description: str = ""
     uses_model: bool = False
-    """Whether the settings of a model have an effect on it."""
+    """Whether it calls the model of the settings."""
     is_default: bool = False
     problem: str = ""
     """Why it cannot be used; empty if it can."""
     connected: bool | None = None
-    """Whether the program of a remote agent is connected; None for the agents of this server."""
+    """Whether a remote agent's program is connected; None for the server's own agents."""
 
 
 def default_name() -> str:
-    """Return the name of the agent of conversations that choose none; of a class without one, its path."""
+    """Return the name of the default agent; the path of a class that has no name."""
     path = settings.CONFIGURATION.agent
     return next((name for name, each in sources.paths().items() if each == path), path)
 
@@ -57,20 +57,17 @@ def offered() -> Mapping[str, str]:
 
 
 def path_of(name: str) -> str:
-    """Return the dotted path of an agent's class, which is not imported; empty for an unknown agent.
-
-    A remote agent has no class: this is its name.
-    """
+    """Return the dotted path of an agent's class, or a remote agent's name; empty for an unknown agent."""
     if name_in(name) is not None:
         return name
     return offered().get(name or default_name(), "")
 
 
 def class_of(name: str = "") -> type[Agent]:
-    """Return an agent's class, imported when it is first used; without a name, the default one.
+    """Return an agent's class, imported at its first use; without a name, the default one.
 
     Raise AgentUnusable with a sentence for the user if a chosen agent is unknown, not offered or cannot be
-    imported, and anything if the configuration's own cannot be.
+    imported. A default agent that cannot be imported raises its own error.
     """
     if not name or name == default_name():
         return _imported(settings.CONFIGURATION.agent)
@@ -80,7 +77,7 @@ def class_of(name: str = "") -> type[Agent]:
     if path not in _unimportable:
         try:
             return _imported(path)
-        except Exception as error:  # whatever somebody else's module raises
+        except Exception as error:  # modules of others raise anything
             logger.warning("The agent %r cannot be imported", name, exc_info=error)
             _unimportable[path] = _reason(error)
     raise AgentUnusable(UNUSABLE.format(name=name, why=_unimportable[path]))
@@ -92,7 +89,7 @@ def kinds() -> list[AgentKind]:
 
 
 def require_offered(name: str) -> None:
-    """Raise AgentUnusable with a sentence that names what can be chosen, unless this agent can."""
+    """Raise AgentUnusable with a sentence that names the offered agents, unless this is one."""
     names = offered()
     if name_in(name) is not None:
         require_remote()
@@ -103,13 +100,13 @@ def require_offered(name: str) -> None:
 
 
 def remote_is_offered() -> bool:
-    """Say whether users may let programs of their own play."""
+    """Return whether users' own programs may play turns."""
     allowed = settings.CONFIGURATION.agents
     return not allowed or sources.REMOTE in allowed
 
 
 def require_remote() -> None:
-    """Raise AgentUnusable unless users may let programs of their own play."""
+    """Raise AgentUnusable unless users' own programs may play turns."""
     if not remote_is_offered():
         raise AgentUnusable("This server lets no programs outside it play an agent's turns.")
 
@@ -123,26 +120,23 @@ def _kind(name: str, is_default: bool) -> AgentKind:
     return AgentKind(
         name,
         title=str(getattr(found, "title", "") or _title(name)),
-        description=str(getattr(found, "description", "") or _first_line(found)),
+        description=str(
+            getattr(found, "description", "") or (inspect.getdoc(found) or "").partition("\n")[0]
+        ),
         uses_model=model_is_used(found),
         is_default=is_default,
     )
 
 
 def model_is_used(found: type[Agent]) -> bool:
-    """Say whether the settings of a user's model have an effect on an agent."""
+    """Return whether an agent calls the model of its user's settings."""
     return bool(getattr(found, "uses_model", False) or getattr(found, "needs_model", False))
 
 
 def _title(name: str) -> str:
-    """Return what stands for the title of an agent without one."""
+    """Return a title for an agent that has none."""
     plain = name.rpartition(".")[2].replace("_", " ").replace("-", " ")
     return plain[:1].upper() + plain[1:]
-
-
-def _first_line(found: type[Agent]) -> str:
-    lines = (inspect.getdoc(found) or "").splitlines()
-    return lines[0] if lines else ""
 
 
 def _reason(error: Exception) -> str:
@@ -151,7 +145,7 @@ def _reason(error: Exception) -> str:
 
 
 _unimportable: dict[str, str] = {}
-"""Why a class could not be imported, by its path: the server tries that once."""
+"""Why a class could not be imported, by its path: the import is tried once."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Where agents come from: those built in, and those that installed packages name. None is imported here."""
+"""The paths of agents: those built in, and those of installed packages. None is imported here."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ BUILT_IN_AGENTS: Final[Mapping[str, str]] = {
 }
 """Dotted paths of classes by the agents' names; the first is the default."""
 REMOTE: Final = "remote"
-"""What the operator calls all agents that are programs outside the server."""
+"""The operator's name for all agents that are programs outside the server."""
 GROUP: Final = "convserver.agents"
-"""The group of entry points in which a package names its agents."""
+"""The group of entry points of packages with agents."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", re.ASCII)
 
 
 def paths() -> Mapping[str, str]:
-    """Return the dotted path of each agent's class by the agent's name: first those built in."""
+    """Return the dotted path of each agent's class by the agent's name, those built in first."""
     return {**BUILT_IN_AGENTS, **packaged()}
 
 

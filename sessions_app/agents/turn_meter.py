@@ -1,4 +1,4 @@
-"""What one turn may still use: its time, and the reservations of its calls of models."""
+"""The meter of one turn: its remaining time, and the reservations of its calls of models."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from conversations.events import Dialect
 from conversations.models import ConversationRef
 from sessions_app.agents import metering
 from sessions_app.agents.base import Usage
-from sessions_app.agents.metering import Reached, Share
+from sessions_app.agents.metering import Reached, TurnShare
 from sessions_app.models import Amounts, RunMeter
 from sessions_app.settings import run_limits
-from sessions_app.settings.run_limits import Limit, RunLimits, Unit
+from sessions_app.settings.run_limits import RunLimits, Unit
 
 
 class TurnMeter:
-    """The meter of a turn from when its agent begins to play until it ends, waits or pauses."""
+    """Meters a turn from the start of its play until it ends, waits or pauses."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class TurnMeter:
         self._counted_at = now()
         self._asks = conversation.dialect is not Dialect.V1
         self.family: Sequence[RunLimits] = ()
-        """The limits of the conversation, and of those that have started it."""
+        """The limits of the conversation, and of its ancestors."""
         self._ended = Amounts()
         self._call_id = ""
         self._is_first = True
@@ -45,46 +45,42 @@ class TurnMeter:
         """Whether the turn pauses because its own time is over."""
 
     def read(self) -> None:
-        """Read the limits, and count the time from now on. Called where the database may be asked."""
+        """Read the limits, and measure the time from now on. Call it in a database thread."""
         family = run_limits.family_limits(self._conversation)
         has_time = family[0].has(Unit.SECONDS)
         meter = RunMeter.objects.of(self._conversation).first() if has_time else None
         self.family, self._counted_at, self._ends_at = family, self._now(), None
         for limit in family[0].limits.values():
             if limit.unit is Unit.SECONDS:
-                self._limit_time(limit, metering.used_so_far(meter, limit, self._turn_id))
-
-    def _limit_time(self, limit: Limit, used: Amounts) -> None:
-        left_s = max(limit.most - limit.used_of(used), 0.0)
-        if self._ends_at is None or self._counted_at + left_s < self._ends_at:
-            self._ends_at = self._counted_at + left_s
-            self._time = Reached(limit, used)
+                used = metering.used_so_far(meter, limit, self._turn_id)
+                ends_at = self._counted_at + max(limit.most - limit.used_of(used), 0.0)
+                if self._ends_at is None or ends_at < self._ends_at:
+                    self._ends_at, self._time = ends_at, Reached(limit, used)
 
     @property
     def seconds_left(self) -> float | None:
-        """Return for how long the agent may still work; None without a limit."""
+        """Return the remaining time of the agent; None without a limit."""
         return None if self._ends_at is None else max(self._ends_at - self._now(), 0.0)
 
     @property
     def is_out_of_time(self) -> bool:
-        """Say whether that time is over."""
         return self.seconds_left == 0.0
 
     def spend_time(self) -> Reached | None:
-        """Return the limit of time if it is reached: the turn counts as having used up its own."""
+        """Return the limit of time if it is reached, and mark the turn's own as spent."""
         if not self.is_out_of_time or self._time is None:
             return None
         self.is_spent = self._asks and self._time.limit.is_of_turn
         return self._time
 
     def count(self, usage: Usage) -> None:
-        """Note what a call has used; the next reservation counts it, or the end."""
+        """Add the usage of a call; the next reservation counts it, or the end of the turn."""
         self._ended = self._ended.plus(metering.amounts_of(usage))
 
-    def share(self, *, reserves: bool) -> Share:
-        """Return what is to be counted, with a call that is to be reserved; it may be tried repeatedly."""
+    def share(self, *, reserves: bool) -> TurnShare:
+        """Return the usage to count, with a call to reserve; its count may be repeated."""
         elapsed_ms = round((self._now() - self._counted_at) * 1000)
-        return Share(
+        return TurnShare(
             turn_id=self._turn_id,
             epoch=self._epoch,
             call_id=uuid4().hex if reserves else self._call_id,
@@ -93,8 +89,8 @@ class TurnMeter:
             asks=self._asks,
         )
 
-    def has_counted(self, share: Share) -> None:
-        """Note that a share is counted."""
+    def has_counted(self, share: TurnShare) -> None:
+        """Subtract a share that is counted."""
         self._counted_at += share.ended.worked_ms / 1000
         counted = Amounts(*(-amount for amount in share.ended[:3]))
         self._ended = self._ended.plus(counted)
@@ -102,5 +98,5 @@ class TurnMeter:
 
     @property
     def has_to_settle(self) -> bool:
-        """Say whether the end of the turn is to be counted: a call was reserved, or the time is limited."""
+        """Return whether the end of the turn must be counted: a call was reserved, or the time is limited."""
         return bool(self._call_id) or self._ends_at is not None

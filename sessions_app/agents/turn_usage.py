@@ -1,4 +1,4 @@
-"""What a turn's calls of models have used, until the commit of its next event counts it."""
+"""The usage of a turn's calls of models, until the commit of its next event counts it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AppendHook = Callable[[Sequence[Appended]], None]
 
 
 class TurnUsage:
-    """What one turn's calls of models have used."""
+    """The usage of one turn's calls of models."""
 
     def __init__(self, conversation: ConversationRef, author: EventAuthor, counted: Metrics) -> None:
         """`counted` are the conversation's totals at the turn's start."""
@@ -26,7 +26,7 @@ class TurnUsage:
         self._pending: list[Usage] = []
 
     def add(self, usage: Usage) -> None:
-        """Note a call that has ended."""
+        """Add a call that has ended."""
         self._newest = usage
         self._pending.append(usage)
         self._totals = Metrics(
@@ -36,7 +36,7 @@ class TurnUsage:
         )
 
     def shown_in(self, event: NewEvent) -> NewEvent:
-        """Return an event of the agent, with the totals if the turn has called a model."""
+        """Return an event of the agent with the totals, if the turn has called a model."""
         newest = self._newest
         if newest is None:
             return event
@@ -47,16 +47,16 @@ class TurnUsage:
         return event if payload == event.payload else replace(event, payload=payload)
 
     def take(self) -> list[Usage]:
-        """Return the calls that are not counted yet: an append is about to count them."""
+        """Return the uncounted calls to an append, which counts them."""
         taken, self._pending = self._pending, []
         return taken
 
     def give_back(self, usages: Sequence[Usage]) -> None:
-        """Take calls back whose append has failed."""
+        """Take back calls whose append has failed."""
         self._pending = [*usages, *self._pending]
 
     def counting(self, usages: Sequence[Usage], also: AppendHook | None) -> AppendHook | None:
-        """Return what an append does besides: count these calls, once however often it is repeated."""
+        """Return the hook of an append that counts these calls once, also if the append is repeated."""
         if not usages:
             return also
 

@@ -27,7 +27,7 @@ from sessions_app.agents.base import AgentFailure
 from sessions_app.agents.llm import library
 from sessions_app.agents.llm.agent import LlmAgent
 from sessions_app.agents.llm.models import Wire
-from sessions_app.agents.metering import Share
+from sessions_app.agents.metering import TurnShare
 from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.agents.turn_meter import TurnMeter
 from sessions_app.loops import loop
@@ -306,9 +306,9 @@ def family(database: None, alice: User) -> list[ConversationRef]:
     return [top, *children]
 
 
-def share(**changes: Any) -> Share:
+def share(**changes: Any) -> TurnShare:
     usual: dict[str, Any] = {"turn_id": "t", "epoch": 0, "ended": Amounts(), "is_first": False, "asks": False}
-    return Share(**usual | {"call_id": uuid4().hex} | changes)
+    return TurnShare(**usual | {"call_id": uuid4().hex} | changes)
 
 
 def reserve(talk: ConversationRef, expected: Amounts, **changes: Any) -> bool:

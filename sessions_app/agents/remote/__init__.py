@@ -1,6 +1,5 @@
-"""Agents that are programs outside the server: attached over the native socket, they play turns by frames.
+"""Agents that are programs outside the server: they attach over the native socket, and play turns by frames.
 
-`programs` has those that are attached to this process, `attachments` their rows, which all processes see.
-`listing` has them as people choose them.
-`agent` plays a turn by one of them, and `remote_turn` carries out its `steps`, each once.
+`programs` has the programs of this process, `attachments` their rows, which all processes see. `agent` plays
+a turn by one of them, and `remote_turn` carries out its `steps`, each once.
 """

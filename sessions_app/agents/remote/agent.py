@@ -1,4 +1,4 @@
-"""The agent whose turns a program outside the server plays."""
+"""The agent that a program outside the server plays."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ MOVED = (
     "message again."
 )
 _REFUSALS = frozenset({StepRefused.code, EventConflict.code, InvalidEvent.code, "call_refused"})
-"""The codes of what is wrong with one step only: its program is told, and the turn goes on."""
+"""The codes of errors of one step: its program gets them, and the turn continues."""
 
 
 class RemoteAgent:
-    """Hands each turn to the program that is attached under its name, and carries out what that sends."""
+    """Hands each turn to the program attached under its name, and carries out the steps that it sends."""
 
     def __init__(self, conversation: ConversationRef, name: str) -> None:
         self.name = name
         self._conversation = conversation
 
     async def play(self, turn: Turn) -> None:
-        """Let programs play the turn: if one disappears, the next one goes on with what is stored."""
+        """Let programs play the turn; if one disappears, the next one continues from what is stored."""
         steps = RemoteTurn(turn)
         try:
             while not steps.is_over:
@@ -51,11 +51,11 @@ class RemoteAgent:
             raise
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """Say nothing: a program plays turns only."""
+        """Return nothing: programs only play turns."""
         return ""
 
     async def _program(self, turn: Turn) -> Program:
-        """Return the program, waiting for it for a while. Raise AgentFailure if it does not come."""
+        """Return the program, waiting for it for a while. Raise AgentFailure."""
         grace_s: int = settings.CONFIGURATION.remote_grace_s
         with suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
@@ -70,7 +70,7 @@ class RemoteAgent:
 
 
 class _Playing:
-    """One turn in the hands of one program."""
+    """One turn that one program plays."""
 
     def __init__(self, program: Program, steps: RemoteTurn) -> None:
         self._program = program
@@ -85,14 +85,21 @@ class _Playing:
         assignment = self._program.begin(turn_id, self._turn.epoch)
         try:
             await self._steps.reject_if_decided()
-            await self._hand_out()
+            stored, has_earlier = await astore.call(
+                reads.read_end_of_turn, self._turn.conversation, turn_id, limit=reads.PAGE_MAX_EVENTS
+            )
+            frame = turn_frame(self._turn, stored, self._steps.unfinished, has_earlier=has_earlier)
+            self._program.send(**frame)
             while not self._steps.is_over:
                 step = await self._next(assignment)
                 if step is None:
                     return
                 await self._carry_out(step)
         except TurnSuspended:
-            await self._tell_that_it_waits()
+            step = self._suspended_by
+            # Without a seq, the step was not stored: the program sends it again.
+            seq = None if step is None else await self._steps.seq_of(step)
+            self._tell("suspend", id=None if step is None or seq is None else step.id, seq=seq)
             raise
         except Fenced:
             self._tell("fenced")
@@ -106,13 +113,6 @@ class _Playing:
 
     def _tell(self, kind: str, **members: object) -> None:
         self._program.send(type=kind, turn=self._turn.turn_id, **members)
-
-    async def _hand_out(self) -> None:
-        stored, has_earlier = await astore.call(
-            reads.read_end_of_turn, self._turn.conversation, self._turn.turn_id, limit=reads.PAGE_MAX_EVENTS
-        )
-        frame = turn_frame(self._turn, stored, self._steps.unfinished, has_earlier=has_earlier)
-        self._program.send(**frame)
 
     async def _next(self, assignment: Assignment) -> AnyStep | None:
         """Return the next step, None once the program is gone; suspend a turn that is to pause."""
@@ -131,7 +131,7 @@ class _Playing:
                         await _first_of(assignment.something(), self._turn.pausing())
 
     async def _pause(self) -> None:
-        """Suspend the turn between two steps; the program may end a long one early."""
+        """Suspend the turn between two steps; within one, tell the program, which may end it early."""
         if self._steps.is_between_steps:
             await self._turn.checkpoint()
         elif not self._is_told_to_pause:
@@ -149,7 +149,7 @@ class _Playing:
             self._suspended_by = step
             raise
         except AgentFailure:
-            if self._steps.is_over:  # as the program wants
+            if self._steps.is_over:  # the program has sent `fail`
                 self._acknowledge(step, {})
             raise
         else:
@@ -159,15 +159,9 @@ class _Playing:
         if step.id is not None:
             self._tell("ack", id=step.id, **ack)
 
-    async def _tell_that_it_waits(self) -> None:
-        """Tell the program that the turn is suspended, and which step was stored with that, if one was."""
-        step = self._suspended_by
-        seq = None if step is None else await self._steps.seq_of(step)
-        self._tell("suspend", id=None if step is None or seq is None else step.id, seq=seq)
-
 
 async def _first_of(*works: Coroutine[Any, Any, None]) -> None:
-    """Return once one of these has ended, and end the others."""
+    """Wait until one of these has ended, and cancel the others."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Remote agents as people are shown them, among the agents that they can choose."""
+"""Remote agents, as forms show them among the agents to choose from."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ DESCRIPTION = "A program outside this server."
 def kinds_for(
     user_id: int, conversation: ConversationRef | None = None, *, chosen: str = ""
 ) -> list[AgentKind]:
-    """Return the user's remote agents that are connected, and the chosen one also if it is not.
-
-    Without a conversation, these are the agents for all of the user's conversations.
-    """
+    """Return the user's connected remote agents for a conversation, or for all, and the chosen one."""
     if not registry.remote_is_offered():
         return []
     connected = attachments.connected_names(user_id, conversation)

@@ -1,4 +1,4 @@
-"""The names of remote agents: what the option `agent` of a conversation says, and what the address says."""
+"""The names of remote agents, as the option `agent` of a conversation has them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from conversations.models import Conversation, ConversationRef
 from sessions_app.models import REMOTE_NAME_MAX_LENGTH
 
 PREFIX = "remote:"
-"""What the option `agent` begins with where a program plays."""
+"""The beginning of the option `agent` of a remote agent."""
 PATTERN = rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{REMOTE_NAME_MAX_LENGTH - 1}}}"
 NAME = re.compile(PATTERN, re.ASCII)
 
@@ -16,13 +16,13 @@ NOT_CONNECTED = "The agent {name} is not connected. It answers once its program 
 
 
 def name_in(agent: str) -> str | None:
-    """Return the name of the remote agent that an option names; None for any other agent."""
+    """Return the name of the remote agent in an option; None for other agents."""
     name = agent.removeprefix(PREFIX)
     return name if agent.startswith(PREFIX) and NAME.fullmatch(name) else None
 
 
 def name_of(conversation: ConversationRef) -> str | None:
-    """Return the name of the remote agent of a conversation's turn, or of its next one; None for others."""
+    """Return the remote agent of a conversation's present or next turn; None for other agents."""
     rows = Conversation.objects.with_pks([conversation.pk])
     found = rows.values_list("loop__turn_id", "loop__turn_agent", "run_options__agent").first()
     turn_id, of_turn, chosen = found or (None, "", "")
@@ -30,5 +30,5 @@ def name_of(conversation: ConversationRef) -> str | None:
 
 
 def not_connected(name: str) -> str:
-    """Return what people read while no program is there."""
+    """Return the sentence for people while the program is not connected."""
     return NOT_CONNECTED.format(name=name)

@@ -1,4 +1,4 @@
-"""The programs that are attached to this process: what each is sent, and the turns that it plays."""
+"""The programs attached to this process: the frames to send, and the turns that they play."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from sessions_app.agents.remote.steps import AnyStep
 from sessions_app.event_loops import PerEventLoop
 
 WAITING_MAX = 64
-"""At most this many steps of one turn wait to be carried out; then no more are read from their program."""
+"""At most this many steps of one turn are queued; then no more are read from the program."""
 UNSENT_MAX = 256
-"""While this many frames wait for a program that does not read, none of its own are read either."""
+"""While this many frames are unsent because the program does not read, none of its own are read."""
 
 LEFT_MAX = 1_000
-"""At most this many programs that have left are remembered."""
+"""The departures of at most this many programs are remembered."""
 
 OVER = "This turn is over, waits for the user, or is played by another program."
 
 
-class Place(NamedTuple):
-    """What a program is attached as; `conversation` is the key of the only one that it serves."""
+class ProgramPlace(NamedTuple):
+    """The user and name of a program; `conversation` is the key of the only one that it serves."""
 
     user_id: int
     name: str
@@ -37,19 +37,18 @@ class Place(NamedTuple):
 
 
 class Assignment:
-    """A turn that a program plays; its steps wait here, in order."""
+    """A turn that a program plays, with the queue of its steps."""
 
     def __init__(self, turn_id: str, epoch: int) -> None:
         self.turn_id = turn_id
         self.epoch = epoch
         self.is_closed = False
-        """Whether the program plays the turn no more."""
         self._steps: deque[AnyStep] = deque()
         self._has_something = asyncio.Event()
         self._has_room = asyncio.Event()
 
     async def put(self, step: AnyStep) -> None:
-        """Add a step, once there is room for it. Raise Fenced if the program plays the turn no more."""
+        """Queue a step, once there is room for it. Raise Fenced if the program no longer plays the turn."""
         while len(self._steps) >= WAITING_MAX and not self.is_closed:
             self._has_room.clear()
             await self._has_room.wait()
@@ -59,20 +58,20 @@ class Assignment:
         self._has_something.set()
 
     def next_now(self) -> AnyStep | None:
-        """Return the next step if one is there."""
+        """Return the next step, if one is queued."""
         if not self._steps:
             return None
         self._has_room.set()
         return self._steps.popleft()
 
     async def something(self) -> None:
-        """Return once a step is there, or the program plays the turn no more."""
+        """Wait until a step is queued, or the program no longer plays the turn."""
         while not (self._steps or self.is_closed):
             self._has_something.clear()
             await self._has_something.wait()
 
     def close(self) -> None:
-        """Forget the steps that wait, and take no others."""
+        """Drop the queued steps, and refuse others."""
         self.is_closed = True
         self._steps.clear()
         self._has_something.set()
@@ -82,45 +81,41 @@ class Assignment:
 class Program:
     """One attached program."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ProgramPlace) -> None:
         self.place = place
         self.is_superseded = asyncio.Event()
-        """Set once a later program has its place."""
+        """Set when a later program has its place."""
         self.is_gone = asyncio.Event()
-        """Set once it plays no turns any more, for whatever reason."""
+        """Set when it no longer plays turns, for any reason."""
         self._assignments: dict[str, Assignment] = {}
         self._unsent: deque[str] = deque()
         self._has_something = asyncio.Event()
         self._has_room = asyncio.Event()
         self._has_room.set()
 
-    # Turns
-
     def begin(self, turn_id: str, epoch: int) -> Assignment:
-        """Let the program play a turn."""
         assignment = self._assignments[turn_id] = Assignment(turn_id, epoch)
         return assignment
 
     def end(self, assignment: Assignment) -> None:
-        """Take nothing more of the turn."""
+        """Refuse further steps of the turn."""
         if self._assignments.get(assignment.turn_id) is assignment:
             del self._assignments[assignment.turn_id]
         assignment.close()
 
     async def take(self, step: AnyStep) -> None:
-        """Let a step wait to be carried out. Raise Fenced if the program does not play its turn."""
+        """Queue a step. Raise Fenced if the program does not play its turn."""
         assignment = self._assignments.get(step.turn)
         if self.is_gone.is_set() or assignment is None or assignment.epoch != step.epoch:
             raise Fenced(OVER)
         await assignment.put(step)
 
     def supersede(self) -> None:
-        """Give the place to a later program."""
         self.is_superseded.set()
         self.leave()
 
     def leave(self) -> None:
-        """Play no turns any more: another program may go on with them."""
+        """End all its turns: another program may continue them."""
         self.is_gone.set()
         for assignment in list(self._assignments.values()):
             self.end(assignment)
@@ -128,7 +123,7 @@ class Program:
     # Frames to the program
 
     def send(self, **frame: Any) -> None:
-        """Let a frame be sent; does not wait."""
+        """Queue a frame."""
         self._unsent.append(json.dumps(frame, separators=(",", ":")))
         self._has_something.set()
         if len(self._unsent) >= UNSENT_MAX:
@@ -145,7 +140,7 @@ class Program:
         return text
 
     async def room(self) -> None:
-        """Return once the program has read most of what it was sent."""
+        """Wait until the program has read most of its frames."""
         await self._has_room.wait()
 
 
@@ -153,14 +148,14 @@ class Programs:
     """The programs of one event loop, by their places."""
 
     def __init__(self) -> None:
-        self._attached: dict[Place, Program] = {}
+        self._attached: dict[ProgramPlace, Program] = {}
         self._arrival = asyncio.Event()
         self._began_at = time.monotonic()
-        self._left: LRUCache[Place, float] = LRUCache(LEFT_MAX)
-        """When programs left that may come back, by the clock of `time.monotonic`."""
+        self._left: LRUCache[ProgramPlace, float] = LRUCache(LEFT_MAX)
+        """When programs left that may return, by `time.monotonic`."""
 
     def attach(self, program: Program) -> None:
-        """Let a program play turns, in place of an earlier one."""
+        """Add a program, in place of an earlier one."""
         earlier = self._attached.get(program.place)
         self._attached[program.place] = program
         if earlier is not None:
@@ -169,28 +164,28 @@ class Programs:
         self._arrival = asyncio.Event()
 
     def detach(self, program: Program) -> None:
-        """Let a program go."""
+        """Remove a program."""
         if self._attached.get(program.place) is program:
             del self._attached[program.place]
             self._left[program.place] = time.monotonic()
         program.leave()
 
     def find(self, conversation: ConversationRef, name: str) -> Program | None:
-        """Return the program that plays this conversation's turns: one for it alone first."""
+        """Return the program for this conversation's turns, preferably one for it alone."""
         return next(filter(None, map(self._attached.get, _places(conversation, name))), None)
 
     @property
     def age_s(self) -> float:
-        """For how many seconds programs could attach to this process, at most."""
+        """The age of this process, as far as programs could attach to it."""
         return time.monotonic() - self._began_at
 
     def left_s(self, conversation: ConversationRef, name: str) -> float:
-        """Return how many seconds ago this conversation's program has left; infinite if that is long ago."""
+        """Return how long ago this conversation's program has left; infinite if that is not remembered."""
         left_at = max(self._left.get(place, -inf) for place in _places(conversation, name))
         return time.monotonic() - left_at
 
     async def come(self, conversation: ConversationRef, name: str, *, within_s: float) -> Program | None:
-        """Return the program, waiting for it this long; None if it does not come."""
+        """Return the program, waiting for it this long; None if it does not attach."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 while (program := self.find(conversation, name)) is None:
@@ -199,19 +194,18 @@ class Programs:
         return None
 
     async def arrival(self) -> None:
-        """Return once a program has come."""
+        """Wait until a program attaches."""
         await self._arrival.wait()
 
 
-def _places(conversation: ConversationRef, name: str) -> tuple[Place, Place]:
-    """Return the places of programs that may play a conversation's turns, its own first."""
+def _places(conversation: ConversationRef, name: str) -> tuple[ProgramPlace, ProgramPlace]:
+    """Return the places of programs for a conversation's turns, its own first."""
     owner = conversation.owner_id
-    return Place(owner, name, conversation.pk), Place(owner, name)
+    return ProgramPlace(owner, name, conversation.pk), ProgramPlace(owner, name)
 
 
 _programs = PerEventLoop(Programs)
 
 
 def programs() -> Programs:
-    """Return the programs of the running event loop."""
     return _programs.get()

@@ -1,4 +1,4 @@
-"""The steps of one turn, carried out: each is stored once, however often its program repeats it."""
+"""The steps of one turn: each is stored once, also if its program repeats it."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from sessions_app.agents.remote.steps import (
 from sessions_app.agents.remote.turn_frames import shown
 
 ANSWER_MAX_CHARACTERS = 1024 * 1024
-"""The longest answer that is streamed, with its reasoning: readers get all of it again and again."""
+"""The longest streamed answer, with its reasoning: each refresh sends readers all of it."""
 REJECTED = "The user said no."
-"""The reason of a rejection for which the user has given none."""
+"""The reason of a rejection without a reason of the user."""
 
 Ack = Mapping[str, Any]
-"""What the acknowledgement of a step has beside the frame's id."""
+"""The members of a step's acknowledgement, without the frame's id."""
 
 
 class StepRefused(ConversationError):
-    """The step cannot be carried out; nothing was stored."""
+    """The step is refused; nothing was stored."""
 
     code = "bad_frame"
 
@@ -53,7 +53,7 @@ class StepConflict(StepRefused):
     code = "conflict"
 
 
-class _Open(NamedTuple):
+class _OpenAnswer(NamedTuple):
     """An answer that the program is streaming."""
 
     key: str
@@ -62,48 +62,43 @@ class _Open(NamedTuple):
 
 
 class _Stored(NamedTuple):
-    """An event of the turn that a step has stored."""
+    """An event that a step has stored."""
 
     kind: str
     seq: int
 
 
 class RemoteTurn:
-    """What one turn has stored and what is unfinished, whichever programs play it."""
+    """The stored and unfinished steps of one turn, for all programs that play it."""
 
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
         self.is_over = False
         self._stored = {event["id"]: _Stored(event["kind"], event["seq"]) for event in turn.done}
         self._cut_off = {event["id"] for event in turn.done if _is_cut_off(event)}
-        """Answers that a crash has cut off: they stay, and are said anew."""
+        """Answers that a crash has cut off: they stay, and their programs say them again."""
         self._results = {event["cause"]: event for event in turn.done if event["cause"] is not None}
         self._calls: dict[str, ToolCall] = {}
-        """Those that were looked up or stored here, by their event ids."""
+        """The calls that were read or stored here, by their event ids."""
         self._running: set[int] = set()
-        """The calls that the program runs, by their seqs."""
-        self._open: _Open | None = None
-        self._pieces = 0
-        """How many pieces of the open answer there are."""
-        self._characters = 0
-        """How long these are together."""
+        """The seqs of the calls that the program runs."""
+        self._open: _OpenAnswer | None = None
+        self._pieces = self._characters = 0
+        """Of the open answer."""
         self._counted: set[str] = set()
 
     @property
     def is_between_steps(self) -> bool:
-        """Whether nothing is unfinished: neither an answer nor a call."""
+        """Whether neither an answer nor a call is unfinished."""
         return self._open is None and not self._running
 
     @property
     def unfinished(self) -> Ack | None:
-        """The answer that is being streamed, and the index of its next piece."""
+        """The streamed answer, and the index of its next piece."""
         return None if self._open is None else {"answer": self._open.key, "index": self._pieces}
 
     async def carry_out(self, step: AnyStep) -> Ack:
-        """Carry out a step, and return what its acknowledgement says.
-
-        Raise StepRefused if it makes no sense here, and whatever the turn raises.
-        """
+        """Carry out a step, and return its acknowledgement. Raise StepRefused, and what the turn raises."""
         match step:
             case Piece():
                 return await self._piece(step)
@@ -132,18 +127,16 @@ class RemoteTurn:
                 assert_never(step)
 
     async def seq_of(self, step: Step) -> int | None:
-        """Return where the event of a step stands, None if it is not stored."""
+        """Return the seq of a step's event, None if it is not stored."""
         event_id = self._event_id(step.key)
         return await astore.call(reads.seq_of_event, self.turn.conversation, event_id)
 
     async def reject_if_decided(self) -> None:
-        """Store that the user has rejected what the turn waited for, if so."""
+        """Store the rejections of the calls that the turn waited for."""
         for decision in self.turn.decisions:
             if not decision.accepted and decision.call.seq not in self._results:
                 await self.turn.tool_rejected(decision.call, decision.reason or REJECTED)
                 await self._note_result(decision.call)
-
-    # Answers
 
     async def _piece(self, step: Piece) -> Ack:
         if self._event_id(step.answer) in self._stored:
@@ -165,28 +158,28 @@ class RemoteTurn:
         return {}
 
     async def _answer(self, key: str) -> Answer:
-        """Return the open answer with this key; another one ends as far as it has come."""
+        """Return the open answer with this key; another open one is stored as it is."""
         if self._open is None or self._open.key != key:
             await self.end_answer()
             self.turn.identify(self._event_id(key))
             context = self.turn.answer()
-            self._open = _Open(key, context, await context.__aenter__())
+            self._open = _OpenAnswer(key, context, await context.__aenter__())
             self._pieces = self._characters = 0
         return self._open.answer
 
     async def end_answer(self) -> None:
-        """Store the open answer as far as it has come, if there is one."""
+        """Store the open answer as it is, if there is one."""
         if self._open is None:
             return
         key, context, _ = self._open
         self._open = None
         before = self.turn.stored_through
         await context.__aexit__(None, None, None)
-        if self.turn.stored_through > before:  # otherwise there was nothing but reasoning
+        if self.turn.stored_through > before:  # an answer of mere reasoning stores no message
             self._note(self._event_id(key), Kind.MESSAGE)
 
     async def break_off(self, error: BaseException) -> None:
-        """Keep what was shown of the open answer: the turn ends or waits because of this error."""
+        """Store the open answer as readers saw it, before this error ends or suspends the turn."""
         if self._open is not None:
             context, self._open = self._open.context, None
             try:
@@ -203,10 +196,8 @@ class RemoteTurn:
         await self.end_answer()
         return self._ack(step)
 
-    # What is stored
-
     async def _once(self, step: Say | Call | Pause | Finish) -> Ack:
-        """Store what a step says unless its turn has it already."""
+        """Store a step, unless the turn has its event already."""
         event_id = self._event_id(step.key)
         stored = self._stored.get(event_id)
         if stored is not None:
@@ -240,7 +231,7 @@ class RemoteTurn:
                 assert_never(step)
 
     def _ack(self, step: Say | Call | Pause | Finish) -> Ack:
-        """Return what the acknowledgement of a stored step says."""
+        """Return the acknowledgement of a stored step."""
         seq = self._stored[self._event_id(step.key)].seq
         if not isinstance(step, Call):
             return {"seq": seq}
@@ -270,7 +261,7 @@ class RemoteTurn:
             if stored is None or stored.kind != Kind.TOOL_CALL:
                 raise StepRefused(f"The turn has no call with the id {key!r}.")
             (event,) = await astore.call(reads.read_some, self.turn.conversation, seqs=[stored.seq])
-            self._calls[event_id] = _call_in(event)
+            self._calls[event_id] = ToolCall.of(event)
         return self._calls[event_id]
 
     async def _note_result(self, call: ToolCall) -> int:
@@ -306,16 +297,5 @@ def _is_cut_off(event: EventEnvelope) -> bool:
 
 
 def step_event_id(turn_id: str, key: str) -> str:
-    """Return the id of the event that a step with this id stores."""
+    """Return the id of the event of a step with this id."""
     return str(uuid5(UUID(turn_id), f"frame {key}"))
-
-
-def _call_in(event: EventEnvelope) -> ToolCall:
-    name, arguments = dialects.called_tool(json.loads(event["payload"]), Dialect(event["dialect"]))
-    return ToolCall(
-        name=name,
-        arguments=arguments,
-        tool_call_id=event["tool_call_id"] or "",
-        event_id=event["id"],
-        seq=event["seq"],
-    )

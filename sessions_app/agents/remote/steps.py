@@ -1,4 +1,4 @@
-"""The steps of a turn that a program has sent, as the socket has read them."""
+"""The steps of a turn that a program sends, as the socket reads them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class Step:
     """One step of a turn."""
 
     id: str | int | None
-    """The frame's id, which identifies the step in its turn; None where the program wants no answer."""
+    """The frame's id, unique in the turn; None if the program wants no acknowledgement."""
     turn: str
     epoch: int
 
     @property
     def key(self) -> str:
-        """The id as text; other frames name the step by it."""
+        """The id as text, as other frames have it."""
         return str(self.id)
 
 
@@ -36,14 +36,14 @@ class Piece(Step):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Say(Step):
-    """A message; without a text it is what its pieces say."""
+    """A message; without a text, the text of its pieces."""
 
     text: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call(Step):
-    """A tool call, which the program runs once it is acknowledged; with `asks` once the user approves."""
+    """A tool call; the program runs it after the acknowledgement, with `asks` after an approval."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -69,19 +69,19 @@ class Result(Step):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look(Step):
-    """A question what the user has said meanwhile."""
+    """A request for the user's new messages."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pause(Step):
-    """A notice, with which the turn waits for the user."""
+    """A notice that suspends the turn."""
 
     text: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finish(Step):
-    """The last words of an agent whose task is done; they end the turn."""
+    """The last words of a finished task; they end the turn."""
 
     text: str
     thought: str
@@ -89,21 +89,21 @@ class Finish(Step):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Count(Step):
-    """What a call of a model used."""
+    """The usage of a call of a model."""
 
     usage: Usage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reserve(Step):
-    """What a call of a model will use at least, before it is made."""
+    """The least usage of a call of a model, sent before the call."""
 
     expected: Usage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fail(Step):
-    """The end of a turn that cannot be played on, and why."""
+    """The end of a turn that failed."""
 
     text: str
     code: str

@@ -1,4 +1,4 @@
-"""What a program is sent of a turn: the frame `turn`, bounded however much was said."""
+"""The bounded frame `turn`, which hands a turn to a program."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ from conversations.payloads import halves
 from sessions_app.agents.base import Decision, Turn
 
 SHOWN_MAX_CHARACTERS = 512 * 1024
-"""A `turn` has the newest events of this much text, of the inputs and of what is done each."""
+"""The newest inputs have this much text, and so have the newest stored events."""
 _COLUMNS = ("seq", "id", "dialect", "kind", "source", "timestamp", "cause", "text")
 
 
 def turn_frame(
     turn: Turn, events: Sequence[EventEnvelope], unfinished: Mapping[str, Any] | None, *, has_earlier: bool
 ) -> Any:
-    """Return the frame that hands a turn out, with what it has stored so far, oldest first.
-
-    `has_earlier`: it has stored more before these events.
-    """
+    """Return the frame of a turn with its stored events, oldest first; `has_earlier` means there are more."""
     inputs, has_earlier_inputs = _shown(turn.inputs)
     done, has_earlier_done = _shown(events)
     return {
@@ -50,10 +47,10 @@ def shown(event: EventEnvelope) -> dict[str, Any]:
 
 
 def _shown(events: Sequence[EventEnvelope]) -> tuple[list[dict[str, Any]], bool]:
-    """Return the newest of the events, oldest first, and whether earlier ones were left out."""
+    """Return the newest events, oldest first, and whether earlier ones were left out."""
     left = SHOWN_MAX_CHARACTERS
     first = len(events)
-    while first and (left > 0):
+    while first and left > 0:
         first -= 1
         left -= len(events[first]["text"])
     return [shown(event) for event in events[first:]], first > 0

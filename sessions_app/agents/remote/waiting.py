@@ -1,4 +1,4 @@
-"""Conversations whose agent is a program: what waits until it connects, and what is shown meanwhile."""
+"""Conversations that wait until their agent, a program, connects."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from sessions_app.models import AgentLoop, LoopStatus, asked_conversations
 from sessions_app.processes import Process
 
 AT_ONCE_MAX = 100
-"""At most this many conversations are woken by a program that connects; the sweep finds the others."""
+"""A program that connects wakes at most this many conversations; the sweep finds the others."""
 
 
 class AgentAway(LoopUnavailable):
     """The program of the conversation's agent is not connected to this process."""
 
     def __init__(self, name: str, *, is_elsewhere: bool) -> None:
-        """`is_elsewhere`: it is connected to another process, which was told."""
+        """`is_elsewhere`: it is connected to another process, which was notified."""
         super().__init__(names.not_connected(name))
         self.is_elsewhere = is_elsewhere
 
 
 def require_here(conversation: ConversationRef, name: str, process: Process) -> None:
-    """Let the process to which the agent's program is connected run the loop. Raise AgentAway."""
+    """Wake the process to which the agent's program is connected, and raise AgentAway."""
     row = attachments.connected(conversation, name)
     is_elsewhere = row is not None and row.process != process
     if row is not None and is_elsewhere:
@@ -40,13 +40,13 @@ def name_away(conversation: ConversationRef) -> str | None:
 
 
 def waiting_for(user_id: int, name: str, conversation: ConversationRef | None) -> list[ConversationRef]:
-    """Return conversations of a user where the agent of this name has something to do."""
+    """Return a user's conversations with work for the agent of this name."""
     rows = _served(user_id, name, conversation)
     return [row.ref for asked in asked_conversations(rows) for row in asked[:AT_ONCE_MAX]]
 
 
 def forget_absence(user_id: int, name: str, conversation: ConversationRef | None) -> None:
-    """Show no longer that the agent is not connected."""
+    """Clear the error that the agent is not connected."""
     rows = _served(user_id, name, conversation).filter(
         loop__status=LoopStatus.ERROR, loop__error=names.not_connected(name)
     )

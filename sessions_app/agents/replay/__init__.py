@@ -1,1 +1,1 @@
-"""The agent that plays a recorded conversation again."""
+"""The agent that repeats a recorded conversation."""

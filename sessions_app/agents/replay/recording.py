@@ -23,19 +23,19 @@ _NAMELESS = "tool"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
-    """A message; of the user too, whose side an agent can only quote."""
+class RecordedMessage:
+    """A message; an agent can only quote the user's."""
 
     text: str
     reasoning: str = ""
     is_users: bool = False
     after_s: float = 0.0
-    """How long it came after what was before."""
+    """Seconds since the step before."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Result:
-    """What a call brought."""
+class RecordedResult:
+    """The result of a call."""
 
     text: str
     exit_code: int = 0
@@ -44,19 +44,19 @@ class Result:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Called:
+class RecordedCall:
     """A call of a tool, with its result if there was one."""
 
     name: str
     arguments: Mapping[str, Any]
     thought: str = ""
     reasoning: str = ""
-    result: Result | None = None
+    result: RecordedResult | None = None
     after_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finished:
+class RecordedEnd:
     """The end of the task."""
 
     text: str
@@ -64,14 +64,11 @@ class Finished:
     after_s: float = 0.0
 
 
-Step = Said | Called | Finished
+Step = RecordedMessage | RecordedCall | RecordedEnd
 
 
 def steps_of(payloads: Iterable[Payload]) -> Sequence[Step]:
-    """Return the steps that an agent took, and what its user said meanwhile, in their order.
-
-    Raise InvalidEvent if one of the payloads is no event.
-    """
+    """Return the steps of an agent and the messages of its user, in their order. Raise InvalidEvent."""
     reader = _Reader()
     for payload in payloads:
         reader.read(payload)
@@ -79,14 +76,14 @@ def steps_of(payloads: Iterable[Payload]) -> Sequence[Step]:
 
 
 class _Reader:
-    """Reads one event after the other."""
+    """Reads events in their order."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
-        self._open: list[tuple[int, Called, str | None]] = []
+        self._open: list[tuple[int, RecordedCall, str | None]] = []
         """Calls without a result: their places among the steps, and their ids."""
         self._thought = ""
-        """What was thought since the last step."""
+        """The thoughts since the last step."""
         self._at: datetime | None = None
 
     def read(self, payload: Payload) -> None:
@@ -104,15 +101,15 @@ class _Reader:
     def _message(self, payload: Payload, reading: Reading) -> None:
         text = _whole_text(payload, reading)
         if reading.source == "user":
-            self._at = reading.timestamp or self._at  # what the user took to write it is not waited for
+            self._at = reading.timestamp or self._at  # the user's time for writing is no pause of the agent
             if text:
-                self.steps.append(Said(text=text, is_users=True))
+                self.steps.append(RecordedMessage(text=text, is_users=True))
         elif reading.type in ("finish", "ActionEvent"):
             thought = "\n\n".join(filter(None, [self._reasoning(payload), _thought(payload, reading)]))
-            self.steps.append(Finished(text=text, thought=thought, after_s=self._after_s(reading)))
+            self.steps.append(RecordedEnd(text=text, thought=thought, after_s=self._after_s(reading)))
         elif reading.source == "agent" and text.strip():
             reasoning = self._reasoning(payload)
-            self.steps.append(Said(text=text, reasoning=reasoning, after_s=self._after_s(reading)))
+            self.steps.append(RecordedMessage(text=text, reasoning=reasoning, after_s=self._after_s(reading)))
 
     def _call(self, payload: Payload, reading: Reading) -> None:
         name, arguments = _called(payload, reading)
@@ -121,7 +118,7 @@ class _Reader:
             thought = columns.first_text(arguments.get("thought"), thought)
             self._thought = "\n\n".join(filter(None, [self._thought, thought]))
             return
-        call = Called(
+        call = RecordedCall(
             name=name,
             arguments=arguments,
             thought=thought,
@@ -138,7 +135,7 @@ class _Reader:
             return
         self._open.remove(found)
         place, call, _ = found
-        result = Result(
+        result = RecordedResult(
             text=_whole_text(payload, reading),
             exit_code=_exit_code(payload, reading),
             is_rejection=reading.type in ("user_rejected", "UserRejectObservation"),

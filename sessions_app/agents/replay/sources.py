@@ -1,4 +1,4 @@
-"""What a conversation's replay plays: the recording of its creation, or a file that was added to it."""
+"""The recording of a conversation: a parameter of its creation, or a file that was added to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from conversations.models import Conversation, ConversationRef, CreationParamete
 from conversations.payloads import bounds, jsontext
 from conversations.payloads.jsontext import InvalidJson
 from sessions_app.agents.replay import recording
-from sessions_app.agents.replay.recording import Said, Step
+from sessions_app.agents.replay.recording import RecordedMessage, Step
 from sessions_app.models import AgentLoop
 from sessions_app.storage.attachments import attachments_of, content_of
 
@@ -32,7 +32,7 @@ UNREADABLE = (
 
 
 class Recording(NamedTuple):
-    """The steps to play, and how long the pauses between them are."""
+    """The steps to play, and the pace of their pauses."""
 
     steps: Sequence[Step]
     pace: float = 0.0
@@ -42,7 +42,7 @@ class Recording(NamedTuple):
 
 
 class Played(NamedTuple):
-    """How many steps of the recording have been played."""
+    """The numbers of steps that have been played."""
 
     before: int
     """By earlier turns."""
@@ -61,7 +61,7 @@ def recording_of(conversation: ConversationRef) -> Recording | None:
 
 
 def _attached(conversation: ConversationRef, pace: float) -> Recording | None:
-    """Return the newest file that can be one."""
+    """Return the newest file that can be a recording."""
     names = [each.name for each in attachments_of(conversation) if each.name.endswith(ENDINGS)]
     if not names:
         return None
@@ -69,7 +69,7 @@ def _attached(conversation: ConversationRef, pace: float) -> Recording | None:
         steps = recording.steps_of(_events_in((content_of(conversation, names[-1]) or b"").decode()))
     except (InvalidJson, InvalidEvent, ValueError, RecursionError):
         return Recording((), problem=UNREADABLE.format(name=names[-1]))
-    is_first = bool(steps) and isinstance(steps[0], Said) and steps[0].is_users
+    is_first = bool(steps) and isinstance(steps[0], RecordedMessage) and steps[0].is_users
     return Recording(steps[1:] if is_first else steps, pace)
 
 
@@ -88,16 +88,16 @@ def _events_in(text: str) -> Iterator[dict[str, object]]:
 
 
 def is_playing(conversation: ConversationRef) -> bool:
-    """Say whether the last turn of this agent has played, and not gone on after the end of the recording."""
+    """Return whether the last turn of this agent has played a part of the recording."""
     recording = recording_of(conversation)
     before = columns.fields(_parameters(conversation).get(POSITION_PARAMETER)).get("before")
     return recording is not None and isinstance(before, int) and before < len(recording.steps)
 
 
 def begin(conversation: ConversationRef, turn_id: str) -> Played:
-    """Return how much has been played, and note that this turn goes on from there.
+    """Return how much has been played, and record that this turn continues from there.
 
-    What a turn has played is counted by what it has stored, so nothing is played twice after a crash.
+    The steps of a turn are counted by its stored events, so nothing is played twice after a crash.
     """
     with transaction.atomic():
         Conversation.objects.locked().get(pk=conversation.pk)
@@ -108,7 +108,7 @@ def begin(conversation: ConversationRef, turn_id: str) -> Played:
         of_last = reads.count_steps(conversation, last) if isinstance(last, str) else 0
         if last == turn_id:
             return Played(before, of_last)
-        if AgentLoop.objects.of(conversation).filter(turn_id=turn_id).exists():  # else it has ended meanwhile
+        if AgentLoop.objects.of(conversation).filter(turn_id=turn_id).exists():  # or it has ended
             row.parameters[POSITION_PARAMETER] = {"turn": turn_id, "before": before + of_last}
             row.save(update_fields=["parameters"])
     return Played(before + of_last, 0)

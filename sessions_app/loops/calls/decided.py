@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from conversations.events import EventEnvelope
 from conversations.log import reads
 from conversations.models import ConversationRef
 from sessions_app.agents.base import Decision, ToolCall
-from sessions_app.loops.calls import start as call_starts
 from sessions_app.models import RunState, ToolRun
 
 
@@ -18,16 +16,5 @@ def decisions_of(conversation: ConversationRef, turn_id: str) -> list[Decision]:
         run = runs.get(call["id"])
         if run is not None and run.state in (RunState.APPROVED, RunState.REJECTED):
             accepted = run.state == RunState.APPROVED
-            found.append(Decision(call=_tool_call(call), accepted=accepted, reason=run.reason))
+            found.append(Decision(call=ToolCall.of(call), accepted=accepted, reason=run.reason))
     return found
-
-
-def _tool_call(event: EventEnvelope) -> ToolCall:
-    name, arguments = call_starts.called(event)
-    return ToolCall(
-        name=name,
-        arguments=arguments,
-        tool_call_id=event["tool_call_id"] or "",
-        event_id=event["id"],
-        seq=event["seq"],
-    )

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from django.db import transaction
 
-from conversations import dialects
 from conversations.dialects import columns
-from conversations.events import Dialect, EventEnvelope, Kind
+from conversations.events import EventEnvelope, Kind
 from conversations.exceptions import ConversationError
 from conversations.log import reads
 from conversations.models import ConversationRef
@@ -79,22 +76,18 @@ def next_unknown(conversation: ConversationRef) -> EventEnvelope | None:
 
 def run_of(conversation: ConversationRef, event: EventEnvelope, state: RunState) -> ToolRun:
     """Return a new run of a stored call, not saved yet."""
-    name, arguments = called(event)
+    call = ToolCall.of(event)
     return ToolRun(
         conversation_id=conversation.pk,
         turn_id=event["turn"] or "",
-        call_id=event["id"],
-        call_seq=event["seq"],
-        tool_call_id=event["tool_call_id"] or "",
-        name=columns.clean(name),
-        digest=digest_of(name, arguments),
+        call_id=call.event_id,
+        call_seq=call.seq,
+        tool_call_id=call.tool_call_id,
+        name=columns.clean(call.name),
+        digest=digest_of(call.name, call.arguments),
         state=state,
         key=idempotency_key(conversation, event["id"]),
     )
-
-
-def called(event: EventEnvelope) -> tuple[str, Mapping[str, Any]]:
-    return dialects.called_tool(json.loads(event["payload"]), Dialect(event["dialect"]))
 
 
 def _refused(call: ToolCall, why: str) -> str:

@@ -18,9 +18,9 @@ from sessions_app import astore
 from sessions_app.agents import registry
 from sessions_app.agents.registry import AgentUnusable
 from sessions_app.agents.remote import attachments
-from sessions_app.agents.remote.attachments import Attachment
+from sessions_app.agents.remote.attachments import ProgramAttachment
 from sessions_app.agents.remote.names import NAME
-from sessions_app.agents.remote.programs import Place, Program, programs
+from sessions_app.agents.remote.programs import Program, ProgramPlace, programs
 from sessions_app.capacity import parsing
 from sessions_app.event_loops import uncancelled
 from sessions_app.identity.principals import (
@@ -130,7 +130,7 @@ class AgentSocket(SocketEnding):
         self._name = name
         self._conversation = conversation
         key = None if conversation is None else conversation.pk
-        self._program = Program(Place(self._user_pk, name, key))
+        self._program = Program(ProgramPlace(self._user_pk, name, key))
         self._pace = FramePace()
 
     async def serve(self) -> None:
@@ -160,13 +160,13 @@ class AgentSocket(SocketEnding):
         while True:
             await self._socket.send_text(await self._program.next_frame())
 
-    async def _heartbeat(self, attachment: Attachment) -> None:
+    async def _heartbeat(self, attachment: ProgramAttachment) -> None:
         while True:
             await self._principal.stay(HEARTBEAT_S)
             self._program.send(type="heartbeat")
             await self._look(attachment)
 
-    async def _watch(self, attachment: Attachment) -> None:
+    async def _watch(self, attachment: ProgramAttachment) -> None:
         # Another process may have a later program or a message for this one. If the hint is lost, a poll
         # finds the program, and the manager's sweep finds the message.
         async with hub().subscribe(attachment.group) as hints:
@@ -181,7 +181,7 @@ class AgentSocket(SocketEnding):
     async def _greet(self) -> None:
         await get_manager().agent_attached(self._user_pk, self._name, self._conversation)
 
-    async def _look(self, attachment: Attachment) -> None:
+    async def _look(self, attachment: ProgramAttachment) -> None:
         if not await astore.change(attachments.is_current, attachment):
             self._program.supersede()
 

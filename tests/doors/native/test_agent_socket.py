@@ -17,7 +17,7 @@ from conversations.store import creation
 from sessions_app import astore
 from sessions_app.agents.remote import attachments, remote_turn, turn_frames
 from sessions_app.agents.remote.names import not_connected
-from sessions_app.agents.remote.programs import UNSENT_MAX, WAITING_MAX, Place, Program
+from sessions_app.agents.remote.programs import UNSENT_MAX, WAITING_MAX, Program, ProgramPlace
 from sessions_app.agents.remote.remote_turn import step_event_id
 from sessions_app.agents.remote.steps import Done
 from sessions_app.live.hub import hub
@@ -655,7 +655,7 @@ async def test_a_program_may_take_messages_while_it_works(
 
 
 async def test_a_program_that_reads_nothing_is_read_no_further() -> None:
-    program = Program(Place(1, "helper"))
+    program = Program(ProgramPlace(1, "helper"))
     for _ in range(UNSENT_MAX):
         program.send(type="heartbeat")
     waiting = asyncio.ensure_future(program.room())
@@ -666,7 +666,7 @@ async def test_a_program_that_reads_nothing_is_read_no_further() -> None:
 
 
 async def test_steps_of_a_turn_wait_for_room_and_are_refused_once_it_is_over() -> None:
-    program = Program(Place(1, "helper"))
+    program = Program(ProgramPlace(1, "helper"))
     assignment = program.begin("turn", 1)
     for _ in range(WAITING_MAX):
         await program.take(Done(id="z", turn="turn", epoch=1))

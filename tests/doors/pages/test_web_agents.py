@@ -87,7 +87,7 @@ async def test_a_refused_choice_keeps_what_was_written(alice: User, visitor: Bro
 
 
 @pytest.fixture
-def programs(conversation: ConversationRef, alice: User, bob: User) -> attachments.Attachment:
+def programs(conversation: ConversationRef, alice: User, bob: User) -> attachments.ProgramAttachment:
     """Connect alice's programs `helper`, and `only` for another conversation, and a stranger's."""
     other, here = creation.create(alice), this_process()
     attachments.attach(alice.pk, "only", other, here)
@@ -100,7 +100,7 @@ def remote(html: str) -> list[str]:
 
 
 async def test_a_program_that_is_connected_can_be_chosen_and_no_strangers_one(
-    programs: attachments.Attachment, conversation: ConversationRef, visitor: Browser
+    programs: attachments.ProgramAttachment, conversation: ConversationRef, visitor: Browser
 ) -> None:
     home = (await visitor.get("/")).text
     assert (remote(home), "helper (connected)" in home) == (["helper"], True)
@@ -116,7 +116,7 @@ async def test_a_program_that_is_connected_can_be_chosen_and_no_strangers_one(
 
 
 async def test_a_chosen_program_that_is_not_connected_is_said_to_be(
-    programs: attachments.Attachment, conversation: ConversationRef, visitor: Browser
+    programs: attachments.ProgramAttachment, conversation: ConversationRef, visitor: Browser
 ) -> None:
     await astore.call(run_options.change, conversation, {"agent": "remote:helper"})
     await astore.call(attachments.detach, programs)
@@ -138,7 +138,7 @@ def words_next(html: str) -> str:
 
 
 async def test_no_program_is_listed_where_the_operator_offers_none(
-    programs: attachments.Attachment, visitor: Browser, configured: Callable[..., None]
+    programs: attachments.ProgramAttachment, visitor: Browser, configured: Callable[..., None]
 ) -> None:
     configured(agents=("demo",))
     assert remote((await visitor.get(PAGE)).text) == []

@@ -29,7 +29,7 @@ from conversations.payloads import halves
 from sessions_app.agents.base import ProgressReport
 from sessions_app.agents.llm import transport
 from sessions_app.agents.llm.tools.faults import CallLate, ToolFault
-from sessions_app.agents.llm.tools.program import Program
+from sessions_app.agents.llm.tools.program import ToolProgram
 from sessions_app.agents.llm.tools.servers import CALL_MAX_S, ToolServer, Way
 from sessions_app.event_loops import uncancelled
 from sessions_app.outbound.hosts import HostRefused
@@ -67,7 +67,7 @@ class Connection:
         self.server = server
         self._scope = anyio.CancelScope()
         self._session: asyncio.Future[_Session] = asyncio.get_running_loop().create_future()
-        self._program: Program | None = None
+        self._program: ToolProgram | None = None
         self._fault: ToolFault | None = None
         self._timeouts = 0
         """How many calls in succession had no answer in time."""
@@ -219,7 +219,7 @@ class Connection:
     async def _streams(self) -> AsyncIterator[Any]:
         server = self.server
         if server.way is Way.PROGRAM:
-            self._program = Program(server, self.fail)
+            self._program = ToolProgram(server, self.fail)
             async with self._program.running() as streams:
                 yield streams
         elif server.way is Way.SSE:

@@ -52,7 +52,7 @@ class _Closable(Protocol):
     def close(self) -> None: ...
 
 
-class Program:
+class ToolProgram:
     """What a running program has written since it was last called."""
 
     def __init__(self, server: ToolServer, fail: Fail) -> None:
