@@ -15,7 +15,8 @@ from django.db.models import QuerySet
 
 from conversations.access import Visitor
 from conversations.dialects import v1
-from conversations.events import NewEvent
+from conversations.dialects.columns import fields
+from conversations.events import Dialect, NewEvent
 from conversations.exceptions import ConversationError, ConversationNotFound
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Version
@@ -120,6 +121,14 @@ def copy(source: ConversationRef, target: ConversationRef) -> None:
         setup.pk, setup.leaf_event_id = target.pk, None
         setup.save(force_insert=True)
     run_options.copy(source, target)
+
+
+def agent_of(conversation: ConversationRef) -> Mapping[str, Any]:
+    """Return the agent of a V1 client's start, with its keys; empty without one. Raise SecretUnreadable."""
+    if conversation.dialect is not Dialect.V1:
+        return {}
+    setup = AgentSetup.objects.filter(pk=conversation.pk).only("sealed_agent").first()
+    return {} if setup is None else fields(json.loads(setup.sealed_agent.open()))
 
 
 def detects_repetition(conversation: ConversationRef) -> bool:

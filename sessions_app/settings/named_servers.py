@@ -124,12 +124,15 @@ def _entry(kind: str, server: Mapping[str, Any]) -> dict[str, Any]:
 
 def _free_name(server: Mapping[str, Any], taken: set[str]) -> str:
     """Return a name for a server of a list, which other servers do not have."""
-    base = columns.first_text(server.get("name")) or _host(columns.first_text(server.get("url"))) or "server"
+    base = (
+        columns.first_text(server.get("name")) or host_in(columns.first_text(server.get("url"))) or "server"
+    )
     names = (base, *(f"{base}-{number}" for number in range(2, len(taken) + 3)))
     return next(name for name in names if name not in taken)
 
 
-def _host(url: str) -> str:
+def host_in(url: str) -> str:
+    """Return the host of a URL; empty without one."""
     try:
         return urlsplit(url).hostname or ""
     except ValueError:

@@ -15,9 +15,9 @@ from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.agents.llm import failures
 from sessions_app.agents.llm.models import Target, Wire
-from sessions_app.agents.llm.tools.connections import Connection
+from sessions_app.agents.llm.tools.connections import ToolConnection
 from sessions_app.agents.llm.tools.faults import ToolFault
-from sessions_app.agents.llm.tools.servers import ToolServer, Way
+from sessions_app.agents.llm.tools.servers import ToolServer, ToolTransport
 from sessions_app.agents.llm.transport import client_of
 from sessions_app.git_providers.base import InvalidName, ProviderToken, ProviderType
 from sessions_app.git_providers.client import GitProviders
@@ -210,7 +210,7 @@ async def of_git(url: str) -> str:
 
 
 async def of_tools(url: str) -> str:
-    connection = Connection(ToolServer(name="t", way=Way.STREAMABLE, url=url))
+    connection = ToolConnection(ToolServer(name="t", way=ToolTransport.STREAMABLE, url=url))
     with pytest.raises(ToolFault) as fault:
         await connection.tools()
     await connection.close()

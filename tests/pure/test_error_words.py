@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from cachetools import LRUCache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_ai.exceptions import ModelHTTPError
@@ -169,7 +170,7 @@ def test_a_request_loses_what_is_refused_and_nothing_else(subtests: pytest.Subte
 
 
 def test_the_memory_of_refusals_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals, "TARGETS_MAX", 3)
+    monkeypatch.setattr(refusals, "_refused", LRUCache(3))
     error = ModelHTTPError(400, "m", "stream_options")
     for number in range(10):
         refusals.learn(target(f"bounded-{number}"), error, offers_tools=False)

@@ -14,7 +14,7 @@ from sessions_app.agents.llm.choice import ModelChoice
 from sessions_app.agents.llm.faults import ModelFault
 from sessions_app.agents.llm.models import NO_KEY, NO_SERVER, Target, Wire, target_of
 from sessions_app.agents.llm.record import Record
-from sessions_app.agents.llm.requests import ModelClient, Piece
+from sessions_app.agents.llm.requests import AnswerPiece, ModelClient
 from tests.support.servers.model_server import Answer, completion, model_server
 
 KEY = "sk-1234567890"
@@ -128,7 +128,7 @@ async def test_each_wire_brings_text_reasoning_and_usage(wire: Wire, monkeypatch
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GOOGLE_API_KEY"):
         monkeypatch.setenv(name, "of-the-operator")
     model, answer, path = WIRES[wire]
-    pieces: list[Piece] = []
+    pieces: list[AnswerPiece] = []
     usages: list[Usage] = []
     with model_server(lambda asked: answer) as (base_url, asked):
         target, client = await _ready(model, base_url)

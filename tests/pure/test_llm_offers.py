@@ -11,7 +11,7 @@ import pytest
 from sessions_app.agents.llm.tools import calls, offers, repetition, servers
 from sessions_app.agents.llm.tools.offers import Listed, offered
 from sessions_app.agents.llm.tools.repetition import Repetition
-from sessions_app.agents.llm.tools.servers import Way
+from sessions_app.agents.llm.tools.servers import ToolTransport
 
 
 def listed(name: str, schema: dict[str, Any] | None = None, description: str = "") -> Listed:
@@ -79,11 +79,16 @@ def test_servers_are_read_in_the_form_of_either_wire() -> None:
     stdio = {"name": "files", "command": "npx", "args": ["-y", "files"], "env": {"A": "b"}}
     v0 = {"shttp_servers": ["https://a.example/mcp"], "sse_servers": [], "stdio_servers": [stdio]}
     page, files = servers.of_settings(v0)
-    assert (page.name, page.way, page.headers) == ("a.example", Way.STREAMABLE, ())
+    assert (page.name, page.way, page.headers) == ("a.example", ToolTransport.STREAMABLE, ())
     assert (files.command, files.environment) == (("npx", "-y", "files"), (("A", "b"),))
     v1 = {"mcpServers": {"s": {"url": "https://a.example/sse", "headers": {"x-key": "k"}, "timeout": 5}}}
     [server] = servers.of_agent(v1)
-    assert (server.name, server.way, server.headers, server.call_s) == ("s", Way.SSE, (("x-key", "k"),), 5.0)
+    assert (server.name, server.way, server.headers, server.call_s) == (
+        "s",
+        ToolTransport.SSE,
+        (("x-key", "k"),),
+        5.0,
+    )
 
 
 @pytest.mark.parametrize("config", [None, [], {"mcpServers": 3}, {"stdio_servers": [1, {}]}, {"x": {"y": 1}}])

@@ -1,5 +1,5 @@
 """The agent that answers with a language model.
 
-`library` imports the model library on first use, in a thread. The modules that import it at their top
-(`requests`, `history`, `failures`, `transport` and those of `wires`) are imported by nothing else.
+`library` imports the model library at its first use, in a thread. Nothing else imports the modules that have
+it at their top: `requests`, `history`, `failures`, `transport` and those of `wires`.
 """

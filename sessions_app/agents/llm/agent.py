@@ -13,7 +13,15 @@ from conversations.models import ConversationRef
 from conversations.server_log import ids_of
 from sessions_app import astore
 from sessions_app.agents import model_use
-from sessions_app.agents.base import AgentFailure, Answer, Turn, TurnSuspended, Usage
+from sessions_app.agents.base import (
+    LOOK_S,
+    AgentFailure,
+    Answer,
+    Turn,
+    TurnSuspended,
+    Usage,
+    wait_unless_pausing,
+)
 from sessions_app.agents.llm import choice, library, models, prompts, record, refusals
 from sessions_app.agents.llm.choice import ModelChoice
 from sessions_app.agents.llm.condensing import Condenser
@@ -28,54 +36,59 @@ from sessions_app.agents.llm.tools.use import ToolUse
 from sessions_app.settings import agent_setups
 
 if TYPE_CHECKING:
-    from sessions_app.agents.llm.requests import ModelClient, Piece, Reply, Request
+    from sessions_app.agents.llm.requests import AnswerPiece, ModelClient, Reply, Request
 
 logger = structlog.stdlib.get_logger(__name__)
 
 HISTORY_MAX_CHARS = 400_000
-"""About 100,000 tokens; a model that refuses them gets fewer."""
+"""About 100,000 tokens; a request that a model refuses as too long is shortened."""
 HISTORY_LEAST_CHARS = 6_000
 SHORTENED_BY = 4
 WAITS_S = (1.0, 2.0, 4.0, 8.0)
-"""The pauses between the attempts of one answer."""
+"""The pauses between the attempts of a turn."""
 WAIT_MAX_S = 60.0
-"""A server that asks to wait for longer is not asked again."""
-LOOK_S = 0.2
-"""A pause takes effect within this time."""
+"""A server that wants a longer pause is not asked again."""
 COMPLETE_S = 60.0
 NO_MODEL = "No model is set. Enter one in Settings."
 TIMED_OUT = "The model didn't answer in time."
 
 
 class LlmAgent:
-    """Answers with the model that the conversation's start, its owner or the server's operator has named."""
+    """Answers with the model of the conversation's start, of its owner's settings or of the server."""
 
     title = "Model"
     description = "Answers with a language model, and uses the tools of your tool servers."
     takes_conversation = True
     uses_model = True
     task = ""
-    """What the model is told to do instead of answering."""
+    """The instruction of a model that does something else than answer."""
     only_reads = False
-    """Whether it gets only those tools that change nothing."""
+    """Whether it gets only tools that change nothing."""
     continues = True
 
     def __init__(self, conversation: ConversationRef) -> None:
         self._conversation = conversation
         self._tools = TurnTools(conversation, only_reading=self.only_reads)
         self._told: set[str] = set()
-        """The notices that the user has got from this loop."""
+        """The notices that this loop has stored."""
         self._blind: set[str] = set()
-        """The models that have refused a request for the images in it."""
+        """The models that have refused a request because of its images."""
 
     async def play(self, turn: Turn) -> None:
         """Play one turn. Raise AgentFailure with a sentence for the user."""
         target, client = await self._model()
-        await self._tell_recorded(turn, target)
+        recorded = await astore.call(choice.untold_record, self._conversation, target.full_name)
+        if recorded:
+            shown = {"recorded": f"`{recorded}`", "model": f"`{target.full_name}`"}
+            await turn.notify(prompts.RECORDED_NOTICE.format(**shown))
+            await astore.change(choice.note_told, self._conversation)
         detects_repetition = await astore.call(agent_setups.detects_repetition, self._conversation)
         tools = await self._tools.of(turn.turn_id)
         try:
-            await self._tell(turn, tools.notices)
+            for notice in tools.notices:
+                if notice not in self._told:
+                    self._told.add(notice)
+                    await turn.notify(notice)
             use = ToolUse(turn, tools, detects_repetition=detects_repetition)
             playing = _Playing(
                 turn, target, client, tools, use, task=self.task, blind=self._blind, told=self._told
@@ -86,15 +99,14 @@ class LlmAgent:
             raise
 
     def turn_ended(self) -> None:
-        """Let the tool servers go: the reader sees the answer before they have ended."""
+        """Close the tool servers, without waiting: readers see the answer before they have ended."""
         self._tools.let_go()
 
     async def loop_ended(self) -> None:
-        """Close what a turn that waits has kept."""
+        """Close the tool servers that a waiting turn has kept."""
         await self._tools.close()
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """Answer a question beside the conversation. Raise AgentFailure."""
         target, client = await self._model()
         expected = client.expected_of(target, messages)
         async with model_use.reserved_beside(self._conversation, expected) as usages:
@@ -103,21 +115,6 @@ class LlmAgent:
                     return (await client.complete(target, messages, usages.append)).strip()
             except TimeoutError:
                 raise AgentFailure(TIMED_OUT, code="LLMTimeoutError") from None
-
-    async def _tell(self, turn: Turn, notices: Sequence[str]) -> None:
-        """Say what cannot be used, unless the user has been told."""
-        for notice in notices:
-            if notice not in self._told:
-                self._told.add(notice)
-                await turn.notify(notice)
-
-    async def _tell_recorded(self, turn: Turn, target: Target) -> None:
-        """Say once that a model of the user's answers a conversation that was recorded with another one."""
-        recorded = await astore.call(choice.untold_record, self._conversation, target.full_name)
-        if recorded:
-            shown = {"recorded": f"`{recorded}`", "model": f"`{target.full_name}`"}
-            await turn.notify(prompts.RECORDED_NOTICE.format(**shown))
-            await astore.change(choice.note_told, self._conversation)
 
     async def _model(self) -> tuple[Target, ModelClient]:
         chosen: ModelChoice | None = await astore.call(choice.model_of, self._conversation)
@@ -128,7 +125,7 @@ class LlmAgent:
 
 
 class _Playing:
-    """One turn: its model is asked until the answer is complete and wants no tool."""
+    """One turn: asks the model until its answer is complete and calls no tool."""
 
     def __init__(
         self,
@@ -142,7 +139,7 @@ class _Playing:
         blind: set[str],
         told: set[str],
     ) -> None:
-        """`blind` are the models that are not sent the images of tools, `told` notices of earlier turns."""
+        """`blind` are the models that get no images of tools, `told` the notices of earlier turns."""
         self._turn = turn
         self._task = task
         self._blind = blind
@@ -158,7 +155,7 @@ class _Playing:
         self._told_for_good = told
 
     async def play(self) -> None:
-        """Ask until the answer is complete: what was said before a pause or a fault is in the log."""
+        """Ask until the answer is complete; the log has its parts from before a pause or a fault."""
         for decision in self._turn.decisions:
             await self._use.carry_out(decision)
         while True:
@@ -166,8 +163,9 @@ class _Playing:
             request = await self._request()
             if await self._condenser.shortens(is_cut=request.is_cut, max_chars=self._max_chars):
                 continue
-            if self._tools.tools and not request.tools:
-                await self._tell_for_good(prompts.NO_TOOLS_NOTICE)
+            if self._tools.tools and not request.tools and prompts.NO_TOOLS_NOTICE not in self._told_for_good:
+                self._told_for_good.add(prompts.NO_TOOLS_NOTICE)
+                await self._tell(prompts.NO_TOOLS_NOTICE)
             if request.is_cut and not self._turn.is_pausing:
                 await self._tell(prompts.CUT_NOTICE)
             await self._turn.reserve(self._client.expected(self._target, request))
@@ -183,12 +181,12 @@ class _Playing:
             if is_busy:
                 await self._tell(prompts.BUSY_NOTICE)
             if reply is None:
-                await self._sleep(wait_s)
+                await wait_unless_pausing(self._turn, wait_s)
             elif not await self._goes_on(reply):
                 return
 
     async def _goes_on(self, reply: Reply) -> bool:
-        """Run what an answer wants, and say whether the model is to be asked again."""
+        """Run the calls of an answer, and return whether to ask the model again."""
         runs = any(call.tool is not None for call in reply.calls)
         following = self._endings.after(
             reply.end, has_calls=bool(reply.calls), is_cut=reply.is_cut, runs=runs
@@ -221,27 +219,18 @@ class _Playing:
         )
 
     def _offered(self) -> Mapping[str, Tool]:
-        """Return the tools, unless the model has refused any."""
+        """Return the tools, unless the model has refused tools."""
         return self._tools.tools if refusals.takes_tools(self._target) else {}
 
-    async def _tell_for_good(self, notice: str) -> None:
-        """Say what the user should know, unless an earlier turn has."""
-        if notice not in self._told_for_good:
-            self._told_for_good.add(notice)
-            await self._tell(notice)
-
     async def _tell(self, notice: str) -> None:
-        """Say what the user should know about the model, unless this turn has."""
+        """Store a notice, unless this turn has."""
         if notice not in self._told:
             self._told.add(notice)
             await self._turn.notify(notice)
 
     async def _write(self, answer: Answer, request: Request) -> Reply | None:
-        """Write the answer as it comes, and return the rest of it; None if the turn is to pause.
-
-        Raise ModelFault.
-        """
-        pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
+        """Write the answer as it comes, and return its end; None at a pause. Raise ModelFault."""
+        pieces: asyncio.Queue[AnswerPiece | None] = asyncio.Queue()
         streaming = self._client.stream(
             self._target, request, pieces.put_nowait, self._count, tools=self._offered()
         )
@@ -252,7 +241,7 @@ class _Playing:
                 try:
                     piece = await asyncio.wait_for(pieces.get(), LOOK_S)
                 except TimeoutError:
-                    await answer.write("")  # for late readers: nobody knows when the next piece comes
+                    await answer.write("")  # for new readers: the next piece may take long
                     continue
                 if piece is None:
                     return await asking
@@ -260,9 +249,7 @@ class _Playing:
                 await answer.write(piece.text)
         finally:
             asking.cancel()
-            await asyncio.wait({asking})
-            if not asking.cancelled():
-                asking.exception()  # nobody else retrieves it once the turn pauses
+            await asyncio.gather(asking, return_exceptions=True)  # a pause makes its error useless
         return None
 
     def _count(self, usage: Usage) -> None:
@@ -277,7 +264,7 @@ class _Playing:
         )
 
     def _leaves_out_images(self, fault: ModelFault, request: Request) -> bool:
-        """Return whether the next request is one without the images of tools: not every model sees images."""
+        """Return whether to repeat the request without the images of tools: some models see none."""
         name = self._target.full_name
         if fault.code != BAD_REQUEST or fault.is_passing or name in self._blind or not request.has_images:
             return False
@@ -285,7 +272,7 @@ class _Playing:
         return True
 
     def _wait_after(self, fault: ModelFault) -> float:
-        """Return how long to wait before the next attempt, in seconds. Raise the fault if there is none."""
+        """Return the seconds to wait before the next attempt. Raise the fault if there is none."""
         if fault.is_too_long and self._max_chars > HISTORY_LEAST_CHARS:
             self._max_chars = max(self._max_chars // SHORTENED_BY, HISTORY_LEAST_CHARS)
             return 0.0
@@ -298,9 +285,3 @@ class _Playing:
             "A model is asked again", **ids_of(self._turn.conversation), error=str(fault), wait_s=wait_s
         )
         return wait_s
-
-    async def _sleep(self, wait_s: float) -> None:
-        """Wait, unless the turn is to pause."""
-        while wait_s > 0 and not self._turn.is_pausing:
-            await asyncio.sleep(min(wait_s, LOOK_S))
-            wait_s -= LOOK_S

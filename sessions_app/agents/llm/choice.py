@@ -1,8 +1,7 @@
-"""Which model answers in a conversation: what its start, its owner or the server's operator has named."""
+"""The model of a conversation: that of its start, of its owner's settings or of the server."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 
 from django.conf import settings
@@ -14,9 +13,9 @@ from conversations.store import changes
 from sessions_app.agents.base import AgentFailure
 from sessions_app.agents.llm import names
 from sessions_app.encryption import SecretUnreadable
-from sessions_app.models import AgentSetup, SecretKind
+from sessions_app.models import SecretKind
 from sessions_app.models.v1 import DEFAULT_MODEL
-from sessions_app.settings import run_options, user_settings
+from sessions_app.settings import agent_setups, run_options, user_settings
 from sessions_app.settings.user_settings import SettingSecret
 
 NO_KEY_FOR_CHOSEN = (
@@ -25,34 +24,34 @@ NO_KEY_FOR_CHOSEN = (
     "Settings."
 )
 TOLD = "model_told"
-"""The parameter of a conversation whose user knows that another model answers than the recorded one."""
+"""The parameter of a conversation whose user knows that the recorded model does not answer."""
 RECORDED_MAX_CHARS = 200
 KEY_UNREADABLE = "The saved key of the model can't be read any more. Enter it again in Settings."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelChoice:
-    """A model as somebody has named it, with the key and the server that were named with it."""
+    """The name of a model, with the key and the server that were entered with it."""
 
     model: str
     base_url: str = ""
     key: str = field(default="", repr=False)
     is_operators: bool = False
-    """Whether the server's operator named it: its address may then be a private one."""
+    """Whether it is the operator's: its address may then be private."""
 
     @property
     def has_access(self) -> bool:
-        """Say whether more is known than the name."""
+        """Return whether a key or a server was entered."""
         return bool(self.key or self.base_url)
 
 
 def model_of(conversation: ConversationRef) -> ModelChoice | None:
-    """Return the model of a conversation; None if nobody has named one. Raise AgentFailure.
+    """Return the model of a conversation; None without one. Raise AgentFailure.
 
-    A key is used only with the server that it was entered for, so a start that brings neither key nor base
-    URL gets its model from the owner's provider, if that is the same one. A model that was chosen for the
-    conversation is asked where one of these would be, or not at all. The model that the conversation's row
-    names is a label: a history was recorded with it, elsewhere or under other settings.
+    A key is used only with the server that it was entered for: a start without key and base URL gets its
+    model from the owner's provider, if that is the same one, and a model that was chosen for the
+    conversation from the server of its start or its owner, or not at all. The model in the conversation's
+    row is only a label of its recorded history.
     """
     chosen = run_options.model_of(conversation)
     started = _of_start(conversation)
@@ -71,33 +70,30 @@ def model_of(conversation: ConversationRef) -> ModelChoice | None:
 
 
 def named_for(conversation: ConversationRef) -> str:
-    """Return the model that was chosen for a conversation or named by its start; empty if none was."""
+    """Return the model that was chosen for a conversation, or that of its start; empty without one."""
     chosen = run_options.model_of(conversation)
     started = None if chosen else _of_start(conversation)
     return started.model if started is not None else chosen
 
 
 def untold_record(conversation: ConversationRef, used: str) -> str:
-    """Return the model that the history was recorded with, if it is another one and the user is to be told.
-
-    Empty if the used one has the same name, or no history was recorded elsewhere.
-    """
+    """Return the recorded model of the history, if it is not the used one and the user does not know yet."""
     row = Conversation.objects.filter(pk=conversation.pk)
-    columns = ("llm_model", "creation_parameters__parameters")
-    model, parameters = row.values_list(*columns).first() or (None, None)
-    recorded = " ".join(_text(model).replace("`", "").split())
+    found = row.values_list("llm_model", "creation_parameters__parameters").first()
+    model, parameters = found or (None, None)
+    recorded = " ".join((model or "").replace("`", "").split())
     if recorded in ("", DEFAULT_MODEL) or TOLD in (parameters or {}):
         return ""
     return "" if names.parts_of(recorded)[1] == names.parts_of(used)[1] else recorded[:RECORDED_MAX_CHARS]
 
 
 def note_told(conversation: ConversationRef) -> None:
-    """Keep that the user knows which model answers instead of the recorded one."""
+    """Store that the user knows which model answers instead of the recorded one."""
     changes.set_parameter_once(conversation, TOLD, True)
 
 
 def _chosen(model: str, *known: ModelChoice | None) -> ModelChoice:
-    """Return the model that was chosen for a conversation, at the first server that it may be asked at."""
+    """Return the chosen model at the first server whose key may be used for it."""
     for each in known:
         if each is None or not each.has_access:
             continue
@@ -111,23 +107,21 @@ def _chosen(model: str, *known: ModelChoice | None) -> ModelChoice:
 
 
 def model_of_user(user_id: int) -> ModelChoice | None:
-    """Return the model of a user's new conversations; None if nobody has named one. Raise AgentFailure."""
+    """Return the model of a user's new conversations; None without one. Raise AgentFailure."""
     return _of_owner(user_id) or _of_server()
 
 
 def _of_start(conversation: ConversationRef) -> ModelChoice | None:
-    """Return what a V1 client sent as its agent's `llm`."""
+    """Return the `llm` of a V1 client's agent."""
     if conversation.dialect is not Dialect.V1:
         return None
-    setup = AgentSetup.objects.filter(pk=conversation.pk).only("sealed_agent").first()
-    if setup is None:
-        return None
     try:
-        agent = json.loads(setup.sealed_agent.open())
+        llm = columns.fields(agent_setups.agent_of(conversation).get("llm"))
     except SecretUnreadable as error:
         raise AgentFailure(KEY_UNREADABLE, code="LLMAuthenticationError") from error
-    llm = columns.fields(columns.fields(agent).get("llm"))
-    model, base_url, key = (_text(llm.get(name)) for name in ("model", "base_url", "api_key"))
+    model, base_url, key = (
+        columns.first_text(llm.get(name)).strip() for name in ("model", "base_url", "api_key")
+    )
     if not model or model == DEFAULT_MODEL:
         return None
     return ModelChoice(model=model, base_url=base_url, key="" if key.strip("*") == "" else key)
@@ -135,13 +129,14 @@ def _of_start(conversation: ConversationRef) -> ModelChoice | None:
 
 def _of_owner(user_id: int) -> ModelChoice | None:
     stored = user_settings.settings_of(user_id)
-    if stored is None or not _text(stored.llm_model):
+    model = (stored.llm_model or "").strip() if stored else ""
+    if stored is None or not model:
         return None
     try:
         key = user_settings.secret_value(user_id, SecretKind.SETTING, name=SettingSecret.LLM_API_KEY)
     except SecretUnreadable as error:
         raise AgentFailure(KEY_UNREADABLE, code="LLMAuthenticationError") from error
-    return ModelChoice(model=_text(stored.llm_model), base_url=_text(stored.llm_base_url), key=_text(key))
+    return ModelChoice(model=model, base_url=(stored.llm_base_url or "").strip(), key=(key or "").strip())
 
 
 def _of_server() -> ModelChoice | None:
@@ -154,7 +149,3 @@ def _of_server() -> ModelChoice | None:
         key=configuration.llm_api_key or "",
         is_operators=True,
     )
-
-
-def _text(value: object) -> str:
-    return value.strip() if isinstance(value, str) else ""

@@ -1,7 +1,6 @@
-"""Condensing: the model itself sums up the older part of a conversation that has become too long for it.
+"""Condensing: the model sums up the older part of a conversation that has become too long for it.
 
-The log keeps everything. An event of the wire says which events the model no longer gets, and what stands in
-their place.
+The log keeps everything. An event of the wire has the ids of the replaced events, and the summary.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from conversations.dialects import columns
 from conversations.events import EventEnvelope, Kind
 from conversations.server_log import ids_of
 from sessions_app import astore
-from sessions_app.agents.base import AgentFailure, Turn, Usage
+from sessions_app.agents.base import LOOK_S, AgentFailure, Turn, Usage
 from sessions_app.agents.llm import prompts, record
 from sessions_app.agents.llm.models import Target
 from sessions_app.agents.llm.record import Record
@@ -27,21 +26,19 @@ if TYPE_CHECKING:
 logger = structlog.stdlib.get_logger(__name__)
 
 TRIES = 2
-"""At most this many condensations in a row are tried while the conversation stays too long."""
+"""At most this many condensations in succession while the conversation stays too long."""
 KEPT_SHARE = 4
-"""The newest events that stay fill this part of what the model can take."""
+"""The newest events that stay fill one part in this many of a request."""
 SHOWN_SHARE = 2
-"""What is summed up fills at most this part."""
+"""The transcript to sum up fills at most one part in this many."""
 EVENT_MAX_CHARS = 4_000
-"""The model that writes the summary gets at most this much of each event."""
+"""Of each event in the transcript."""
 SUMMARY_MAX_CHARS = 20_000
 SUMMARY_S = 180.0
-LOOK_S = 0.2
-"""A pause takes effect within this time."""
 
 
 class Parts(NamedTuple):
-    """The events of a record: those to sum up, and those that stay."""
+    """The older events of a record, to sum up, and the newer ones, which stay."""
 
     older: Sequence[EventEnvelope]
     newer: Sequence[EventEnvelope]
@@ -60,7 +57,7 @@ class Condenser:
         self._tries = 0
 
     async def shortens(self, *, is_cut: bool, max_chars: int) -> bool:
-        """Condense if the newest request leaves out anything; say whether it is to be made anew."""
+        """Condense if the newest request is cut; return whether to build the request again."""
         if not is_cut:
             self._tries = 0
             return False
@@ -89,7 +86,7 @@ class Condenser:
         return True
 
     async def _summary(self, text: str) -> str | None:
-        """Return what the model makes of a transcript; None if it fails, or the turn is to pause."""
+        """Return the model's summary of a transcript; None if it fails, or the turn is to pause."""
         messages = [{"role": "system", "content": prompts.SUMMARIZE}, {"role": "user", "content": text}]
         await self._turn.reserve(self._client.expected_of(self._target, messages))
         asking = asyncio.ensure_future(self._client.complete(self._target, messages, self._on_usage))
@@ -105,16 +102,14 @@ class Condenser:
             return None
         finally:
             asking.cancel()
-            await asyncio.wait({asking})
-            if not asking.cancelled():
-                asking.exception()  # nobody else retrieves it once the turn pauses
+            await asyncio.gather(asking, return_exceptions=True)  # a pause makes its error useless
 
 
 def parted(found: Record, *, inputs: Sequence[int], kept_chars: int) -> Parts:
     """Part a record so that about `kept_chars` of its newest events stay.
 
-    What the turn answers stays, and no call is parted from its result. Nothing is older if all that is left
-    is one call with its result.
+    The inputs of the turn stay, and a call stays with its result. Nothing is older if the rest is one call
+    with its result.
     """
     events = [event for event in found.events if not record.is_forgotten(event, found.forgotten)]
     room, wanted = kept_chars, len(events)
@@ -135,7 +130,7 @@ def _has_others(events: Sequence[EventEnvelope], inputs: Sequence[int]) -> bool:
 
 
 def _whole_places(events: Sequence[EventEnvelope]) -> list[int]:
-    """Return the places between these events, and after them, that part no call from its result."""
+    """Return the places between these events, and after them, that separate no call from its result."""
     calls: dict[int | str | None, int] = {}
     parting: set[int] = set()
     for place, event in enumerate(events):
@@ -149,7 +144,7 @@ def _whole_places(events: Sequence[EventEnvelope]) -> list[int]:
 
 
 def transcript(summary: str, events: Sequence[EventEnvelope], max_chars: int) -> str:
-    """Return events as text of at most about `max_chars`, oldest first; the newest count first."""
+    """Return the newest events as text of at most about `max_chars`, oldest first."""
     lines: list[str] = []
     room = max_chars - len(summary)
     for event in reversed(events):

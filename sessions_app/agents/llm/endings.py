@@ -1,4 +1,4 @@
-"""What the end of an answer means for its turn, and what the user reads about it."""
+"""The ends of answers: whether the turn continues, and the notice for the user."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from sessions_app.agents.llm import prompts
 from sessions_app.agents.llm.streams.answer import End
 
 EARLY_MAX = 4
-"""After so many answers in a row that ended early and brought nothing to run, the turn ends."""
+"""The turn ends after this many successive answers that ended early without a call to run."""
 _NOTICES = {End.LENGTH: prompts.LENGTH_NOTICE, End.FILTERED: prompts.FILTER_NOTICE}
 
 
 class NextStep(NamedTuple):
-    """What follows an answer."""
+    """The step after an answer."""
 
     goes_on: bool
-    """Whether the model is asked again, also if the user has said nothing more."""
+    """Whether to ask the model again, also without a new message."""
     notice: str = ""
 
 
 class Endings:
-    """The ends of a turn's answers: the turn goes on after some of them, and never without an end."""
+    """Counts the early ends of a turn's answers, so that it does not continue endlessly."""
 
     def __init__(self) -> None:
         self._early = 0
 
     def after(self, end: End, *, has_calls: bool, is_cut: bool, runs: bool) -> NextStep:
-        """Return what follows an answer. `is_cut`: not all of its calls are complete; `runs`: some run."""
+        """Return the next step. `is_cut`: some calls are incomplete; `runs`: some calls run."""
         self._early = self._early + 1 if (is_cut or end is End.PAUSED) and not runs else 0
         if self._early >= EARLY_MAX:
             return NextStep(goes_on=False, notice=prompts.EARLY_NOTICE)

@@ -1,4 +1,4 @@
-"""What a model's server says about a request that it rejected, whatever the shape of the answer's body."""
+"""The words of a model's server about a rejected request, from a body of any shape."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ WORDS_MAX_CHARS = 300
 READ_MAX_CHARS = 20_000
 DEPTH_MAX = 6
 ITEMS_MAX = 5
-"""At most this many problems of a list are told."""
+"""At most this many problems of a list are shown."""
 _TOLD_UNDER = ("message", "error", "detail", "errors", "msg", "error_description", "description", "reason")
-"""Members that hold the words, in the order in which they are looked for."""
+"""Members that may hold the words; the first present one counts."""
 _TITLE = re.compile(r"<(title|h1)[^>]*>(.*?)</\1", re.IGNORECASE | re.DOTALL)
 _IS_HTML = re.compile(r"\s*<(?:!doctype|html|head|body|center|h1)\b", re.IGNORECASE)
 _TAG = re.compile(r"<[^>]*>")
 
 
 def words_of(body: object, *, most: int = WORDS_MAX_CHARS) -> str:
-    """Return what a body says, on one line; empty if it says nothing that can be read."""
+    """Return the words of a body on one line; empty if there are none."""
     text = "; ".join(dict.fromkeys(_words(body, DEPTH_MAX)))
     return halves.whole(" ".join(columns.clean(text).split()))[:most]
 
@@ -61,6 +61,6 @@ def _words_of_text(text: str, depth: int) -> Iterator[str]:
 
 
 def _place(loc: object) -> str:
-    """Return where in the request a problem is, as validators of servers name it."""
+    """Return the place of a problem in the request, as validators of servers name it."""
     named = [str(each) for each in loc if isinstance(each, str | int)] if isinstance(loc, list) else []
     return f"{'.'.join(named)}: " if named else ""

@@ -1,22 +1,23 @@
-"""What a provider's failure means for a turn: a sentence for the user, and whether to try again."""
+"""Failures of providers: the sentence for the user, and whether to try again."""
 
 from __future__ import annotations
 
 import math
 import ssl
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import httpx2
 from pydantic_ai import exceptions
 
 from sessions_app.agents.llm import error_words
-from sessions_app.agents.llm.faults import RATE_LIMIT, ModelFault
+from sessions_app.agents.llm.faults import BAD_REQUEST, RATE_LIMIT, ModelFault, causes
 from sessions_app.agents.llm.models import Target
 from sessions_app.outbound.hosts import HostRefused
 from sessions_app.settings import placeholder_keys
 
 MASK = "***"
+AUTHENTICATION = "LLMAuthenticationError"
+UNAVAILABLE = "LLMServiceUnavailableError"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,13 @@ class _Meaning:
 
 
 def fault_of(error: Exception, target: Target) -> ModelFault:
-    """Return a failure of the library in words; they never hold the key."""
+    """Return the fault of a failure of the library; its words never have the key."""
     meaning = _meaning(error, target)
     wait_s = getattr(error, "retry_after", None)
-    told = [meaning.text, _asked_wait(wait_s), _detail(getattr(error, "body", None), target.key)]
+    wait = f"It asks to wait {math.ceil(wait_s):,} seconds." if wait_s else ""
+    detail = _detail(getattr(error, "body", None), target.key)
     return ModelFault(
-        " ".join(filter(None, told)),
+        " ".join(filter(None, [meaning.text, wait, detail])),
         code=meaning.code,
         is_passing=meaning.is_passing,
         is_too_long=isinstance(error, exceptions.ModelContextWindowExceededError),
@@ -40,14 +42,10 @@ def fault_of(error: Exception, target: Target) -> ModelFault:
     )
 
 
-def _asked_wait(wait_s: float | None) -> str:
-    return f"It asks to wait {math.ceil(wait_s):,} seconds." if wait_s else ""
-
-
 def _meaning(error: Exception, target: Target) -> _Meaning:
-    if refusal := next((cause for cause in _causes(error) if isinstance(cause, HostRefused)), None):
-        # Also a name that cannot be looked up for a moment: it must not differ from one that leads inside.
-        return _Meaning(str(refusal), "LLMServiceUnavailableError", is_passing=True)
+    if refusal := next((cause for cause in causes(error) if isinstance(cause, HostRefused)), None):
+        # Also for a name that DNS does not know for a moment: the answer must not reveal private addresses.
+        return _Meaning(str(refusal), UNAVAILABLE, is_passing=True)
     match error:
         case exceptions.ModelTimeoutError() | exceptions.ModelRequestTimeout() | TimeoutError():
             return _Meaning("The model didn't answer in time.", "LLMTimeoutError", is_passing=True)
@@ -63,12 +61,12 @@ def _meaning(error: Exception, target: Target) -> _Meaning:
         case exceptions.ModelConnectionError() | httpx2.TransportError() | httpx2.StreamError():
             return _of_connection(error)
         case exceptions.ModelServerError() | exceptions.ModelUnavailableError():
-            return _Meaning("The model's server failed. Try again later.", "LLMServiceUnavailableError", True)
+            return _Meaning("The model's server failed. Try again later.", UNAVAILABLE, True)
         case exceptions.ModelRateLimitError():
-            return _of_rate(429)
+            return _of_status(429, target)
         case _:
             text = "The model's server sent no answer that can be read. Check the base URL."
-            return _Meaning(text, "LLMBadRequestError", is_passing=True)
+            return _Meaning(text, BAD_REQUEST, is_passing=True)
 
 
 def _status(error: Exception) -> int | None:
@@ -77,62 +75,51 @@ def _status(error: Exception) -> int | None:
     return found if isinstance(found, int) else None
 
 
+_BY_STATUS = {
+    401: _Meaning(
+        "The model's server rejected the key (401). It is wrong, expired or missing.", AUTHENTICATION
+    ),
+    402: _Meaning("The account of the model's key is out of credits (402).", RATE_LIMIT),
+    403: _Meaning("The key isn't allowed to use the model (403). Check its permissions.", AUTHENTICATION),
+    404: _Meaning(
+        "The server has no model `{model}` (404), or the base URL is wrong. Check both.", BAD_REQUEST
+    ),
+    **dict.fromkeys(
+        (408, 409, 425), _Meaning("The model's server was busy ({status}). Try again.", UNAVAILABLE, True)
+    ),
+    429: _Meaning(
+        "The model's rate limit was reached ({status}). Wait, or check the quota.", RATE_LIMIT, True
+    ),
+}
+_FAILED = _Meaning("The model's server failed ({status}). Try again later.", UNAVAILABLE, True)
+_REDIRECTED = _Meaning(
+    "The model's server redirects to another address. Enter that address as the base URL.", BAD_REQUEST
+)
+_REJECTED = _Meaning("The model's server rejected the request ({status}).", BAD_REQUEST)
+
+
 def _of_status(status: int, target: Target) -> _Meaning:
-    match status:
-        case 401:
-            text = "The model's server rejected the key (401). It is wrong, expired or missing."
-            return _Meaning(text, "LLMAuthenticationError")
-        case 402:
-            text = "The account of the model's key is out of credits (402)."
-            return _Meaning(text, RATE_LIMIT)
-        case 403:
-            text = "The key isn't allowed to use the model (403). Check its permissions."
-            return _Meaning(text, "LLMAuthenticationError")
-        case 404:
-            text = f"The server has no model `{target.name}` (404), or the base URL is wrong. Check both."
-            return _Meaning(text, "LLMBadRequestError")
-        case 429:
-            return _of_rate(status)
-        case 408 | 409 | 425:
-            return _Meaning(
-                f"The model's server was busy ({status}). Try again.", "LLMServiceUnavailableError", True
-            )
-        case status if status >= 500:
-            text = f"The model's server failed ({status}). Try again later."
-            return _Meaning(text, "LLMServiceUnavailableError", is_passing=True)
-        case status if 300 <= status < 400:
-            text = "The model's server redirects to another address. Enter that address as the base URL."
-            return _Meaning(text, "LLMBadRequestError")
-    return _Meaning(f"The model's server rejected the request ({status}).", "LLMBadRequestError")
-
-
-def _of_rate(status: int) -> _Meaning:
-    text = f"The model's rate limit was reached ({status}). Wait, or check the quota."
-    return _Meaning(text, RATE_LIMIT, is_passing=True)
+    others = {3: _REDIRECTED, 5: _FAILED}
+    meaning = _BY_STATUS.get(status) or others.get(min(status // 100, 5), _REJECTED)
+    return replace(meaning, text=meaning.text.format(status=status, model=target.name))
 
 
 def _of_connection(error: Exception) -> _Meaning:
-    causes = list(_causes(error))
-    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
-        return _Meaning("The certificate of the model's server isn't trusted.", "LLMServiceUnavailableError")
-    if any(isinstance(cause, httpx2.TimeoutException) for cause in causes):
+    found = list(causes(error))
+    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in found):
+        return _Meaning("The certificate of the model's server isn't trusted.", UNAVAILABLE)
+    if any(isinstance(cause, httpx2.TimeoutException) for cause in found):
         return _Meaning("The model didn't answer in time.", "LLMTimeoutError", is_passing=True)
-    if any(isinstance(cause, httpx2.ConnectError) for cause in causes):
+    if any(isinstance(cause, httpx2.ConnectError) for cause in found):
         text = "The model's server can't be reached. Check the base URL, and that the server is running."
-        return _Meaning(text, "LLMServiceUnavailableError", is_passing=True)
+        return _Meaning(text, UNAVAILABLE, is_passing=True)
     text = "The connection to the model broke before its answer was complete. Try again."
-    return _Meaning(text, "LLMServiceUnavailableError", is_passing=True)
+    return _Meaning(text, UNAVAILABLE, is_passing=True)
 
 
 def _detail(body: object, key: str) -> str:
-    """Return what the server itself says, without the key."""
+    """Return the server's own words, without the key."""
     words = error_words.words_of(body, most=error_words.READ_MAX_CHARS)
     if placeholder_keys.is_masked(key):
         words = words.replace(key.strip(), MASK)  # before the cut, which may leave a part of the key
     return f"It says: {words[: error_words.WORDS_MAX_CHARS]}" if words else ""
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sessions_app.agents.base import AgentFailure
 
 BAD_REQUEST = "LLMBadRequestError"
-"""The code of a failure that V1 clients know: the server has rejected the request as it is."""
+"""The code for V1 clients: the server has rejected the request."""
 RATE_LIMIT = "LLMRateLimitError"
-"""The code of a failure that V1 clients know: too many requests, or no credits."""
+"""The code for V1 clients: too many requests, or no credits."""
 
 
 class ModelFault(AgentFailure):
@@ -29,10 +31,20 @@ class ModelFault(AgentFailure):
         self.is_too_long = is_too_long
         """Whether a shorter request may succeed."""
         self.wait_s = wait_s
-        """How long the server asks to wait, in seconds."""
+        """The pause that the server wants, in seconds."""
         self.tries_max = tries_max
-        """How often to try again at most; None for as often as there is time."""
+        """The most further tries; None for the turn's own limit."""
 
 
 class ToolsRefused(ModelFault):
-    """The model cannot use tools: the same conversation may be answered without them."""
+    """The model cannot use tools: it may answer the same conversation without them."""
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those behind it, also the members of groups."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from causes(each)
+    elif error is not None:
+        yield error
+        yield from causes(error.__cause__ or error.__context__)

@@ -1,8 +1,8 @@
-"""A conversation's record as messages to a model: the two sides take turns, and nothing hidden is told.
+"""A conversation's record as messages to a model, without hidden events; the two sides alternate.
 
-Calls of tools that the model is offered now are shown as calls, each with its result; one without a result
-gets a sentence in its place, for servers refuse a call that nothing answers. Other calls, as those of earlier
-agents, are told as text on the user's side: servers ask for definitions of all tools that are called.
+Calls of tools that the model is offered now become calls with results; a sentence replaces a missing result,
+because servers refuse a call without one. Other calls, as those of earlier agents, become text of the user:
+servers want definitions of all called tools.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from sessions_app.agents.llm.streams import signatures
 from sessions_app.agents.llm.streams.signatures import Signed, Signer
 
 RESULT_MAX_CHARS = 10_000
-"""Of a call that is told as text."""
+"""Of a call that becomes text."""
 SHOWN_RESULT_MAX_CHARS = 60_000
-"""Of a call that is shown as one; its result is not longer unless another agent has stored it."""
+"""Of a call; only other agents store longer results."""
 SHARE = 4
-"""A single call or result takes at most this part of a request: the rest is for what led to it."""
+"""A single call or result takes at most one part in this many of a request."""
 NO_RESULT = "It has no result: it was interrupted, and may have taken effect all the same."
 ARGUMENTS_MAX_CHARS = 2_000
 FILE_MAX_CHARS = 50_000
 _INTERNAL = frozenset({"recall", "think"})
-"""Types of V0 that an agent says to itself."""
+"""Types of V0 events without meaning for a model."""
 
 Payload = Mapping[str, Any]
 
@@ -64,7 +64,7 @@ class History(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Said:
-    """What one side has said."""
+    """The content of one side."""
 
     is_agents: bool
     content: Sequence[Part]
@@ -76,7 +76,7 @@ class _Said:
 
     @property
     def is_result(self) -> bool:
-        """Say whether it is the result of a call, which must stand before it."""
+        """Return whether it is the result of a call, which must precede it."""
         return any(isinstance(part, ToolReturnPart) for part in self.content)
 
 
@@ -101,15 +101,18 @@ def messages_of(
     signer: Signer | None = None,
     shows_images: bool = True,
 ) -> History:
-    """Return the newest messages of a record with at most `max_chars` characters, instructions beside them.
+    """Return the newest messages of a record with at most `max_chars` characters, and the instructions.
 
-    The first and the last are the user's. `takes_urls`: whether the server loads images by their addresses.
-    `tools` are the names of those that the model is offered. `signer`: who gets back what it has signed.
-    `shows_images`: whether it sees the images that tools have returned.
+    The first and the last are the user's. `takes_urls`: the server loads images by their addresses. `tools`
+    are the names of the offered tools. `signer` gets its signatures back. `shows_images`: include the images
+    of tools.
     """
     told = _said(record, tools, max_chars // SHARE, signer, shows_images=shows_images)
-    said = _told_once([each for each in told if each.content])
-    kept, is_cut = _newest(said, max_chars)
+    said = [each for each in told if each.content]
+    # A message that the user has sent again because there was no answer counts once.
+    pairs = zip(said, [*said[1:], None], strict=False)
+    once = [each for each, following in pairs if each.is_agents or each != following]
+    kept, is_cut = _newest(once, max_chars)
     if record.summary:
         summary = f"A summary of the earlier conversation:\n\n{record.summary}"
         kept.insert(0, _Said(is_agents=False, content=[summary]))
@@ -120,9 +123,9 @@ def messages_of(
     if kept[-1].is_agents:
         kept.append(_Said(is_agents=False, content=[prompts.CONTINUE]))
     shown = images.within_limits([each.content for each in kept], takes_urls=takes_urls)
-    pairs = [(each.is_agents, content) for each, content in zip(kept, shown, strict=True)]
+    sides = [(each.is_agents, content) for each, content in zip(kept, shown, strict=True)]
     instructions = prompts.instructions(record, has_tools=bool(tools))
-    return History(list(_messages(pairs, instructions)), is_cut or not record.is_complete)
+    return History(list(_messages(sides, instructions)), is_cut or not record.is_complete)
 
 
 def chars_of(messages: Sequence[ModelMessage]) -> int:
@@ -155,12 +158,6 @@ def _length(part: ModelRequestPart | ModelResponsePart) -> int:
             return 0
 
 
-def _told_once(said: Sequence[_Said]) -> list[_Said]:
-    """Leave out what the user has sent again because there was no answer."""
-    pairs = zip(said, [*said[1:], None], strict=False)
-    return [each for each, following in pairs if each.is_agents or each != following]
-
-
 def _messages(said: Sequence[tuple[bool, Sequence[Part]]], instructions: str) -> Iterator[ModelMessage]:
     for is_agents, group in groupby(said, key=lambda each: each[0]):
         content = [part for _, parts in group for part in parts]
@@ -177,19 +174,19 @@ def _messages(said: Sequence[tuple[bool, Sequence[Part]]], instructions: str) ->
 
 
 def _plain(content: list[UserContent]) -> str | list[UserContent]:
-    """Return texts as one: not every server takes a list of parts."""
+    """Join the parts if all are texts: some servers take no list of parts."""
     texts = [part for part in content if isinstance(part, str)]
     return "\n\n".join(texts) if len(texts) == len(content) else content
 
 
 def _newest(said: Sequence[_Said], max_chars: int) -> tuple[list[_Said], bool]:
-    """Return the newest that fit; of a newest one that does not, the beginning and the end."""
+    """Return the newest that fit, and whether any were left out; shorten a newest one that does not fit."""
     kept: list[_Said] = []
     room = max_chars
     for each in reversed(said):
         room -= each.chars
         if room < 0:
-            while kept and kept[-1].is_result:  # of a call that does not fit
+            while kept and kept[-1].is_result:  # its call does not fit
                 kept.pop()
             if not kept:
                 kept = [_shortened(each, max_chars)]
@@ -207,7 +204,11 @@ def _shortened(said: _Said, max_chars: int) -> _Said:
 def _said(
     record: Record, tools: Collection[str], most: int, signer: Signer | None, *, shows_images: bool
 ) -> Iterator[_Said]:
-    shown = [event for event in record.events if _is_shown(event, record.forgotten)]
+    shown = [
+        event
+        for event in record.events
+        if not (event["hidden"] or event["type"] in _INTERNAL or is_forgotten(event, record.forgotten))
+    ]
     calls = {event["seq"] for event in shown if event["kind"] == Kind.TOOL_CALL}
     ids = {event["tool_call_id"]: event["seq"] for event in shown if event["seq"] in calls}
     results: dict[int, EventEnvelope] = {}
@@ -222,12 +223,6 @@ def _said(
         elif event["kind"] == Kind.TOOL_CALL:
             result = results.get(event["seq"])
             yield from _call(event, result, tools, most, signer, shows_images=shows_images)
-
-
-def _is_shown(event: EventEnvelope, forgotten: frozenset[str | int]) -> bool:
-    if event["hidden"] or event["type"] in _INTERNAL:
-        return False
-    return not is_forgotten(event, forgotten)
 
 
 def _message(event: EventEnvelope) -> Iterator[_Said]:
@@ -258,14 +253,14 @@ def _call(
     if thought.strip():
         yield _Said(is_agents=True, content=[thought])
     name, given = dialects.called_tool(payload, Dialect(call["dialect"]))
-    arguments = halves.whole_value(given)  # V1 has them once more, as JSON inside JSON
+    arguments = halves.whole_value(given)  # V1 also has them as JSON inside JSON
     brought = {} if result is None else _payload(result)
     text = None if result is None else _text(result, brought)
     seen = list(images.parts_of(_returned_images(brought))) if shows_images else []
     if seen:
         seen.insert(0, f"The tool `{name}` returned with its result:")
     if name in tools and len(columns.as_json(arguments)) <= most:
-        # Not by the id in the log, which a copy may have twice; some servers want nine letters and digits.
+        # The ids of a copied log may repeat, and some servers want nine letters and digits.
         number = f"call{call['seq']:05d}"
         shown = NO_RESULT if text is None else _middle_cut(text, min(SHOWN_RESULT_MAX_CHARS, most))
         wanted = ToolCallPart(name, dict(arguments), tool_call_id=number)
@@ -281,7 +276,7 @@ def _call(
 
 
 def _with_signatures(call: ToolCallPart, payload: Payload, signer: Signer | None) -> list[Part]:
-    """Return a call with what the model has signed, for the model that has."""
+    """Return a call, with its signatures if this model has signed them."""
     signed = signatures.of(payload, signer.model) if signer else Signed()
     if signer is None or not (signed.call or signed.thoughts):
         return [call]
@@ -319,7 +314,7 @@ def _image_urls(payload: Payload) -> Iterator[str]:
 
 
 def _returned_images(payload: Payload) -> Iterator[str]:
-    """Yield the images among what a tool has returned; other files are for people."""
+    """Yield the returned images of a tool; its other files are for people."""
     observed = columns.fields(payload.get("observation")).get("content")
     for url in columns.image_urls([payload, *(observed if isinstance(observed, list) else [])]):
         if url.startswith("data:image/"):
@@ -347,6 +342,6 @@ def _middle_cut(text: str, max_chars: int) -> str:
 
 
 def _payload(event: EventEnvelope) -> Payload:
-    # The log keeps halves of characters as they came; a model's server refuses the whole request for one.
+    # The log keeps lone halves of characters, for which a model's server refuses the whole request.
     payload: Payload = json.loads(halves.whole_json(event["payload"]))
     return payload

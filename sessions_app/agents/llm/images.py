@@ -1,4 +1,4 @@
-"""Images in messages to a model: which of them are sent, and in which form."""
+"""The images in messages to a model, and their form."""
 
 from __future__ import annotations
 
@@ -17,28 +17,26 @@ from pydantic_ai.messages import (
 )
 
 Part = UserContent | ThinkingPart | ToolCallPart | ToolReturnPart
-"""What one side says: texts and images, a signed thought, a call of a tool, or a call's result."""
+"""A part of one side: a text, an image, a signed thought, a call of a tool, or its result."""
 
 IMAGES_MAX = 20
 IMAGES_MAX_BYTES = 16 * 1024 * 1024
 """Of all images of a request; the newest are sent."""
-MEDIA_TYPES = {
-    ending: f"image/{name}"
-    for ending, name in {"png": "png", "jpg": "jpeg", "jpeg": "jpeg", "gif": "gif", "webp": "webp"}.items()
-}
-"""What all providers take, by the ending of a file's name."""
+_IMAGES = {"png": "png", "jpg": "jpeg", "jpeg": "jpeg", "gif": "gif", "webp": "webp"}
+"""The subtypes that all providers take, by the ending of a file's name."""
 LEFT_OUT = "(An image is left out: there are too many, or it cannot be read.)"
 
 _DATA_URL = re.compile(r"data:(image/(?:png|jpeg|gif|webp));base64,", re.ASCII)
 
 
 def media_type_of(name: str) -> str | None:
-    """Return the media type of a file that is sent as an image; None for others."""
-    return MEDIA_TYPES.get(name.rpartition(".")[2].lower())
+    """Return the media type of an image's file; None for others."""
+    subtype = _IMAGES.get(name.rpartition(".")[2].lower())
+    return subtype and f"image/{subtype}"
 
 
 def parts_of(urls: Iterable[str]) -> Iterator[UserContent]:
-    """Yield images by their URLs: those of data URLs decoded, of others the addresses."""
+    """Yield images: data URLs decoded, others as addresses."""
     for url in urls:
         if url.startswith(("https://", "http://")):
             yield ImageUrl(url=url)
@@ -47,7 +45,7 @@ def parts_of(urls: Iterable[str]) -> Iterator[UserContent]:
 
 
 def within_limits(contents: Sequence[Sequence[Part]], *, takes_urls: bool) -> list[list[Part]]:
-    """Return contents, oldest first, with a sentence in the place of each image that cannot be sent."""
+    """Return contents, oldest first, with a sentence for each image that cannot be sent."""
     left, room = IMAGES_MAX, IMAGES_MAX_BYTES
     shown: list[list[Part]] = []
     for content in reversed(contents):

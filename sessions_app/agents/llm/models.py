@@ -1,4 +1,4 @@
-"""Models by the names that OpenHands writes: at which address, over which wire, under which name there."""
+"""Models by their names as OpenHands writes them: the address, the wire, and the name there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BAD_KEY = "The key of the model contains invalid characters. Copy it again, with
 
 
 class Wire(StrEnum):
-    """How a server is asked; the value names a module of `wires`."""
+    """The API of a server; the value is a module of `wires`."""
 
     OPENAI = "openai"
     """Chat completions."""
@@ -34,17 +34,17 @@ class Target:
 
     wire: Wire
     name: str
-    """What the server calls the model."""
+    """The server's name of the model."""
     base_url: str
     key: str = field(repr=False)
     is_operators: bool
-    """Whether the address may be a private one."""
+    """Whether the address may be private."""
     full_name: str = ""
-    """What the settings call the model: usage is counted under it."""
+    """The name in the settings: usage is counted under it."""
 
 
 def target_of(choice: ModelChoice) -> Target:
-    """Return where a model is asked. Raise AgentFailure with a sentence for the user."""
+    """Return the target of a choice. Raise AgentFailure with a sentence for the user."""
     if not (choice.key.isascii() and choice.key.isprintable()):
         raise AgentFailure(BAD_KEY, code="LLMAuthenticationError")
     provider, name = names.parts_of(choice.model)
@@ -87,7 +87,7 @@ def _wire(provider: str, base_url: str) -> Wire:
 
 
 def _root(base_url: str, wire: Wire) -> str:
-    """Return the address as the wire's library takes it: two of them add the version themselves."""
+    """Return the address for the wire's library: two of them add the version themselves."""
     match wire:
         case Wire.ANTHROPIC:
             return base_url.removesuffix("/v1")

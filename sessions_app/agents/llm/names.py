@@ -5,13 +5,13 @@ from __future__ import annotations
 from sessions_app.outbound.model_trial import KNOWN_SERVERS
 
 _GATEWAYS = frozenset({"openhands", "litellm_proxy", "vllm", "hosted_vllm", "lm_studio"})
-"""Providers that are known by their base URL alone."""
+"""Providers without an address of their own."""
 _PREFIXES = {name: name for name in (*KNOWN_SERVERS, *_GATEWAYS, "ollama")} | {
     "google": "gemini",
     "ollama_chat": "ollama",
 }
 _FAMILIES = {"claude": "anthropic", "gemini": "gemini", "gpt-": "openai", "o1": "openai", "o3": "openai"}
-"""Providers of names without a slash, by their beginnings."""
+"""Providers of names without a slash, by the beginnings of the names."""
 
 
 def parts_of(model: str) -> tuple[str, str]:
@@ -24,6 +24,6 @@ def parts_of(model: str) -> tuple[str, str]:
 
 
 def are_of_one_provider(model: str, other: str) -> bool:
-    """Say whether two models are of the same provider, and it is known which."""
+    """Return whether two models have the same known provider."""
     provider, _ = parts_of(model)
     return provider != "" and provider == parts_of(other)[0]

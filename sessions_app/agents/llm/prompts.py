@@ -1,11 +1,11 @@
-"""What a model is told beside the conversation itself."""
+"""The instructions of a model, and the notices for the user about it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from conversations.events import EventEnvelope, Kind
+from conversations.events import Kind
 from conversations.payloads import halves
 from sessions_app.agents.llm import skills
 from sessions_app.agents.llm.record import Record
@@ -36,7 +36,7 @@ PARENT = (
 )
 PLANS = "The user had this planned in a conversation that was started from this one:\n\n"
 CONTINUE = "Continue. If your last answer was cut off, go on exactly where it ends, and repeat nothing of it."
-"""What the user is made to say where nobody has said anything since the last answer."""
+"""The placeholder for the user's message in a turn without new input."""
 SUMMARIZE = (
     "Sum up the conversation below for the assistant that continues it and will see nothing else of it: what "
     "the user wants, what was decided and done, with which results, what is left to do, and the names, "
@@ -94,14 +94,11 @@ def _more(record: Record) -> Iterator[str]:
         yield f"The user's instructions for this conversation:\n\n{record.instructions}"
     if record.suffix:
         yield record.suffix
-    yield from skills.told(record.skills, [event["text"] for event in record.events if _is_users(event)])
+    users = (each for each in record.events if each["kind"] == Kind.MESSAGE and each["source"] == "user")
+    yield from skills.told(record.skills, [event["text"] for event in users])
     if record.message_suffix:
         yield f"The user adds to each message:\n\n{record.message_suffix}"
     if record.parent:
         yield f"{PARENT}{record.parent}"
     for plan in record.plans:
         yield f"{PLANS}{plan}"
-
-
-def _is_users(event: EventEnvelope) -> bool:
-    return event["kind"] == Kind.MESSAGE and event["source"] == "user"

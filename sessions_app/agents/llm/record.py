@@ -1,4 +1,4 @@
-"""What the database knows of a conversation that its model is to see."""
+"""The part of a conversation that its model sees, read from the database."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVENTS_MAX = 5_000
 CONDENSATIONS_MAX = 100
 SEQ_MAX = 2**63 - 1
 FILES_MAX_BYTES = 4 * 1024 * 1024
-"""The files of a conversation that a model sees have at most this many bytes; the oldest come first."""
+"""A model sees at most this many bytes of files, the oldest first."""
 
 _SHOWN = EventFilter(
     exclude_hidden=True,
@@ -46,36 +46,36 @@ class File:
     size: int
     """Bytes."""
     content: bytes | None
-    """None if the files before it are long enough."""
+    """None if there is no room for it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """A conversation as its model is to see it."""
+    """A conversation as its model sees it."""
 
     events: Sequence[EventEnvelope] = ()
     """Oldest first; the turn's inputs and what the turn has stored come last."""
     is_complete: bool = True
-    """Whether these are all events that a model sees."""
+    """Whether no older events are left out."""
     forgotten: frozenset[str | int] = frozenset()
-    """Ids of events that a condensation has replaced: of V1 the events' own, of V0 numbers."""
+    """The events that a condensation has replaced: ids in V1, numbers in V0."""
     summary: str = ""
-    """What stands in their place."""
+    """The text that replaces them."""
     files: Sequence[File] = ()
     repository: str = ""
     branch: str = ""
     instructions: str = ""
     """Those of the conversation's creation."""
     suffix: str = ""
-    """What a V1 client added to the system prompt."""
+    """A V1 client's addition to the system prompt."""
     plans: Sequence[str] = ()
-    """What was planned for the conversation elsewhere, oldest first."""
+    """The plans of other conversations for this one, oldest first."""
     parent: str = ""
-    """What was said in the conversation that a plan is for."""
+    """The messages of the conversation to plan for."""
     task: str = ""
-    """What the model is told to do, if not to answer."""
+    """The model's instruction, if it is not to answer."""
     message_suffix: str = ""
-    """What it adds to each message."""
+    """A V1 client's addition to each message."""
     skills: Sequence[Skill] = ()
 
 
@@ -84,15 +84,16 @@ def read(
 ) -> Record:
     """Read a conversation for a turn that answers the events with these seqs.
 
-    The newest events come with about `max_chars` of text. Later inputs are left to the next turn. `task` is
-    what the model is told to do instead of answering.
+    The newest events have about `max_chars` of text. Later inputs are left to the next turn.
     """
     forgotten, summary = _condensed(conversation)
     newest, is_complete = _newest(conversation, max_chars, forgotten)
     row = Conversation.objects.values("repository", "branch").get(pk=conversation.pk)
     found = _with_inputs(conversation, newest, inputs)
     seen = _seen(conversation, found)
-    context = _context(conversation)
+    agents = AgentSetup.objects.filter(pk=conversation.pk).values_list("shown_agent", flat=True)
+    context = columns.fields(columns.fields(agents.first()).get("agent_context"))
+    parameters = CreationParameters.objects.filter(pk=conversation.pk).values_list("parameters", flat=True)
     return Record(
         events=ordered(found, turn_id=turn_id, inputs=inputs, seen=seen),
         is_complete=is_complete,
@@ -101,7 +102,7 @@ def read(
         files=list(_files(conversation)),
         repository=row["repository"] or "",
         branch=row["branch"] or "",
-        instructions=_instructions(conversation),
+        instructions=columns.first_text(columns.fields(parameters.first()).get("instructions")),
         plans=() if task else plans.plans_for(conversation),
         parent=plans.said_before(conversation) if task else "",
         task=task,
@@ -114,11 +115,10 @@ def read(
 def ordered(
     events: Sequence[EventEnvelope], *, turn_id: str, inputs: Sequence[int], seen: Mapping[int, int]
 ) -> list[EventEnvelope]:
-    """Return the events up to a turn and its own in the order in which the agent has come to know them.
+    """Return the events up to a turn and its own in the order in which the agent has seen them.
 
-    `seen` has, by its seq, the newest event in the log when the agent saw a message. An input without a
-    place of its own comes before what the turn has stored. What the user has said since the inputs is for
-    the next turn.
+    `seen` has, by a message's seq, the newest seq of the log when the agent saw it. An input that is not in
+    it comes before the turn's own events. Later messages are for the next turn.
     """
     through = max(inputs, default=None)
     begun = min((event["seq"] for event in events if event["turn"] == turn_id), default=SEQ_MAX)
@@ -128,12 +128,10 @@ def ordered(
         known = seen.get(seq, begun - 1 if seq in inputs else seq)
         return known, seq in seen or seq in inputs, seq
 
-    kept = [event for event in events if event["seq"] in inputs or not _is_later(event, through)]
-    return sorted(kept, key=place)
+    def is_later(event: EventEnvelope) -> bool:
+        return event["source"] == "user" and through is not None and event["seq"] > through
 
-
-def _is_later(event: EventEnvelope, through: int | None) -> bool:
-    return event["source"] == "user" and through is not None and event["seq"] > through
+    return sorted((event for event in events if event["seq"] in inputs or not is_later(event)), key=place)
 
 
 def _seen(conversation: ConversationRef, events: Sequence[EventEnvelope]) -> dict[int, int]:
@@ -146,7 +144,7 @@ def _seen(conversation: ConversationRef, events: Sequence[EventEnvelope]) -> dic
 
 
 def before(conversation: ConversationRef, found: Record, *, inputs: Sequence[int]) -> list[EventEnvelope]:
-    """Return the events that a record was too short for, oldest first; not those that a turn answers."""
+    """Return the older events that a record lacks, oldest first, without the turn's inputs."""
     older: list[EventEnvelope] = []
     last = min((event["seq"] for event in found.events if event["seq"] not in inputs), default=0) - 1
     while True:
@@ -161,7 +159,7 @@ def before(conversation: ConversationRef, found: Record, *, inputs: Sequence[int
 def _with_inputs(
     conversation: ConversationRef, newest: list[EventEnvelope], inputs: Sequence[int]
 ) -> list[EventEnvelope]:
-    """Return the newest events with those that the turn answers, however much has come since."""
+    """Return the newest events, and the inputs of the turn that lie before them."""
     missing = set(inputs) - {event["seq"] for event in newest}
     if not missing:
         return newest
@@ -171,7 +169,7 @@ def _with_inputs(
 
 
 def is_forgotten(event: EventEnvelope, forgotten: frozenset[str | int]) -> bool:
-    """Say whether a condensation has replaced an event."""
+    """Return whether a condensation has replaced an event."""
     return bool(forgotten) and not forgotten.isdisjoint((event["id"], number_of(event)))
 
 
@@ -180,7 +178,7 @@ def _newest(
 ) -> tuple[list[EventEnvelope], bool]:
     """Return the newest events that a model sees, oldest first, and whether these are all.
 
-    Whatever lies before a page of forgotten events is forgotten, too.
+    All events before a page of forgotten events are forgotten.
     """
     found: list[EventEnvelope] = []
     last: int | None = None
@@ -198,7 +196,7 @@ def _newest(
 
 
 def _condensed(conversation: ConversationRef) -> tuple[frozenset[str | int], str]:
-    """Return what condensations have replaced, and the newest summary."""
+    """Return the events that condensations have replaced, and the newest summary."""
     page = reads.search_events(conversation, _CONDENSATIONS, newest_first=True, limit=CONDENSATIONS_MAX)
     forgotten: set[str | int] = set()
     summary = ""
@@ -224,16 +222,3 @@ def _files(conversation: ConversationRef) -> Iterator[File]:
         room -= each.size
         content = content_of(conversation, each.name) if room >= 0 else None
         yield File(name=each.name, size=each.size, content=content)
-
-
-def _instructions(conversation: ConversationRef) -> str:
-    rows = CreationParameters.objects.filter(pk=conversation.pk)
-    parameters = columns.fields(rows.values_list("parameters", flat=True).first())
-    return columns.first_text(parameters.get("instructions"))
-
-
-def _context(conversation: ConversationRef) -> Mapping[str, object]:
-    """Return what a V1 start says to its agent's model."""
-    rows = AgentSetup.objects.filter(pk=conversation.pk)
-    agent = columns.fields(rows.values_list("shown_agent", flat=True).first())
-    return columns.fields(agent.get("agent_context"))

@@ -1,28 +1,29 @@
-"""What models' servers have refused to take in a request: it is left out for a while, in this process."""
+"""The members of requests that models' servers have refused: this process omits them for a while."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections import OrderedDict
 from collections.abc import Mapping
 from threading import Lock
 from time import monotonic
+
+from cachetools import LRUCache
 
 from sessions_app.agents.llm import error_words
 from sessions_app.agents.llm.models import Target
 
 TARGETS_MAX = 1_000
-"""Of so many models it is remembered what they refuse; the least recently asked are forgotten."""
+"""The refusals of at most this many models are kept; the least recently asked ones are dropped."""
 REMEMBERED_S = 600.0
-"""Then the model is asked with all of it again: its server may have been set up otherwise meanwhile."""
+"""Then the members are sent again: the server's configuration may have changed."""
 READ_MAX_CHARS = 2_000
 TOOLS = "tools"
 _LEFT_OUT_WHEN_NAMED = ("stream_options", "parallel_tool_calls", "tool_choice")
-"""Members without which the answer is the same."""
+"""Members that do not change the answer."""
 _CALLED_OTHERWISE = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _STATUSES = frozenset({400, 404, 415, 422, 500, 501})
-"""Servers refuse a member by these; 404 is that of routers that have no server for it."""
+"""The statuses of refused members; 404 is that of routers without a server for them."""
 _REFUSED = (
     r"(?:not|n't|no|cannot|without|un)\W*"
     r"(?:support|allow|permit|accept|enable|avail|recogni|expect|know)\w*"
@@ -36,34 +37,27 @@ _TOOLS_REFUSED = re.compile(
     re.IGNORECASE,
 )
 _TOOLS_NAMED = re.compile(r"(?:^|[\s.'\"`:])tools(?:['\"`]|[\s:,]|\.?$|\.\s)", re.IGNORECASE)
-"""The whole list is named, not a member of one tool."""
+"""Matches the name of the whole list, not of one tool's member."""
 
-_refused: OrderedDict[tuple[str, str, str], Mapping[str, float]] = OrderedDict()
-"""The refused members of each model, with the time of the monotonic clock until which they are left out."""
+_refused: LRUCache[tuple[str, str, str], Mapping[str, float]] = LRUCache(TARGETS_MAX)
+"""The refused members of each model, and until when, by the monotonic clock, each is left out."""
 _lock = Lock()
 
 
 def refused_by(target: Target) -> frozenset[str]:
     """Return the members of a request that a model is known to refuse."""
+    now = monotonic()
     with _lock:
-        until = _refused.get(_key(target))
-        if until is None:
-            return frozenset()
-        _refused.move_to_end(_key(target))
-        now = monotonic()
-        return frozenset(name for name, end in until.items() if now < end)
+        return frozenset(name for name, end in _refused.get(_key(target), {}).items() if now < end)
 
 
 def takes_tools(target: Target) -> bool:
-    """Return whether a model may be offered tools, as far as is known."""
+    """Return whether a model is not known to refuse tools."""
     return TOOLS not in refused_by(target)
 
 
 def learn(target: Target, error: Exception, *, offers_tools: bool) -> str:
-    """Return the member that a failure newly refuses, and remember it; empty if it refuses none.
-
-    `offers_tools`: whether the request had tools.
-    """
+    """Return the member that a failure newly refuses, and keep it; empty if it refuses none."""
     body, status = getattr(error, "body", None), getattr(error, "status_code", None)
     if status not in _STATUSES:
         return ""
@@ -73,15 +67,13 @@ def learn(target: Target, error: Exception, *, offers_tools: bool) -> str:
     if not name or name in refused_by(target):
         return ""
     with _lock:
-        known = _refused.pop(_key(target), {})
+        known = _refused.get(_key(target), {})
         _refused[_key(target)] = {**known, name: monotonic() + REMEMBERED_S}
-        while len(_refused) > TARGETS_MAX:
-            _refused.popitem(last=False)
     return name
 
 
 def without_refused(content: bytes, refused: frozenset[str]) -> bytes:
-    """Return the body of a request without what its model refuses."""
+    """Return the body of a request without refused members."""
     if not refused:
         return content
     try:
@@ -113,7 +105,7 @@ def _refused_in(words: str, parameter: str, *, offers_tools: bool) -> str:
 
 
 def _parameter(body: object) -> str:
-    """Return the member of the request that OpenAI's form of an error names."""
+    """Return the member of the request that an error in OpenAI's form names."""
     fields = body if isinstance(body, dict) else {}
     error = fields.get("error")
     named = (error if isinstance(error, dict) else fields).get("param")

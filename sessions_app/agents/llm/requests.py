@@ -1,4 +1,4 @@
-"""Requests to a model through the library: the answer piece by piece, and what it used."""
+"""Requests to a model through the library: streamed answers, and their usage."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ logger = structlog.stdlib.get_logger(__name__)
 
 ANSWER_MAX_CHARS = 1_000_000
 CHARS_PER_TOKEN = 3
-"""A cautious guess: a provider that finds a request too long says so, and gets a shorter one."""
+"""A cautious guess: a request that a provider refuses as too long is shortened."""
 NO_ROOM = (
     "The model reached its limit of length before it said anything. Ask for less, or use a model with a "
     "higher limit."
@@ -69,33 +69,33 @@ _OUTSIDE = (
     *(AgentRunError, UserError, HostRefused, httpx2.HTTPError, httpx2.StreamError),
     *(OSError, ValueError, TypeError, LookupError),
 )
-"""What the library and a server's answer may raise."""
+"""What the library and the answers of servers raise."""
 
 get_snapshot()  # prices are read once, in the thread that imports this
 
 
-class Piece(NamedTuple):
-    """A piece of an answer, or of the reasoning behind it."""
+class AnswerPiece(NamedTuple):
+    """A piece of an answer or of its reasoning."""
 
     text: str = ""
     reasoning: str = ""
 
 
 class Reply(NamedTuple):
-    """An answer that is over: the calls that it wants, and what ended it."""
+    """The calls and the end of a complete answer."""
 
     calls: Sequence[WantedCall]
     end: End
     is_cut: bool = False
-    """Whether any of the calls is not complete."""
+    """Whether some calls are incomplete."""
 
 
 class Request(NamedTuple):
-    """A request, ready to be sent."""
+    """A request to a model."""
 
     messages: list[ModelMessage]
     is_cut: bool
-    """Whether older messages were left out."""
+    """Whether older messages are left out."""
     tools: Sequence[ToolDefinition] = ()
 
     @property
@@ -122,8 +122,7 @@ class ModelClient:
     ) -> Request:
         """Return a conversation as a request, its messages with at most this many characters.
 
-        `model` is the full name of the one that is asked: it gets back what it has signed. `shows_images`:
-        whether it sees the images that tools have returned.
+        `model` is its full name: it gets its signatures back. `shows_images`: include the images of tools.
         """
         tools = tools or {}
         shown = history.messages_of(
@@ -134,10 +133,16 @@ class ModelClient:
             signer=Signer(model, self._wire.SYSTEM),
             shows_images=shows_images,
         )
-        return Request(*shown, [_definition(tool) for tool in tools.values()])
+        definitions = [
+            ToolDefinition(
+                name=tool.name, description=tool.description, parameters_json_schema=dict(tool.schema)
+            )
+            for tool in tools.values()
+        ]
+        return Request(*shown, definitions)
 
     def window_chars(self, target: Target) -> int | None:
-        """Return about how many characters of messages a model takes; None if nobody knows."""
+        """Return the approximate size of a model's context, in characters; None if it is unknown."""
         with suppress(LookupError, ValueError):
             _, model = get_snapshot().find_provider_model(target.name, None, None, target.base_url)
             if model.context_window:
@@ -145,26 +150,26 @@ class ModelClient:
         return None
 
     def expected(self, target: Target, request: Request) -> Usage:
-        """Return what a request will use at least: about the tokens of its messages, and their price."""
+        """Return the least usage of a request: about the tokens of its messages, and their price."""
         tokens = history.chars_of(request.messages) // CHARS_PER_TOKEN
         return _priced(RequestUsage(input_tokens=tokens), target, target.name)
 
     def expected_of(self, target: Target, messages: Sequence[Mapping[str, str]]) -> Usage:
-        """Return the same for `complete`."""
+        """Return the least usage of `complete`."""
         return self.expected(target, Request(_plain(messages), is_cut=False))
 
     async def stream(
         self,
         target: Target,
         request: Request,
-        on_piece: Callable[[Piece], None],
+        on_piece: Callable[[AnswerPiece], None],
         on_usage: Callable[[Usage], None],
         *,
         tools: Mapping[str, Tool] | None = None,
     ) -> Reply:
-        """Send a request, call `on_piece` with each piece, and return the rest, with calls of `tools`.
+        """Send a request, call `on_piece` with each piece, and return the calls of `tools` and the end.
 
-        `on_usage` is called once if the model began to answer, also if that ends early or is cancelled.
+        `on_usage` is called once if the model began to answer, also if the answer is cut off or cancelled.
         Raise AgentFailure.
         """
         while True:
@@ -185,9 +190,9 @@ class ModelClient:
                     refused=refused or None,
                 )
                 if not refused:
-                    # Without the cause: its text may hold what the server repeats of the request.
+                    # Without the cause, whose text may repeat the request.
                     raise fault from None
-                if refused == refusals.TOOLS:  # without tools, earlier calls are told in other words
+                if refused == refusals.TOOLS:  # without tools, earlier calls become text
                     raise ToolsRefused(str(fault), code=fault.code) from None
 
     async def complete(
@@ -203,16 +208,16 @@ class ModelClient:
         self,
         target: Target,
         request: Request,
-        on_piece: Callable[[Piece], None],
+        on_piece: Callable[[AnswerPiece], None],
         on_usage: Callable[[Usage], None],
     ) -> tuple[AnswerStream, bool]:
-        """Return the answer, and whether it says anything."""
+        """Return the answer, and whether it has text."""
         chars, has_text = 0, False
         answer: AnswerStream = self._wire.ANSWER()
         async with transport.client_of(target, answer) as client:
-            # To create a model may read files.
+            # The library may read files for a new model.
             model = await asyncio.to_thread(self._wire.model_at, target, client)
-            settings = ModelSettings(max_retries=0)  # the agent tries again, and its reader sees it wait
+            settings = ModelSettings(max_retries=0)  # the agent itself tries again, visibly for readers
             offer = ModelRequestParameters(function_tools=list(request.tools))
             async with model_request_stream(
                 model, request.messages, model_settings=settings, model_request_parameters=offer
@@ -235,28 +240,22 @@ class ModelClient:
         return answer, has_text
 
 
-def _piece(event: object) -> Piece | None:
+def _piece(event: object) -> AnswerPiece | None:
     match event:
         case PartStartEvent(part=TextPart(content=text)) if text:
-            return Piece(text=text)
+            return AnswerPiece(text=text)
         case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
-            return Piece(text=text)
+            return AnswerPiece(text=text)
         case PartStartEvent(part=ThinkingPart(content=text)) if text:
-            return Piece(reasoning=text)
+            return AnswerPiece(reasoning=text)
         case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=text)) if text:
-            return Piece(reasoning=text)
+            return AnswerPiece(reasoning=text)
         case _:
             return None
 
 
-def _definition(tool: Tool) -> ToolDefinition:
-    return ToolDefinition(
-        name=tool.name, description=tool.description, parameters_json_schema=dict(tool.schema)
-    )
-
-
 def _reply(answer: AnswerStream, target: Target, tools: Mapping[str, Tool], *, has_text: bool) -> Reply:
-    """Return what an answer that was read to its end wants. Raise ModelFault if there is no such answer."""
+    """Return the calls and the end of an answer. Raise ModelFault if it has no end, or is empty."""
     read = answer.calls
     signed = signatures.kept(read, answer.opaque, target.full_name)
     calls = [
@@ -276,7 +275,7 @@ def _wanted(call: ReadCall, end: End, tools: Mapping[str, Tool]) -> WantedCall:
 
 
 def _nothing(end: End) -> ModelFault:
-    """Return the fault of an answer that has not ended, or in which there is nothing."""
+    """Return the fault of an answer that has no end, or is empty."""
     match end:
         case End.NONE | End.FAILED:
             # Some servers end no answer properly: what they have said is stored with each try.
@@ -292,7 +291,7 @@ def _nothing(end: End) -> ModelFault:
 
 
 def _usage(response: ModelResponse, target: Target, *, has_ended: bool) -> Usage:
-    """Return what an answer used, as far as the server has said so."""
+    """Return the usage of an answer, as the server reports it."""
     used = response.usage
     if has_ended and used.output_tokens:
         return _priced(used, target, response.model_name or target.name)
@@ -300,10 +299,10 @@ def _usage(response: ModelResponse, target: Target, *, has_ended: bool) -> Usage
 
 
 def _priced(used: RequestUsage, target: Target, name: str) -> Usage:
-    """Return what was used with its price, if that is known."""
+    """Return the usage with its price, if that is known."""
     cost: float | None = None
-    with suppress(LookupError, ValueError, ArithmeticError):  # nobody knows the price
-        # By the address: the name alone may be that of a free model on somebody's own machine.
+    with suppress(LookupError, ValueError, ArithmeticError):  # the price is unknown
+        # By the address: a free model of a local server may have the same name.
         cost = float(genai_prices.calc_price(used, name, provider_api_url=target.base_url).total_price)
     return _used(used, target, cost=cost)
 

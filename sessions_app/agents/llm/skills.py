@@ -1,4 +1,4 @@
-"""Skills, once called microagents, which a V1 start brings: knowledge for the model."""
+"""The skills (once microagents) of a V1 start: knowledge for the model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from conversations.dialects import columns
 
 SKILLS_MAX_CHARS = 60_000
-"""Of all skills that a request holds; of others it holds the names."""
+"""Of all skills in a request; it has only the names of others."""
 ALWAYS = "What the user's skill `{name}` says:\n\n{content}"
 MENTIONED = (
     "The user mentions `{keyword}`. What the skill `{name}` says about it, which may not be what is meant:"
@@ -25,18 +25,18 @@ class Skill:
     name: str
     content: str
     keywords: tuple[str, ...] | None = None
-    """It counts once the user mentions one of these; None if it always does."""
+    """The skill counts once the user mentions one of these; None if it always counts."""
 
 
 def skills_in(context: Mapping[str, object]) -> list[Skill]:
-    """Return the skills of a V1 agent's context that can count here: no files are touched here."""
+    """Return the usable skills of a V1 agent's context: those without triggers by files."""
     listed = context.get("skills")
     found = (_skill(columns.fields(each)) for each in (listed if isinstance(listed, list) else []))
     return [skill for skill in found if skill is not None]
 
 
 def told(skills: Sequence[Skill], said: Sequence[str]) -> Iterator[str]:
-    """Yield what a model is told of the skills if the user has said this."""
+    """Yield the texts about the skills for a model whose user has said this."""
     room = SKILLS_MAX_CHARS
     left_out: list[str] = []
     text = "\n".join(said).lower() if any(skill.keywords for skill in skills) else ""
@@ -67,6 +67,6 @@ def _skill(given: Mapping[str, object]) -> Skill | None:
 
 
 def _mentions(text: str, keyword: str) -> bool:
-    """Say whether a text in lower case holds a keyword as a word: `git` is none of `github`."""
+    """Return whether a text in lower case has a keyword as a word: `github` does not have `git`."""
     wanted = keyword.strip().lower()
     return bool(wanted) and re.search(rf"(?<![^\W_]){re.escape(wanted)}(?![^\W_])", text) is not None

@@ -1,6 +1,6 @@
-"""The way of a library to a server that a user has named: this server's own guard, proxies and certificates.
+"""The libraries' transport to users' servers, with this server's guard, proxies and certificates.
 
-The libraries speak httpx2, and the guard (`sessions_app.outbound`) is one of httpx.
+The libraries use httpx2, the guard (`sessions_app.outbound`) httpx.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from sessions_app.outbound.proxies import way_to
 
 CONNECT_S = 10.0
 READ_S = 180.0
-"""A model may think for at most this long before it says anything."""
+"""A model may think for at most this long before its first word."""
 ANSWER_MAX_BYTES = 64 * 1024 * 1024
 
 _KEYS = ("authorization", "x-api-key", "x-goog-api-key", "openai-organization", "openai-project")
-"""Headers that the libraries also fill from the server's environment, which is not the user's."""
+"""Headers that the libraries may fill from the server's environment, with keys that are not the user's."""
 _ACCEPTED = {"accept-encoding": "gzip, deflate"}
-"""What this server decodes, whatever the library knows."""
+"""The encodings that this server decodes."""
 _OF_BODY = (b"content-encoding", b"content-length", b"content-type", b"transfer-encoding")
 _AUTHORIZATION = {
     Wire.OPENAI: ("authorization", "Bearer "),
@@ -37,7 +37,7 @@ _AUTHORIZATION = {
 
 
 def client_of(target: Target, answer: AnswerStream | None = None) -> httpx2.AsyncClient:
-    """Return a client that asks a model's server, and no other; `answer` reads it. Raise UnusableProxy."""
+    """Return a client for a model's server alone; `answer` reads the response. Raise UnusableProxy."""
     name, scheme = _AUTHORIZATION[target.wire]
     way = GuardedTransport(
         target.base_url,
@@ -68,9 +68,9 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         answer: AnswerStream | None = None,
         refused: frozenset[str] = frozenset(),
     ) -> None:
-        """`headers` are added to each request, and those `without` left out; `answer` reads the response.
+        """Add `headers` to each request, and omit `without` and the `refused` members of the body.
 
-        `refused` are members of the body that the server does not take (`refusals`). Raise UnusableProxy.
+        `answer` reads the response. Raise UnusableProxy.
         """
         self._way = way_to(httpx.URL(url), is_operators=is_operators)
         self._origin = _origin(httpx.URL(url))
@@ -80,7 +80,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._refused = refused
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request, and return the response with a body that is still to be read."""
+        """Send a request, and return the response with an unread body."""
         url = httpx.URL(str(request.url))
         if _origin(url) != self._origin:
             raise httpx2.UnsupportedProtocol("Only one server is asked.")
@@ -110,7 +110,6 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         return {name: value for name, value in given.items() if name not in left_out} | self._added
 
     async def aclose(self) -> None:
-        """Close the connection."""
         await self._way.aclose()
 
 
@@ -136,7 +135,7 @@ class _Body(httpx2.AsyncByteStream):
 
 
 class _AnswerBody(httpx2.AsyncByteStream):
-    """The body of a model's answer, as the answer's reader writes it for the library."""
+    """The body of a model's answer, as its reader rewrites it for the library."""
 
     def __init__(self, response: httpx.Response, answer: AnswerStream) -> None:
         self._response = response
@@ -158,7 +157,7 @@ class _AnswerBody(httpx2.AsyncByteStream):
                     yield answer.feed(part)
         except httpx.HTTPError as error:
             failure = error
-        except TimeoutError:  # the end has been told
+        except TimeoutError:  # the answer has ended
             pass
         yield self._rest(is_cut=failure is not None)
         if failure is not None and not answer.has_ended:
@@ -168,7 +167,7 @@ class _AnswerBody(httpx2.AsyncByteStream):
         try:
             return self._answer.close()
         except UnreadableAnswer:
-            if is_cut:  # that it was cut says why
+            if is_cut:  # the cut explains it
                 return b""
             raise
 
@@ -177,7 +176,7 @@ class _AnswerBody(httpx2.AsyncByteStream):
 
 
 def _headers_of_stream(response: httpx.Response) -> list[tuple[bytes, bytes]]:
-    """Return the headers for a body that is decoded, and streamed in any case."""
+    """Return the headers of a decoded and streamed body."""
     kept = [(name, value) for name, value in response.headers.raw if name.lower() not in _OF_BODY]
     return [*kept, (b"content-type", b"text/event-stream")]
 
@@ -187,7 +186,7 @@ def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
 
 
 def _translated(error: httpx.HTTPError) -> httpx2.HTTPError:
-    """Return the same failure of the other library, which names its classes alike."""
+    """Return the failure as one of httpx2, which has the same class names."""
     named = getattr(httpx2, type(error).__name__, httpx2.TransportError)
     kind = named if isinstance(named, type) and issubclass(named, httpx2.HTTPError) else httpx2.TransportError
     return kind(str(error))

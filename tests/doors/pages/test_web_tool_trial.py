@@ -13,7 +13,7 @@ from convserver.api.v1.agent.settings import tool_servers as v1_servers
 from convserver.web.settings_pages import stored_servers, tool_servers
 from sessions_app import astore
 from sessions_app.agents.llm.tools import connections, trial
-from sessions_app.agents.llm.tools.servers import ToolServer, Way
+from sessions_app.agents.llm.tools.servers import ToolServer, ToolTransport
 from sessions_app.outbound.model_trial import TrialUnderWay
 from tests.store.test_llm_tools import give, is_gone, program
 from tests.store.test_tool_servers import scripted, tool
@@ -114,7 +114,7 @@ async def test_few_tests_are_under_way_at_a_time_and_one_of_each_user(
         return trial.ToolTrial()
 
     monkeypatch.setattr(trial, "_tried", held)
-    server = ToolServer(name="maps", way=Way.STREAMABLE, url="https://maps.example.org/mcp")
+    server = ToolServer(name="maps", way=ToolTransport.STREAMABLE, url="https://maps.example.org/mcp")
     first = asyncio.create_task(trial.try_server(1, server))
     await until_here(lambda: len(trial._under_way) == 1)
     with pytest.raises(TrialUnderWay):

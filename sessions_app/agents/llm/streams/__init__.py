@@ -1,1 +1,1 @@
-"""Answers of models as servers send them: what was said, which calls are complete, and what ended them."""
+"""Readers of models' answers: the text, the calls, and the end."""

@@ -1,4 +1,4 @@
-"""What is common to the answers of all wires: their ends, their calls, and how they are read."""
+"""The common part of the answers of all wires: their ends, their calls, and their reader."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from sessions_app.agents.llm.streams.events import EVENT_MAX_BYTES, EventParser,
 DONE = "[DONE]"
 CALLS_MAX = 200
 CALLS_MAX_CHARS = 1_000_000
-"""The arguments of an answer's calls together have at most this many characters."""
+"""Of the arguments of all calls of an answer."""
 
 
 class End(Enum):
-    """What ended an answer."""
+    """The end of an answer."""
 
     NONE = auto()
-    """Nothing: the server closed the connection before."""
+    """No end: the server closed the connection."""
     WHOLE = auto()
-    """The model has said and called what it wanted."""
+    """The model's own end."""
     LENGTH = auto()
     """The model's limit of length."""
     FILTERED = auto()
     """The provider's filter, or the model refused to go on."""
     PAUSED = auto()
-    """The server: the model goes on if it is asked to."""
+    """A pause of the server: the model continues at the next request."""
     MALFORMED = auto()
     """A call that the model could not write."""
     FAILED = auto()
@@ -51,7 +51,7 @@ ENDS: Mapping[str, End] = {
     **dict.fromkeys(("error", "abort", "network_error", "insufficient_system_resource"), End.FAILED),
     "finish_reason_unspecified": End.NONE,
 }
-"""The reasons that servers name, in small letters; any other is an end that the model wanted."""
+"""The reasons of servers, in small letters; any other is the model's own end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,15 +60,15 @@ class ReadCall:
 
     name: str
     arguments: str
-    """As the model wrote them: a JSON object, unless something went wrong."""
+    """The model's text, which should be a JSON object."""
     is_complete: bool
-    """Whether the wire says so."""
+    """Whether the wire says that it is complete."""
     opaque: Mapping[str, Any] = field(default_factory=dict)
-    """What the server wants back with the call, and only it can read."""
+    """Data to return to the server with the call; only it can read them."""
 
 
 class TooManyCalls(Exception):
-    """An answer has more calls, or longer ones, than any model writes."""
+    """An answer has more or longer calls than allowed."""
 
 
 class CallBudget:
@@ -79,7 +79,7 @@ class CallBudget:
         self._chars = 0
 
     def take(self, *, calls: int = 0, chars: int = 0) -> None:
-        """Count some more. Raise TooManyCalls."""
+        """Add to the counts. Raise TooManyCalls."""
         self._calls += calls
         self._chars += chars
         if self._calls > CALLS_MAX or self._chars > CALLS_MAX_CHARS:
@@ -87,32 +87,32 @@ class CallBudget:
 
 
 class AnswerStream(ABC):
-    """Reads one answer: takes the server's bytes, and returns those that the wire's library gets.
+    """Reads one answer: takes the server's bytes, and returns bytes for the wire's library.
 
-    The library gets text and reasoning, and the calls stay here: it joins and completes what should be
-    told apart and refused.
+    The library gets text and reasoning only: it would join and complete calls that must be told apart and
+    refused.
     """
 
     REST_S: ClassVar[float | None] = 10.0
-    """How long to wait for what follows the reason of the end; None if more of the answer may."""
+    """The time to wait for data after the reason of the end; None if the answer may continue."""
 
     def __init__(self) -> None:
         self._parser = EventParser()
         self._whole: list[bytes] | None = None
-        """The body of an answer that is not streamed."""
+        """The body of an unstreamed answer."""
         self._size = 0
         self._has_begun = False
         self._has_failed = False
         self.reason = ""
-        """What the server says that ended the answer."""
+        """The server's reason of the end."""
         self.is_over = False
-        """Whether the wire's mark of the end has come: nothing after it counts."""
+        """Whether the wire's mark of the end was read; all after it is ignored."""
 
     def feed(self, part: bytes) -> bytes:
-        """Return what the library gets of a piece. Raise UnreadableAnswer and TooManyCalls."""
+        """Return the library's part of a piece. Raise UnreadableAnswer and TooManyCalls."""
         if not self._has_begun and part.strip():
             self._has_begun = True
-            # No event begins like this: it is an answer that was not streamed.
+            # No event begins like this: the answer is not streamed.
             if part.lstrip().removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"["):
                 self._whole = []
         if self._whole is None:
@@ -124,17 +124,17 @@ class AnswerStream(ABC):
         return b""
 
     def close(self) -> bytes:
-        """Return what the library still gets: no more comes."""
+        """Return the rest for the library, at the end of the body."""
         parts: list[bytes] = []
         if self._whole is not None:
             parts += self._read_whole(b"".join(self._whole))
-        with suppress(UnreadableAnswer):  # cut within the event
+        with suppress(UnreadableAnswer):  # the last event may be cut
             parts += [part for data in self._parser.close() for part in self._read(data)]
         return b"".join([*parts, *self._rest()])
 
     @property
     def end(self) -> End:
-        """Return what ended the answer."""
+        """Return the end of the answer, as far as it is read."""
         if self._has_failed:
             return End.FAILED
         found = _end_of(self.reason)
@@ -142,7 +142,7 @@ class AnswerStream(ABC):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the server has said that the answer is over: at most what it used follows."""
+        """Whether the server has ended the answer: only its usage may follow."""
         return self.end is not End.NONE
 
     @property
@@ -152,26 +152,26 @@ class AnswerStream(ABC):
 
     @property
     def opaque(self) -> list[Mapping[str, Any]]:
-        """Return what the server wants back with the answer's calls, and only it can read."""
+        """Return the thoughts to return to the server with the calls; only it can read them."""
         return []
 
     @abstractmethod
     def _event(self, fields: dict[str, Any]) -> Iterator[bytes]:
-        """Yield what the library gets of an event."""
+        """Yield the library's part of an event."""
 
     def _take_reason(self, value: object) -> None:
-        """Keep a reason; one that the model wanted does not replace one that it did not."""
+        """Keep a reason; the model's own end does not replace an early one."""
         reason = text_of(value)
         is_early = _end_of(self.reason) not in (End.NONE, End.WHOLE)
         if reason and not (is_early and _end_of(reason) is End.WHOLE):
             self.reason = reason
 
     def _unstreamed(self, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the events that an answer would have been if it were streamed."""
+        """Yield the events of an unstreamed answer."""
         yield fields
 
     def _rest(self) -> Iterator[bytes]:
-        """Yield what the library gets at the end."""
+        """Yield the library's part at the end."""
         return iter(())
 
     def _read(self, data: str) -> Iterator[bytes]:
@@ -197,18 +197,18 @@ class AnswerStream(ABC):
 
 
 def sent(fields: Mapping[str, Any], name: str = "") -> bytes:
-    """Return an event as bytes, in ASCII: some libraries end a line at what Unicode calls the end of one."""
+    """Return an event as ASCII bytes: some libraries end lines at Unicode's separators."""
     head = f"event: {name}\n" if name else ""
     return f"{head}data: {json.dumps(fields)}\n\n".encode()
 
 
 def fields_of(value: object) -> dict[str, Any]:
-    """Return a JSON object; an empty one for anything else."""
+    """Return a JSON object, or an empty one."""
     return dict(columns.fields(value))
 
 
 def text_of(value: object) -> str:
-    """Return a text; an empty one for anything else."""
+    """Return a text, or an empty one."""
     return value if isinstance(value, str) else ""
 
 
@@ -231,7 +231,7 @@ def _value(text: str) -> object:
 
 
 class ObjectScan:
-    """Says whether a text that comes in pieces is one JSON object from its beginning to its end."""
+    """Checks whether a text in pieces is exactly one JSON object."""
 
     _MARKS = re.compile(r'["\\{}\[\]]|[^\s"\\{}\[\]]+')
 
@@ -241,9 +241,9 @@ class ObjectScan:
         self._is_escaped = False
         self._has_begun = False
         self.has_ended = False
-        """Whether the object has, and only space followed."""
+        """Whether the object is complete, and only white space followed."""
         self.is_empty = True
-        """Whether only space came."""
+        """Whether only white space was read."""
 
     def add(self, piece: str) -> None:
         """Take the next piece."""
@@ -259,7 +259,7 @@ class ObjectScan:
 
     def _add(self, mark: str) -> None:
         if self.has_ended or not (self._has_begun or mark == "{"):
-            self.has_ended, self._depth = False, -1  # never an object any more
+            self.has_ended, self._depth = False, -1  # it cannot become an object
         self._has_begun = True
         if self._depth < 0:
             return

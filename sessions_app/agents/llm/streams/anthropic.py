@@ -18,7 +18,7 @@ from sessions_app.agents.llm.streams.answer import (
 )
 
 OPEN_MAX = 20
-"""More blocks than these are not open at once, or they count as calls."""
+"""Further blocks that are open at once count as calls."""
 
 
 def _index(fields: Mapping[str, Any]) -> int:
@@ -27,13 +27,13 @@ def _index(fields: Mapping[str, Any]) -> int:
 
 
 class _Block:
-    """A block of the answer, whose pieces come between its start and its stop."""
+    """A block of the answer, with the pieces between its start and its stop."""
 
     def __init__(self, number: int, fields: Mapping[str, Any]) -> None:
         self.number = number
         self.fields = dict(fields)
         self.pieces: list[str] = []
-        """Of the arguments."""
+        """The arguments."""
         self.thoughts: list[str] = []
         self.signature: list[str] = []
         self.has_stopped = False
@@ -46,24 +46,23 @@ class _Block:
 
     @property
     def arguments(self) -> str:
-        """Return the arguments: those of the pieces, or those that the start had."""
+        """Return the arguments of the pieces, or those of the start."""
         if self._scan.is_empty and (self.has_stopped or self.fields.get("input")):
             return arguments_text(self.fields.get("input") or {})
         return "".join(self.pieces)
 
     @property
     def is_object(self) -> bool:
-        """Whether pieces, or the start, have brought a whole JSON object."""
+        """Whether the arguments are a whole JSON object."""
         return self._scan.has_ended or (self._scan.is_empty and bool(self.fields.get("input")))
 
     def add(self, arguments: str) -> None:
-        """Add a piece of the arguments."""
         self.pieces.append(arguments)
         self._scan.add(arguments)
 
     @property
     def signed(self) -> Mapping[str, Any]:
-        """Return a thought with its signature, or a hidden one; nothing of other blocks."""
+        """Return a signed or hidden thought; nothing of other blocks."""
         if self.fields.get("type") == "redacted_thinking":
             return self.fields
         signature = text_of(self.fields.get("signature")) + "".join(self.signature)
@@ -78,17 +77,15 @@ class AnthropicAnswer(AnswerStream):
         super().__init__()
         self._blocks: list[_Block] = []
         self._open: dict[int, _Block] = {}
-        """Those that have not stopped, by the numbers that the server gives them."""
+        """The blocks without a stop, by the server's numbers."""
         self._budget = CallBudget()
 
     @property
     def calls(self) -> list[ReadCall]:
-        """Return the calls."""
         return [self._call(block) for block in self._blocks if block.is_call]
 
     @property
     def opaque(self) -> list[Mapping[str, Any]]:
-        """Return the thoughts that are signed."""
         return [signed for block in self._blocks if block.has_stopped and (signed := block.signed)]
 
     def _call(self, block: _Block) -> ReadCall:
@@ -157,12 +154,12 @@ class AnthropicAnswer(AnswerStream):
             return
         block.has_stopped = True
         if self._open.pop(_index(fields), None) is None:
-            self._open.clear()  # it was the only one
+            self._open.clear()  # the only open block stops, whatever its number
         if not block.is_call:
             yield sent({**fields, "index": block.number}, "content_block_stop")
 
     def _block(self, fields: dict[str, Any]) -> _Block | None:
-        """Return the block of an event; for one that names none that is open, the only one that is."""
+        """Return the block of an event; without a known number, the only open one."""
         if (block := self._open.get(_index(fields))) is not None:
             return block
         if len(self._open) == 1:

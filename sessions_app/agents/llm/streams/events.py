@@ -1,4 +1,4 @@
-"""Server-sent events out of bytes that come in pieces of any size."""
+"""Server-sent events, parsed from bytes in pieces of any size."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import re
 from collections.abc import Iterator
 
 EVENT_MAX_BYTES = 16 * 1024 * 1024
-"""An event, or an answer that is not streamed, is not longer."""
+"""The longest event or unstreamed answer."""
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
 class UnreadableAnswer(ValueError):
-    """A server's answer is none of its wire."""
+    """A server's answer does not fit its wire."""
 
 
 class EventParser:
-    """Yields the data of each event; comments and events without data are passed over."""
+    """Yields the data of each event, without comments and empty events."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
-        """Of the line that has not ended yet."""
+        """Of the unfinished line."""
         self._lines: list[bytes] = []
-        """The data of the event that has not ended yet."""
+        """The data of the unfinished event."""
         self._size = 0
         self._is_after_return = False
-        """Whether a line feed that comes next belongs to the end of the line before."""
+        """Whether a next line feed belongs to the end of the last line."""
         self._has_begun = False
 
     def feed(self, part: bytes) -> Iterator[str]:
-        """Yield the data of the events that end in a piece. Raise UnreadableAnswer for a long one."""
+        """Yield the data of the events that end in a piece. Raise UnreadableAnswer for too long ones."""
         if self._is_after_return and part:
             part, self._is_after_return = part.removeprefix(b"\n"), False
         start = 0
@@ -41,7 +41,7 @@ class EventParser:
         self._keep(part[start:])
 
     def close(self) -> Iterator[str]:
-        """Yield the data of an event that nothing ended: some servers leave out the last empty line."""
+        """Yield the data of an unfinished event: some servers omit the last empty line."""
         if self._pieces:
             yield from self._end_line()
         yield from self._end_event()
@@ -63,7 +63,7 @@ class EventParser:
         name, _, value = line.partition(b":")
         if name == b"data":
             self._lines.append(value.removeprefix(b" "))
-        else:  # a comment, or a field that says nothing about an answer
+        else:  # a comment, or a field without a meaning here
             self._size -= len(line)
 
     def _end_event(self) -> Iterator[str]:

@@ -18,7 +18,7 @@ from sessions_app.agents.llm.streams.answer import (
 
 
 class GoogleAnswer(AnswerStream):
-    """Reads responses. A call comes whole, unless it says that more of it follows."""
+    """Reads responses; each has whole calls, unless a call announces further parts."""
 
     REST_S = None  # some models name a reason in each response
 
@@ -30,12 +30,11 @@ class GoogleAnswer(AnswerStream):
 
     @property
     def end(self) -> End:
-        """Return what ended the answer: a filter may, before it begins."""
+        """Return the end of the answer; a filter may end it before its beginning."""
         return End.FILTERED if self._is_blocked else super().end
 
     @property
     def calls(self) -> list[ReadCall]:
-        """Return the calls."""
         may_run = self.end in (End.WHOLE, End.LENGTH)
         return [
             ReadCall(

@@ -1,4 +1,4 @@
-"""A streamed chat completion, of OpenAI and of the servers that are compatible with it."""
+"""A streamed chat completion of OpenAI or a compatible server."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from sessions_app.agents.llm.streams.reasoning_details import MEMBER, ReasoningD
 from sessions_app.agents.llm.streams.thinking import OPEN, Said, ThinkTags
 
 _CALLING = frozenset({"tool_calls", "function_call", "tool_use"})
-"""The reasons that say that the calls are complete, also those without arguments."""
+"""The reasons that make calls complete, also those without arguments."""
 
 
 class OpenAIAnswer(AnswerStream):
-    """Reads chunks. Nothing but the reason at the end says that a call is complete."""
+    """Reads chunks; only the reason of the end makes calls complete."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,20 +31,19 @@ class OpenAIAnswer(AnswerStream):
         self._tags = ThinkTags()
         self._details = ReasoningDetails()
         self._about: dict[str, Any] = {}
-        """What the newest chunk says beside its choices."""
+        """The newest chunk without its choices."""
         self._content: list[str] = []
         self._usage: object = None
         self._has_refused = False
 
     @property
     def end(self) -> End:
-        """Return what ended the answer: a refusal does, whatever its reason."""
+        """Return the end of the answer; a refusal is a filter's, for any reason."""
         found = super().end
         return End.FILTERED if self._has_refused and found is End.WHOLE else found
 
     @property
     def calls(self) -> list[ReadCall]:
-        """Return the calls."""
         calls = [self._call(call) for call in self._pieces.calls]
         if calls and (details := self._details.whole()):
             calls[0] = replace(calls[0], opaque={**calls[0].opaque, MEMBER: details})
@@ -86,7 +85,7 @@ class OpenAIAnswer(AnswerStream):
         yield from self._sent(self._said(delta))
 
     def _is_repeated(self, delta: dict[str, Any]) -> bool:
-        """Return whether the last chunk has the whole text once more: it then begins like a message."""
+        """Return whether the last chunk repeats the whole text, as a message with a role."""
         content = text_of(delta.get("content"))
         is_whole = bool(content and self.reason and delta.get("role")) and content == "".join(self._content)
         self._content.append(content)
@@ -103,7 +102,7 @@ class OpenAIAnswer(AnswerStream):
             yield Said(refusal)
 
     def _part(self, part: object) -> Iterator[Said]:
-        """Yield what a part of the content says; a content is a text, or a list of parts."""
+        """Yield the text and the reasoning of a part of the content."""
         if isinstance(part, str):
             yield from self._tags.feed(part)
             return
@@ -119,7 +118,7 @@ class OpenAIAnswer(AnswerStream):
         for text, is_reasoning in said:
             if is_reasoning:
                 yield self._chunk({"reasoning_content": text})
-            else:  # the library takes a piece that is a tag for one
+            else:  # the library takes a piece that equals a tag for a tag
                 for piece in (text[:1], text[1:]) if text == OPEN else (text,):
                     yield self._chunk({"content": piece})
 
@@ -130,7 +129,7 @@ class OpenAIAnswer(AnswerStream):
         if self.has_ended:
             yield from self._sent(self._tags.close())
         if not self._has_failed and (self._about or self.has_ended):
-            # Servers repeat what an answer used in each chunk, and the library adds it up.
+            # Servers repeat the usage in each chunk, and the library adds it up.
             usage = {"usage": self._usage} if self._usage else {}
             yield sent({"object": "chat.completion.chunk", **self._about, "choices": [], **usage})
 

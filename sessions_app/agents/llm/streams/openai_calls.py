@@ -1,8 +1,8 @@
-"""The calls in a streamed chat completion: which piece belongs to which call.
+"""The calls of a streamed chat completion, put together from their pieces.
 
 Servers number pieces in many ways: all 0, with gaps, anew for each piece, or not at all. A new id or a new
-name begins a call whatever its number; other pieces belong to the call that their number or their place says.
-A piece that fits several calls makes all of them unclear, and an unclear call is not complete.
+name begins a call; other pieces belong to the call of their number or their place. A piece that fits several
+calls makes all of them unclear, and an unclear call is incomplete.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _KNOWN = frozenset({"index", "id", "type", "function"})
 
 
 class OpenCall:
-    """A call whose pieces come."""
+    """A call, as far as its pieces are read."""
 
     def __init__(self, index: object, call_id: str, name: str) -> None:
         self._index = index
         self._others: set[object] = set()
-        """Numbers of pieces that were found to belong here: they count until the arguments are whole."""
+        """Further numbers of its pieces; they count until the arguments are whole."""
         self.id = call_id
         self.name = name
         self.pieces: list[str] = []
@@ -37,7 +37,6 @@ class OpenCall:
         self._scan = ObjectScan()
 
     def add(self, arguments: str) -> None:
-        """Add a piece of the arguments."""
         if arguments:
             self.pieces.append(arguments)
             self._size += len(arguments)
@@ -52,7 +51,7 @@ class OpenCall:
         return index == self._index or (index in self._others and not self.is_object)
 
     def take_number(self, index: object) -> None:
-        """Let a number name this call, too."""
+        """Add a number of this call."""
         self._others.add(index)
 
     @property
@@ -79,13 +78,16 @@ class CallPieces:
             return
         call.id, call.name = call.id or call_id, call.name or name
         call.opaque |= {key: value for key, value in piece.items() if key not in _KNOWN and value}
-        if not (call_id and call.is_object and call.has(arguments)):  # else it came twice
+        if not (call_id and call.is_object and call.has(arguments)):  # otherwise it is a repetition
             call.add(arguments)
 
     def _call(self, index: object, call_id: str, name: str, arguments: str) -> OpenCall | None:
-        """Return the call of a piece: one that is there, or a new one; None for one that nothing needs."""
-        named = self._with_id(call_id)
-        numbered = self._with_index(index)
+        """Return the call of a piece, perhaps a new one; None for a superfluous piece."""
+        named = next((call for call in reversed(self.calls) if call_id and call.id == call_id), None)
+        if isinstance(index, int):
+            numbered = next((call for call in reversed(self.calls) if call.has_number(index)), None)
+        else:
+            numbered = self.calls[-1] if self.calls else None
         if name and self._begins(named, numbered, index, call_id, name, arguments):
             return self._begun(index, call_id, name)
         found = named or numbered
@@ -119,19 +121,8 @@ class CallPieces:
         self.calls.append(OpenCall(index, call_id, name))
         return self.calls[-1]
 
-    def _with_id(self, call_id: str) -> OpenCall | None:
-        if not call_id:
-            return None
-        return next((call for call in reversed(self.calls) if call.id == call_id), None)
-
-    def _with_index(self, index: object) -> OpenCall | None:
-        """Return the newest call with a number; without one, the newest of all."""
-        if not isinstance(index, int):
-            return self.calls[-1] if self.calls else None
-        return next((call for call in reversed(self.calls) if call.has_number(index)), None)
-
     def _open(self, index: object, arguments: str) -> OpenCall | None:
-        """Return the only call that still needs arguments, for a piece that names none."""
+        """Return the only unfinished call, for a piece without a known number."""
         if not arguments.strip():
             return None
         unfinished = [call for call in self.calls if not call.is_object]

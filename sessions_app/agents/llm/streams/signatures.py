@@ -1,8 +1,8 @@
-"""What a model's server wants back with the calls of its answers, and only it can read.
+"""Signatures: data that a model's server wants back with its calls, and only it can read.
 
-These are signatures of thoughts: some servers refuse the next request without them, and all refuse those of
-another model. Clients know a member of a call for them, `thinking_blocks`: it has signed thoughts as they
-came, and the rest as a redacted one, with the model's name.
+Some servers refuse the next request without them, and all refuse those of another model. Clients know a
+member of a call for them, `thinking_blocks`: it has signed thoughts unchanged, and all else in a redacted one
+with the model's name.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from sessions_app.agents.llm.streams.answer import ReadCall
 
 MEMBER = "thinking_blocks"
 SIGNED_MAX_CHARS = 500_000
-"""More is not kept: the model then thinks anew."""
+"""Longer signatures are dropped: the model then thinks anew."""
 _REDACTED, _THINKING = "redacted_thinking", "thinking"
 _UNSIGNED = {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
-"""What Google documents for a call whose signature is another's: it signs the first of an answer alone."""
+"""Google's documented replacement of a missing signature: it signs only the first call of an answer."""
 
 Block = Mapping[str, Any]
 
 
 class Signer(NamedTuple):
-    """Who signs and reads."""
+    """A model that signs and reads signatures."""
 
     model: str
     system: str
-    """What the library calls the provider's API."""
+    """The library's name of the provider's API."""
 
 
 class Signed(NamedTuple):
-    """What is sent back with a call."""
+    """The signatures of one call."""
 
     call: Mapping[str, Any] = {}
     thoughts: Sequence[Block] = ()
 
 
 def kept(calls: Sequence[ReadCall], thoughts: Sequence[Block], model: str) -> list[list[Block]]:
-    """Return what to store with each call of an answer; its thoughts are stored with the first."""
+    """Return the blocks to store with each call of an answer; the first call has the thoughts."""
     found = []
     is_googles = bool(calls) and "google" in columns.fields(calls[0].opaque.get("extra_content"))
     for number, call in enumerate(calls):
@@ -58,12 +58,12 @@ def _blocks(opaque: Mapping[str, Any], thoughts: list[Block], model: str) -> lis
 
 
 def of(payload: Mapping[str, Any], model: str) -> Signed:
-    """Return what a stored call has for a model; nothing for another than the one that signed."""
+    """Return the signatures of a stored call, if this model has signed it."""
     blocks = payload.get(MEMBER)
     *thoughts, last = blocks if isinstance(blocks, list) and blocks else [None]
     try:
         about = columns.fields(json.loads(columns.first_text(columns.fields(last).get("data")) or "null"))
-    except (ValueError, RecursionError):  # of an agent elsewhere
+    except (ValueError, RecursionError):  # another server's agent wrote it
         return Signed()
     if not model or about.get("model") != model:
         return Signed()

@@ -1,4 +1,4 @@
-"""Reasoning that models write between tags in the text of an answer."""
+"""Reasoning between tags in the text of an answer."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ OPEN, CLOSE = "<think>", "</think>"
 
 
 class Said(NamedTuple):
-    """A piece of an answer: its text, or the reasoning behind it."""
+    """A piece of an answer's text or reasoning."""
 
     text: str
     is_reasoning: bool = False
 
 
 class ThinkTags:
-    """Parts text that comes in pieces at its tags; in quoted code, a tag is text."""
+    """Splits a text in pieces at its tags; in quoted code, a tag is text."""
 
     def __init__(self) -> None:
         self._is_thinking = False
         self._has_thought = False
         self._has_text = False
         self._begun_tag = ""
-        """The end of the text so far, which may be the beginning of a tag."""
+        """The end of the text, if it may begin a tag."""
         self._ticks = 0
 
     def feed(self, text: str) -> Iterator[Said]:
@@ -46,7 +46,7 @@ class ThinkTags:
             text = after
 
     def close(self) -> Iterator[Said]:
-        """Yield the rest of an answer that has ended; of one that was cut, the model writes it again."""
+        """Yield the rest of a complete answer; of a cut one, the model writes it again."""
         rest, self._begun_tag = self._begun_tag, ""
         if not self._is_thinking:
             yield from self._said(rest)
@@ -57,7 +57,7 @@ class ThinkTags:
                 yield Said(text, is_reasoning=True)
             return
         if self._has_thought and not self._has_text:
-            text = text.lstrip()  # the lines between the reasoning and the answer belong to neither
+            text = text.lstrip()  # empty lines after the reasoning belong to neither
         self._ticks += text.count("`")
         self._has_text = self._has_text or bool(text.strip())
         if text:

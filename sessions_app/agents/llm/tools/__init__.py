@@ -1,1 +1,1 @@
-"""Tools for a model: those of MCP servers, which are programs on this machine or servers at an address."""
+"""Tools for a model: those of MCP servers, which are local programs or servers at an address."""

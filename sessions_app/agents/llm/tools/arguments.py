@@ -1,8 +1,8 @@
-"""Whether a call's arguments are what the tool's schema asks for, as far as that can be said in bounded time.
+"""Checks of a call's arguments against the tool's schema, in bounded time.
 
-Only types, required members, enumerations and constants are looked at, in objects, arrays and what
-references inside the schema name. Patterns, formats and references to other documents come from strangers,
-and could take hours or fetch something: the tool's server looks at these itself.
+They cover types, required members, enumerations and constants, in objects, arrays and references inside the
+schema. Patterns, formats and references to other documents, which could take hours or fetch something, are
+left to the tool's server.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 STEPS_MAX = 20_000
-"""A check looks at this many values and members of schemas and enumerations; it takes the rest as it is."""
+"""A check examines at most this many values and members, and accepts the rest."""
 DEPTH_MAX = 40
 PROBLEMS_MAX = 3
 ALLOWED_MAX = 10
@@ -33,12 +33,12 @@ def problems_of(schema: Mapping[str, Any], given: Mapping[str, Any]) -> list[str
     """Return sentences about the first arguments that do not match a schema; none if all do."""
     try:
         return list(islice(_Check(schema).problems(schema, given, "", 0), PROBLEMS_MAX))
-    except RecursionError:  # of values that are compared: so deep that no schema tells more
+    except RecursionError:  # compared values are too deep
         return []
 
 
 class _Check:
-    """One check, and how much of it is left."""
+    """One check, and its remaining steps."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
@@ -56,7 +56,7 @@ class _Check:
         yield from self._inside(schema, value, path, depth + 1)
 
     def _named(self, reference: str) -> object:
-        """Return what a reference inside the schema names; None for any other."""
+        """Return the target of a reference inside the schema; None for others."""
         if reference != "#" and not reference.startswith("#/"):
             return None
         found: object = self._root
@@ -66,7 +66,7 @@ class _Check:
         return found
 
     def _own(self, schema: Mapping[str, Any], value: object) -> str | None:
-        """Return what is wrong with a value itself."""
+        """Return the problem of a value itself."""
         kinds = schema.get("type")
         kinds = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
         known = [kind for kind in kinds if isinstance(kind, str) and kind in _KINDS]

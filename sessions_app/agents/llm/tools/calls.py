@@ -1,4 +1,4 @@
-"""Calls of tools as a model writes them, and what becomes of them."""
+"""Calls of tools as a model writes them, and their outcomes."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ TOO_LONG = (
 
 
 class Outcome(NamedTuple):
-    """What a call has brought, in words."""
+    """The result of a call, as text."""
 
     text: str
     is_error: bool = False
     files: tuple[str, ...] = ()
-    """Images and other files beside it, as data URLs."""
+    """Data URLs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WantedCall:
-    """A call that a model wants."""
+    """A call in a model's answer."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -58,16 +58,16 @@ class WantedCall:
     problem: str = ""
     """Why it cannot be run; empty if it can."""
     signed: Sequence[Mapping[str, Any]] = ()
-    """What the model's server wants back with it."""
+    """Blocks to return to the model's server."""
 
 
 def wanted(name: str, arguments: str, tools: Mapping[str, Tool]) -> WantedCall:
-    """Read a call; one that cannot be run says why, and has arguments that can be stored."""
+    """Read a call; one that cannot run has its problem, and arguments that can be stored."""
     name = columns.clean(name)[:NAME_MAX_CHARS] or "?"
     text = halves.whole(arguments)
     tool = tools.get(name)
     if text.strip() in ("", "null") and tool is not None and not tool.schema.get("properties"):
-        text = "{}"  # so some servers write the call of a tool that takes nothing
+        text = "{}"  # some servers write calls without arguments so
     if len(text) > ARGUMENTS_MAX_CHARS:
         problem = TOO_LONG.format(chars=len(text), most=ARGUMENTS_MAX_CHARS)
         return WantedCall(name=name, arguments=_beginning(text), problem=problem)
@@ -84,13 +84,13 @@ def wanted(name: str, arguments: str, tools: Mapping[str, Tool]) -> WantedCall:
 
 
 def incomplete(name: str, arguments: str, problem: str) -> WantedCall:
-    """Return a call whose end never came, which is not run."""
+    """Return an incomplete call, which is not run."""
     name = columns.clean(name)[:NAME_MAX_CHARS] or "?"
     return WantedCall(name=name, arguments=_beginning(arguments), problem=problem)
 
 
 def no_such_tool(name: str, tools: Mapping[str, Tool]) -> str:
-    """Return the sentence that tells a model what there is instead."""
+    """Return the sentence that names the known tools."""
     names = ", ".join(f"`{each}`" for each in list(tools)[:NAMED_MAX])
     offer = f"There are {names}." if names else "There are no tools now."
     return NO_SUCH_TOOL.format(name=name, offer=offer)

@@ -1,6 +1,6 @@
-"""Tools that a V1 client has declared: a call is handed to it by the event itself, and the agent goes on.
+"""Tools that a V1 client has declared: the event itself hands it a call, and the agent continues.
 
-The wire has no way for a client to return a result: it says what came of a call in a message, if it wants to.
+The wire has no way to return a result: the client may report it in a message.
 """
 
 from __future__ import annotations
@@ -45,9 +45,7 @@ def offered(declared: Sequence[ClientTool]) -> tuple[dict[str, Tool], list[str]]
 
 def _tool(declared: ClientTool) -> Tool | None:
     is_named = nameable(declared.name) == declared.name and declared.name.lower() not in RESERVED
-    if not (is_named and v1.is_client_schema(declared.schema)):
-        return None
-    if not is_bounded(declared.schema):
+    if not (is_named and v1.is_client_schema(declared.schema) and is_bounded(declared.schema)):
         return None
     schema = {"properties": {}, **declared.schema, "type": "object"}
     return tool_of(Listed(**{**declared._asdict(), "schema": schema}), NoServer.CLIENT, declared.name)

@@ -1,4 +1,4 @@
-"""Connections to tool servers: each is kept by a task of its own, which also ends it.
+"""Connections to tool servers, each with a task that opens and closes it.
 
 Imported late (`library`): the library of the protocol takes half a second.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import math
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, Unpack, cast
 
@@ -28,9 +28,10 @@ from conversations.dialects import columns
 from conversations.payloads import halves
 from sessions_app.agents.base import ProgressReport
 from sessions_app.agents.llm import transport
+from sessions_app.agents.llm.faults import causes
 from sessions_app.agents.llm.tools.faults import CallLate, ToolFault
 from sessions_app.agents.llm.tools.program import ToolProgram
-from sessions_app.agents.llm.tools.servers import CALL_MAX_S, ToolServer, Way
+from sessions_app.agents.llm.tools.servers import CALL_MAX_S, ToolServer, ToolTransport
 from sessions_app.event_loops import uncancelled
 from sessions_app.outbound.hosts import HostRefused
 from sessions_app.outbound.proxies import UnusableProxy
@@ -38,11 +39,11 @@ from sessions_app.outbound.proxies import UnusableProxy
 logger = structlog.stdlib.get_logger(__name__)
 
 CONNECT_S = 30.0
-"""A program may have to be downloaded first."""
+"""Some commands download their program first."""
 PAGES_MAX = 20
 PROGRESS_MAX_CHARS = 500
 KEY_META = "convserver/idempotency-key"
-"""The member of `_meta` that is the same whenever a call is repeated: a server can recognise it by that."""
+"""The member of `_meta` by which a server can recognise a repeated call."""
 ENDED = "it has ended, or closed the connection"
 NO_ANSWER = "it didn't answer in time"
 UNREACHABLE = "it can't be reached"
@@ -57,11 +58,11 @@ _JSON_TYPES = ("application/json", "text/event-stream")
 UNKNOWN_VERSION = "it speaks a version of the protocol that this server doesn't know"
 NO_GREETING = "its answer to the greeting can't be read"
 TIMEOUTS_MAX = 2
-"""A server that has let so many calls pass in succession is ended: it may be stuck."""
+"""A server that answers none of this many successive calls in time is ended: it may be stuck."""
 
 
-class Connection:
-    """A connection to one tool server; its methods are called on one event loop."""
+class ToolConnection:
+    """A connection to one tool server, for one event loop."""
 
     def __init__(self, server: ToolServer) -> None:
         self.server = server
@@ -70,7 +71,7 @@ class Connection:
         self._program: ToolProgram | None = None
         self._fault: ToolFault | None = None
         self._timeouts = 0
-        """How many calls in succession had no answer in time."""
+        """Successive calls without an answer in time."""
         self._keeping = asyncio.create_task(self._keep())
 
     async def tools(self) -> list[object]:
@@ -99,10 +100,10 @@ class Connection:
     async def call(
         self, name: str, arguments: Mapping[str, Any], key: str, *, report: ProgressReport
     ) -> Mapping[str, Any]:
-        """Call a tool. Raise ToolFault if nothing is known of its outcome, and MCPError if it was refused.
+        """Call a tool. Raise ToolFault if its outcome is unknown, and MCPError if it was refused.
 
-        The server learns that a call is cancelled, or has taken too long. A call that tells of its progress
-        has that time again from then on, at most CALL_MAX_S in all.
+        A cancelled or late call is reported to the server. Each progress report starts the call's time
+        anew, up to CALL_MAX_S in all.
         """
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + CALL_MAX_S
@@ -131,7 +132,7 @@ class Connection:
 
     @property
     def is_stuck(self) -> bool:
-        """Return whether too many calls in succession had no result in time."""
+        """Return whether too many successive calls had no result in time."""
         return self._timeouts >= TIMEOUTS_MAX
 
     def _explained(self, fault: ToolFault) -> ToolFault:
@@ -139,11 +140,11 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Say whether it can be asked, or may become so."""
+        """Return whether it is connected or connecting."""
         return not self._keeping.done() and self._fault is None and not self._scope.cancel_called
 
     async def close(self) -> None:
-        """End it, and the program behind it; a cancellation takes effect after that."""
+        """Close it, and end its program; a cancellation takes effect after that."""
         self._scope.cancel()
         await uncancelled(asyncio.wait({self._keeping}))
 
@@ -156,7 +157,7 @@ class Connection:
     async def _asked(
         self, method: str, params: Mapping[str, Any], **options: Unpack[CallOptions]
     ) -> dict[str, Any]:
-        """Return the result of a request as the server sends it.
+        """Return the server's unchecked result of a request.
 
         The library's own requests refuse a whole list for one tool, and run patterns of the server's schemas.
         """
@@ -174,19 +175,19 @@ class Connection:
             raise (self._fault or ToolFault(ENDED)) from error
 
     async def _hear(self, message: object) -> None:
-        """End it after an answer that the library cannot read: it keeps to itself whose it is."""
+        """Fail after an answer that the library cannot read: it does not tell whose answer it is."""
         if isinstance(message, Exception):
             self.fail(ToolFault(UNREADABLE))
 
     def fail(self, fault: ToolFault) -> None:
-        """End it because of a fault, without waiting: what it does now is of no use, and it may never end."""
+        """End it because of a fault, without waiting for its last answers."""
         self._fault = self._fault or fault
         if self._program is not None:
             self._program.has_failed = True
         self._scope.cancel()
 
     async def _keep(self) -> None:
-        """Connect, and keep the connection until it is closed or broken."""
+        """Open the connection, and hold it until it is closed or broken."""
         try:
             with self._scope:
                 async with self._streams() as (read, write):
@@ -198,16 +199,16 @@ class Connection:
                         await self._greet(session)
                         self._session.set_result(_Session(dispatcher, session.protocol_version or ""))
                         await anyio.sleep_forever()
-        except Exception as error:  # whatever a stranger's server makes the library raise
+        except Exception as error:  # the library raises anything after a server's nonsense
             self._fault = self._fault or self._explained(_fault_of(error, self.server.way))
             logger.info("A tool server failed", kind=type(error).__name__, error=str(self._fault))
         finally:
             if not self._session.done():
                 self._session.set_exception(self._fault or ToolFault(ENDED))
-                self._session.exception()  # it may be that nobody waits for it
+                self._session.exception()  # no call may wait for it
 
     async def _greet(self, session: ClientSession) -> None:
-        """Begin the session; what goes wrong is told before the end that follows it. Raise ToolFault."""
+        """Begin the session, and keep its fault before the streams fail, too. Raise ToolFault."""
         try:
             await session.initialize()
         except (RuntimeError, ValueError) as error:
@@ -218,11 +219,11 @@ class Connection:
     @asynccontextmanager
     async def _streams(self) -> AsyncIterator[Any]:
         server = self.server
-        if server.way is Way.PROGRAM:
+        if server.way is ToolTransport.PROGRAM:
             self._program = ToolProgram(server, self.fail)
             async with self._program.running() as streams:
                 yield streams
-        elif server.way is Way.SSE:
+        elif server.way is ToolTransport.SSE:
             async with sse_client(
                 server.url, httpx_client_factory=lambda *_, **__: self._client()
             ) as streams:
@@ -235,7 +236,7 @@ class Connection:
                 yield streams
 
     def _client(self) -> httpx2.AsyncClient:
-        """Return a client that asks this server alone. Raise UnusableProxy."""
+        """Return a client for this server alone. Raise UnusableProxy."""
         server = self.server
         return httpx2.AsyncClient(
             transport=transport.GuardedTransport(server.url, headers=dict(server.headers)),
@@ -247,7 +248,7 @@ class Connection:
         )
 
     async def _look_at(self, response: httpx2.Response) -> None:
-        """Remember why a server refuses, which the library keeps to itself; mend the JSON of an answer."""
+        """Keep the reason of a refusal, which the library drops; mend the JSON of an answer."""
         if response.status_code in (401, 403):
             self._fault = self._fault or ToolFault(f"{UNAUTHORIZED} ({response.status_code})")
         is_json = response.headers.get("content-type", "").partition(";")[0].strip() in _JSON_TYPES
@@ -256,7 +257,7 @@ class Connection:
 
 
 class _Mended(httpx2.AsyncByteStream):
-    """A body with JSON that the library can read: it refuses bytes that are no UTF-8, and lone halves."""
+    """A body with JSON for the library, which refuses invalid UTF-8 and lone halves of characters."""
 
     def __init__(self, body: httpx2.AsyncByteStream) -> None:
         self._body = body
@@ -272,7 +273,7 @@ class _Mended(httpx2.AsyncByteStream):
 
 
 def _finite(value: float | None) -> float | None:
-    """Return a number that JSON has: the library takes NaN and Infinity from servers."""
+    """Return a number that JSON has: the library passes on NaN and Infinity."""
     return value if value is not None and math.isfinite(value) else None
 
 
@@ -281,7 +282,7 @@ class _Session(NamedTuple):
 
     dispatcher: JSONRPCDispatcher[TransportContext]
     version: str
-    """Of the protocol, as it was agreed on."""
+    """The negotiated one of the protocol."""
 
 
 def _is_end(error: MCPError) -> bool:
@@ -289,9 +290,9 @@ def _is_end(error: MCPError) -> bool:
     return error.code == CONNECTION_CLOSED and error.message == "Connection closed"
 
 
-def _fault_of(error: BaseException, way: Way) -> ToolFault:
-    """Return what a failure means; the texts of libraries may hold addresses with keys."""
-    for cause in _causes(error):
+def _fault_of(error: BaseException, way: ToolTransport) -> ToolFault:
+    """Return the fault of a failure, without the texts of libraries, which may have addresses with keys."""
+    for cause in causes(error):
         match cause:
             case ToolFault():
                 return cause
@@ -307,13 +308,4 @@ def _fault_of(error: BaseException, way: Way) -> ToolFault:
                 return ToolFault(UNREACHABLE)
     if isinstance(error, MCPError) and _is_end(error):
         return ToolFault(ENDED)
-    return ToolFault(NO_SERVER if way is Way.PROGRAM else NOT_ONE)
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for each in error.exceptions:
-            yield from _causes(each)
-    elif error is not None:
-        yield error
-        yield from _causes(error.__cause__ or error.__context__)
+    return ToolFault(NO_SERVER if way is ToolTransport.PROGRAM else NOT_ONE)

@@ -1,20 +1,20 @@
-"""The failure of a tool server, in words for the user and the model."""
+"""The failure of a tool server, for the user and the model."""
 
 from __future__ import annotations
 
 
 class ToolFault(Exception):
-    """A tool server cannot be used, or a call of it has no result; the text holds no key."""
+    """A tool server is unusable, or a call has no result; the text has no key."""
 
     last_lines = ""
-    """What the server, a program, has written to its standard error last, without its secrets."""
+    """The end of a program's standard error, without its secrets."""
 
     def told(self, sentence: str) -> str:
-        """Return a sentence about the fault with the program's last lines, if there are any."""
+        """Return a sentence with the program's last lines, if there are any."""
         if not self.last_lines:
             return sentence
         return f"{sentence}\n\nThe last lines of its standard error:\n\n{self.last_lines}"
 
 
 class CallLate(ToolFault):
-    """A call had no result in time; the server may serve the next one."""
+    """A call had no result in time; the server may answer the next one."""

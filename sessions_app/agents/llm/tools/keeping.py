@@ -1,7 +1,7 @@
-"""The tools of a turn: open from its beginning until its end is stored, also while it waits for the user.
+"""The tools of a turn, open until its end is stored, also while it waits for the user.
 
-A tool server may keep what one call has done for the next one, so all calls of a turn go to the same process.
-A turn that waits keeps its processes: at most KEPT_MAX turns of this server do, each for at most KEPT_S.
+All calls of a turn go to the same processes, which may keep a state between calls. At most KEPT_MAX waiting
+turns of this server keep their processes, each for at most KEPT_S.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KEPT_MAX = 32
 
 
 class TurnTools:
-    """The tools of a conversation's turns, one after the other."""
+    """The tools of a conversation's turns."""
 
     def __init__(self, conversation: ConversationRef, *, only_reading: bool) -> None:
         self._conversation = conversation
@@ -33,7 +33,7 @@ class TurnTools:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def of(self, turn_id: str) -> OpenTools:
-        """Return the tools of a turn: those that it has opened before, unless the settings have changed."""
+        """Return the tools of a turn, which stay open unless the settings change."""
         self._expect_use()
         wanted = await needed(self._conversation, only_reading=self._only_reading)
         if self._open is None or (turn_id, wanted) != (self._turn_id, self._needed):
@@ -43,7 +43,7 @@ class TurnTools:
         return self._open
 
     def wait(self) -> None:
-        """Keep the tools for a turn that waits, but not for long, and not those of too many turns."""
+        """Keep the tools of a waiting turn for KEPT_S, and close those of the oldest beyond KEPT_MAX."""
         if self._open is None:
             return
         waiting = _waiting.get()
@@ -53,7 +53,7 @@ class TurnTools:
             next(iter(waiting)).let_go()
 
     def let_go(self) -> None:
-        """Close the tools beside everything else: programs may take seconds to end."""
+        """Close the tools in the background: programs may take seconds to end."""
         self._expect_use()
         if self._open is not None:
             closing = asyncio.get_running_loop().create_task(self._take().close())
@@ -61,7 +61,7 @@ class TurnTools:
             closing.add_done_callback(self._note_closed)
 
     async def close(self) -> None:
-        """Close the tools, and return once nothing of them is left."""
+        """Close the tools, and wait for their end."""
         self.let_go()
         if self._closing:
             await uncancelled(asyncio.wait(set(self._closing)))
@@ -84,4 +84,4 @@ class TurnTools:
 
 
 _waiting: PerEventLoop[dict[TurnTools, None]] = PerEventLoop(dict)
-"""Those of turns that wait, the longest first."""
+"""The tools of waiting turns, the oldest first."""

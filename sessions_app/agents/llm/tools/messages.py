@@ -1,4 +1,4 @@
-"""Lines of a program as messages of the protocol, also those that the library cannot read.
+"""Lines of a program as messages of the protocol, also lines that the library cannot read.
 
 Imported late, like all that needs the library.
 """
@@ -19,9 +19,9 @@ _SEARCHED_BYTES = 2_000
 
 
 def message_of(line: bytes) -> SessionMessage | None:
-    """Return the message that a line is; None for one that is none, such as a greeting.
+    """Return the message of a line; None for other lines, such as a greeting.
 
-    An answer that cannot be read is an error to the request that it names: it must not wait for another one.
+    An unreadable answer becomes an error for its request, which would otherwise wait in vain.
     """
     text = halves.whole_json(line.decode(errors="replace"))
     try:
@@ -38,7 +38,7 @@ def message_of(line: bytes) -> SessionMessage | None:
 
 
 def _id_in(line: bytes) -> int | None:
-    """Return the id in the beginning of a line that is no JSON; None for what is no answer."""
+    """Return the id in the beginning of an unreadable answer; None for other lines."""
     found = _ID.search(line[:_SEARCHED_BYTES])
     if found is None or b'"method"' in line[:_SEARCHED_BYTES]:
         return None

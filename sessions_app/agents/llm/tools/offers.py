@@ -1,4 +1,4 @@
-"""The tools that a model is offered, under names that every provider takes, within bounds."""
+"""The offered tools of a model: bounded, under names that every provider takes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ DESCRIPTION_MAX_CHARS = 4_000
 SCHEMA_MAX_CHARS = 20_000
 SCHEMA_MAX_DEPTH = 40
 OFFERED_MAX_CHARS = 200_000
-"""Of all descriptions and schemas together: each request has them."""
+"""Of all descriptions and schemas together, which each request has."""
 NAME_MAX_CHARS = 64
 RESERVED = frozenset({"run", "bash", "execute_bash", "terminal", "finish", "think", "message", "recall"})
-"""Names that the wires have for tools of their own."""
+"""Names of the wires' own tools."""
 LEFT_OUT = "The tool server `{name}` has more or longer tools than a model can be offered; some are left out."
 UNUSABLE = (
     "The tool server `{name}` has tools that can't be offered to a model: {tools}. The others are used."
@@ -44,7 +44,7 @@ class NoServer(IntEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tool:
-    """A tool as a model is offered it."""
+    """A tool as a model sees it."""
 
     name: str
     description: str
@@ -53,18 +53,18 @@ class Tool:
     server: int
     """The number of its server, or NoServer."""
     own_name: str
-    """What its server calls it."""
+    """The name at its server."""
     risk: str = "UNKNOWN"
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """What the server calls those arguments that have another name here."""
+    """The server's names of the renamed arguments."""
 
     def own_arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call under the names that the server has for them."""
+        """Return the arguments of a call under the server's names."""
         return {self.renamed.get(name, name): value for name, value in given.items()}
 
     @property
     def chars(self) -> int:
-        """Return what it adds to each request."""
+        """Return its length in each request."""
         return len(self.description) + len(json.dumps(self.schema))
 
 
@@ -82,7 +82,7 @@ class Listed:
 
 
 def listed(entries: Sequence[object]) -> tuple[list[Listed], list[str]]:
-    """Return the tools in a server's list, and words for those that cannot be used."""
+    """Return the tools in a server's list, and words about unusable ones."""
     tools: dict[str, Listed] = {}
     left_out: list[str] = []
     known: dict[str, object] = {}
@@ -92,7 +92,7 @@ def listed(entries: Sequence[object]) -> tuple[list[Listed], list[str]]:
         if not isinstance(name, str) or not name.strip():
             left_out.append(NO_NAME if isinstance(entry, dict) else NO_TOOL)
         elif name in known:
-            if entry != known[name]:  # a list that begins anew repeats itself
+            if entry != known[name]:  # some servers page in circles
                 left_out.append(f"`{_shown(name)}` ({TWICE})")
         else:
             known[name] = entry
@@ -104,12 +104,14 @@ def listed(entries: Sequence[object]) -> tuple[list[Listed], list[str]]:
 
 
 def _listed(name: str, fields: Mapping[str, Any]) -> Listed:
-    """Return one tool. Raise ValueError if no model can be offered it."""
+    """Return one tool. Raise ValueError with the reason if it is unusable."""
+    if not is_bounded(schema := fields.get("inputSchema")):
+        raise ValueError(TOO_LONG)
     hints = columns.fields(fields.get("annotations"))
     return Listed(
         name=name,
         description=columns.first_text(fields.get("description"), fields.get("title"), hints.get("title")),
-        schema=_usable(fields.get("inputSchema")),
+        schema=schemas.usable(schema),
         is_destructive=hints.get("destructiveHint") is True,
         is_read_only=hints.get("readOnlyHint") is True,
     )
@@ -121,7 +123,7 @@ def _shown(name: str) -> str:
 
 
 def unusable(server: str, left_out: Sequence[str]) -> str:
-    """Return the sentence about tools of a server that cannot be used."""
+    """Return the sentence about unusable tools of a server."""
     more = [f"{len(left_out) - NAMED_MAX} more"] if len(left_out) > NAMED_MAX else []
     return UNUSABLE.format(name=server, tools=", ".join([*left_out[:NAMED_MAX], *more]))
 
@@ -129,9 +131,9 @@ def unusable(server: str, left_out: Sequence[str]) -> str:
 def offered(
     lists: Sequence[tuple[str, Sequence[Listed]]], *, taken: Collection[str] = ()
 ) -> tuple[dict[str, Tool], list[str]]:
-    """Return the tools of servers by their new names, and sentences about what is left out.
+    """Return the offered tools by their new names, and sentences about omitted ones.
 
-    `lists` has each server's name and tools; `taken` are names of others.
+    `lists` has each server's name and tools; `taken` are other used names.
     """
     tools: dict[str, Tool] = {}
     notices: list[str] = []
@@ -164,20 +166,13 @@ def tool_of(listed: Listed, server: int, name: str) -> Tool:
     )
 
 
-def _usable(schema: object) -> dict[str, Any]:
-    """Return a tool's schema as a model is offered it. Raise ValueError with the reason if it cannot be."""
-    if not is_bounded(schema):
-        raise ValueError(TOO_LONG)
-    return schemas.usable(schema)
-
-
 def is_bounded(schema: object) -> bool:
     """Return whether a schema is neither too deep nor too long."""
     return _depth(schema) <= SCHEMA_MAX_DEPTH and len(json.dumps(schema)) <= SCHEMA_MAX_CHARS
 
 
 def _free_name(name: str, server: str, taken: Collection[str]) -> str:
-    """Return a name that no other tool has; the server's name tells equal ones apart."""
+    """Return a free name; the server's name distinguishes equal ones."""
     plain = nameable(name)
     if plain not in taken and plain.lower() not in RESERVED:
         return plain

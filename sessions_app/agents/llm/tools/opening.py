@@ -1,4 +1,4 @@
-"""The tools of a conversation; without any, no library is imported."""
+"""The tools of a conversation; without any tool server, no library is imported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sessions_app.agents.llm import library
 from sessions_app.agents.llm.tools import clients, named, servers
 from sessions_app.agents.llm.tools.calls import Outcome
 from sessions_app.agents.llm.tools.offers import NoServer, Tool
-from sessions_app.agents.llm.tools.servers import Found
+from sessions_app.agents.llm.tools.servers import FoundServers
 from sessions_app.settings import client_tools
 from sessions_app.settings.client_tools import ClientTool
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 
 class OpenTools:
-    """What a model is offered, and what cannot be."""
+    """The offered tools of a model, with their connections."""
 
     def __init__(self, toolbox: Toolbox | None, notices: Sequence[str], others: Mapping[str, Tool]) -> None:
         self._toolbox = toolbox
         self._others = others
         self.notices: Sequence[str] = [*notices, *(toolbox.notices if toolbox else ())]
-        """Sentences for the user about what cannot be used."""
+        """Sentences for the user about unusable tools."""
 
     @property
     def tools(self) -> Mapping[str, Tool]:
-        """Return the tools by the names under which they are offered."""
+        """Return the tools by their offered names."""
         return {**self._others, **(self._toolbox.tools if self._toolbox is not None else {})}
 
     async def run(
         self, tool: Tool, arguments: Mapping[str, Any], key: str, *, report: ProgressReport
     ) -> Outcome:
-        """Run one of `tools`, and return its result or why there is none; `key` is the call's own."""
+        """Run a tool, and return its outcome; `key` is the call's idempotency key."""
         if tool.server == NoServer.CLIENT:
             return clients.HANDED_OVER
         if tool.server == NoServer.TURN:
@@ -45,21 +45,21 @@ class OpenTools:
         return await cast("Toolbox", self._toolbox).run(tool, arguments, key, report=report)
 
     async def close(self) -> None:
-        """Let the tool servers go, and end the programs; a cancellation takes effect after that."""
+        """Close the connections, and end the programs; a cancellation takes effect after that."""
         if self._toolbox is not None:
             await self._toolbox.close()
 
 
 class Needed(NamedTuple):
-    """What the tools of a conversation depend on, as its settings are now."""
+    """The present settings of a conversation's tools."""
 
-    found: Found
+    found: FoundServers
     declared: Sequence[ClientTool]
     named: frozenset[str]
 
 
 async def needed(conversation: ConversationRef, *, only_reading: bool = False) -> Needed:
-    """Return what a conversation's settings say of its tools."""
+    """Return the present settings of a conversation's tools."""
     found = await astore.call(servers.servers_of, conversation)
     if only_reading:
         return Needed(found, [], frozenset())
@@ -68,10 +68,7 @@ async def needed(conversation: ConversationRef, *, only_reading: bool = False) -
 
 
 async def open_tools(wanted: Needed, *, only_reading: bool = False) -> OpenTools:
-    """Connect the tool servers of a conversation, until the tools are closed.
-
-    `only_reading`: offer only the tools of which their servers say that they change nothing.
-    """
+    """Connect the tool servers of a conversation; `only_reading` offers read-only tools alone."""
     clients_own, left_out = clients.offered(wanted.declared)
     others = {**named.offered(wanted.named), **clients_own}
     notices = [*wanted.found.notices, *left_out]

@@ -1,4 +1,4 @@
-"""A tool server that is a program: its messages, within bounds, and its end with all that it has started.
+"""A tool server that is a program: its bounded messages, and its end with its whole process group.
 
 Imported late, like all that needs the library.
 """
@@ -26,14 +26,14 @@ from sessions_app.agents.llm.tools.stderr import LastLines, secrets_of
 
 MESSAGE_MAX_BYTES = 4 * 1024 * 1024
 UNREADABLE_MAX = 100
-"""So many lines that are no messages, such as a greeting, are passed over."""
+"""At most this many other lines, such as a greeting, are ignored."""
 FLOOD_MAX_BYTES = 32 * 1024 * 1024
 FLOOD_MAX_MESSAGES = 10_000
-"""Between two calls a program may write no more than this."""
+"""The most output of a program between two calls."""
 LEAVES_S = 1.0
-"""A program has so long to end after its input has, and again after it was told to."""
+"""The time of a program to end after the end of its input, and again after SIGTERM."""
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT")
-"""Of this server's environment, which holds its keys, a program gets these variables."""
+"""A program inherits only these variables: the server's environment has its keys."""
 
 NOT_FOUND = "its command can't be run: there is no such program, or it isn't executable"
 ENDED = "it has ended"
@@ -45,7 +45,7 @@ Fail = Callable[[ToolFault], None]
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 Outgoing = MemoryObjectReceiveStream[SessionMessage]
 Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
-"""What a session of the library reads from and writes to."""
+"""The streams of a session of the library."""
 
 
 class _Closable(Protocol):
@@ -53,10 +53,10 @@ class _Closable(Protocol):
 
 
 class ToolProgram:
-    """What a running program has written since it was last called."""
+    """Runs a program, and counts its output since the last call."""
 
     def __init__(self, server: ToolServer, fail: Fail) -> None:
-        """`fail` is called once the program cannot be listened to any longer."""
+        """`fail` is called once the program has ended or has written too much."""
         self._server = server
         self._fail = fail
         self._unreadable = 0
@@ -64,15 +64,15 @@ class ToolProgram:
         self._messages = 0
         self._last_lines = LastLines(secrets_of(server.environment, server.command))
         self.has_failed = False
-        """Whether it gets no time to end by itself."""
+        """Whether to kill it without waiting for its end."""
 
     def expect(self) -> None:
-        """Begin a call: what comes until the next one is counted anew."""
+        """Reset the counts at the begin of a call."""
         self._bytes = self._messages = 0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Streams]:
-        """Start the program, and end it and all that it has started. Raise ToolFault."""
+        """Start the program, and end its process group after the block. Raise ToolFault."""
         process = await self._started()
         try:
             incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -89,7 +89,7 @@ class ToolProgram:
                         await _end(process, at_once=self.has_failed)
                     group.cancel_scope.cancel()
         finally:
-            _kill(process)  # also where this task itself was cancelled
+            _kill(process)  # also if this task was cancelled
 
     async def _started(self) -> Process:
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
@@ -108,7 +108,7 @@ class ToolProgram:
             raise ToolFault(NOT_FOUND) from error
 
     async def _listen(self, process: Process, incoming: Incoming) -> None:
-        """Pass on what the program says, until it ends or says too much."""
+        """Forward the program's messages, until it ends or writes too much."""
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             try:
                 while line := await _line(process):
@@ -121,13 +121,13 @@ class ToolProgram:
             except ToolFault as fault:
                 self._end_with(fault)
             finally:
-                incoming.close()  # those who wait for an answer learn that none comes
+                incoming.close()  # ends the waiting requests
 
     def _end_with(self, fault: ToolFault) -> None:
         self._fail(self.explained(fault))
 
     def explained(self, fault: ToolFault) -> ToolFault:
-        """Return a fault with what the program has written to its standard error last."""
+        """Return a fault with the end of the program's standard error."""
         fault.last_lines = fault.last_lines or self._last_lines.text
         return fault
 
@@ -154,7 +154,7 @@ async def _line(process: Process) -> bytes:
 
 
 async def _tell(process: Process, outgoing: Outgoing) -> None:
-    """Write to the program what the session says."""
+    """Write the session's messages to the program."""
     stdin = cast(StreamWriter, process.stdin)
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
         async with outgoing:
@@ -170,7 +170,7 @@ def _close(*streams: _Closable) -> None:
 
 
 async def _end(process: Process, *, at_once: bool) -> None:
-    """Close the program's input, and wait until it has ended: it is told to, and then made to."""
+    """Close the program's input and wait for its end, then terminate, then kill it."""
     cast(StreamWriter, process.stdin).close()
     if not (at_once or await _has_ended(process)):
         _signal(process, signal.SIGTERM)
@@ -180,7 +180,7 @@ async def _end(process: Process, *, at_once: bool) -> None:
 
 
 async def _has_ended(process: Process) -> bool:
-    # Not by `wait`, which also waits for the end of output that the program's children may hold open.
+    # `wait` would also wait for the end of its output, which its children may hold open.
     for _ in range(int(LEAVES_S / 0.01)):
         if process.returncode is not None:
             return True
@@ -189,7 +189,7 @@ async def _has_ended(process: Process) -> bool:
 
 
 def _kill(process: Process) -> None:
-    """Kill what is left of the program and its group."""
+    """Kill the rest of the program's process group."""
     _signal(process, signal.SIGKILL)
     transport = getattr(process, "_transport", None)
     if transport is not None:

@@ -1,4 +1,4 @@
-"""Whether a turn gets nowhere: the same call with the same result, again and again."""
+"""The detection of a stuck turn: the same call with the same result, repeatedly."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from hashlib import sha256
 from typing import Any
 
 REPEATED_MAX = 4
-"""The same call with the same result so many times in a turn is one that gets nowhere."""
+"""A turn with this many equal calls and results is stuck."""
 POLLED_S = 5.0
-"""Calls with this much time between them wait for something."""
+"""Calls at least this far apart are polls."""
 REPEATS = "The agent repeats itself: it has called `{name}` {count} times with the same result. {next}"
 ASKS = "Resume it to let it go on, or stop it."
 ENDS = "Send a message to let it go on."
 
 
 class Repetition:
-    """The calls of a turn, as far as they repeat each other."""
+    """Counts the repeated calls of a turn."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._made: dict[str, tuple[int, float]] = {}
-        """How often each was made in quick succession, and when last, by the digests of call and result."""
+        """The number of quick repetitions and the time of the last one, by digests of call and result."""
 
     def is_endless(self, name: str, arguments: Mapping[str, Any], result: str) -> bool:
-        """Say whether a call with this result is one of too many."""
+        """Count a call with its result, and return whether it was repeated too often."""
         key = sha256(json.dumps([name, arguments, result], sort_keys=True, default=str).encode()).hexdigest()
         now = self._now()
         count, at = self._made.get(key, (0, now))
@@ -36,5 +36,5 @@ class Repetition:
 
 
 def notice(name: str, *, asks: bool) -> str:
-    """Return the sentence about a call that was repeated."""
+    """Return the sentence about a repeated call."""
     return REPEATS.format(name=name, count=REPEATED_MAX, next=ASKS if asks else ENDS)

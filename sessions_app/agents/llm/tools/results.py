@@ -1,4 +1,4 @@
-"""What a tool returned, as strangers write it: a bounded text, and the images and files beside it."""
+"""The results of tools: a bounded text, images and files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sessions_app.agents.llm.tools.calls import Outcome
 RESULT_MAX_CHARS = 50_000
 FILES_MAX = 20
 FILES_MAX_BYTES = 3 * 1024 * 1024
-"""The images and other files of one result have at most this many bytes."""
+"""Of all images and other files of one result."""
 KIND_MAX_CHARS = 100
 EMPTY = "(The tool returned nothing.)"
 UNREADABLE = "(The tool returned something that can't be read.)"
@@ -26,11 +26,11 @@ IMAGE_BYTES = {
     b"GIF87a": "image/gif",
     b"GIF89a": "image/gif",
 }
-"""How the images begin that providers of models take: they refuse one whose kind is wrongly named."""
+"""The first bytes of the images that providers take; they refuse one of a wrongly named kind."""
 
 
 class _Part(NamedTuple):
-    """A part of a result: what is said of it, and the file that it brings, if it does."""
+    """A part of a result: its text, and perhaps a file."""
 
     text: str
     file: str = ""
@@ -38,7 +38,7 @@ class _Part(NamedTuple):
 
 
 def outcome_of(result: object) -> Outcome:
-    """Return a result of the protocol; what cannot be read of it is named, and all else is kept."""
+    """Return a result of the protocol; sentences replace its unreadable parts."""
     fields = columns.fields(result)
     content, structured = fields.get("content"), fields.get("structuredContent")
     blocks = content if isinstance(content, list) else [] if content is None else [content]
@@ -56,7 +56,7 @@ def outcome_of(result: object) -> Outcome:
 
 
 def bounded(text: str) -> str:
-    """Return a text of at most about RESULT_MAX_CHARS, which says how much was cut."""
+    """Return a text of at most about RESULT_MAX_CHARS, with a note of what was cut."""
     if len(text) <= RESULT_MAX_CHARS:
         return text
     half = RESULT_MAX_CHARS // 2
@@ -65,9 +65,9 @@ def bounded(text: str) -> str:
 
 
 def _says(texts: list[str], structured: object) -> bool:
-    """Return whether a text is the structured content already, as the protocol asks servers to write it.
+    """Return whether a text already is the structured content, as the protocol recommends.
 
-    Libraries of servers put a result that is no object into one with the only member `result`.
+    Servers' libraries wrap a result that is no object into the member `result`.
     """
     wrapped = structured["result"] if isinstance(structured, dict) and [*structured] == ["result"] else None
     if isinstance(wrapped, str) and wrapped in ("\n".join(texts), *texts):
@@ -112,7 +112,7 @@ class _Reader:
         return _Part(_unknown(resource, "resource"))
 
     def _file(self, data: str, kind: str, name: str) -> _Part:
-        """Return a file, if it can be read and there is room for it."""
+        """Return a file, if it is readable and there is room for it."""
         kind = "".join(each for each in kind.lower() if each.isascii() and (each.isalnum() or each in "/+-."))
         kind = kind[:KIND_MAX_CHARS] if "/" in kind else "application/octet-stream"
         content = _decoded(data)
@@ -132,14 +132,14 @@ def _named(name: str, kind: str) -> str:
 
 
 def _kind_of(content: bytes) -> str | None:
-    """Return the kind of an image that models take; None for any other content."""
+    """Return the kind of an image that models take; None for other content."""
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for start, kind in IMAGE_BYTES.items() if content.startswith(start)), None)
 
 
 def _decoded(data: str) -> bytes:
-    """Return what Base64 of either alphabet, also on several lines, stands for; nothing if it is none."""
+    """Decode Base64 of either alphabet, also on several lines; return nothing if it is invalid."""
     compact = "".join(data.split()).translate({ord("-"): "+", ord("_"): "/"}).rstrip("=")
     try:
         return base64.b64decode(compact + "=" * (-len(compact) % 4), validate=True)
@@ -152,7 +152,7 @@ def _text(value: object) -> str:
 
 
 def _unknown(block: object, kind: str) -> str:
-    """Return what stands for a part of a kind that is not known, or that lacks what its kind must have."""
+    """Return the sentence for a part of an unknown kind, or with missing members."""
     try:
         shown = to_strict_json(block)
     except (ValueError, RecursionError):

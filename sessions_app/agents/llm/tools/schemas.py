@@ -1,6 +1,6 @@
-"""Schemas of tools as strangers write them, made such that every provider of models takes them.
+"""Schemas of tools, cleaned so that every provider of models takes them.
 
-What is no JSON Schema is left out of it: one bad tool must not cost a conversation its model.
+Invalid parts are removed: one bad tool must not make the model unusable.
 """
 
 from __future__ import annotations
@@ -27,10 +27,7 @@ _UNNAMEABLE = re.compile(r"[^A-Za-z0-9_.-]", re.ASCII)
 
 
 def usable(schema: object) -> dict[str, Any]:
-    """Return the schema of a tool's arguments as a model is offered it; none is one without arguments.
-
-    Raise ValueError with the reason why there cannot be one.
-    """
+    """Return a usable schema of a tool's arguments; None means no arguments. Raise ValueError."""
     if schema is None:
         schema = {}
     if not isinstance(schema, Mapping):
@@ -48,7 +45,7 @@ def usable(schema: object) -> dict[str, Any]:
 
 
 def with_plain_names(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-    """Return a schema with argument names that every provider takes, and the own names of those that changed.
+    """Return a schema with argument names that every provider takes, and the own names of the renamed ones.
 
     Anthropic refuses a whole request for one argument called `$filter`.
     """
@@ -82,7 +79,7 @@ def _branches(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _cleaned(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema without the members that are none; it is not deep."""
+    """Return a schema without invalid members; its depth is bounded."""
     found: dict[str, Any] = {}
     for name, value in schema.items():
         if (cleaned := _member(name, value)) is not None:
@@ -91,7 +88,7 @@ def _cleaned(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _member(name: str, value: object) -> object:
-    """Return a member of a schema; None for one that cannot be one."""
+    """Return a cleaned member of a schema; None for an invalid one."""
     match value:
         case dict() if name in _OF_MANY:
             return {key: _schema(each) for key, each in value.items()}

@@ -1,4 +1,4 @@
-"""Which tool servers a conversation has: those that its start names, and those of its owner's settings."""
+"""The tool servers of a conversation: those of its start, and of its owner's settings."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
 
 from conversations.dialects import columns
-from conversations.events import Dialect
 from conversations.models import ConversationRef
 from sessions_app.encryption import SecretUnreadable
-from sessions_app.models import RUN_TOOL_PROGRAMS, AgentSetup, SecretKind
+from sessions_app.models import RUN_TOOL_PROGRAMS, SecretKind
 from sessions_app.outbound.hosts import server_url
-from sessions_app.settings import named_servers, tool_servers, user_settings
+from sessions_app.settings import agent_setups, named_servers, tool_servers, user_settings
 from sessions_app.settings.user_settings import SettingSecret
 
 SERVERS_MAX = 20
 NAME_MAX_CHARS = 60
 CALL_S = 120.0
-"""How long a call may take if the server's entry has no `timeout`."""
+"""The time of a call to a server without a `timeout`."""
 CALL_MAX_S = 3600.0
 UNREADABLE = "The saved tool servers can't be read any more. Enter them again in Settings."
 NOT_ALLOWED = (
@@ -37,21 +35,21 @@ BAD_ADDRESS = (
 TOO_MANY = f"Only the first {SERVERS_MAX} tool servers are used."
 
 
-class Way(StrEnum):
-    """How a tool server is reached."""
+class ToolTransport(StrEnum):
+    """The transport of a tool server."""
 
     PROGRAM = "program"
-    """A program of this machine, over its standard input and output."""
+    """A local program, over its standard input and output."""
     STREAMABLE = "streamable"
     SSE = "sse"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolServer:
-    """A tool server as somebody has entered it; all but its name and way may hold keys."""
+    """A tool server as it was entered; all but its name and transport may have keys."""
 
     name: str
-    way: Way
+    way: ToolTransport
     command: tuple[str, ...] = field(default=(), repr=False)
     """A program with its arguments."""
     environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -61,15 +59,15 @@ class ToolServer:
     call_s: float = CALL_S
 
 
-class Found(NamedTuple):
-    """The tool servers of a conversation, and sentences about those that cannot be used."""
+class FoundServers(NamedTuple):
+    """The tool servers of a conversation, and sentences about unusable ones."""
 
     servers: tuple[ToolServer, ...]
     notices: tuple[str, ...]
 
 
-def servers_of(conversation: ConversationRef) -> Found:
-    """Return the tool servers of a conversation; of equal ones the first."""
+def servers_of(conversation: ConversationRef) -> FoundServers:
+    """Return the tool servers of a conversation, without repetitions."""
     notices: list[str] = []
     servers: list[ToolServer] = []
     for read in (_of_start, _of_agent, _of_owner):
@@ -85,22 +83,19 @@ def servers_of(conversation: ConversationRef) -> Found:
             usable.append(server)
         else:
             notices.append(problem)
-    return Found(tuple(usable), tuple(dict.fromkeys(notices)))
+    return FoundServers(tuple(usable), tuple(dict.fromkeys(notices)))
 
 
 def problem_of(server: ToolServer, owner_id: int) -> str | None:
-    """Return the sentence about a server that its owner may not use, or that cannot be reached."""
-    if server.way is Way.PROGRAM:
-        return None if _may_run_programs(owner_id) else NOT_ALLOWED.format(name=server.name)
+    """Return the sentence about a server that its owner may not use, or that has no usable address."""
+    if server.way is ToolTransport.PROGRAM:
+        if settings.CONFIGURATION.auth != "accounts":
+            return None
+        # Programs run with the rights of the server itself.
+        user = get_user_model().objects.filter(pk=owner_id).first()
+        is_allowed = user is not None and user.has_perm(RUN_TOOL_PROGRAMS)
+        return None if is_allowed else NOT_ALLOWED.format(name=server.name)
     return BAD_ADDRESS.format(name=server.name) if server_url(server.url) is None else None
-
-
-def _may_run_programs(user_id: int) -> bool:
-    """Say whether a user's tool servers may be programs: these run as the server itself does."""
-    if settings.CONFIGURATION.auth != "accounts":
-        return True
-    user = get_user_model().objects.filter(pk=user_id).first()
-    return user is not None and user.has_perm(RUN_TOOL_PROGRAMS)
 
 
 def _of_start(conversation: ConversationRef) -> Iterator[ToolServer]:
@@ -108,7 +103,7 @@ def _of_start(conversation: ConversationRef) -> Iterator[ToolServer]:
 
 
 def _of_owner(conversation: ConversationRef) -> Iterator[ToolServer]:
-    """Yield those of the settings: each as V0's lists have it, or as a V1 client has stored it."""
+    """Yield the servers of the settings, as V0's lists have them or V1 clients have stored them."""
     texts = (
         user_settings.secret_value(conversation.owner_id, SecretKind.SETTING, name=name)
         for name in (SettingSecret.MCP_CONFIG, SettingSecret.NAMED_TOOL_SERVERS)
@@ -118,7 +113,7 @@ def _of_owner(conversation: ConversationRef) -> Iterator[ToolServer]:
 
 
 def of_lists(lists: object, entries: object) -> Iterator[ToolServer]:
-    """Yield the servers of V0's lists, those of the entries with all that a V1 client has stored of them."""
+    """Yield the servers of V0's lists, with the members that V1 clients have stored beside them."""
     if entries:
         yield from of_agent(named_servers.named(columns.fields(lists), columns.fields(entries)))
     else:
@@ -126,11 +121,7 @@ def of_lists(lists: object, entries: object) -> Iterator[ToolServer]:
 
 
 def _of_agent(conversation: ConversationRef) -> Iterator[ToolServer]:
-    if conversation.dialect is not Dialect.V1:
-        return
-    setup = AgentSetup.objects.filter(pk=conversation.pk).only("sealed_agent").first()
-    if setup is not None:
-        yield from of_agent(columns.fields(_parsed(setup.sealed_agent.open())).get("mcp_config"))
+    yield from of_agent(agent_setups.agent_of(conversation).get("mcp_config"))
 
 
 def _parsed(text: str | None) -> Any:
@@ -141,9 +132,9 @@ def _parsed(text: str | None) -> Any:
 
 
 def of_settings(config: object) -> Iterator[ToolServer]:
-    """Yield the servers of a configuration as the V0 wire has it (spec V0 §1.9)."""
+    """Yield the servers of a V0 configuration (spec V0 §1.9)."""
     kinds = columns.fields(config)
-    for way, kind in ((Way.STREAMABLE, "shttp_servers"), (Way.SSE, "sse_servers")):
+    for way, kind in ((ToolTransport.STREAMABLE, "shttp_servers"), (ToolTransport.SSE, "sse_servers")):
         for server in _listed(kinds.get(kind)):
             yield _at_url(way, _text(server.get("url")), server)
     for server in _listed(kinds.get("stdio_servers")):
@@ -151,7 +142,7 @@ def of_settings(config: object) -> Iterator[ToolServer]:
 
 
 def of_agent(config: object) -> Iterator[ToolServer]:
-    """Yield the servers of a configuration as agents of the V1 wire have it: by their names."""
+    """Yield the servers of a V1 agent's configuration, by their names."""
     named = columns.fields(config)
     for name, entry in columns.fields(named.get("mcpServers", named)).items():
         server = columns.fields(entry)
@@ -160,13 +151,12 @@ def of_agent(config: object) -> Iterator[ToolServer]:
         if server.get("command"):
             yield _program(name, server)
         elif url := _text(server.get("url")):
-            kind = _text(server.get("transport")) or _text(server.get("type")) or _kind_in(url)
-            yield _at_url(Way.SSE if kind == "sse" else Way.STREAMABLE, url, server, name=name)
-
-
-def _kind_in(url: str) -> str:
-    """Return what FastMCP, whose form of a configuration this is, takes for the kind of a URL without one."""
-    return "sse" if "/sse" in url.partition("?")[0] else "http"
+            # FastMCP, whose form of a configuration this is, guesses in the same way.
+            guess = "sse" if "/sse" in url.partition("?")[0] else "http"
+            kind = _text(server.get("transport")) or _text(server.get("type")) or guess
+            yield _at_url(
+                ToolTransport.SSE if kind == "sse" else ToolTransport.STREAMABLE, url, server, name=name
+            )
 
 
 def _program(name: str, server: Mapping[str, Any]) -> ToolServer:
@@ -174,7 +164,7 @@ def _program(name: str, server: Mapping[str, Any]) -> ToolServer:
     arguments = server.get("args")
     return ToolServer(
         name=_shown(name or command),
-        way=Way.PROGRAM,
+        way=ToolTransport.PROGRAM,
         command=(command, *map(str, arguments if isinstance(arguments, list) else ())),
         environment=_pairs(server.get("env")),
         folder=_text(server.get("cwd")),
@@ -182,7 +172,7 @@ def _program(name: str, server: Mapping[str, Any]) -> ToolServer:
     )
 
 
-def _at_url(way: Way, url: str, server: Mapping[str, Any], *, name: str = "") -> ToolServer:
+def _at_url(way: ToolTransport, url: str, server: Mapping[str, Any], *, name: str = "") -> ToolServer:
     headers = dict(_pairs(server.get("headers")))
     if key := _text(server.get("api_key")):
         headers = {"authorization": f"Bearer {key}", "x-session-api-key": key} | headers
@@ -191,19 +181,12 @@ def _at_url(way: Way, url: str, server: Mapping[str, Any], *, name: str = "") ->
     elif isinstance(server.get("auth"), dict):
         headers = dict(named_servers.headers_of(server))
     return ToolServer(
-        name=_shown(name or _host(url)),
+        name=_shown(name or named_servers.host_in(url) or "?"),
         way=way,
         url=url,
         headers=tuple(headers.items()),
         call_s=_seconds(server.get("timeout")),
     )
-
-
-def _host(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or "?"
-    except ValueError:
-        return "?"
 
 
 def _shown(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What a program writes to its standard error: its last lines say why it has ended."""
+"""The standard error of a program, whose last lines tell why it has ended."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ END_S = 0.5
 REST_S = 0.02
 PIECE_BYTES = 64 * 1024
 SECRET_MIN_CHARS = 4
-"""A shorter value of a variable is no secret, and would be found in many words."""
+"""A shorter value of a variable is no secret, and would match in many words."""
 MASK = "***"
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
-"""Commands to a terminal."""
+"""Control sequences of a terminal."""
 _SECRET_OPTION = re.compile(r"--?[\w-]*(?:key|token|secret|password|auth)[\w-]*(?:=(.+))?", re.IGNORECASE)
 
 
 class LastLines:
-    """The end of what a program has written."""
+    """Keeps the end of a program's output."""
 
     def __init__(self, secrets: Collection[str]) -> None:
         self._secrets = sorted(secrets, key=len, reverse=True)
@@ -34,23 +34,23 @@ class LastLines:
         self._is_over = asyncio.Event()
 
     async def listen(self, stream: StreamReader) -> None:
-        """Read to the end: a program whose output nobody reads would wait."""
+        """Read to the end: a program with unread output would block."""
         try:
             while piece := await stream.read(PIECE_BYTES):
                 self._kept = (self._kept + piece)[-KEPT_BYTES:]
-                if len(piece) == PIECE_BYTES:  # a program that writes without end waits for others
+                if len(piece) == PIECE_BYTES:  # an endless writer must not occupy the event loop
                     await asyncio.sleep(REST_S)
         finally:
             self._is_over.set()
 
     async def end(self) -> None:
-        """Return once all is read, or soon: a child of the program may hold it open."""
+        """Wait until all is read, but not long: a child of the program may hold it open."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._is_over.wait(), END_S)
 
     @property
     def text(self) -> str:
-        """Return the last lines, without secrets and commands to a terminal."""
+        """Return the last lines, without secrets and control sequences."""
         text = self._kept.decode(errors="replace").replace("\r\n", "\n")
         for secret in self._secrets:
             text = text.replace(secret, MASK)
@@ -59,7 +59,7 @@ class LastLines:
 
 
 def secrets_of(environment: Iterable[tuple[str, str]], command: Sequence[str]) -> set[str]:
-    """Return the secrets among what a program's owner has given it: other readers must not see them."""
+    """Return the secrets in a program's environment and command, which other readers must not see."""
     found = [value for _, value in environment]
     found += setup_keys.hidden_in({"command": list(command)})  # also those in addresses and headers
     is_secret_next = False

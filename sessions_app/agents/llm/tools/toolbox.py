@@ -1,4 +1,4 @@
-"""The tools of one turn: their servers are connected at its beginning and let go at its end.
+"""The connected tool servers of one turn.
 
 Imported late (`library`).
 """
@@ -18,7 +18,7 @@ from conversations.payloads import halves
 from sessions_app.agents.base import ProgressReport
 from sessions_app.agents.llm.tools import messages, offers, results
 from sessions_app.agents.llm.tools.calls import Outcome
-from sessions_app.agents.llm.tools.connections import Connection
+from sessions_app.agents.llm.tools.connections import ToolConnection
 from sessions_app.agents.llm.tools.faults import CallLate, ToolFault
 from sessions_app.agents.llm.tools.offers import Listed, Tool
 from sessions_app.agents.llm.tools.servers import ToolServer
@@ -36,17 +36,17 @@ class Toolbox:
     def __init__(
         self, servers: Sequence[ToolServer], *, only_reading: bool = False, taken: Collection[str] = ()
     ) -> None:
-        """`taken` are names of tools that others have."""
+        """`taken` are names of other tools."""
         self._only_reading = only_reading
         self._taken = taken
-        self._connections = [Connection(server) for server in servers]
+        self._connections = [ToolConnection(server) for server in servers]
         self.tools: Mapping[str, Tool] = {}
-        """By the names under which a model is offered them."""
+        """By their offered names."""
         self.notices: list[str] = []
-        """Sentences about what cannot be used."""
+        """Sentences about unusable servers and tools."""
 
     async def connect(self) -> None:
-        """Ask all servers for their tools."""
+        """Connect all servers, and list their tools."""
         found = await asyncio.gather(*(_tools_of(each) for each in self._connections))
         names = [each.server.name for each in self._connections]
         self.tools, left_out = offers.offered(
@@ -61,7 +61,7 @@ class Toolbox:
     async def run(
         self, tool: Tool, arguments: Mapping[str, Any], key: str, *, report: ProgressReport
     ) -> Outcome:
-        """Run a tool, and return its result or why there is none; `key` is the call's idempotency key."""
+        """Run a tool, and return its outcome; `key` is the call's idempotency key."""
         connection = await self._open(tool.server)
         try:
             # A call that was approved comes from the log, which keeps halves of characters.
@@ -76,20 +76,20 @@ class Toolbox:
             return Outcome(text=fault.told(why), is_error=True)
         return await asyncio.to_thread(results.outcome_of, result)
 
-    async def _open(self, number: int) -> Connection:
+    async def _open(self, number: int) -> ToolConnection:
         """Return the connection to a server, a new one if it has broken."""
         if not self._connections[number].is_open:
             await self._connections[number].close()
-            self._connections[number] = Connection(self._connections[number].server)
+            self._connections[number] = ToolConnection(self._connections[number].server)
         return self._connections[number]
 
     async def close(self) -> None:
-        """Let all servers go, and end the programs; a cancellation takes effect after that."""
+        """Close the connections, and end the programs; a cancellation takes effect after that."""
         await uncancelled(asyncio.gather(*(each.close() for each in self._connections)))
 
 
-async def _tools_of(connection: Connection) -> tuple[list[Listed], list[str]]:
-    """Return the tools of a server, and sentences about those that it has in vain."""
+async def _tools_of(connection: ToolConnection) -> tuple[list[Listed], list[str]]:
+    """Return the tools of a server, and sentences about unusable ones."""
     name = connection.server.name
     try:
         tools, left_out = offers.listed(await connection.tools())
@@ -100,7 +100,7 @@ async def _tools_of(connection: Connection) -> tuple[list[Listed], list[str]]:
 
 
 def _said(error: MCPError) -> str:
-    """Return what a server says of a call that it refuses."""
+    """Return a server's words about a refused call."""
     if error.error.code == PARSE_ERROR:  # the library's words hold what it could not read
         return messages.UNREADABLE
     return results.bounded(columns.clean(error.message)) or messages.UNREADABLE

@@ -1,4 +1,4 @@
-"""Testing a tool server as it is configured: what it offers, or what is wrong with it."""
+"""Tests of a configured tool server: its tools, or its problems."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sessions_app.outbound.model_trial import TrialUnderWay
 TOTAL_S = 35.0
 """Longer than the time that a program has to start."""
 TRIALS_MAX = 4
-"""At most this many tests run at once in this process, one for each user: each occupies a server thread."""
+"""At most this many tests run at once in this process, one for each user: each occupies a thread."""
 TOO_LATE = "The tool server `{name}` didn't answer in time."
 
 _under_way: set[int] = set()
@@ -22,18 +22,18 @@ _under_way: set[int] = set()
 
 
 class ToolTrial(NamedTuple):
-    """What a test has found."""
+    """The result of a test."""
 
     tools: Sequence[tuple[str, str]] = ()
-    """Names under which models are offered them, and descriptions."""
+    """Their offered names, and descriptions."""
     problems: Sequence[str] = ()
-    """Sentences about what cannot be used, each perhaps with a program's last lines after it."""
+    """Sentences about unusable tools, some with a program's last lines."""
     is_late: bool = False
     """Whether the server did not answer in time."""
 
 
 async def try_server(user_id: int, server: ToolServer, *, seconds: float = TOTAL_S) -> ToolTrial:
-    """Connect a user's tool server, list its tools and let it go. Raise TrialUnderWay beyond the limit."""
+    """Connect a user's tool server, list its tools and close it. Raise TrialUnderWay beyond the limit."""
     if user_id in _under_way or len(_under_way) >= TRIALS_MAX:
         raise TrialUnderWay
     _under_way.add(user_id)

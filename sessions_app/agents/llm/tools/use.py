@@ -26,7 +26,7 @@ NOT_ANY_MORE = "The tool isn't available any more, so the call was not run."
 
 
 class ToolUse:
-    """Runs the calls that a model wants, as far as the turn's time goes."""
+    """Runs a model's calls within the time of the turn."""
 
     def __init__(self, turn: Turn, opened: OpenTools, *, detects_repetition: bool) -> None:
         self._turn = turn
@@ -34,7 +34,7 @@ class ToolUse:
         self._repetition = Repetition() if detects_repetition else None
 
     async def carry_out(self, decision: Decision) -> None:
-        """Do what was decided about a call that is stored."""
+        """Run or reject a stored call as decided."""
         call = decision.call
         if not decision.accepted:
             await self._turn.tool_rejected(call, decision.reason)
@@ -79,7 +79,7 @@ class ToolUse:
         return self._turn.confirms(call.tool.risk)
 
     async def _ask(self, wanted: Sequence[WantedCall]) -> None:
-        """Ask for the approval of calls; those that cannot be run are answered at once. It never returns."""
+        """Ask for the approval of calls, and answer those that cannot run. This never returns."""
         for call in wanted:
             if call.tool is None:
                 stored = await self._turn.call_tool(call.name, call.arguments, signed=call.signed)
@@ -97,7 +97,7 @@ class ToolUse:
         return await self._run(call.tool, stored, call.arguments)
 
     async def _run(self, tool: Tool, stored: ToolCall, arguments: Mapping[str, Any]) -> Outcome:
-        """Run a tool for as long as the agent may work: its next step then ends the turn."""
+        """Run a tool within the remaining time; after that, the agent's next step ends the turn."""
         key = await self._turn.start_tool(stored)
         try:
             async with asyncio.timeout(self._turn.seconds_left):
@@ -107,16 +107,11 @@ class ToolUse:
             return Outcome(limit_notices.CALL_ENDED, is_error=True)
 
     async def _end_repetition(self, name: str) -> None:
-        if self._is_v1:
+        if self._turn.conversation.dialect is Dialect.V1:  # its clients know a state for this
             told = repetition.notice(name, asks=False)
             await self._turn.notify(told)
             raise AgentStuck(told)
         await self._turn.pause(repetition.notice(name, asks=True))
-
-    @property
-    def _is_v1(self) -> bool:
-        """Whether clients know states for these ends; others can be asked."""
-        return self._turn.conversation.dialect is Dialect.V1
 
 
 def _finishes(call: WantedCall) -> bool:

@@ -1,1 +1,1 @@
-"""A provider's wire each: how its library is told of a model. Imported by `library`, on first use."""
+"""The wires of providers: each creates its library's model. Imported by `library` at the first use."""

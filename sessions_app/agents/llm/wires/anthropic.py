@@ -12,11 +12,11 @@ from sessions_app.agents.llm.streams.anthropic import AnthropicAnswer
 
 ANSWER = AnthropicAnswer
 SYSTEM = "anthropic"
-"""What the library calls this API where it checks whose a signature is."""
+"""The library's name of this API in signatures."""
 TAKES_URLS = True
 
 
 def model_at(target: Target, client: httpx2.AsyncClient) -> Model:
-    """Return the model of a target, asked by this client."""
+    """Return the library's model for a target."""
     provider = AnthropicProvider(base_url=target.base_url, api_key=target.key or "none", http_client=client)
     return AnthropicModel(target.name, provider=provider)

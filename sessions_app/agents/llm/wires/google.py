@@ -12,12 +12,12 @@ from sessions_app.agents.llm.streams.google import GoogleAnswer
 
 ANSWER = GoogleAnswer
 SYSTEM = "google"
-"""What the library calls this API where it checks whose a signature is."""
+"""The library's name of this API in signatures."""
 TAKES_URLS = False
-"""The library would load images itself, from addresses that nobody has checked."""
+"""The library would load images itself, from unchecked addresses."""
 
 
 def model_at(target: Target, client: httpx2.AsyncClient) -> Model:
-    """Return the model of a target, asked by this client."""
+    """Return the library's model for a target."""
     provider = GoogleProvider(base_url=target.base_url, api_key=target.key or "none", http_client=client)
     return GoogleModel(target.name, provider=provider)

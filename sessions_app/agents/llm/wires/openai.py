@@ -16,7 +16,7 @@ from sessions_app.agents.llm.streams.reasoning_details import MEMBER
 
 ANSWER = OpenAIAnswer
 SYSTEM = "openai"
-"""What the library calls this API where it checks whose a signature is."""
+"""The library's name of this API in signatures."""
 TAKES_URLS = True
 
 
@@ -31,7 +31,7 @@ class ChatModel(OpenAIChatModel):
 
 
 def model_at(target: Target, client: httpx2.AsyncClient) -> Model:
-    """Return the model of a target, asked by this client."""
+    """Return the library's model for a target."""
     # Without any key the library would look for one in the server's environment.
     provider = OpenAIProvider(base_url=target.base_url, api_key=target.key or "none", http_client=client)
     return ChatModel(target.name, provider=provider)
