@@ -10,14 +10,11 @@ from django.contrib.auth.models import User
 
 from conversations import dialects
 from conversations.events import Dialect
-from conversations.log import writes
 from conversations.models import ConversationRef, Version
 from conversations.store import creation
-from sessions_app import astore
 from sessions_app.agents.llm import agent as llm_agent
 from sessions_app.agents.llm import prompts
 from sessions_app.agents.sources import BUILT_IN_AGENTS
-from sessions_app.loops import turn_events
 from tests.conftest import Join
 from tests.store.test_llm_tools import give, program
 from tests.support.people.model_talks import answers_of, events, model, notices_of, said, told
@@ -29,14 +26,6 @@ pytestmark = pytest.mark.one_engine
 __all__ = ["manager"]
 
 QUESTION = "What is the highest mountain of Iceland?"
-EARLIER = (
-    "*The tool server `maps` can't be used: its list of tools can't be read.*",
-    "*The tool server `maps` has more or longer tools than a model can be offered; some are left out.*",
-    "*This conversation is too long for the model. For this answer it sees only the newest messages.*",
-    "The price of the model openai/x is unknown: the cost limit does not count it.",
-    "The agent has taken 2 steps for this message, which is the limit. Resume it to let it go on.",
-)
-"""As earlier releases have stored them: as messages of the agent."""
 
 
 @pytest.fixture(params=[Version.V0, Version.V1])
@@ -83,20 +72,6 @@ async def test_clients_of_either_wire_get_a_notice_as_an_event_that_they_know(
     else:
         assert (event["observation"], event["content"]) == ("success", notice["text"])
         assert (event["message"], event["extras"]) == (notice["text"], {})
-
-
-async def test_notices_that_earlier_releases_stored_as_answers_are_read_and_not_sent_to_a_model(
-    talk: ConversationRef, alice: User, join: Join
-) -> None:
-    author = dialects.author(talk.dialect)
-    stored = [author.agent_message(text=text, event_id=f"e{number}") for number, text in enumerate(EARLIER)]
-    appended = [turn_events.new_event(each, f"e{number}") for number, each in enumerate(stored)]
-    await astore.call(writes.append, talk, appended)
-    async with model(alice, completion(["Hvannadalshnjúkur."])) as asked:
-        client = await join(talk, last_seq=-1)
-        await said(client, QUESTION)
-    assert answers_of(client.frames) == [*EARLIER, "Hvannadalshnjúkur."]
-    assert told(asked[0]) == [("user", QUESTION)]
 
 
 def test_a_notice_reads_the_same_whichever_wire_shows_it() -> None:

@@ -229,7 +229,7 @@ def _message(event: EventEnvelope) -> Iterator[_Said]:
     payload, is_agents = _payload(event), event["source"] == "agent"
     text = _text(event, payload)
     if is_agents:
-        if text.strip() and not prompts.is_notice(text):
+        if text.strip():
             yield _Said(is_agents=True, content=[text])
         return
     told = [text, columns.content_text(payload.get("extended_content"))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from conversations.events import Kind
@@ -60,24 +59,6 @@ RECORDED_NOTICE = (
     "This conversation was recorded with another model: {recorded}. {model} answers it now. To choose "
     "another model for this conversation, open its agent and model."
 )
-NOTICES = frozenset({CUT_NOTICE, BUSY_NOTICE})
-"""What the user reads about the model, and no model as its own words."""
-_NOTICES_AS_ANSWERS = re.compile(
-    r"\*The tool server `[^`]{0,60}` (can't be used: |has |is a program)[^\n]*\*"
-    r"|\*The client's tool `[^`]{0,64}` can't be offered [^\n]*\*"
-    r"|\*(The saved tool servers can't be read|Only the first \d+ tool servers are used)[^\n]*\*"
-    r"|The price of the model [^\n]+ is unknown: the cost limit does not count it\."
-    r"|(The agent has taken|The models have (used|cost)|The agent has worked for) [^\n]+ the limit[^\n]*"
-    r"|The agent repeats itself: it has called `[^\n]*"
-    r"|The server stopped while the tool `[^\n]*"
-)
-"""Notices that logs of earlier releases have as messages of the agent."""
-
-
-def is_notice(text: str) -> bool:
-    """Return whether a stored message of the agent is a notice, which its model has not said."""
-    said = text.strip()
-    return said.strip("*") in NOTICES or _NOTICES_AS_ANSWERS.fullmatch(said) is not None
 
 
 def instructions(record: Record, *, has_tools: bool = False) -> str:
