@@ -30,6 +30,7 @@ from rest_framework.renderers import TemplateHTMLRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
+from typing_extensions import is_typeddict
 
 from conversations.models import PUBLIC_ID_MAX_LENGTH
 from convserver.api.scopes import OPEN
@@ -175,7 +176,7 @@ class DoorSchema(AutoSchema):
 
     def _described(self, body: Any, mode: Any) -> Any:
         """Return the JSON schema of a type that pydantic knows; anything else as it is."""
-        is_class = isinstance(body, type) and issubclass(body, (BaseModel, NoneType))
+        is_class = isinstance(body, type) and (is_typeddict(body) or issubclass(body, (BaseModel, NoneType)))
         if not is_class and not is_higher_order_type_hint(body):
             return body
         # As a list's item a model is a reference, which it is not by itself.

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from sessions_app.git_providers.answers import ProviderAnswer
 from sessions_app.git_providers.base import (
-    BranchPage,
     Folder,
+    GitBranch,
+    GitBranchPage,
     GitNotFound,
     GitProvider,
     GitProviderError,
-    GitUser,
+    GitRepository,
+    GitTask,
+    GitUserInfo,
     InvalidName,
     ProviderToken,
     ProviderType,
-    Repository,
-    RepositoryBranch,
     RequestedPage,
-    SuggestedTask,
     linked,
     outcomes,
     trouble_of,
@@ -55,7 +55,7 @@ class AzureDevOps(GitProvider):
     ) -> ProviderReply:
         return await self._api.get(*pieces, query={"api-version": version, **(query or {})})
 
-    async def user(self) -> GitUser:
+    async def user(self) -> GitUserInfo:
         user = (await self._get("_apis", "connectionData", version="7.1-preview")).json.at(
             "authenticatedUser"
         )
@@ -78,12 +78,12 @@ class AzureDevOps(GitProvider):
         await self._get("_apis", "projects", query={"$top": 1})
         return [self._organisation]
 
-    async def repository(self, name: str) -> Repository:
+    async def repository(self, name: str) -> GitRepository:
         return self._repository((await self._get(*self._place(name))).json)
 
     async def repositories(
         self, page: RequestedPage, *, sort: str, installation_id: str | None
-    ) -> list[Repository]:
+    ) -> list[GitRepository]:
         """Return a page, by name: Azure DevOps lists them all at once, without the time of the last push."""
         if installation_id and installation_id.casefold() != self._organisation.casefold():
             raise GitNotFound(f"{self.label} does not show this.")
@@ -96,17 +96,17 @@ class AzureDevOps(GitProvider):
 
     async def search_repositories(
         self, owner: str | None, text: str, *, count: int, sort: str, is_ascending: bool
-    ) -> list[Repository]:
+    ) -> list[GitRepository]:
         wanted = f"{owner or ''}/{text}".removeprefix("/").casefold()
         every = await self._all_repositories()
         return [each for each in every if wanted in each["full_name"].casefold()][:count]
 
-    async def _all_repositories(self) -> list[Repository]:
+    async def _all_repositories(self) -> list[GitRepository]:
         answer = (await self._get("_apis", "git", "repositories")).json
         found = [self._repository(each) for each in answer.each("value") if not each.is_true("isDisabled")]
         return sorted(found, key=lambda each: each["full_name"].casefold())
 
-    async def branches(self, repository: str, page: RequestedPage) -> BranchPage:
+    async def branches(self, repository: str, page: RequestedPage) -> GitBranchPage:
         every = await self._branches(repository, "")
         return {
             "branches": every[page.part],
@@ -116,10 +116,10 @@ class AzureDevOps(GitProvider):
             "total_count": len(every),
         }
 
-    async def search_branches(self, repository: str, text: str, *, count: int) -> list[RepositoryBranch]:
+    async def search_branches(self, repository: str, text: str, *, count: int) -> list[GitBranch]:
         return (await self._branches(repository, text))[:count]
 
-    async def _branches(self, repository: str, text: str) -> list[RepositoryBranch]:
+    async def _branches(self, repository: str, text: str) -> list[GitBranch]:
         query = {"filter": "heads/", **({"filterContains": text} if text else {})}
         answer = (await self._get(*self._place(repository), "refs", query=query)).json
         return [_branch(each) for each in answer.each("value")]
@@ -128,19 +128,19 @@ class AzureDevOps(GitProvider):
         reply = await self._get(*self._place(repository), "pullrequests", pr_number)
         return reply.json.text("status") not in ("completed", "abandoned")
 
-    async def suggested_tasks(self) -> list[SuggestedTask]:
+    async def suggested_tasks(self) -> list[GitTask]:
         """Return the user's pull requests with conflicts; work items belong to no repository."""
         user = await self.user()
         projects = (await self._get("_apis", "projects", query={"$top": PROJECTS_MAX})).json.each("value")
         found = await outcomes(self._tasks(project.text("name"), user["id"]) for project in projects)
         return [task for tasks in found if not isinstance(tasks, GitProviderError) for task in tasks]
 
-    async def _tasks(self, project: str, user_id: str) -> list[SuggestedTask]:
+    async def _tasks(self, project: str, user_id: str) -> list[GitTask]:
         query = {"searchCriteria.creatorId": user_id, "searchCriteria.status": "active"}
         pulls = (await self._get(project, "_apis", "git", "pullrequests", query=query)).json.each("value")
         return [task for pull in pulls if (task := self._task(pull))]
 
-    def _task(self, pull: ProviderAnswer) -> SuggestedTask | None:
+    def _task(self, pull: ProviderAnswer) -> GitTask | None:
         trouble = trouble_of(
             conflicts=pull.text_or_none("mergeStatus") == "conflicts", fails=False, is_commented=False
         )
@@ -153,7 +153,7 @@ class AzureDevOps(GitProvider):
             title=pull.text("title"),
         )
 
-    async def folder(self, repository: Repository, path: str) -> Folder:
+    async def folder(self, repository: GitRepository, path: str) -> Folder:
         query = {"scopePath": f"/{path}", "recursionLevel": "OneLevel", "latestProcessedChange": "true"}
         items = (await self._get(*self._place(repository["full_name"]), "items", query=query)).json.each(
             "value"
@@ -166,7 +166,7 @@ class AzureDevOps(GitProvider):
             "changed_at": max(dates, default=""),
         }
 
-    async def file(self, repository: Repository, path: str) -> str:
+    async def file(self, repository: GitRepository, path: str) -> str:
         query = {"path": f"/{path}", "includeContent": "true", "$format": "json"}
         return (await self._get(*self._place(repository["full_name"]), "items", query=query)).json.text(
             "content"
@@ -179,7 +179,7 @@ class AzureDevOps(GitProvider):
             raise GitNotFound(f"{self.label} does not show this.")
         return [project, "_apis", "git", "repositories", name]
 
-    def _repository(self, answer: ProviderAnswer) -> Repository:
+    def _repository(self, answer: ProviderAnswer) -> GitRepository:
         main_branch = answer.text_or_none("defaultBranch")
         return {
             "id": answer.text("id"),
@@ -197,7 +197,7 @@ class AzureDevOps(GitProvider):
         return f"{self._organisation}/{repository.text('project', 'name')}/{repository.text('name')}"
 
 
-def _branch(answer: ProviderAnswer) -> RepositoryBranch:
+def _branch(answer: ProviderAnswer) -> GitBranch:
     return {
         "name": answer.text("name").removeprefix(HEADS),
         "commit_sha": answer.text("objectId"),

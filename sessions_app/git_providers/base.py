@@ -7,7 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar, Literal, NamedTuple, Self, TypedDict, TypeVar
+from typing import ClassVar, Literal, NamedTuple, Self, TypeVar
+
+from typing_extensions import TypedDict
 
 T = TypeVar("T")
 
@@ -56,7 +58,9 @@ class NotOffered(GitProviderError):
     """This provider does not have this kind of object."""
 
 
-class GitUser(TypedDict):
+class GitUserInfo(TypedDict):
+    """The holder of a token."""
+
     id: str
     login: str
     avatar_url: str
@@ -65,8 +69,8 @@ class GitUser(TypedDict):
     email: str | None
 
 
-class Repository(TypedDict):
-    """A repository; the first of a list has the `link_header`, which names the next page."""
+class GitRepository(TypedDict):
+    """A repository; the first of a list has the `link_header`, with `rel="next"` if there is a next page."""
 
     id: str
     full_name: str
@@ -79,17 +83,19 @@ class Repository(TypedDict):
     main_branch: str | None
 
 
-class RepositoryBranch(TypedDict):
+class GitBranch(TypedDict):
+    """A branch and its newest commit."""
+
     name: str
     commit_sha: str
     protected: bool
     last_push_date: str | None
 
 
-class BranchPage(TypedDict):
-    """Some of a repository's branches; pages count from 1."""
+class GitBranchPage(TypedDict):
+    """A page of a repository's branches; pages count from 1."""
 
-    branches: list[RepositoryBranch]
+    branches: list[GitBranch]
     has_next_page: bool
     current_page: int
     per_page: int
@@ -105,8 +111,8 @@ class TaskType(StrEnum):
     OPEN_ISSUE = "OPEN_ISSUE"
 
 
-class SuggestedTask(TypedDict):
-    """A task for the user; `issue_number` is an issue's or a pull request's."""
+class GitTask(TypedDict):
+    """A task that waits for the user; `issue_number` is the number of an issue or a pull request."""
 
     git_provider: str
     task_type: str
@@ -115,7 +121,7 @@ class SuggestedTask(TypedDict):
     title: str
 
 
-class MicroagentFile(TypedDict):
+class GitMicroagent(TypedDict):
     """A file of instructions for agents; `created_at` is when its folder last changed."""
 
     name: str
@@ -123,8 +129,8 @@ class MicroagentFile(TypedDict):
     created_at: str
 
 
-class MicroagentContent(TypedDict):
-    """The file without its front matter, and the triggers in that."""
+class GitMicroagentContent(TypedDict):
+    """Such a file without its front matter, and the triggers in that."""
 
     content: str
     path: str
@@ -172,7 +178,7 @@ class GitProvider(ABC):
         """Ask nothing yet. Raise InvalidName for an invalid host."""
 
     @abstractmethod
-    async def user(self) -> GitUser:
+    async def user(self) -> GitUserInfo:
         """Return whose token it is."""
 
     async def installations(self) -> list[str]:
@@ -180,27 +186,27 @@ class GitProvider(ABC):
         raise NotOffered(f"{self.label} has no installations.")
 
     @abstractmethod
-    async def repository(self, name: str) -> Repository:
+    async def repository(self, name: str) -> GitRepository:
         """Return one repository."""
 
     @abstractmethod
     async def repositories(
         self, page: RequestedPage, *, sort: str, installation_id: str | None
-    ) -> list[Repository]:
+    ) -> list[GitRepository]:
         """Return a page of the user's repositories, of one installation if it is given."""
 
     @abstractmethod
     async def search_repositories(
         self, owner: str | None, text: str, *, count: int, sort: str, is_ascending: bool
-    ) -> list[Repository]:
+    ) -> list[GitRepository]:
         """Return at most `count` repositories with `text` in their name, of this owner if one is given."""
 
     @abstractmethod
-    async def branches(self, repository: str, page: RequestedPage) -> BranchPage:
+    async def branches(self, repository: str, page: RequestedPage) -> GitBranchPage:
         """Return a page of a repository's branches."""
 
     @abstractmethod
-    async def search_branches(self, repository: str, text: str, *, count: int) -> list[RepositoryBranch]:
+    async def search_branches(self, repository: str, text: str, *, count: int) -> list[GitBranch]:
         """Return at most `count` branches with `text` in their name."""
 
     @abstractmethod
@@ -208,18 +214,18 @@ class GitProvider(ABC):
         """Return whether a pull request is neither merged nor closed."""
 
     @abstractmethod
-    async def suggested_tasks(self) -> list[SuggestedTask]:
+    async def suggested_tasks(self) -> list[GitTask]:
         """Return the user's tasks: their pull requests in trouble, and issues assigned to them."""
 
     @abstractmethod
-    async def folder(self, repository: Repository, path: str) -> Folder:
+    async def folder(self, repository: GitRepository, path: str) -> Folder:
         """Return what is in a folder of the main branch."""
 
     @abstractmethod
-    async def file(self, repository: Repository, path: str) -> str:
+    async def file(self, repository: GitRepository, path: str) -> str:
         """Return the text of a file of the main branch."""
 
-    def task(self, task_type: TaskType, *, repo: str, issue_number: int, title: str) -> SuggestedTask:
+    def task(self, task_type: TaskType, *, repo: str, issue_number: int, title: str) -> GitTask:
         return {
             "git_provider": self.provider_type.value,
             "task_type": task_type.value,
@@ -234,7 +240,7 @@ def has_next(link_header: str | None) -> bool:
     return link_header is not None and 'rel="next"' in link_header
 
 
-def linked(repositories: list[Repository], link_header: str | None) -> list[Repository]:
+def linked(repositories: list[GitRepository], link_header: str | None) -> list[GitRepository]:
     """Return the repositories with the `Link` header in the first, where readers look for it."""
     if not repositories:
         return []

@@ -7,19 +7,19 @@ from typing import TypeVar
 
 from sessions_app.git_providers.answers import ProviderAnswer
 from sessions_app.git_providers.base import (
-    BranchPage,
     Folder,
     GitAuthenticationError,
+    GitBranch,
+    GitBranchPage,
     GitNotFound,
     GitProvider,
     GitProviderError,
-    GitUser,
+    GitRepository,
+    GitTask,
+    GitUserInfo,
     ProviderToken,
     ProviderType,
-    Repository,
-    RepositoryBranch,
     RequestedPage,
-    SuggestedTask,
     linked,
     outcomes,
     trouble_of,
@@ -48,7 +48,7 @@ class Bitbucket(GitProvider):
         root = _root(host_of(token.host, public=self.public_host))
         self._api = Api(label=self.label, root=root, authorization=authorization)
 
-    async def user(self) -> GitUser:
+    async def user(self) -> GitUserInfo:
         user = (await self._api.get("user")).json
         return {
             "id": user.text_or_none("account_id") or user.text("uuid"),
@@ -63,12 +63,12 @@ class Bitbucket(GitProvider):
         reply = await self._api.get("user", "workspaces", query={"pagelen": 20})
         return [access.text("workspace", "slug") for access in reply.json.each("values")]
 
-    async def repository(self, name: str) -> Repository:
+    async def repository(self, name: str) -> GitRepository:
         return _repository((await self._api.get("repositories", *_workspace_and_slug(name))).json)
 
     async def repositories(
         self, page: RequestedPage, *, sort: str, installation_id: str | None
-    ) -> list[Repository]:
+    ) -> list[GitRepository]:
         """Return a page of each workspace, or of the one that `installation_id` names."""
         query: Query = {
             "role": "member",
@@ -88,7 +88,7 @@ class Bitbucket(GitProvider):
 
     async def search_repositories(
         self, owner: str | None, text: str, *, count: int, sort: str, is_ascending: bool
-    ) -> list[Repository]:
+    ) -> list[GitRepository]:
         query: Query = {
             "q": f"name ~ {_quoted(text)}",
             "sort": "updated_on" if is_ascending else "-updated_on",
@@ -114,7 +114,7 @@ class Bitbucket(GitProvider):
             raise refusals[0]
         return found
 
-    async def branches(self, repository: str, page: RequestedPage) -> BranchPage:
+    async def branches(self, repository: str, page: RequestedPage) -> GitBranchPage:
         answer = await self._branches(
             repository, {"sort": "-target.date", "page": page.number, "pagelen": page.size}
         )
@@ -126,7 +126,7 @@ class Bitbucket(GitProvider):
             "total_count": answer.number_or_none("size"),
         }
 
-    async def search_branches(self, repository: str, text: str, *, count: int) -> list[RepositoryBranch]:
+    async def search_branches(self, repository: str, text: str, *, count: int) -> list[GitBranch]:
         query: Query = {"q": f"name ~ {_quoted(text)}", "sort": "-target.date", "pagelen": count}
         return [_branch(each) for each in (await self._branches(repository, query)).each("values")]
 
@@ -138,7 +138,7 @@ class Bitbucket(GitProvider):
         place = ("repositories", *_workspace_and_slug(repository), "pullrequests", pr_number)
         return (await self._api.get(*place)).json.text("state") not in CLOSED
 
-    async def suggested_tasks(self) -> list[SuggestedTask]:
+    async def suggested_tasks(self) -> list[GitTask]:
         """Return the user's pull requests in trouble; lists show neither conflicts nor assigned issues."""
         uuid = (await self._api.get("user")).json.text("uuid")
         workspaces = await self.installations()
@@ -151,7 +151,7 @@ class Bitbucket(GitProvider):
         reply = await self._api.get("workspaces", workspace, "pullrequests", uuid, query=query)
         return reply.json.each("values")
 
-    async def _task(self, pull: ProviderAnswer) -> SuggestedTask | None:
+    async def _task(self, pull: ProviderAnswer) -> GitTask | None:
         repo = pull.text("destination", "repository", "full_name")
         number = pull.number("id")
         place = ("repositories", *_workspace_and_slug(repo), "pullrequests", number, "statuses")
@@ -165,7 +165,7 @@ class Bitbucket(GitProvider):
             self.task(trouble, repo=repo, issue_number=number, title=pull.text("title")) if trouble else None
         )
 
-    async def folder(self, repository: Repository, path: str) -> Folder:
+    async def folder(self, repository: GitRepository, path: str) -> Folder:
         place = ("repositories", *_workspace_and_slug(repository["full_name"]))
         commit = await self._main_commit(repository)
         listing = await self._api.get(*place, "src", commit, *path.split("/"), query={"pagelen": 100})
@@ -180,7 +180,7 @@ class Bitbucket(GitProvider):
             "changed_at": newest[0].text("date") if newest else "",
         }
 
-    async def file(self, repository: Repository, path: str) -> str:
+    async def file(self, repository: GitRepository, path: str) -> str:
         place = ("repositories", *_workspace_and_slug(repository["full_name"]))
         return (
             await self._api.get(
@@ -188,7 +188,7 @@ class Bitbucket(GitProvider):
             )
         ).text
 
-    async def _main_commit(self, repository: Repository) -> str:
+    async def _main_commit(self, repository: GitRepository) -> str:
         # A branch with a slash in its name cannot stand in a file's address.
         if repository["main_branch"] is None:
             raise GitNotFound("An empty repository has no files.")
@@ -215,7 +215,7 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _repository(answer: ProviderAnswer) -> Repository:
+def _repository(answer: ProviderAnswer) -> GitRepository:
     return {
         "id": answer.text("uuid"),
         "full_name": answer.text("full_name"),
@@ -229,7 +229,7 @@ def _repository(answer: ProviderAnswer) -> Repository:
     }
 
 
-def _branch(answer: ProviderAnswer) -> RepositoryBranch:
+def _branch(answer: ProviderAnswer) -> GitBranch:
     return {
         "name": answer.text("name"),
         "commit_sha": answer.text("target", "hash"),

@@ -10,21 +10,21 @@ from typing import TypeVar
 from sessions_app.git_providers import microagents
 from sessions_app.git_providers.azure_devops import AzureDevOps
 from sessions_app.git_providers.base import (
-    BranchPage,
     GitAuthenticationError,
+    GitBranch,
+    GitBranchPage,
+    GitMicroagent,
+    GitMicroagentContent,
     GitNotFound,
     GitProvider,
     GitProviderError,
-    GitUser,
+    GitRepository,
+    GitTask,
+    GitUserInfo,
     InvalidName,
-    MicroagentContent,
-    MicroagentFile,
     ProviderToken,
     ProviderType,
-    Repository,
-    RepositoryBranch,
     RequestedPage,
-    SuggestedTask,
     has_next,
     linked,
     outcomes,
@@ -65,7 +65,7 @@ class GitProviders:
             if provider in PROVIDERS and token.token.strip()
         }
 
-    async def verify_access(self, repository: str, provider: ProviderType | None) -> Repository:
+    async def verify_access(self, repository: str, provider: ProviderType | None) -> GitRepository:
         """Return a repository that a token opens, asking `provider` first and then all others.
 
         Raise GitAuthenticationError if none does.
@@ -96,7 +96,7 @@ class GitProviders:
             _log(provider, error)
             return True
 
-    async def user(self) -> GitUser:
+    async def user(self) -> GitUserInfo:
         """Return the user's profile at the first provider that answers."""
         errors: list[GitProviderError] = []
         for asked in self._asked(None):
@@ -125,7 +125,7 @@ class GitProviders:
         page: int | None = None,
         per_page: int | None = None,
         installation_id: str | None = None,
-    ) -> list[Repository]:
+    ) -> list[GitRepository]:
         """Return a page of the user's repositories of one provider, or that page of every provider.
 
         `sort` is pushed, updated, created or full_name, as far as a provider knows it. The first one's
@@ -140,7 +140,7 @@ class GitProviders:
         links = [page[0]["link_header"] for page in pages if page]
         # Every provider returned the same page, so any one's next page is the next of all.
         link = next((link for link in links if has_next(link)), links[0] if links else None)
-        found: list[Repository] = [{**each, "link_header": None} for page in pages for each in page]
+        found: list[GitRepository] = [{**each, "link_header": None} for page in pages for each in page]
         return linked(found, link)
 
     async def search_repositories(
@@ -151,7 +151,7 @@ class GitProviders:
         sort: str = "stars",
         order: str = "desc",
         provider: ProviderType | None = None,
-    ) -> list[Repository]:
+    ) -> list[GitRepository]:
         """Return at most `per_page` repositories of each provider that fit a name or a web address.
 
         A full name finds that repository if the token may see it. Otherwise the repositories of the user,
@@ -160,7 +160,7 @@ class GitProviders:
         wanted = search_text(query)
         count = RequestedPage.of(None, per_page).size
 
-        async def search(asked: GitProvider) -> list[Repository]:
+        async def search(asked: GitProvider) -> list[GitRepository]:
             if wanted.host not in (None, self._host_of(asked.provider_type)):
                 return []
             name = wanted.full_name
@@ -178,7 +178,7 @@ class GitProviders:
 
     async def branches(
         self, repository: str, *, page: int = 1, per_page: int = 30, provider: ProviderType | None = None
-    ) -> BranchPage:
+    ) -> GitBranchPage:
         """Return a page of the branches of a repository, at the provider that has it; `provider` first."""
         part = RequestedPage.of(page, per_page)
         asked, name = _place(await self.verify_access(repository, provider))
@@ -188,7 +188,7 @@ class GitProviders:
 
     async def search_branches(
         self, repository: str, query: str, *, per_page: int = 30, provider: ProviderType | None = None
-    ) -> list[RepositoryBranch]:
+    ) -> list[GitBranch]:
         """Return at most `per_page` branches with `query` in their names."""
         text = encodable(query)
         count = RequestedPage.of(None, per_page).size
@@ -200,17 +200,17 @@ class GitProviders:
             lifetime_s=LIST_S,
         )
 
-    async def suggested_tasks(self) -> list[SuggestedTask]:
+    async def suggested_tasks(self) -> list[GitTask]:
         found = await self._from_each(None, ["suggested_tasks"], lambda each: each.suggested_tasks())
         return [task for tasks in found for task in tasks]
 
-    async def microagents(self, repository: str) -> list[MicroagentFile]:
+    async def microagents(self, repository: str) -> list[GitMicroagent]:
         """Return the files of a repository that instruct agents; none if it has no folder for them."""
         home = await self.verify_access(repository, None)
         asked, name = _place(home)
         path = microagents.folder_of(home)
 
-        async def ask(provider: GitProvider) -> list[MicroagentFile]:
+        async def ask(provider: GitProvider) -> list[GitMicroagent]:
             try:
                 return microagents.listed(await provider.folder(home, path), path)
             except GitNotFound:
@@ -218,7 +218,7 @@ class GitProviders:
 
         return await self._cached(asked, ["microagents", name], ask, lifetime_s=LIST_S)
 
-    async def microagent_content(self, repository: str, file_path: str) -> MicroagentContent:
+    async def microagent_content(self, repository: str, file_path: str) -> GitMicroagentContent:
         """Return one of these files, read. Raise InvalidName for another path, GitNotFound if it is gone."""
         home = await self.verify_access(repository, None)
         asked, _ = _place(home)
@@ -242,16 +242,16 @@ class GitProviders:
         public = PROVIDERS[provider].public_host
         return host_of(self._tokens[provider].host, public=public, takes_path=True).name
 
-    async def _found(self, provider: ProviderType, name: str) -> Repository | None:
+    async def _found(self, provider: ProviderType, name: str) -> GitRepository | None:
         """Return the repository if this provider shows it. Raise GitProviderError if it cannot be asked."""
 
-        async def ask(asked: GitProvider) -> Repository | None:
+        async def ask(asked: GitProvider) -> GitRepository | None:
             try:
                 return await asked.repository(name)
             except (GitAuthenticationError, GitNotFound, InvalidName):
                 return None
 
-        def lifetime_s(found: Repository | None) -> float:
+        def lifetime_s(found: GitRepository | None) -> float:
             return 60.0 if found else NO_ACCESS_S
 
         return await self._cached(provider, ["repository", name], ask, lifetime_s=lifetime_s)
@@ -290,7 +290,7 @@ class GitProviders:
         )
 
 
-def _place(repository: Repository) -> tuple[ProviderType, str]:
+def _place(repository: GitRepository) -> tuple[ProviderType, str]:
     """Return the provider of a repository, and its name there."""
     return ProviderType(repository["git_provider"]), repository["full_name"]
 

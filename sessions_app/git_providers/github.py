@@ -6,17 +6,17 @@ from typing import Literal
 
 from sessions_app.git_providers.answers import ProviderAnswer
 from sessions_app.git_providers.base import (
-    BranchPage,
     Folder,
     GitAuthenticationError,
+    GitBranch,
+    GitBranchPage,
     GitProvider,
-    GitUser,
+    GitRepository,
+    GitTask,
+    GitUserInfo,
     ProviderToken,
     ProviderType,
-    Repository,
-    RepositoryBranch,
     RequestedPage,
-    SuggestedTask,
     TaskType,
     has_next,
     linked,
@@ -72,7 +72,7 @@ class GitHub(GitProvider):
         self._api = Api(label=self.label, root=rest, authorization=authorization, headers=headers)
         self._graphql = Api(label=self.label, root=graphql, authorization=authorization)
 
-    async def user(self) -> GitUser:
+    async def user(self) -> GitUserInfo:
         user = (await self._api.get("user")).json
         return {
             "id": user.identity("id"),
@@ -87,12 +87,12 @@ class GitHub(GitProvider):
         reply = await self._api.get("user", "installations", query={"per_page": 100})
         return [installation.identity("id") for installation in reply.json.each("installations")]
 
-    async def repository(self, name: str) -> Repository:
+    async def repository(self, name: str) -> GitRepository:
         return _repository((await self._api.get("repos", *_owner_and_name(name))).json)
 
     async def repositories(
         self, page: RequestedPage, *, sort: str, installation_id: str | None
-    ) -> list[Repository]:
+    ) -> list[GitRepository]:
         paging: dict[str, str | int] = {"page": page.number, "per_page": page.size}
         if installation_id:
             reply = await self._api.get(
@@ -107,7 +107,7 @@ class GitHub(GitProvider):
 
     async def search_repositories(
         self, owner: str | None, text: str, *, count: int, sort: str, is_ascending: bool
-    ) -> list[Repository]:
+    ) -> list[GitRepository]:
         owners = [f"user:{owner}"] if owner else ["user:@me", *await self._organisations()]
         query: dict[str, str | int] = {
             "q": " ".join([text, "in:name", "fork:true", *owners]),
@@ -127,7 +127,7 @@ class GitHub(GitProvider):
             return []
         return [f"org:{organisation.text('login')}" for organisation in reply.json.each()]
 
-    async def branches(self, repository: str, page: RequestedPage) -> BranchPage:
+    async def branches(self, repository: str, page: RequestedPage) -> GitBranchPage:
         query = {"page": page.number, "per_page": page.size}
         reply = await self._api.get("repos", *_owner_and_name(repository), "branches", query=query)
         return {
@@ -138,7 +138,7 @@ class GitHub(GitProvider):
             "total_count": None,
         }
 
-    async def search_branches(self, repository: str, text: str, *, count: int) -> list[RepositoryBranch]:
+    async def search_branches(self, repository: str, text: str, *, count: int) -> list[GitBranch]:
         owner, name = _owner_and_name(repository)
         data = await self._graphql.graphql(BRANCHES, owner=owner, name=name, text=text, count=count)
         return [
@@ -155,7 +155,7 @@ class GitHub(GitProvider):
         reply = await self._api.get("repos", *_owner_and_name(repository), "pulls", pr_number)
         return reply.json.text("state") != "closed"
 
-    async def suggested_tasks(self) -> list[SuggestedTask]:
+    async def suggested_tasks(self) -> list[GitTask]:
         data = await self._graphql.graphql(TASKS)
         pulls = data.each("viewer", "pullRequests", "nodes")
         # A search may find what is no issue, without an issue's fields.
@@ -165,7 +165,7 @@ class GitHub(GitProvider):
             *(self._task(TaskType.OPEN_ISSUE, issue) for issue in issues),
         ]
 
-    def _task(self, task_type: TaskType, answer: ProviderAnswer) -> SuggestedTask:
+    def _task(self, task_type: TaskType, answer: ProviderAnswer) -> GitTask:
         return self.task(
             task_type,
             repo=answer.text("repository", "nameWithOwner"),
@@ -173,7 +173,7 @@ class GitHub(GitProvider):
             title=answer.text("title"),
         )
 
-    async def folder(self, repository: Repository, path: str) -> Folder:
+    async def folder(self, repository: GitRepository, path: str) -> Folder:
         place = ("repos", *_owner_and_name(repository["full_name"]))
         contents = await self._api.get(*place, "contents", *path.split("/"))
         commits = await self._api.get(*place, "commits", query={"path": path, "per_page": 1})
@@ -185,7 +185,7 @@ class GitHub(GitProvider):
             "changed_at": newest[0].text("commit", "committer", "date") if newest else "",
         }
 
-    async def file(self, repository: Repository, path: str) -> str:
+    async def file(self, repository: GitRepository, path: str) -> str:
         place = ("repos", *_owner_and_name(repository["full_name"]), "contents", *path.split("/"))
         return (await self._api.get(*place, accept=RAW)).text
 
@@ -205,7 +205,7 @@ def _owner_and_name(repository: str) -> tuple[str, str]:
     return owner, name
 
 
-def _repository(answer: ProviderAnswer) -> Repository:
+def _repository(answer: ProviderAnswer) -> GitRepository:
     owner_types: dict[str | None, Literal["user", "organization"]] = {
         "User": "user",
         "Organization": "organization",
@@ -223,7 +223,7 @@ def _repository(answer: ProviderAnswer) -> Repository:
     }
 
 
-def _branch(answer: ProviderAnswer) -> RepositoryBranch:
+def _branch(answer: ProviderAnswer) -> GitBranch:
     return {
         "name": answer.text("name"),
         "commit_sha": answer.text("commit", "sha"),

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from sessions_app.git_providers.answers import ProviderAnswer
 from sessions_app.git_providers.base import (
-    BranchPage,
     Folder,
     GitAuthenticationError,
+    GitBranch,
+    GitBranchPage,
     GitProvider,
-    GitUser,
+    GitRepository,
+    GitTask,
+    GitUserInfo,
     ProviderToken,
     ProviderType,
-    Repository,
-    RepositoryBranch,
     RequestedPage,
-    SuggestedTask,
     TaskType,
     has_next,
     linked,
@@ -60,7 +60,7 @@ class GitLab(GitProvider):
         self._api = Api(label=self.label, root=f"{origin}/api/v4", authorization=authorization)
         self._graphql = Api(label=self.label, root=f"{origin}/api/graphql", authorization=authorization)
 
-    async def user(self) -> GitUser:
+    async def user(self) -> GitUserInfo:
         user = (await self._api.get("user")).json
         return {
             "id": user.identity("id"),
@@ -71,12 +71,12 @@ class GitLab(GitProvider):
             "email": user.text_or_none("email"),
         }
 
-    async def repository(self, name: str) -> Repository:
+    async def repository(self, name: str) -> GitRepository:
         return _repository((await self._api.get("projects", _project(name))).json)
 
     async def repositories(
         self, page: RequestedPage, *, sort: str, installation_id: str | None
-    ) -> list[Repository]:
+    ) -> list[GitRepository]:
         query: dict[str, str | int] = {
             "membership": "true",
             "order_by": ORDERS.get(sort, "last_activity_at"),
@@ -89,7 +89,7 @@ class GitLab(GitProvider):
 
     async def search_repositories(
         self, owner: str | None, text: str, *, count: int, sort: str, is_ascending: bool
-    ) -> list[Repository]:
+    ) -> list[GitRepository]:
         query: dict[str, str | int] = {
             "membership": "true",
             "search": f"{owner}/{text}" if owner else text,
@@ -101,7 +101,7 @@ class GitLab(GitProvider):
         reply = await self._api.get("projects", query=query)
         return [_repository(each) for each in reply.json.each()]
 
-    async def branches(self, repository: str, page: RequestedPage) -> BranchPage:
+    async def branches(self, repository: str, page: RequestedPage) -> GitBranchPage:
         query = {"page": page.number, "per_page": page.size}
         reply = await self._api.get("projects", _project(repository), "repository", "branches", query=query)
         return {
@@ -112,7 +112,7 @@ class GitLab(GitProvider):
             "total_count": _total(reply),
         }
 
-    async def search_branches(self, repository: str, text: str, *, count: int) -> list[RepositoryBranch]:
+    async def search_branches(self, repository: str, text: str, *, count: int) -> list[GitBranch]:
         query: dict[str, str | int] = {"search": text, "per_page": count}
         reply = await self._api.get("projects", _project(repository), "repository", "branches", query=query)
         return [_branch(each) for each in reply.json.each()]
@@ -121,7 +121,7 @@ class GitLab(GitProvider):
         reply = await self._api.get("projects", _project(repository), "merge_requests", pr_number)
         return reply.json.text("state") not in ("closed", "merged")
 
-    async def suggested_tasks(self) -> list[SuggestedTask]:
+    async def suggested_tasks(self) -> list[GitTask]:
         data = await self._graphql.graphql(MERGE_REQUESTS)
         if data.is_null("currentUser"):
             raise GitAuthenticationError(f"The {self.label} token is not valid.")
@@ -133,7 +133,7 @@ class GitLab(GitProvider):
             *(self._issue(each) for each in issues),
         ]
 
-    def _merge_request(self, trouble: TaskType, answer: ProviderAnswer) -> SuggestedTask:
+    def _merge_request(self, trouble: TaskType, answer: ProviderAnswer) -> GitTask:
         return self.task(
             trouble,
             repo=answer.text("project", "fullPath"),
@@ -141,7 +141,7 @@ class GitLab(GitProvider):
             title=answer.text("title"),
         )
 
-    def _issue(self, answer: ProviderAnswer) -> SuggestedTask:
+    def _issue(self, answer: ProviderAnswer) -> GitTask:
         return self.task(
             TaskType.OPEN_ISSUE,
             repo=answer.text("references", "full").rpartition("#")[0],
@@ -149,7 +149,7 @@ class GitLab(GitProvider):
             title=answer.text("title"),
         )
 
-    async def folder(self, repository: Repository, path: str) -> Folder:
+    async def folder(self, repository: GitRepository, path: str) -> Folder:
         place = ("projects", _project(repository["full_name"]), "repository")
         tree = await self._api.get(*place, "tree", query={"path": path, "per_page": 100})
         commits = await self._api.get(*place, "commits", query={"path": path, "per_page": 1})
@@ -159,7 +159,7 @@ class GitLab(GitProvider):
             "changed_at": newest[0].text("committed_date") if newest else "",
         }
 
-    async def file(self, repository: Repository, path: str) -> str:
+    async def file(self, repository: GitRepository, path: str) -> str:
         place = ("projects", _project(repository["full_name"]), "repository", "files", path, "raw")
         return (await self._api.get(*place, query={"ref": repository["main_branch"] or "HEAD"})).text
 
@@ -175,7 +175,7 @@ def _total(reply: ProviderReply) -> int | None:
     return int(total) if total.isdecimal() else None
 
 
-def _repository(answer: ProviderAnswer) -> Repository:
+def _repository(answer: ProviderAnswer) -> GitRepository:
     return {
         "id": answer.identity("id"),
         "full_name": answer.text("path_with_namespace"),
@@ -189,7 +189,7 @@ def _repository(answer: ProviderAnswer) -> Repository:
     }
 
 
-def _branch(answer: ProviderAnswer) -> RepositoryBranch:
+def _branch(answer: ProviderAnswer) -> GitBranch:
     return {
         "name": answer.text("name"),
         "commit_sha": answer.text("commit", "id"),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import yaml
 
-from sessions_app.git_providers.base import Folder, InvalidName, MicroagentFile, Repository
+from sessions_app.git_providers.base import Folder, GitMicroagent, GitRepository, InvalidName
 from sessions_app.git_providers.names import encodable
 
 FENCE = "---"
 
 
-def folder_of(repository: Repository) -> str:
+def folder_of(repository: GitRepository) -> str:
     """Return the folder; a repository named `.openhands` has them at its root."""
     is_dedicated = repository["full_name"].rpartition("/")[2] == ".openhands"
     return "microagents" if is_dedicated else ".openhands/microagents"
@@ -20,7 +20,7 @@ def is_microagent(file_name: str) -> bool:
     return file_name.endswith(".md") and file_name.lower() != "readme.md"
 
 
-def listed(folder: Folder, path: str) -> list[MicroagentFile]:
+def listed(folder: Folder, path: str) -> list[GitMicroagent]:
     return [
         {"name": name.removesuffix(".md"), "path": f"{path}/{name}", "created_at": folder["changed_at"]}
         for name in sorted(folder["file_names"])
@@ -28,7 +28,7 @@ def listed(folder: Folder, path: str) -> list[MicroagentFile]:
     ]
 
 
-def checked_path(repository: Repository, file_path: str) -> str:
+def checked_path(repository: GitRepository, file_path: str) -> str:
     """Return the path of a microagent's file. Raise InvalidName for another path."""
     folder, _, name = file_path.rpartition("/")
     if folder != folder_of(repository) or not is_microagent(name):

@@ -16,7 +16,7 @@ from convserver.event_loop import in_loop
 from sessions_app.git_providers.base import (
     GitAuthenticationError,
     GitProviderError,
-    GitUser,
+    GitUserInfo,
     InvalidName,
     ProviderToken,
     ProviderType,
@@ -114,7 +114,7 @@ def _verified(
     }
 
 
-async def _users(tokens: Mapping[ProviderType, ProviderToken]) -> list[GitUser | GitProviderError]:
+async def _users(tokens: Mapping[ProviderType, ProviderToken]) -> list[GitUserInfo | GitProviderError]:
     return await outcomes(GitProviders({provider: token}).user() for provider, token in tokens.items())
 
 

@@ -21,12 +21,12 @@ from sessions_app.git_providers.base import (
     GitAuthenticationError,
     GitNotFound,
     GitProviderError,
-    GitUser,
+    GitRepository,
+    GitUserInfo,
     InvalidName,
     NotOffered,
     ProviderToken,
     ProviderType,
-    Repository,
     outcomes,
 )
 from sessions_app.git_providers.client import GitProviders
@@ -123,7 +123,7 @@ def paths(server: GitServer) -> list[str]:
 # Access to a repository
 
 
-REPOSITORY: dict[ProviderType, Repository] = {
+REPOSITORY: dict[ProviderType, GitRepository] = {
     GITHUB: {
         "id": "2",
         "full_name": "acme/site",
@@ -628,7 +628,7 @@ async def test_a_pull_request_of_a_provider_that_is_away_counts_as_open() -> Non
 # The user
 
 
-USER: dict[ProviderType, GitUser] = {
+USER: dict[ProviderType, GitUserInfo] = {
     GITHUB: {
         "id": "7",
         "login": "alice",

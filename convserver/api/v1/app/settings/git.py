@@ -14,7 +14,6 @@ from rest_framework.response import Response
 
 from conversations import access
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
-from convserver.api.openhands.git_shapes import GitBranch, GitRepository, GitTask, GitUserInfo
 from convserver.api.openhands.text import storable
 from convserver.api.openhands.view import query_of
 from convserver.api.scopes import WRITES
@@ -24,8 +23,12 @@ from convserver.event_loop import in_loop
 from convserver.serving.admission import Lane, in_lane
 from sessions_app.git_providers.base import (
     GitAuthenticationError,
+    GitBranch,
     GitNotFound,
     GitProviderError,
+    GitRepository,
+    GitTask,
+    GitUserInfo,
     InvalidName,
     NotOffered,
     ProviderType,
