@@ -191,3 +191,26 @@ class Authored:
     payload: str
     reading: Reading
     stamp_offset: int | None = field(default=None)
+
+    def event(
+        self,
+        event_id: str,
+        *,
+        kind: Kind | None = None,
+        turn_id: str | None = None,
+        cause_seq: int | None = None,
+        sender_id: int | None = None,
+        is_input: bool = False,
+    ) -> NewEvent:
+        """Return the event to append. Raise InvalidEvent."""
+        return NewEvent(
+            event_id=event_id,
+            payload=self.payload,
+            reading=self.reading,
+            kind=kind,
+            turn_id=turn_id,
+            cause_seq=cause_seq,
+            sender_id=sender_id,
+            is_input=is_input,
+            stamp_offset=self.stamp_offset,
+        )

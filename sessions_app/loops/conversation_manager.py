@@ -333,11 +333,4 @@ def _new_event(
         authored = dialects.author(conversation.dialect).user_message(
             text=args["content"], image_urls=args.get("image_urls") or (), event_id=event_id
         )
-    return NewEvent(
-        event_id=event_id,
-        payload=authored.payload,
-        reading=authored.reading,
-        sender_id=sender_id,
-        is_input=is_input,
-        stamp_offset=authored.stamp_offset,
-    )
+    return authored.event(event_id, sender_id=sender_id, is_input=is_input)

@@ -188,7 +188,7 @@ def _decide_unknown(
 
 def _decision(conversation: ConversationRef, accepted: bool, event_id: str) -> NewEvent:
     authored = dialects.author(conversation.dialect).decision(accepted=accepted, event_id=event_id)
-    return turn_events.new_event(authored, event_id)
+    return authored.event(event_id)
 
 
 def _continue(conversation: ConversationRef, accepted: bool, reason: str, *, runs: bool) -> None:

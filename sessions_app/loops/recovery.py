@@ -272,9 +272,7 @@ def _fail_run(conversation: ConversationRef, loop: AgentLoop, error: str) -> Non
     state_id, error_id = str(uuid4()), str(uuid4())
     state = author.state(state=AgentState.ERROR, event_id=state_id)
     said = author.error(code=code, detail=error, event_id=error_id)
-    writes.append(
-        conversation, [turn_events.new_event(state, state_id), turn_events.new_event(said, error_id)]
-    )
+    writes.append(conversation, [state.event(state_id), said.event(error_id)])
     AgentLoop.objects.of(conversation).update(execution_status=ExecutionStatus.ERROR)
 
 

@@ -186,7 +186,7 @@ def _told_totals(row: Conversation, turn_id: str) -> list[NewEvent]:
     event_id = str(uuid4())
     totals = v1.snapshot(turns.totals_of(row), model=_model_of(row))
     authored = v1.authored(v1.stats({"agent": totals}), event_id=event_id)
-    return [turn_events.new_event(authored, event_id, turn_id=turn_id)]
+    return [authored.event(event_id, turn_id=turn_id)]
 
 
 def _model_of(row: Conversation) -> str:
@@ -212,7 +212,7 @@ def _enter(conversation: ConversationRef, state: AgentState, status: ExecutionSt
     """Store that the conversation is in this state, outside any turn."""
     event_id = str(uuid4())
     authored = dialects.author(conversation.dialect).state(state=state, event_id=event_id)
-    writes.append(conversation, [turn_events.new_event(authored, event_id)])
+    writes.append(conversation, [authored.event(event_id)])
     AgentLoop.objects.of(conversation).update(execution_status=status, updated_at=timezone.now())
 
 

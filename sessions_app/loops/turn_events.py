@@ -53,7 +53,7 @@ def under_a_free_id(append: Callable[[Naming], T]) -> T:
 def system_prompt() -> NewEvent:
     """Return the event that a V1 client's conversation begins with."""
     event_id = str(uuid4())
-    return new_event(v1.authored(v1.system_prompt(SYSTEM_PROMPT), event_id=event_id), event_id)
+    return v1.authored(v1.system_prompt(SYSTEM_PROMPT), event_id=event_id).event(event_id)
 
 
 def end_of_turn(
@@ -67,28 +67,7 @@ def end_of_turn(
     """Return the `turn` event: its id is derived from the turn, so that a repetition ends it only once."""
     event_id = naming(turn_event_id(turn_id, "end"))
     authored = dialects.author(conversation.dialect).state(state=state, event_id=event_id, reason=reason)
-    return new_event(authored, event_id, turn_id=turn_id, kind=Kind.TURN)
-
-
-def new_event(
-    authored: Authored,
-    event_id: str,
-    *,
-    turn_id: str | None = None,
-    kind: Kind | None = None,
-    cause_seq: int | None = None,
-    is_input: bool = False,
-) -> NewEvent:
-    return NewEvent(
-        event_id=event_id,
-        payload=authored.payload,
-        reading=authored.reading,
-        kind=kind,
-        turn_id=turn_id,
-        cause_seq=cause_seq,
-        is_input=is_input,
-        stamp_offset=authored.stamp_offset,
-    )
+    return authored.event(event_id, turn_id=turn_id, kind=Kind.TURN)
 
 
 def steered(
@@ -101,7 +80,7 @@ def steered(
     if (steering := author.steering(state=state, event_id=steering_id)) is not None:
         events.append(steering)
     ids = (state_id, steering_id)
-    return [new_event(each, event_id, turn_id=turn_id) for each, event_id in zip(events, ids, strict=False)]
+    return [each.event(event_id, turn_id=turn_id) for each, event_id in zip(events, ids, strict=False)]
 
 
 def said_of_end(
@@ -120,7 +99,7 @@ def said_of_end(
         authored: Authored | None = author.error(code=code, detail=reason, event_id=event_id)
     else:
         authored = author.steering(state=state, event_id=event_id)
-    return [] if authored is None else [new_event(authored, event_id, turn_id=turn_id)]
+    return [] if authored is None else [authored.event(event_id, turn_id=turn_id)]
 
 
 def interrupted_turn(
@@ -145,7 +124,7 @@ def cut_answer(conversation: ConversationRef, turn_id: str, naming: Naming = own
     authored = dialects.author(conversation.dialect).agent_message(
         text=answer.text, event_id=event_id, interrupted=True, reasoning=answer.reasoning
     )
-    return [new_event(authored, event_id, turn_id=turn_id)]
+    return [authored.event(event_id, turn_id=turn_id)]
 
 
 def failed_call(
@@ -160,7 +139,7 @@ def failed_call(
         event_id=event_id,
         call_event_id=call["id"],
     )
-    return new_event(authored, event_id, turn_id=call["turn"], cause_seq=call["seq"])
+    return authored.event(event_id, turn_id=call["turn"], cause_seq=call["seq"])
 
 
 def refused_calls(
@@ -182,7 +161,7 @@ def _refused_call(
         event_id=event_id,
         call_event_id=call["id"],
     )
-    return new_event(authored, event_id, turn_id=call["turn"], cause_seq=call["seq"])
+    return authored.event(event_id, turn_id=call["turn"], cause_seq=call["seq"])
 
 
 OUTCOME_ASKED = (
@@ -204,7 +183,7 @@ def asked_outcome(conversation: ConversationRef, call: EventEnvelope) -> list[Ne
         text=OUTCOME_ASKED.format(tool=_tool_of(call)), event_id=event_id
     )
     states = steered(conversation, AgentState.WAITING_FOR_CONFIRMATION, turn_id=turn_id)
-    return [new_event(said, event_id, turn_id=turn_id), *states]
+    return [said.event(event_id, turn_id=turn_id), *states]
 
 
 def told_outcome(
@@ -230,7 +209,7 @@ def told_outcome(
         event_id=event_id,
         call_event_id=call["id"],
     )
-    return [new_event(authored, event_id, turn_id=call["turn"], cause_seq=call["seq"])]
+    return [authored.event(event_id, turn_id=call["turn"], cause_seq=call["seq"])]
 
 
 def _tool_of(call: EventEnvelope) -> str:

@@ -18,7 +18,7 @@ from conversations.events import Appended, Dialect, EventFilter, Metrics
 from conversations.log import reads, writes
 from conversations.models import Conversation, ConversationRef
 from sessions_app.agents import registry
-from sessions_app.loops import decisions, leases, turn_events
+from sessions_app.loops import decisions, leases
 from sessions_app.loops.inputs import receipts, while_working
 from sessions_app.models import AgentLoop, ExecutionStatus, ToolRun, UnfinishedAnswer
 from sessions_app.settings import run_options
@@ -58,7 +58,7 @@ def greet(conversation: ConversationRef, epoch: int) -> None:
             return
         event_id = str(uuid4())
         authored = dialects.author(conversation.dialect).state(state=AgentState.IDLE, event_id=event_id)
-        writes.append(conversation, [turn_events.new_event(authored, event_id)], epoch=epoch)
+        writes.append(conversation, [authored.event(event_id)], epoch=epoch)
 
 
 def _waits_already(conversation: ConversationRef) -> bool:

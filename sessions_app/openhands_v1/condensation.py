@@ -18,7 +18,6 @@ from conversations.models import Conversation, ConversationRef
 from sessions_app import astore
 from sessions_app.agents.base import Agent
 from sessions_app.agents.chosen import ConversationAgent
-from sessions_app.loops import turn_events
 from sessions_app.loops.manager import get_manager
 
 logger = logging.getLogger(__name__)
@@ -64,9 +63,7 @@ async def condense(conversation: ConversationRef) -> None:
 
 async def _append(conversation: ConversationRef, event: V1Event, event_id: str | None = None) -> None:
     event_id = event_id or str(uuid4())
-    await astore.append(
-        conversation, [turn_events.new_event(v1.authored(event, event_id=event_id), event_id)]
-    )
+    await astore.append(conversation, [v1.authored(event, event_id=event_id).event(event_id)])
 
 
 def _prefix(conversation: ConversationRef) -> _Prefix:

@@ -243,12 +243,7 @@ class _Log:
     def _authored(self, event: V1Event, name: str) -> NewEvent:
         event_id = str(uuid5(self._persisted.conversation_id, name))
         authored = v1.authored(event, event_id=event_id)
-        return NewEvent(
-            event_id=event_id,
-            payload=authored.payload,
-            reading=authored.reading,
-            stamp_offset=authored.stamp_offset,
-        )
+        return authored.event(event_id)
 
 
 def _set_status(conversation: ConversationRef, status: ExecutionStatus | None, *, is_new: bool) -> bool:

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from conversations import dialects
 from conversations.dialects import columns, v1
-from conversations.events import Authored, Dialect, EventFilter, EventMatch, Kind, NewEvent
+from conversations.events import Dialect, EventFilter, EventMatch, Kind, NewEvent
 from conversations.exceptions import EventNotFound
 from conversations.log import reads
 from conversations.models import ConversationRef
@@ -54,25 +54,13 @@ async def _take(conversation: ConversationRef, message: NewEvent, *, run: bool) 
 def _message(
     conversation: ConversationRef, request: Mapping[str, object], sender_id: int, event_id: str
 ) -> NewEvent:
-    authored = _authored(conversation, request, event_id)
-    return NewEvent(
-        event_id=event_id,
-        payload=authored.payload,
-        reading=authored.reading,
-        sender_id=sender_id,
-        is_input=True,
-        stamp_offset=authored.stamp_offset,
-    )
-
-
-def _authored(conversation: ConversationRef, request: Mapping[str, object], event_id: str) -> Authored:
     authored = v1.received(request, event_id=event_id)
-    if conversation.dialect is Dialect.V1:
-        return authored
-    parts = json.loads(authored.payload)["llm_message"]["content"]
-    urls = [url for part in parts for url in part.get("image_urls", ())]
-    author = dialects.author(conversation.dialect)
-    return author.user_message(text=columns.content_text(parts), image_urls=urls, event_id=event_id)
+    if conversation.dialect is not Dialect.V1:
+        parts = json.loads(authored.payload)["llm_message"]["content"]
+        urls = [url for part in parts for url in part.get("image_urls", ())]
+        author = dialects.author(conversation.dialect)
+        authored = author.user_message(text=columns.content_text(parts), image_urls=urls, event_id=event_id)
+    return authored.event(event_id, sender_id=sender_id, is_input=True)
 
 
 def navigate(conversation: ConversationRef, event_id: str | None) -> None:

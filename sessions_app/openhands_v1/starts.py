@@ -62,14 +62,7 @@ def first_message(message: Mapping[str, Any], *, sender_id: int) -> NewEvent:
     """
     event_id = str(uuid4())
     authored = v1.received(message, event_id=event_id)
-    return NewEvent(
-        event_id=event_id,
-        payload=authored.payload,
-        reading=authored.reading,
-        sender_id=sender_id,
-        is_input=True,
-        stamp_offset=authored.stamp_offset,
-    )
+    return authored.event(event_id, sender_id=sender_id, is_input=True)
 
 
 def shown_content(message: NewEvent) -> Any:

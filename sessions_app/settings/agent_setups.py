@@ -215,12 +215,7 @@ def _set(conversation: ConversationRef, field: str, value: Mapping[str, Any] | N
     """Store a field of the state together with the event that reports it, keys masked in both."""
     event_id, shown = str(uuid4()), masked(value)
     authored = v1.authored(v1.state_update(field, shown), event_id=event_id)
-    told = NewEvent(
-        event_id=event_id,
-        payload=authored.payload,
-        reading=authored.reading,
-        stamp_offset=authored.stamp_offset,
-    )
+    told = authored.event(event_id)
     row_of(conversation)
     rows = AgentSetup.objects.filter(pk=conversation.pk)
     writes.append(conversation, [told], also=lambda _: _changed(rows, field, shown))

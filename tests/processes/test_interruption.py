@@ -18,7 +18,7 @@ from conversations.events import Dialect, Kind
 from conversations.log import writes
 from conversations.models import ConversationRef, Event, Version
 from conversations.store import creation
-from sessions_app.loops import leases, recovery, runs, turn_events
+from sessions_app.loops import leases, recovery, runs
 from sessions_app.models import AgentLoop, LoopStatus, UnfinishedAnswer
 from sessions_app.processes import this_process
 from tests.support.data.events import event
@@ -224,7 +224,7 @@ def run(alice: User) -> Run:
             talks[name] = creation.create(alice, conversation_id=name, version=Version.V1)
         talk = talks[name]
         authored = v1.authored(v1.user_message([v1.text_part(text)]), event_id=text)
-        runs.take(talk, turn_events.new_event(authored, text, is_input=True), run=True)
+        runs.take(talk, authored.event(text, is_input=True), run=True)
         return talk
 
     return say

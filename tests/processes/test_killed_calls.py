@@ -20,7 +20,7 @@ from conversations.events import Kind
 from conversations.log import writes
 from conversations.models import ConversationRef, Event, Version
 from conversations.store import creation
-from sessions_app.loops import decisions, runs, turn_events
+from sessions_app.loops import decisions, runs
 from sessions_app.models import AgentLoop, AgentLoopQuerySet, ExecutionStatus, UnfinishedAnswer, UnknownAnswer
 from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import SettingSecret
@@ -133,7 +133,7 @@ def _ask(ref: ConversationRef, text: str) -> None:
         writes.append(ref, [event(text, is_input=True)])
         return
     authored = v1.authored(v1.user_message([v1.text_part(text)]), event_id=text)
-    runs.take(ref, turn_events.new_event(authored, text, is_input=True), run=True)
+    runs.take(ref, authored.event(text, is_input=True), run=True)
 
 
 def _unfinished(held: Path) -> Iterator[str]:

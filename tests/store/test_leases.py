@@ -397,9 +397,7 @@ def test_a_call_that_a_dead_loop_left_open_is_answered_as_failed(
     authored = dialects.author(conversation.dialect).tool_call(
         name="run", arguments={"command": "ls"}, tool_call_id="call_1", event_id="call"
     )
-    (call,) = writes.append(
-        conversation, [turn_events.new_event(authored, "call", turn_id=begun.turn_id)], epoch=1
-    )
+    (call,) = writes.append(conversation, [authored.event("call", turn_id=begun.turn_id)], epoch=1)
     recovery.repair(conversation, leases.claim(conversation, HERE, agent=""))
     assert kinds(conversation) == ["message", "tool_call", "error", "turn"]
     assert Event.objects.of(conversation).get(kind="error").cause_seq == call.seq

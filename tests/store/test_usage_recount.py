@@ -27,7 +27,7 @@ from sessions_app import astore
 from sessions_app.agents import model_use
 from sessions_app.agents.base import AgentFailure, Usage
 from sessions_app.agents.turn_usage import TurnUsage
-from sessions_app.loops import leases, recovery, runs, turn_events, turns
+from sessions_app.loops import leases, recovery, runs, turns
 from sessions_app.loops.playing.played_turn import PlayedTurn
 from sessions_app.models import ModelUse, RunMeter
 from sessions_app.models.model_use import NANOS
@@ -158,7 +158,7 @@ class Life:
         self._expect(usage)
         event_id, usages = str(uuid4()), counting.take()
         authored = author.agent_message(text="Once.", event_id=event_id)
-        new = counting.shown_in(turn_events.new_event(authored, event_id, turn_id=turn.turn_id))
+        new = counting.shown_in(authored.event(event_id, turn_id=turn.turn_id))
         for _ in range(2):
             also = counting.counting(usages, None)
             await astore.append(self.talk, [new], epoch=self._epoch, also=also)

@@ -23,7 +23,6 @@ from sessions_app import astore, background
 from sessions_app.identity.authentication import local_user
 from sessions_app.loops.conversation_manager import ConversationManager
 from sessions_app.loops.manager import get_manager
-from sessions_app.loops.turn_events import new_event
 from sessions_app.models import Delivery, Endpoint
 from sessions_app.openhands_v1.information import information_of
 from sessions_app.processes import this_process
@@ -99,7 +98,7 @@ async def test_events_are_posted_byte_for_byte_as_v1_clients_are_shown_them(
     talk = await astore.call(creation.create, alice, version=Version.V1)
     payload = v1.user_message([v1.text_part("grüß\u2028dich")])
     authored = v1.authored(payload, event_id="0" * 32)
-    await astore.append(talk, [new_event(authored, "0" * 32)])
+    await astore.append(talk, [authored.event("0" * 32)])
     await until_here(lambda: len(endpoint.batches) == 1)
     (call,) = [call for call in endpoint.taken if call.path.startswith("/events/")]
     assert call.path == f"/events/{talk.public_id}"

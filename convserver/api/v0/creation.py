@@ -166,13 +166,7 @@ def said_by_user(saying: Saying, *, sender_id: int) -> NewEvent:
     event_id = str(uuid4())
     author = dialects.author(Dialect.V0)
     authored = author.user_message(text=saying.text, image_urls=saying.image_urls, event_id=event_id)
-    return NewEvent(
-        event_id=event_id,
-        payload=authored.payload,
-        reading=authored.reading,
-        sender_id=sender_id,
-        is_input=True,
-    )
+    return authored.event(event_id, sender_id=sender_id, is_input=True)
 
 
 def recorded_events(text: str) -> list[dict[str, Any]]:

@@ -400,7 +400,7 @@ class PlayedTurn:
         )
         events = [self._log.shown(call, call_id)]
         if answer is not None:
-            events.append(turn_events.new_event(answer, answer_id, turn_id=self.turn_id))
+            events.append(answer.event(answer_id, turn_id=self.turn_id))
         await self._log.store(events)
 
     def _shown_name(self, name: str) -> str:
@@ -450,7 +450,7 @@ class PlayedTurn:
         also: AppendHook | None = None,
     ) -> list[Appended]:
         cause_seq = answered.seq if answered else None
-        event = turn_events.new_event(authored, event_id, turn_id=self.turn_id, cause_seq=cause_seq)
+        event = authored.event(event_id, turn_id=self.turn_id, cause_seq=cause_seq)
         hooks = [*self._answering(answered), *([also] if also is not None else [])]
 
         def run_all(appended: Sequence[Appended]) -> None:

@@ -11,7 +11,6 @@ from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.agents.base import Usage
 from sessions_app.agents.turn_usage import AppendHook, TurnUsage
-from sessions_app.loops import turn_events
 from sessions_app.models import UnfinishedAnswer
 
 
@@ -49,7 +48,7 @@ class TurnLog:
 
     def shown(self, authored: Authored, event_id: str) -> NewEvent:
         """Return an event of the agent, with the totals if the turn has called a model."""
-        return self._usage.shown_in(turn_events.new_event(authored, event_id, turn_id=self._turn_id))
+        return self._usage.shown_in(authored.event(event_id, turn_id=self._turn_id))
 
     async def store(self, events: Sequence[NewEvent], *, also: AppendHook | None = None) -> list[Appended]:
         """Append events, and count what the turn's calls of models have used since the last ones."""

@@ -166,14 +166,7 @@ def message_event(frame: Frame, conversation: ConversationRef, *, user_id: int, 
     event_id = _event_id(_MESSAGE_IDS, frame.id, user_id=user_id, session=session)
     author: EventAuthor = dialects.author(conversation.dialect)
     authored = author.user_message(text=text, image_urls=images, event_id=event_id)
-    return NewEvent(
-        event_id=event_id,
-        payload=authored.payload,
-        reading=authored.reading,
-        sender_id=user_id,
-        is_input=True,
-        stamp_offset=authored.stamp_offset,
-    )
+    return authored.event(event_id, sender_id=user_id, is_input=True)
 
 
 def decided_call(frame: Frame) -> int | None:

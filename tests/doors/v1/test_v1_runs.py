@@ -86,7 +86,7 @@ def request(text: str) -> dict[str, object]:
 
 def message(text: str) -> Any:
     authored = v1.received(request(text), event_id=text)
-    return turn_events.new_event(authored, text, is_input=True)
+    return authored.event(text, is_input=True)
 
 
 async def say(conversation: ConversationRef, text: str, *, run: bool = False, **more: Any) -> int:
@@ -538,7 +538,7 @@ def waiting(conversation: ConversationRef) -> None:
 
 def action_event(tool_call_id: str, *, turn_id: str) -> Any:
     authored = v1.AUTHOR.tool_call(name="run", arguments={}, tool_call_id=tool_call_id, event_id=tool_call_id)
-    return turn_events.new_event(authored, tool_call_id, turn_id=turn_id)
+    return authored.event(tool_call_id, turn_id=turn_id)
 
 
 @pytest.mark.parametrize(
@@ -1147,7 +1147,7 @@ def test_a_dead_loop_leaves_no_call_unanswered_and_the_run_in_error(talk: Conver
     assert start is not None
     calls = [action_event(name, turn_id=start.turn_id) for name in ("a", "b", "c")]
     failed = v1.authored(v1.agent_error(v1.Call("terminal", "b"), error="no"), event_id="failed")
-    writes.append(talk, [*calls, turn_events.new_event(failed, "failed", turn_id=start.turn_id)], epoch=epoch)
+    writes.append(talk, [*calls, failed.event("failed", turn_id=start.turn_id)], epoch=epoch)
     recovery.recover(talk, HERE)
     events = [json.loads(each["payload"]) for each in reads.read_after(talk, -1)]
     errors = [each["tool_call_id"] for each in events if each["kind"] == "AgentErrorEvent"]

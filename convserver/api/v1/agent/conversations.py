@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
 from django.db import transaction
 from django.http.response import HttpResponseBase
@@ -16,7 +15,6 @@ from rest_framework.response import Response
 
 from conversations import access
 from conversations.access import Visitor
-from conversations.dialects import v1
 from conversations.events import NewEvent
 from conversations.exceptions import ConversationNotFound
 from conversations.log.reads import take_bytes
@@ -43,7 +41,7 @@ from convserver.event_loop import in_loop
 from sessions_app.live.status import in_status
 from sessions_app.loops import runs, turn_events
 from sessions_app.loops.manager import get_manager
-from sessions_app.openhands_v1 import steering
+from sessions_app.openhands_v1 import starts, steering
 from sessions_app.openhands_v1.information import SIZE, ConversationInformation, information_of
 from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
@@ -261,31 +259,19 @@ def _first_events(body: Start, request: Request) -> list[NewEvent]:
     """
     if body.initial_message is None:
         return [turn_events.system_prompt()] if body.prompts_at_once else []
-    return _beginning(body.initial_message, sender_id=access.pk_of(request.user))
-
-
-def _beginning(said: Saying, *, sender_id: int) -> list[NewEvent]:
-    event_id = str(uuid4())
-    authored = v1.received(said.model_dump(), event_id=event_id)
-    message = NewEvent(
-        event_id=event_id,
-        payload=authored.payload,
-        reading=authored.reading,
-        sender_id=sender_id,
-        is_input=True,
-        stamp_offset=authored.stamp_offset,
-    )
-    return [turn_events.system_prompt(), message]
+    said = body.initial_message.model_dump()
+    return [turn_events.system_prompt(), starts.first_message(said, sender_id=access.pk_of(request.user))]
 
 
 @transaction.atomic
 def start_child(user: Visitor, parent: ConversationRef, body: NewChild) -> ConversationRef:
     """Start a conversation below another one, with a copy of its agent, on a task."""
-    text = Saying(content=[{"type": "text", "text": body.task}])
+    said = Saying(content=[{"type": "text", "text": body.task}]).model_dump()
+    task = starts.first_message(said, sender_id=access.pk_of(user))
     child = agent_setups.create(
         user,
         NewSetup(),
-        events=_beginning(text, sender_id=access.pk_of(user)),
+        events=[turn_events.system_prompt(), task],
         parent_id=parent.pk,
         title=body.title,
     )
