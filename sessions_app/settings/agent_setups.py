@@ -17,7 +17,7 @@ from conversations.access import Visitor
 from conversations.dialects import v1
 from conversations.dialects.columns import fields
 from conversations.events import Dialect, NewEvent
-from conversations.exceptions import ConversationError, ConversationNotFound
+from conversations.exceptions import ConversationNotFound
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.redaction import secrets as secrecy
@@ -28,15 +28,10 @@ from sessions_app.models import AgentSetup
 from sessions_app.models.v1 import MAX_ITERATIONS, default_workspace, never_confirm
 from sessions_app.settings import run_options
 from sessions_app.settings.setup_keys import MASK, keys_of, masked
+from sessions_app.settings.user_settings import TooManySecrets
 
 SEALED = ("sealed_agent", "sealed_secrets", "sealed_keys")
 BATCH = 500
-
-
-class TooManySecrets(ConversationError):
-    """The conversation would have more or longer secrets than the limits allow."""
-
-    code = "too_many_secrets"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,7 +127,7 @@ def agent_of(conversation: ConversationRef) -> Mapping[str, Any]:
 
 
 def detects_repetition(conversation: ConversationRef) -> bool:
-    """Say whether an agent that repeats itself is stopped: unless the start of its conversation says no."""
+    """Return whether to stop an agent that repeats itself; a start may switch that off."""
     found = AgentSetup.objects.filter(pk=conversation.pk).values_list("stuck_detection", flat=True).first()
     return found is not False
 
@@ -216,20 +211,16 @@ def _set(conversation: ConversationRef, field: str, value: Mapping[str, Any] | N
     event_id, shown = str(uuid4()), masked(value)
     authored = v1.authored(v1.state_update(field, shown), event_id=event_id)
     told = authored.event(event_id)
-    row_of(conversation)
-    rows = AgentSetup.objects.filter(pk=conversation.pk)
-    writes.append(conversation, [told], also=lambda _: _changed(rows, field, shown))
+    row = row_of(conversation)
+    setattr(row, field, shown)
+    writes.append(conversation, [told], also=lambda _: row.save(update_fields=[field]))
 
 
-def _changed(rows: QuerySet[AgentSetup], field: str, value: object) -> None:
-    rows.update(**{field: value})
-
-
-def sealed_conversations() -> Iterator[int]:
-    """Yield the keys of all conversations that have a setup."""
+def sealed_conversations(rows: QuerySet[Any] | None = None) -> Iterator[int]:
+    """Yield the keys of all conversations that have a setup, or of these rows."""
     after = 0
-    rows = AgentSetup.objects.order_by("pk").values_list("pk", flat=True)
-    while batch := list(rows.filter(pk__gt=after)[:BATCH]):
+    pks = (AgentSetup.objects.all() if rows is None else rows).order_by("pk").values_list("pk", flat=True)
+    while batch := list(pks.filter(pk__gt=after)[:BATCH]):
         yield from batch
         after = batch[-1]
 

@@ -47,7 +47,7 @@ def known_to(conversation: ConversationRef) -> Known:
 
 
 def _has_terminal(agent: object) -> bool:
-    """Say whether calls of a terminal can be shown as such.
+    """Return whether calls of a terminal can be shown as such.
 
     They can if no client has set up an agent, as with web frontends, or if its agent has the tool. The
     library of another client may lack the package for it (spec V1 §4.6).
@@ -65,7 +65,7 @@ def _tool_names(agent: Mapping[str, object]) -> Iterator[str]:
 
 
 def may_have_any(conversation: ConversationRef) -> bool:
-    """Say whether the conversation was started by a release that knows client tools, and so all before."""
+    """Return whether the conversation was started by a release that knows client tools, and so all before."""
     return MEMBER in columns.fields(_facts(conversation))
 
 

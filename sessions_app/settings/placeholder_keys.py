@@ -5,7 +5,7 @@ from __future__ import annotations
 MASKED_MIN_CHARS = 8
 """A shorter key would be found in words by chance; no provider has one."""
 MASKED_FROM = f"A key of at least {MASKED_MIN_CHARS} characters is masked in conversations."
-"""What a form says where a key is entered."""
+"""The hint of forms beside a key."""
 NOT_MASKED = (
     f"The key has fewer than {MASKED_MIN_CHARS} characters, so conversations do not mask it. A longer one is "
     "masked."
@@ -13,17 +13,8 @@ NOT_MASKED = (
 _PLACEHOLDERS = frozenset(
     {
         *("empty", "none", "null", "dummy", "fake", "placeholder", "unused", "anything", "whatever", "test"),
-        *(
-            "ollama",
-            "lm-studio",
-            "lmstudio",
-            "lm_studio",
-            "llama.cpp",
-            "llamacpp",
-            "vllm",
-            "local",
-            "localai",
-        ),
+        *("ollama", "lm-studio", "lmstudio", "lm_studio", "llama.cpp", "llamacpp", "vllm"),
+        *("local", "localai"),
         *("no-key", "nokey", "no_key", "no-key-needed", "no-key-required", "sk-no-key-required"),
         *("sk-no-key-needed", "not-needed", "not_needed", "not-required", "not-used", "sk-dummy", "sk-fake"),
         *("key", "api-key", "api_key", "apikey", "your-api-key", "your_api_key", "sk-placeholder"),
@@ -38,10 +29,10 @@ def is_placeholder(key: str) -> bool:
 
 
 def is_masked(key: str) -> bool:
-    """Return whether texts lose a model's key."""
+    """Return whether a model's key is masked in texts."""
     return len(key.strip()) >= MASKED_MIN_CHARS and not is_placeholder(key)
 
 
 def note_on(key: str) -> str:
-    """Return what a person is told who enters this key; empty if nothing is to be said."""
+    """Return the note for a person who enters this key; empty without one."""
     return "" if not key.strip() or is_masked(key) or is_placeholder(key) else NOT_MASKED

@@ -1,4 +1,4 @@
-"""How much the agent of one conversation may use: what its user, its owner and the server's operator say."""
+"""The limits of one conversation's agent, from its options, its owner's settings and the operator."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sessions_app.models.model_use import NANOS
 from sessions_app.models.v1 import MAX_ITERATIONS
 
 FAMILY_MAX = 20
-"""At most this many conversations, each started by the next one, are looked at."""
+"""The most generations of conversations that are examined."""
 
 
 class Unit(StrEnum):
-    """What is limited."""
+    """The unit of a limit."""
 
     ITERATIONS = "iterations"
     TOKENS = "tokens"
@@ -27,7 +27,7 @@ class Unit(StrEnum):
 
 
 class Origin(StrEnum):
-    """Who has set a limit."""
+    """The source of a limit."""
 
     OPTION = "option"
     """The user, for this conversation."""
@@ -36,13 +36,13 @@ class Origin(StrEnum):
     SETTINGS = "settings"
     """The owner, for all conversations."""
     DEFAULT = "default"
-    """Nobody."""
+    """No setting: the default."""
     OPERATOR = "operator"
-    """The server's operator, for everybody."""
+    """The server's operator, for all users."""
 
 
 def used_of(unit: Unit, amounts: Amounts) -> float:
-    """Return how much was used: calls, tokens, US dollars or seconds."""
+    """Return the used calls, tokens, US dollars or seconds."""
     match unit:
         case Unit.ITERATIONS:
             return amounts.iterations
@@ -59,17 +59,16 @@ class Limit(NamedTuple):
 
     unit: Unit
     is_of_turn: bool
-    """Whether each turn has it, or all together."""
+    """Whether it counts for each turn, or for all together."""
     most: float
     """Calls, tokens, US dollars or seconds."""
     origin: Origin
 
     def used_of(self, amounts: Amounts) -> float:
-        """Return how much of it was used, in the unit of `most`."""
+        """Return the usage, in the unit of `most`."""
         return used_of(self.unit, amounts)
 
     def is_reached(self, amounts: Amounts) -> bool:
-        """Say whether nothing is left of it."""
         return self.used_of(amounts) >= self.most
 
 
@@ -78,20 +77,17 @@ class RunLimits(NamedTuple):
 
     conversation_pk: int
     limits: Mapping[str, Limit]
-    """By the names of the options, without `max_`; what has no limit is not there."""
+    """By the names of the options, without `max_`."""
     parent_pk: int | None = None
     """The conversation of the same owner that has started this one."""
 
     def of_turn(self) -> list[Limit]:
-        """Return those of each turn."""
         return [limit for limit in self.limits.values() if limit.is_of_turn]
 
     def of_conversation(self) -> list[Limit]:
-        """Return those of all turns together."""
         return [limit for limit in self.limits.values() if not limit.is_of_turn]
 
     def has(self, unit: Unit) -> bool:
-        """Say whether there is a limit of this unit."""
         return any(limit.unit is unit for limit in self.limits.values())
 
 
@@ -130,7 +126,7 @@ def family_limits(conversation: ConversationRef) -> list[RunLimits]:
 
 
 def _limit(name: str, row: Mapping[str, Any]) -> Limit | None:
-    """Return one limit: the first that somebody has set, bounded by the operator's."""
+    """Return one limit: the most specific setting, bounded by the operator's."""
     unit = Unit(name.removeprefix("turn_"))
     most, origin = _wanted(name, row)
     bound = float(getattr(settings.CONFIGURATION.run_limits, name))

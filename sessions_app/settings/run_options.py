@@ -62,6 +62,6 @@ def copy(source: ConversationRef, target: ConversationRef) -> None:
 
 
 def _guard(conversation: ConversationRef, options: RunOptions) -> None:
-    """Let appends of messages ask whether they are refused, where they may be; all others ask nothing."""
+    """Make appends check for a refusal, in conversations whose agent may refuse messages."""
     guards = True if options.while_working == WhileWorking.REJECT else None
     Conversation.objects.filter(pk=conversation.pk).update(guards_inputs=guards)

@@ -83,10 +83,7 @@ def unmasked(sent: Any, stored: Any) -> Any:
 
 
 def restored(sent: Any, stored: Any, shown: Any) -> Any:
-    """Do what `unmasked` does where `shown` is what `masked` makes of the stored value at its place.
-
-    A mask without a stored key becomes null.
-    """
+    """Return the same, with the masked form of the stored value; a mask without a key becomes null."""
     if sent == shown and shown != stored:
         return stored
     if isinstance(sent, Mapping):

@@ -15,7 +15,6 @@ from sessions_app.settings.tool_server_secrets import secret_values
 
 PARAMETER = "mcp_config"
 """The creation parameter that holds them."""
-BATCH = 500
 
 
 def sealed_parameter(config: str) -> dict[str, str]:
@@ -40,16 +39,13 @@ def tool_servers_of(conversation: ConversationRef) -> dict[str, Any] | None:
 
 
 def sealed_conversations() -> Iterator[int]:
-    """Yield the keys of all conversations that have such a parameter."""
-    after = 0
-    rows = CreationParameters.objects.filter(parameters__has_key=PARAMETER).order_by("pk")
-    while batch := list(rows.filter(pk__gt=after).values_list("pk", flat=True)[:BATCH]):
-        yield from batch
-        after = batch[-1]
+    """Return the keys of all conversations that have such a parameter."""
+    rows = CreationParameters.objects.filter(parameters__has_key=PARAMETER)
+    return agent_setups.sealed_conversations(rows)
 
 
 def rotate(conversation_pk: int) -> bool:
-    """Encrypt it with the newest key unless it is; say whether that was done. Raise SecretUnreadable."""
+    """Encrypt it with the newest key unless it is; return whether that was done. Raise SecretUnreadable."""
     with transaction.atomic():
         # The lock of every write to the parameters: each writes the whole of their JSON.
         Conversation.objects.locked().get(pk=conversation_pk)

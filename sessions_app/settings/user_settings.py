@@ -76,7 +76,7 @@ class SecretExists(ConversationError):
 
 
 class TooManySecrets(ConversationError):
-    """The user would have more secrets than each event can be searched for."""
+    """The user or the conversation would have more or longer secrets than the limits allow."""
 
     code = "too_many_secrets"
 
@@ -164,7 +164,7 @@ def setting_secrets(user_id: int) -> dict[SettingSecret, str]:
 
 
 def has_model_key(user_id: int) -> bool:
-    """Say whether the user's settings can open their model; `require_model_key` says why not."""
+    """Return whether the user's settings can open their model; `require_model_key` says why not."""
     try:
         require_model_key(user_id)
     except (SettingsNotFound, ModelKeyMissing):
@@ -310,7 +310,7 @@ def _custom(user_id: int, name: str) -> SecretQuerySet:
 
 
 def _readable(secrets: SecretQuerySet) -> Iterator[tuple[Secret, str]]:
-    """Go through the secrets with their values; log those that cannot be read."""
+    """Yield the secrets with their values; log those that cannot be read."""
     for secret in secrets:
         try:
             value = secret.value.open()
@@ -336,8 +336,11 @@ def store_secret(
     token, and go when it does. Raise InvalidSecret or TooManySecrets; then nothing has changed.
     """
     _require_name(kind, name)
-    if kind is SecretKind.SETTING and name in TOOL_SERVERS:
-        _require_few(value)
+    is_of_tools = kind is SecretKind.SETTING and name in TOOL_SERVERS
+    if is_of_tools and len(set(secret_values(value))) > TOOL_SERVER_SECRETS_MAX:
+        raise TooManySecrets(
+            f"The tool servers may have {TOOL_SERVER_SECRETS_MAX} keys and long values in environments."
+        )
     if kind is not SecretKind.PROVIDER_TOKEN and (host is not None or provider_user_id is not None):
         raise InvalidSecret("Only a provider's token has a host and a user there.")
     stored: dict[str, object] = {
@@ -363,13 +366,6 @@ def _require_room(user_id: int) -> None:
         raise TooManySecrets(
             f"All secrets, keys and tokens of a user may take {most:,} characters once "
             "encrypted: delete or shorten one first."
-        )
-
-
-def _require_few(tool_servers: str) -> None:
-    if len(set(secret_values(tool_servers))) > TOOL_SERVER_SECRETS_MAX:
-        raise TooManySecrets(
-            f"The tool servers may have {TOOL_SERVER_SECRETS_MAX} keys and long values in environments."
         )
 
 

@@ -17,8 +17,8 @@ from conversations.redaction.masking import MASK, Masks
 from conversations.store import creation
 from sessions_app.models import AgentSetup, SecretKind
 from sessions_app.settings import agent_setups, owner_secrets, setup_keys
-from sessions_app.settings.agent_setups import NewSetup, TooManySecrets
-from sessions_app.settings.user_settings import SettingSecret
+from sessions_app.settings.agent_setups import NewSetup
+from sessions_app.settings.user_settings import SettingSecret, TooManySecrets
 from tests.store.test_masking import keep, last
 from tests.support.data.events import event
 

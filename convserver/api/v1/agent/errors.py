@@ -13,8 +13,8 @@ from conversations.exceptions import ConversationError, ConversationNotFound, Ev
 from convserver.api.errors import UNAVAILABLE, retry_headers, status_of
 from convserver.api.openhands.errors import V0_STATUS, InvalidRequest, v0_response
 from sessions_app.openhands_v1.information import dashed
-from sessions_app.settings.agent_setups import TooManySecrets
 from sessions_app.settings.user_documents import DocumentExists, DocumentNotFound
+from sessions_app.settings.user_settings import TooManySecrets
 
 logger = logging.getLogger(__name__)
 
