@@ -24,11 +24,11 @@ from sessions_app.imports.report import ConversationReport
 LOOK_S = 0.5
 """How often the files are looked at."""
 FAILED_S = 5.0
-"""After a failure of the database it is tried again so much later."""
+"""The pause after a failure of the database."""
 
 Stamp = tuple[int, int, int]
 Said = Callable[[str], None]
-"""Called with each sentence that somebody may want to read."""
+"""Called with each sentence for people."""
 
 
 class FollowedAlready(ConversationError):
@@ -54,7 +54,7 @@ def only_one(directory: Path, what: str) -> Iterator[None]:
 
 
 def told_to_end() -> threading.Event:
-    """Return an event that is set once the process is told to end."""
+    """Return an event that SIGINT and SIGTERM set."""
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -71,30 +71,30 @@ class Failures:
     _told: set[str] = field(default_factory=set)
 
     def tell(self, sentence: str) -> None:
-        """Say it, but not at every try."""
+        """Report a failure, but not at every try."""
         if sentence not in self._told:
             self._told.add(sentence)
             self.said(sentence)
 
     def postpone(self, path: Path) -> None:
-        """Have a path tried again after a while."""
+        """Postpone the next try of a path."""
         self._until[path] = time.monotonic() + FAILED_S
 
     def is_postponed(self, path: Path) -> bool:
-        """Say whether it is too early to try a path again."""
+        """Return whether it is too early to try a path again."""
         return self._until.get(path, 0.0) > time.monotonic()
 
 
 @dataclass(kw_only=True, slots=True)
 class Follower(ABC):
-    """Looks again and again at what somebody else writes, and imports what is new."""
+    """Imports new data of other programs' files, which it examines regularly."""
 
     path: Path
     said: Said
     _failures: Failures = field(init=False)
 
     def __post_init__(self) -> None:
-        """Say what fails where everything is said."""
+        """Report failures by the same callback as all else."""
         self._failures = Failures(self.said)
 
     def run(self, stop: threading.Event) -> None:
@@ -174,6 +174,6 @@ class FileFollower(Follower):
             yield error
 
     def _tell(self, sentence: str, error: Exception) -> None:
-        """Say what failed; that a file is being written to is no failure."""
+        """Report failures; a file that is being written is none."""
         if not isinstance(error, Changed):
             self._failures.tell(sentence)

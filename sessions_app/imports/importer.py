@@ -124,7 +124,7 @@ class Importer:
             )
 
     def _settle(self, conversation: ConversationRef, *, is_followed: bool) -> None:
-        """Let the agent have finished, and what was imported at once be seen; what is followed is news."""
+        """Mark the agent as finished, and an import as seen; followed events are news."""
         told = {"execution_status": ExecutionStatus.FINISHED}
         AgentLoop.objects.get_or_create(conversation_id=conversation.pk, defaults=told)
         if not is_followed:
@@ -193,7 +193,7 @@ class _Taking:
 
     @property
     def is_followed(self) -> bool:
-        """Say whether the source is followed: what it brings is news."""
+        """Return whether the source is followed: what it brings is news."""
         return self._stored is not None
 
     def events(self, read: Callable[[], None]) -> Iterator[NewEvent]:

@@ -101,7 +101,7 @@ class OpenHandsV0Importer:
             report.conversation_id = imported.conversation.public_id
 
     def _settle(self, conversation: ConversationRef) -> None:
-        """Have its owner seen it: what was imported is no news."""
+        """Mark it as seen by its owner: an import is no news."""
         marks.mark_all_seen(access.pk_of(self.user), conversation)
 
     def _tags(self, found: Stored, facts: StoredFacts) -> dict[str, str]:

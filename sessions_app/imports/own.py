@@ -113,7 +113,7 @@ class OwnImporter:
         return found
 
     def _settle(self, conversation: ConversationRef) -> None:
-        """Have its owner seen it: what was imported is no news."""
+        """Mark it as seen by its owner: an import is no news."""
         marks.mark_all_seen(access.pk_of(self.user), conversation)
 
     def _set_times(

@@ -1,4 +1,4 @@
-"""What may watch an import: whoever shows how far it is, stops it, or counts what it stores."""
+"""The observer of an import: it shows progress, stops it, or counts what it stores."""
 
 from __future__ import annotations
 

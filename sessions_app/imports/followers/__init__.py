@@ -1,1 +1,1 @@
-"""Programs on the server's own computer that are followed while somebody wants it; in local mode only."""
+"""Followers of programs on the server's own computer, switched on by users; in local mode only."""

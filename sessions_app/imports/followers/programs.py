@@ -35,7 +35,7 @@ class Followable(NamedTuple):
 
 
 def are_offered() -> bool:
-    """Say whether the server's computer is the user's own: what is in its home directory is theirs."""
+    """Return whether the server's computer is the user's own: what is in its home directory is theirs."""
     return bool(settings.CONFIGURATION.auth == "local")
 
 
@@ -53,7 +53,7 @@ def of_user(user_id: int) -> list[Followable]:
 
 
 def switch(user_id: int, name: str, *, is_on: bool) -> None:
-    """Have a program followed from now on, or no longer. Raise NotFollowed."""
+    """Switch the following of a program on or off. Raise NotFollowed."""
     if not are_offered() or name not in {way.name for way in ways()}:
         raise NotFollowed(f"{name!r} cannot be followed here.")
     FollowedProgram.objects.update_or_create(

@@ -141,6 +141,6 @@ def _switched_on() -> list[FollowedProgram]:
 
 def _store(pk: int, columns: dict[str, Any]) -> None:
     rows = FollowedProgram.objects.filter(pk=pk)
-    if columns["problem"] == ELSEWHERE:  # whoever follows it knows better
+    if columns["problem"] == ELSEWHERE:  # the process that follows it knows better
         rows = rows.filter(looked_at=None)
     rows.update(**columns)

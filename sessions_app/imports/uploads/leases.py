@@ -47,7 +47,7 @@ def claim(process: Process) -> ImportRun | None:
 
 
 def renew(held: Mapping[Held, Mapping[str, Any]]) -> dict[Held, bool]:
-    """Say that these are still worked on, and store how far; return those still held: whether to cancel."""
+    """Renew the leases of these imports with their progress; return which are held, and whether to cancel."""
     kept: dict[Held, bool] = {}
     for each, progress in held.items():
         rows = ImportRun.objects.held(*each)
@@ -57,7 +57,7 @@ def renew(held: Mapping[Held, Mapping[str, Any]]) -> dict[Held, bool]:
 
 
 def give_back(run: ImportRun) -> None:
-    """Let another process go on with an import."""
+    """Release an import to another process."""
     ImportRun.objects.held(run.pk, run.attempt).update(state=ImportState.WAITING, slot=None)
 
 

@@ -72,7 +72,7 @@ def put(run: ImportRun, offset: int, content: bytes) -> int:
 
 
 def require_room(size: int) -> None:
-    """Raise NoRoom if so many bytes more would leave the disk too little."""
+    """Raise NoRoom if this many more bytes would leave too little room on the disk."""
     if failures.free_bytes(_root()) < size + RESERVE_BYTES:
         raise NoRoom("The server's disk has no room for this file. Ask its operator to free some space.")
 

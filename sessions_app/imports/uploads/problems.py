@@ -34,7 +34,7 @@ class NoRoom(ConversationError):
 
 
 class NotTheSender(ConversationError):
-    """The file is sent by whoever began the import, and by nobody else."""
+    """Only the user who began the import may send its file."""
 
     code = "not_the_sender"
 

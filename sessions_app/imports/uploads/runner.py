@@ -34,7 +34,7 @@ class ImportRunner:
         self._news = asyncio.Event()
 
     async def run(self) -> None:
-        """Run imports until cancelled; those that run then are left to whoever comes next."""
+        """Run imports until cancelled; another process continues those that run then."""
         try:
             await look_again(
                 self._look,
@@ -81,7 +81,7 @@ class ImportRunner:
         self._news.set()  # another one may begin
 
     async def _stop(self) -> None:
-        """Have the threads end, at the next record of each; they give their imports back."""
+        """End each thread at its next record; they release their imports."""
         for work in self._works.values():
             work.progress.is_stopped = True
         with suppress(TimeoutError):

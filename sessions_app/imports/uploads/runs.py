@@ -55,7 +55,7 @@ class Chosen:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewImport(Chosen):
-    """A file that somebody is about to upload, and how it is to be imported."""
+    """A file to upload, and the options of its import."""
 
     file_name: str
     size: int
@@ -101,7 +101,7 @@ def found(user_id: int, public_id: str) -> ImportRun:
 def found_by_sender(user_id: int, public_id: str) -> ImportRun:
     """Return an import whose file the user may send. Raise ImportNotFound and NotTheSender.
 
-    What staff send for somebody is held to no quota, so its owner does not send it.
+    Staff upload for others without a quota, so the owner cannot upload to such an import.
     """
     run = found(user_id, public_id)
     if user_id != (run.by_id or run.user_id):
@@ -110,7 +110,7 @@ def found_by_sender(user_id: int, public_id: str) -> ImportRun:
 
 
 def start(run: ImportRun, chosen: Chosen | None = None) -> None:
-    """Let an import begin whose file is here, as it was described or is `chosen` by now.
+    """Start an import whose file is complete, with the described or `chosen` options.
 
     A second time changes nothing. Raise NotWhole and InvalidImport.
     """
@@ -150,7 +150,7 @@ def _cancelled_before_it_ran(run: ImportRun) -> bool:
 
 
 def tidy() -> None:
-    """Remove uploads that nobody goes on with, and files of no import; cancel what nobody is there for."""
+    """Remove abandoned uploads and files without an import; cancel imports whose user is gone."""
     for run in ImportRun.objects.abandoned(ABANDONED_AFTER):
         forget(run)
     for run in ImportRun.objects.open().filter(user__is_active=False):

@@ -16,7 +16,7 @@ from sessions_app.imports.ways import WAYS, Way, guessed, guessed_of
 from sessions_app.models import ImportRun
 
 UNPACKED_TIMES = 10
-"""A zip file may unpack to so many times what an upload may have, all members together."""
+"""All members of a zip file may unpack to this many times the limit of an upload."""
 DIRECTORY_MAX_BYTES = 16 * 1024 * 1024
 """An uploaded zip file's list of its members, some hundred thousand, is read by a server with other work."""
 UNKNOWN = "It is in no format that is known here. Choose its format, if it has one of these."

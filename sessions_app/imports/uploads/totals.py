@@ -11,7 +11,7 @@ from conversations.dialects import columns
 from sessions_app.imports.report import ConversationReport
 
 REASONS_MAX = 100
-"""At most this many different reasons are told apart in one list; the others count as one."""
+"""At most this many different reasons in one list; the others count as one."""
 OTHERS = "other reasons"
 REASON_MAX_LENGTH = 300
 

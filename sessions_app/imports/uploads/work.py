@@ -104,7 +104,7 @@ class Work:
     def carry_out(self) -> None:
         """Import the file, and note how that ended. Raise nothing."""
         self.progress.format = self.run.format
-        with _failing.counted():  # whatever is not foreseen: the lease of the import ends
+        with _failing.counted():  # after an unforeseen error the lease of the import ends
             try:
                 state, problem = self._outcome()
             except Interrupted:
