@@ -145,7 +145,7 @@ def called(user_code: str, user_pk: int) -> DeviceLogin | None:
 
 
 def approve(row: DeviceLogin, user_pk: int, grant: Grant, *, name: str) -> bool:
-    """Let the program fetch a token of the user's; False if the login was answered or expired before.
+    """Approve a login, whose program can then fetch a token; return False if it was answered or expired.
 
     Raise TokenNameTaken or QuotaExceeded.
     """

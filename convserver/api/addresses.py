@@ -18,7 +18,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def origin_of(request: Request | HttpRequest) -> str:
-    """Return scheme, host and port of this server as whoever asks knows them."""
+    """Return scheme, host and port of this server as the client knows them."""
     return f"{request.scheme}://{request.get_host()}"
 
 

@@ -43,7 +43,7 @@ class KeyAuthentication(BaseAuthentication):
 
 
 class LoginAuthentication(SessionAuthentication):
-    """A login's cookie, with its CSRF token; in local mode whoever comes, whose page was checked already."""
+    """A login's cookie with its CSRF token; in local mode all clients, whose origin is already checked."""
 
     def enforce_csrf(self, request: Request) -> None:
         """Ask for the token in its header, except where no cookie gives any right."""

@@ -35,7 +35,7 @@ class TextParser(BaseParser):
 
 
 class JsonParser(TextParser):
-    """Decodes the body, whatever charset it claims: JSON has only one."""
+    """Decodes the body as UTF-8, for any declared charset: JSON has no other."""
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         """Return the value. Raise FrameTooLarge, BadFrame or ParseError."""

@@ -104,10 +104,10 @@ RETRY_AFTER_S = 5
 """When a client may try again where the database has failed."""
 
 LOG_IN = "Log in, or send a token."
-"""What the native door says to whoever brings nothing that opens it."""
+"""The native door's answer to requests without credentials."""
 
 NOT_BEARER = "The `Authorization` header must be `Bearer`, a space, and a token."
-"""What it says to whoever brings that header in another form, and nothing else that opens the door."""
+"""Its answer to that header in another form, without other credentials."""
 
 ID_RULE = (
     f"An id has 1 to {PUBLIC_ID_MAX_LENGTH} printable characters, without `/`, `\\` and `..`, "
@@ -124,7 +124,7 @@ NO_CACHE = {
     "Pragma": "no-cache",
     "Expires": "0",
 }
-"""Headers of every answer of the V0 door: nobody may keep it (spec V0 §0.1)."""
+"""Headers of every answer of the V0 door, which no cache may store (spec V0 §0.1)."""
 
 
 def status_of(error: ConversationError, table: dict[type[ConversationError], int]) -> int:
@@ -212,7 +212,7 @@ def sentences(detail: Any, field: str = "") -> Iterator[str]:
 
 
 def is_for_programs(path: str) -> bool:
-    """Say whether programs ask at this address, and not people's browsers."""
+    """Return whether programs ask at this address, and not people's browsers."""
     return any(_is_at_or_below(path, place) for place in WIRES)
 
 
@@ -259,7 +259,7 @@ def unavailable(request: HttpRequest, error: Exception) -> HttpResponse:
     if is_unknown(request):
         detail = failures.UNKNOWN
     elif isinstance(error, LostCommit) and request.method in SAFE_METHODS:
-        detail = failures.UNREACHABLE  # whoever only reads has stored nothing
+        detail = failures.UNREACHABLE  # a read has stored nothing
     elif isinstance(error, ConversationError):
         detail = str(error)
     else:
@@ -298,7 +298,7 @@ def too_many(request: HttpRequest, detail: str) -> HttpResponse:
 
 
 def log_database_failure(request: HttpRequest, error: Exception) -> None:
-    """Write one line: the first of the error's own, which may name what nobody else is to know."""
+    """Log the first line of the error alone: others may have private data."""
     reason = str(error).strip().partition("\n")[0]
     logger.error("The database failed on %s %s: %s", request.method, request.path, reason)
 

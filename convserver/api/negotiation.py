@@ -1,4 +1,4 @@
-"""Answering in the one form that a view has, whatever the client says that it accepts."""
+"""Answers in a view's only form, for every `Accept`."""
 
 from __future__ import annotations
 

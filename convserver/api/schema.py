@@ -37,7 +37,7 @@ from convserver.api.scopes import OPEN
 from sessions_app.identity.authentication import lets_everybody_in
 
 RENDERERS = (OpenApiJsonRenderer2, OpenApiJsonRenderer, OpenApiYamlRenderer2, OpenApiYamlRenderer)
-"""The first one answers whoever has no wish."""
+"""The first one answers requests without a preference."""
 
 REF_TEMPLATE = "#/components/schemas/{model}"
 
@@ -67,7 +67,7 @@ class NativeRefusal(BaseModel):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Door:
-    """What the operations of one door have in common, whatever each of them does.
+    """The common part of all operations of one door.
 
     A view's `door` names it; else it is that of the view's package. A status maps to a body's type, as in
     `extend_schema(responses=…)`; a status that an operation describes itself is left alone.
@@ -122,7 +122,7 @@ class DoorSchema(AutoSchema):
         return door if isinstance(door, Door) else Door(tag=package)
 
     def _is_list_view(self, serializer: Any = None) -> bool:
-        """Say whether the annotation itself is a list: an action's name decides nothing."""
+        """Return whether the annotation itself is a list: an action's name decides nothing."""
         return is_list_serializer(serializer)
 
     def _resolve_path_parameters(self, variables: Sequence[str]) -> list[dict[str, Any]]:
@@ -206,11 +206,9 @@ class KeyScheme(OpenApiAuthenticationExtension):
     name = ["sessionApiKey", "bearer"]
 
     def get_security_requirement(self, auto_schema: AutoSchema) -> list[dict[str, list[Any]]]:
-        """Return the alternatives."""
         return [{name: []} for name in self.name]
 
     def get_security_definition(self, auto_schema: AutoSchema) -> list[dict[str, Any]]:
-        """Describe both headers."""
         return [
             {
                 "type": "apiKey",
@@ -223,19 +221,14 @@ class KeyScheme(OpenApiAuthenticationExtension):
 
 
 class ConversationKeyScheme(OpenApiAuthenticationExtension):
-    """The header that brings the key of one conversation."""
+    """The header of the key of one conversation."""
 
     target_class = "convserver.api.v1.authentication.ConversationKeyAuthentication"
     name = "conversationKey"
+    words = "The key of one conversation; it gives access to that conversation only."
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
-        """Describe the header."""
-        return {
-            "type": "apiKey",
-            "in": "header",
-            "name": "X-Session-API-Key",
-            "description": "The key of one conversation; it gives access to that conversation only.",
-        }
+        return {"type": "apiKey", "in": "header", "name": "X-Session-API-Key", "description": self.words}
 
 
 class LoginScheme(OpenApiAuthenticationExtension):
@@ -245,7 +238,6 @@ class LoginScheme(OpenApiAuthenticationExtension):
     name = "login"
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
-        """Describe the cookie."""
         return {
             "type": "apiKey",
             "in": "cookie",
@@ -254,20 +246,12 @@ class LoginScheme(OpenApiAuthenticationExtension):
         }
 
 
-class SandboxKeyScheme(OpenApiAuthenticationExtension):
-    """The header by which agent servers elsewhere say which sandbox they report on."""
+class SandboxKeyScheme(ConversationKeyScheme):
+    """The header by which agent servers elsewhere name the sandbox of their reports."""
 
     target_class = "convserver.api.v1.app.webhook_reports.SandboxKeyAuthentication"
     name = "sandboxKey"
-
-    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
-        """Describe the header."""
-        return {
-            "type": "apiKey",
-            "in": "header",
-            "name": "X-Session-API-Key",
-            "description": "The key of a conversation; it gives access to its sandbox only.",
-        }
+    words = "The key of a conversation; it gives access to its sandbox only."
 
 
 def document(media_type: str) -> bytes:
@@ -292,7 +276,7 @@ def _as_yaml() -> bytes:
 
 
 class SchemaView(APIView):
-    """The document, for everybody who may come in."""
+    """The document, for all clients."""
 
     needs = OPEN
 

@@ -41,11 +41,11 @@ _MEMBERS_MAX = 1_000
 """A body with more has none of a start's."""
 
 
-def either(v0_view: View, agent_view: View) -> View:
-    """Return a view that passes an unread request to the right face; documented as V0's."""
+def either(v0_view: View, agent_view: View, *, by: Callable[[HttpRequest], bool]) -> View:
+    """Return a view that passes a request to the agent face or, documented as this, to V0."""
 
     def chosen(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        view = agent_view if _is_for_agent_face(request) else v0_view
+        view = agent_view if by(request) else v0_view
         return view(request, *args, **kwargs)
 
     return update_wrapper(chosen, v0_view)
@@ -94,18 +94,8 @@ def _has_v1_members(text: str) -> bool:
     return not _TELLING_MEMBERS.isdisjoint(members) or (_ROLE in members and "action" not in members)
 
 
-def settings_of_either(v0_view: View, agent_view: View) -> View:
-    """Return a view of the settings: only the agent face has PATCH, only V0 has POST, both have GET."""
-
-    def chosen(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        view = agent_view if _reads_agent_settings(request) else v0_view
-        return view(request, *args, **kwargs)
-
-    return update_wrapper(chosen, v0_view)
-
-
-def _reads_agent_settings(request: HttpRequest) -> bool:
-    """Return whether a client of the agent face asks; its library in Python says how keys are to be shown."""
+def _is_for_agent_settings(request: HttpRequest) -> bool:
+    """Return whether a request is for the agent face, which has PATCH; V0 has POST, and both have GET."""
     if request.method != "GET":
         return request.method == "PATCH"
     return "X-Expose-Secrets" in request.headers or _is_of_agent_web_client(request)
@@ -121,12 +111,18 @@ urlpatterns = [
     *absent_routes("", **UNDESCRIBED),
     path(
         "settings",
-        settings_of_either(SettingsViewSet.as_view({"get": "retrieve", "post": "change"}), settings()),
+        either(
+            SettingsViewSet.as_view({"get": "retrieve", "post": "change"}),
+            settings(),
+            by=_is_for_agent_settings,
+        ),
         name="v0-settings",
     ),
     path(
         "conversations",
-        either(V0ConversationViewSet.as_view({"get": "list", "post": "create"}), many()),
+        either(
+            V0ConversationViewSet.as_view({"get": "list", "post": "create"}), many(), by=_is_for_agent_face
+        ),
         name="v0-conversations",
     ),
     re_path(
@@ -136,12 +132,13 @@ urlpatterns = [
                 {"get": "retrieve", "patch": "partial_update", "delete": "destroy"}
             ),
             one(),
+            by=_is_for_agent_face,
         ),
         name="v0-conversation",
     ),
     re_path(
         rf"{_ONE}/events$",
-        either(V0EventViewSet.as_view({"get": "list", "post": "create"}), events()),
+        either(V0EventViewSet.as_view({"get": "list", "post": "create"}), events(), by=_is_for_agent_face),
         name="v0-events",
     ),
 ]

@@ -40,5 +40,5 @@ class DatabaseFailuresMiddleware:
 
 
 def refuse(request: HttpRequest, why: str | Exception) -> None:
-    """Let the request be answered with 503, or 429 for TOO_MANY, instead of by a view."""
+    """Answer the request with 503, or 429 for TOO_MANY, instead of by a view."""
     setattr(request, _REFUSED, why)

@@ -1,4 +1,4 @@
-"""Clients that nobody knows: their large bodies are refused before they are read."""
+"""Large bodies of unauthenticated clients are refused unread."""
 
 from __future__ import annotations
 

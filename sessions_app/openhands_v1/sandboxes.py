@@ -101,7 +101,7 @@ def ids_of(pks: Sequence[int]) -> dict[int, str | None]:
 
 
 def ids_in(rows: Sequence[Mapping[str, Any]]) -> dict[int, str | None]:
-    """Do what `ids_of` does for rows with `pk`, `public_id` and `parent_id`, by key.
+    """Return the ids of sandboxes by key, for rows with `pk`, `public_id` and `parent_id`.
 
     Conversations without a parent need no query.
     """

@@ -58,7 +58,7 @@ class StartParameters:
 def first_message(message: Mapping[str, Any], *, sender_id: int) -> NewEvent:
     """Return a SendMessageRequest as a conversation's first event. Raise InvalidEvent.
 
-    It requires an answer, whatever its `run` is.
+    It requires an answer, also without `run`.
     """
     event_id = str(uuid4())
     authored = v1.received(message, event_id=event_id)

@@ -1,4 +1,4 @@
-"""ETags of conversations: they cover what users set, so that nobody overwrites an unseen change."""
+"""ETags of conversations, which cover users' settings, so that no client overwrites an unseen change."""
 
 from __future__ import annotations
 
@@ -62,5 +62,5 @@ def wanted(request: Request) -> Collection[str] | None:
 
 
 def matches(wanted: Collection[str], etag: str) -> bool:
-    """Say whether the ETag is one of these; a weak one never is (RFC 9110)."""
+    """Return whether the ETag is one of these; a weak one never is (RFC 9110)."""
     return "*" in wanted or etag in wanted

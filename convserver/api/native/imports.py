@@ -53,7 +53,7 @@ class NewImportSerializer(Body):
 
 
 class StartSerializer(Body):
-    """The body that starts one: how the file is to be imported, as far as that has changed meanwhile."""
+    """The body that starts one: the changed options of the import."""
 
     format = Text(allow_blank=True, required=False, max_length=100)
     labels = serializers.ListField(child=Text(max_length=100), required=False, max_length=runs.LABELS_MAX)
@@ -76,7 +76,7 @@ class PageSerializer(serializers.Serializer[Any]):
 
 
 class BytesParser(BaseParser):
-    """Hands the body on as bytes, whatever type it claims."""
+    """Returns the body as bytes, for any content type."""
 
     media_type = "*/*"
 

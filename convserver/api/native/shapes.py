@@ -146,7 +146,7 @@ class NativePendingCall(BaseModel):
     id: str = Field(description="Of its event.")
     tool: str
     asks: Literal["approval", "outcome"] = Field(
-        description="`outcome` where nobody knows whether the call has taken effect."
+        description="`outcome` if it is unknown whether the call has taken effect."
     )
 
 
@@ -268,7 +268,7 @@ class NativeReceiptPage(BaseModel):
 
 
 class NativeEvent(BaseModel):
-    """An event in its envelope, which has what any reader needs, whatever wire it was written for."""
+    """An event of any wire in its envelope, which has the columns that all readers need."""
 
     type: Literal["event"]
     seq: Seq = Field(description="Its place in the log.")

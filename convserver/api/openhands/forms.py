@@ -43,7 +43,7 @@ def _unreadable(error: Exception) -> InvalidRequest:
 
 
 class _Form(MultiPartParser):
-    """Keeps every file, whatever its name."""
+    """Keeps every file, also those with unusual names."""
 
     def sanitize_file_name(self, file_name: str) -> str:
         """Return a substitute for a name of which nothing is left."""

@@ -63,11 +63,11 @@ class OpenHandsViewSet(ViewSetMixin, OpenHandsView):
     """A resource of V0 or V1; a door's viewsets are this and the door's own view."""
 
     is_named_by_method = True
-    """Operation ids in the API document end with the method, whatever the action is called."""
+    """Whether operation ids in the API document end with the method, not with the action."""
 
 
 def body_of(request: Request, model: type[M]) -> M:
-    """Return the body, checked; whatever its content type says, it is JSON. Raise InvalidRequest."""
+    """Return the checked body, which is JSON of any content type. Raise InvalidRequest."""
     return body_in(json_of(request), model)
 
 
@@ -140,7 +140,7 @@ def _cut(words: Any) -> Any:
 
 
 def _can_be_shown(value: object) -> bool:
-    """Say whether a value is short and shallow: a value that could be read may be too deep to write again."""
+    """Return whether a value is short and shallow: a readable value may be too deep to write."""
     return _room_beside(value, SHOWN_MAX_BYTES, depth=SHOWN_DEPTH) >= 0
 
 

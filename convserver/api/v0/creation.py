@@ -196,7 +196,7 @@ def recorded_events(text: str) -> list[dict[str, Any]]:
 
 
 def _is_result(reading: Reading) -> bool:
-    """Say whether this is a result of V1, where the environment gives it."""
+    """Return whether this is a result of V1, where the environment gives it."""
     return reading.dialect is Dialect.V1 and reading.kind in (Kind.TOOL_RESULT, Kind.ERROR)
 
 

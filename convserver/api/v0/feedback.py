@@ -1,4 +1,4 @@
-"""Feedback on conversations: stored on this server, and sent to nobody (spec V0 §1.7)."""
+"""Feedback on conversations: stored on this server, and sent nowhere (spec V0 §1.7)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class FeedbackReceipt(BaseModel):
     message: str
     feedback_id: str
     password: str
-    """Empty: nobody else sees the feedback, so it needs no password."""
+    """Empty: only its author sees the feedback, so it needs no password."""
 
 
 class FeedbackResponse(BaseModel):

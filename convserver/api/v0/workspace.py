@@ -130,14 +130,14 @@ class WorkspaceViewSet(V0ViewSet):
 
     @extend_schema(**_file)
     def select_file(self, request: Request, conversation_id: str) -> Response:
-        """Say that it is not there."""
+        """Refuse: no file exists."""
         query_of(request, FileQuery)
         _attached(request, conversation_id)
         raise _no_runtime()
 
     @extend_schema(responses={400: Detail, 404: Detail | WorkspaceProblem})
     def zip_directory(self, request: Request, conversation_id: str) -> Response:
-        """Say that there is none."""
+        """Refuse: there is no workspace."""
         _attached(request, conversation_id)
         raise _no_runtime()
 

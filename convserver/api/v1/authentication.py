@@ -82,7 +82,7 @@ def own_of(request: Request, conversation_id: str) -> ConversationRef | None:
 
 
 def is_uuid(text: str) -> bool:
-    """Say whether an id is a UUID, with dashes or as 32 hex digits, in any case (R1)."""
+    """Return whether an id is a UUID, with dashes or as 32 hex digits, in any case (R1)."""
     try:
         return _HEX_DIGITS.fullmatch(normal_id(text)) is not None
     except InvalidConversationId:

@@ -1,4 +1,4 @@
-"""Events as V1 readers see them: found by the id that is shown, whatever their wire."""
+"""Events of either wire as V1 readers see them, found by their shown ids."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class RemoteAgent:
         self._conversation = conversation
 
     async def play(self, turn: Turn) -> None:
-        """Let programs play the turn; if one disappears, the next one continues from what is stored."""
+        """Hand the turn to the program; if it disappears, the next one continues from what is stored."""
         steps = RemoteTurn(turn)
         try:
             while not steps.is_over:

@@ -49,7 +49,7 @@ FRAMES_PER_S = 200
 FRAMES_AT_ONCE = 400
 """At most this many frames are read at once."""
 LINGER_S = 1.0
-"""How long a replaced program is told so before it is closed."""
+"""The time between a replaced program's last frame and its close."""
 TAKEN_OVER = "Another program has connected under this name."
 
 _failing_frames = Outage(__name__, "A frame of a program failed")
@@ -186,7 +186,7 @@ class AgentSocket(SocketEnding):
             self._program.supersede()
 
     async def _yield_place(self) -> None:
-        """Tell a replaced program so, refuse its later frames, and close."""
+        """Send a replaced program `fenced`, refuse its later frames, and close."""
         await self._program.is_superseded.wait()
         self._program.send(type="fenced", turn=None)
         await asyncio.sleep(LINGER_S)

@@ -34,7 +34,7 @@ from sessions_app.settings import user_settings
 logger = logging.getLogger(__name__)
 
 CANDIDATES_MAX = 1000
-"""A page reads at most this many conversations, however many pull requests are closed."""
+"""A page reads at most this many conversations, also if most pull requests are closed."""
 PROVIDERS_S = 10.0
 """A page waits this long for all providers; pull requests without an answer by then count as open."""
 

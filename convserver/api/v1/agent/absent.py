@@ -118,7 +118,7 @@ class AbsentViewSet(AgentViewSet):
 
 
 def _nothing() -> HttpResponse:
-    """Return an answer without a body or a content type: a client that is told of JSON parses it."""
+    """Return an answer without a body or a content type: a client would parse JSON."""
     answer = HttpResponse(status=204)
     del answer["Content-Type"]
     return answer

@@ -17,7 +17,7 @@ from convserver.api.scopes import RUNS, WRITES, requires
 from convserver.api.v1.agent.absent import NO_ACP
 from convserver.api.v1.agent.requests import ProfileChoice
 from convserver.api.v1.agent.settings.profiles import model_for_conversation
-from convserver.api.v1.app.shapes import Done
+from convserver.api.v1.agent.view import Done
 from convserver.api.v1.app.view import AppViewSet, of_one, readable
 from sessions_app.settings import agent_setups
 

@@ -23,13 +23,13 @@ from convserver.api.openhands.instants import Instant
 from convserver.api.openhands.text import StorableText, storable
 from convserver.api.openhands.view import body_of, query_of
 from convserver.api.scopes import RUNS, WRITES, requires
+from convserver.api.v1.agent.view import Done
 from convserver.api.v1.app import start_tasks
 from convserver.api.v1.app.shapes import (
     AppConversation,
     AppConversationInfo,
     AppConversationPage,
     AppConversationStartTask,
-    Done,
     Name,
     StartRequest,
     conversations_of,

@@ -188,12 +188,6 @@ class SandboxPage(BaseModel):
     next_page_id: str | None
 
 
-class Done(BaseModel):
-    """The request was carried out."""
-
-    success: Literal[True]
-
-
 _COLUMNS = (
     "pk",
     "owner_id",

@@ -177,12 +177,12 @@ def _steps_of(request: Request) -> list[Any]:
 
 
 def _is_started(steps: list[Any]) -> bool:
-    """Say whether a start succeeded: a failed one may be repeated with its key."""
+    """Return whether a start succeeded: a failed one may be repeated with its key."""
     return bool(steps[-1]["status"] != StartStatus.ERROR)
 
 
 def _start_of(request: Request, body: StartRequest) -> Callable[[], Response]:
-    """Check everything that a start needs, and return what stores it, whatever the outcome."""
+    """Check all needs of a start, and return what stores it, also if it fails."""
     parent = row_of(request, body.parent_conversation_id.hex) if body.parent_conversation_id else None
     message = _first_message(request, body)
     wanted = _wanted(body, parent, message)

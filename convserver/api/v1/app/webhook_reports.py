@@ -10,7 +10,6 @@ import logging
 from functools import partial
 from uuid import UUID
 
-from django.contrib.auth.models import User
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from pydantic import BaseModel, ConfigDict
 from rest_framework.authentication import BaseAuthentication
@@ -31,9 +30,9 @@ from convserver.api.openhands.errors import Detail, InvalidRequest, Refused
 from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import body_of
 from convserver.api.scopes import WRITES
-from convserver.api.v1.app.shapes import Done
+from convserver.api.v1.agent.view import Done
 from convserver.api.v1.app.view import AppView, AppViewSet, of_one
-from sessions_app.identity import conversation_keys
+from convserver.api.v1.authentication import ConversationKeyAuthentication
 from sessions_app.openhands_v1 import reports, sandboxes
 
 logger = logging.getLogger(__name__)
@@ -62,20 +61,8 @@ class ReportedEvent(BaseModel):
     kind: str
 
 
-class SandboxKeyAuthentication(BaseAuthentication):
+class SandboxKeyAuthentication(ConversationKeyAuthentication):
     """The key of a conversation, which acts for its owner in that sandbox."""
-
-    def authenticate(self, request: Request) -> tuple[User, ConversationRef] | None:
-        """Return the owner and the conversation of the key; None without such a key."""
-        conversation = conversation_keys.opened_by(request.headers.get("X-Session-API-Key", ""))
-        if conversation is None:
-            return None
-        owner = User.objects.filter(pk=conversation.owner_id, is_active=True).first()
-        return (owner, conversation) if owner is not None else None
-
-    def authenticate_header(self, request: Request) -> str:
-        """Return the challenge that makes a refusal a 401."""
-        return "Bearer"
 
 
 class ReportViewSet(AppViewSet):

@@ -154,7 +154,7 @@ class AnthropicAnswer(AnswerStream):
             return
         block.has_stopped = True
         if self._open.pop(_index(fields), None) is None:
-            self._open.clear()  # the only open block stops, whatever its number
+            self._open.clear()  # the number is wrong: the only open block stops
         if not block.is_call:
             yield sent({**fields, "index": block.number}, "content_block_stop")
 

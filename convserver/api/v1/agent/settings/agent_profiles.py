@@ -17,7 +17,7 @@ from convserver.api.openhands.view import body_in, body_of
 from convserver.api.scopes import OF_THE_USER
 from convserver.api.v1.agent.requests import KeptObject
 from convserver.api.v1.agent.settings import document, tool_servers
-from convserver.api.v1.agent.settings.profiles import REFUSED, NewName, ProfileChanged
+from convserver.api.v1.agent.settings.profiles import REFUSED, NewName, ProfileChanged, changed
 from convserver.api.v1.agent.settings.view import OfUserViewSet, checked_name
 from sessions_app.models import DocumentKind
 from sessions_app.settings import model_keys, user_documents
@@ -122,7 +122,7 @@ class AgentProfileViewSet(OfUserViewSet):
             "revision": before["revision"] + 1 if before else 0,
         }
         user_documents.store(self.user_id, KIND, {**_with_stored_keys(body, before), **own}, name=name)
-        return _changed(name, f"Agent profile {name!r} saved", status=201)
+        return changed(name, f"Agent profile {name!r} saved", status=201)
 
     @extend_schema(responses={200: ProfileChanged, **REFUSED})
     def destroy(self, request: Request, name: str) -> Response:
@@ -131,7 +131,7 @@ class AgentProfileViewSet(OfUserViewSet):
         user_documents.remove(self.user_id, KIND, name)
         if gone and document.kept_of(self.user_id).get("active_agent_profile_id") == gone["id"]:
             document.change(self.user_id, {}, pointers={"active_agent_profile_id": None})
-        return _changed(name, f"Agent profile {name!r} deleted")
+        return changed(name, f"Agent profile {name!r} deleted")
 
     @extend_schema(request=NewName, responses={200: ProfileChanged, **REFUSED})
     def rename(self, request: Request, name: str) -> Response:
@@ -139,7 +139,7 @@ class AgentProfileViewSet(OfUserViewSet):
         new_name = body_of(request, NewName).new_name
         _profile(self.user_id, name)
         user_documents.rename(self.user_id, KIND, name, new_name=new_name)
-        return _changed(new_name, f"Agent profile {name!r} renamed to {new_name!r}")
+        return changed(new_name, f"Agent profile {name!r} renamed to {new_name!r}")
 
     @extend_schema(request=None, responses={200: AgentProfileActivated, **REFUSED})
     def activate(self, request: Request, name: str) -> Response:
@@ -210,7 +210,3 @@ def _info(name: str, profile: dict[str, Any]) -> AgentProfileInfo:
         llm_profile_ref=profile.get("llm_profile_ref"),
         mcp_server_refs=profile.get("mcp_server_refs"),
     )
-
-
-def _changed(name: str, message: str, *, status: int = 200) -> Response:
-    return Response({"name": name, "message": message}, status=status)

@@ -31,15 +31,20 @@ KIND = DocumentKind.MODEL_PROFILE
 REFUSED = {404: Detail, 409: Detail, 422: ValidationProblems}
 
 
-class ProfileInfo(BaseModel):
+class NamedModel(BaseModel):
     """The visible part of a profile, in a list."""
 
     name: str
     model: str | None
     base_url: str | None
+    api_key_set: bool
+
+
+class ProfileInfo(NamedModel):
+    """The same, as newer clients of the agent face know it."""
+
     provider_connection_id: None = None
     provider_connection_broken: bool = False
-    api_key_set: bool
 
 
 class ProfileList(BaseModel):
@@ -108,16 +113,7 @@ class ProfileViewSet(OfUserViewSet):
     @extend_schema(responses={200: ProfileList})
     def list(self, request: Request) -> Response:
         """Return all profiles, by name."""
-        stored = user_documents.documents(self.user_id, KIND)
-        infos = [
-            ProfileInfo(
-                name=name,
-                model=llm.get("model"),
-                base_url=llm.get("base_url"),
-                api_key_set=bool(llm.get("api_key")),
-            )
-            for name, llm in stored.items()
-        ]
+        infos = [ProfileInfo(**each) for each in named_models(self.user_id)]
         active = document.kept_of(self.user_id).get("active_profile")
         return Response(ProfileList(profiles=infos, active_profile=active).model_dump())
 
@@ -139,20 +135,20 @@ class ProfileViewSet(OfUserViewSet):
         if not body.include_secrets:
             llm = without_keys(llm)
         user_documents.store(self.user_id, KIND, llm, name=name)
-        return _changed(name, _with_note(f"Profile {name!r} saved", llm), status=201)
+        return changed(name, _with_note(f"Profile {name!r} saved", llm), status=201)
 
     @extend_schema(responses={200: ProfileChanged, **REFUSED})
     def destroy(self, request: Request, name: str) -> Response:
         """Delete a profile; also one that is gone is deleted."""
         remove(self.user_id, name)
-        return _changed(name, f"Profile {name!r} deleted")
+        return changed(name, f"Profile {name!r} deleted")
 
     @extend_schema(request=NewName, responses={200: ProfileChanged, **REFUSED})
     def rename(self, request: Request, name: str) -> Response:
         """Give a profile another name."""
         new_name = body_of(request, NewName).new_name
         rename(self.user_id, name, new_name)
-        return _changed(new_name, f"Profile {name!r} renamed to {new_name!r}")
+        return changed(new_name, f"Profile {name!r} renamed to {new_name!r}")
 
     @extend_schema(request=None, responses={200: ProfileActivated, 400: Detail, **REFUSED})
     def activate(self, request: Request, name: str) -> Response:
@@ -250,5 +246,19 @@ def require_pointers(user_id: int, pointers: Mapping[str, Any]) -> None:
         raise Refused(404, {"detail": f"Meta-profile {name!r} not found"})
 
 
-def _changed(name: str, message: str, *, status: int = 200) -> Response:
+def named_models(user_id: int) -> list[dict[str, Any]]:
+    """Return the members of NamedModel for each profile, by name."""
+    return [
+        {
+            "name": name,
+            "model": llm.get("model"),
+            "base_url": llm.get("base_url"),
+            "api_key_set": bool(llm.get("api_key")),
+        }
+        for name, llm in user_documents.documents(user_id, KIND).items()
+    ]
+
+
+def changed(name: str, message: str, *, status: int = 200) -> Response:
+    """Return the answer to a change of a profile."""
     return Response({"name": name, "message": message}, status=status)

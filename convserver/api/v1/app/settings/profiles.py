@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from drf_spectacular.utils import extend_schema
 from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conversations import access
-from convserver.api.openhands.errors import Detail, ValidationProblems
+from convserver.api.openhands.errors import Detail
 from convserver.api.openhands.view import body_of, optional_body_of
 from convserver.api.scopes import OF_THE_USER
 from convserver.api.v1.agent.requests import ModelObject
 from convserver.api.v1.agent.settings import document, profiles
 from convserver.api.v1.agent.settings.document import AGENT
-from convserver.api.v1.agent.settings.profiles import KIND, NewName, ProfileChanged
+from convserver.api.v1.agent.settings.profiles import (
+    KIND,
+    REFUSED,
+    NamedModel,
+    NewName,
+    Profile,
+    ProfileChanged,
+    changed,
+)
 from convserver.api.v1.agent.settings.view import checked_name
 from convserver.api.v1.app.view import AppViewSet
 from sessions_app.settings import model_keys, user_documents
 from sessions_app.settings.setup_keys import MASK, masked, unmasked, without_keys
-
-REFUSED = {404: Detail, 409: Detail, 422: ValidationProblems}
-
-
-class NamedModel(BaseModel):
-    """The visible part of a profile, in a list."""
-
-    name: str
-    model: str | None
-    base_url: str | None
-    api_key_set: bool
 
 
 class NamedModelList(BaseModel):
@@ -39,14 +34,6 @@ class NamedModelList(BaseModel):
 
     profiles: list[NamedModel]
     active_profile: str | None
-
-
-class ShownModel(BaseModel):
-    """A profile; this wire says by a flag that there is a key."""
-
-    name: str
-    config: dict[str, Any]
-    api_key_set: bool
 
 
 class NewNamedModel(BaseModel):
@@ -74,26 +61,16 @@ class AppProfileViewSet(AppViewSet):
     def list(self, request: Request) -> Response:
         """Return all profiles, by name."""
         user_id = access.pk_of(request.user)
-        found = [
-            NamedModel(
-                name=name,
-                model=llm.get("model"),
-                base_url=llm.get("base_url"),
-                api_key_set=bool(llm.get("api_key")),
-            )
-            for name, llm in user_documents.documents(user_id, KIND).items()
-        ]
         active = document.kept_of(user_id).get("active_profile")
-        return Response(NamedModelList(profiles=found, active_profile=active).model_dump())
+        return Response({"profiles": profiles.named_models(user_id), "active_profile": active})
 
-    @extend_schema(responses={200: ShownModel, **REFUSED})
+    @extend_schema(responses={200: Profile, **REFUSED})
     def retrieve(self, request: Request, name: str) -> Response:
         """Return one profile."""
         llm = profiles.profile(access.pk_of(request.user), name)
-        shown = ShownModel(
-            name=name, config=masked({**llm, "api_key": None}), api_key_set=bool(llm.get("api_key"))
-        )
-        return Response(shown.model_dump())
+        # This wire says by a flag alone that there is a key.
+        shown = masked({**llm, "api_key": None})
+        return Response({"name": name, "config": shown, "api_key_set": bool(llm.get("api_key"))})
 
     @extend_schema(request=NewNamedModel | None, responses={201: ProfileChanged, 400: Detail, **REFUSED})
     def create(self, request: Request, name: str) -> Response:
@@ -121,20 +98,20 @@ class AppProfileViewSet(AppViewSet):
         elif body.preserve_existing_api_key or is_cleared:
             llm = {each: value for each, value in llm.items() if each != "api_key"}
         user_documents.store(user_id, KIND, llm, name=name)
-        return _changed(name, f"Profile '{name}' saved", status=201)
+        return changed(name, f"Profile '{name}' saved", status=201)
 
     @extend_schema(responses={200: ProfileChanged, **REFUSED})
     def destroy(self, request: Request, name: str) -> Response:
         """Delete a profile; also one that is gone is deleted."""
         profiles.remove(access.pk_of(request.user), name)
-        return _changed(name, f"Profile '{name}' deleted")
+        return changed(name, f"Profile '{name}' deleted")
 
     @extend_schema(request=NewName, responses={200: ProfileChanged, **REFUSED})
     def rename(self, request: Request, name: str) -> Response:
         """Give a profile another name."""
         new_name = body_of(request, NewName).new_name
         profiles.rename(access.pk_of(request.user), name, new_name)
-        return _changed(new_name, f"Profile '{name}' renamed to '{new_name}'")
+        return changed(new_name, f"Profile '{name}' renamed to '{new_name}'")
 
     @extend_schema(request=None, responses={200: ModelActivated, 400: Detail, **REFUSED})
     def activate(self, request: Request, name: str) -> Response:
@@ -142,7 +119,3 @@ class AppProfileViewSet(AppViewSet):
         llm = profiles.activate(access.pk_of(request.user), name)
         words = f"Switched to profile '{name}'"
         return Response({"name": name, "message": words, "model": llm.get("model")})
-
-
-def _changed(name: str, message: str, *, status: int = 200) -> Response:
-    return Response({"name": name, "message": message}, status=status)
