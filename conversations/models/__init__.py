@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from conversations.models.conversations import (
     CHILDREN_MAX,
-    CHOSEN_ID_SHOWN,
     LAST_MESSAGE_MAX_LENGTH,
     OWNED_BY_APPEND,
-    PUBLIC_ID_MAX_LENGTH,
-    RESERVED_IDS,
     SOURCE_TAG,
     ChangeNumber,
     Conversation,
@@ -20,9 +17,6 @@ from conversations.models.conversations import (
     Version,
     WholeRowSaveRefused,
     children_in,
-    new_public_id,
-    normal_id,
-    shown_title,
 )
 from conversations.models.events import (
     ENVELOPE_COLUMNS,
@@ -36,6 +30,14 @@ from conversations.models.guards import (
     Purge,
     PurgeQuerySet,
     WriteProbe,
+)
+from conversations.models.ids import (
+    CHOSEN_ID_SHOWN,
+    PUBLIC_ID_MAX_LENGTH,
+    RESERVED_IDS,
+    new_public_id,
+    normal_id,
+    shown_title,
 )
 from conversations.models.index import (
     SearchProgress,

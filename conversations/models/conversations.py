@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, ClassVar, Literal, NamedTuple, Self
-from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
@@ -15,43 +14,23 @@ from django.db.models.expressions import Combinable
 from django.utils import timezone
 
 from conversations.engines.planner import unselective
-from conversations.events import (
-    Dialect,
-)
-from conversations.exceptions import InvalidConversationId
+from conversations.events import Dialect
+from conversations.models.ids import PUBLIC_ID_MAX_LENGTH, shown_title
 from conversations.models.labels import with_labels
 from conversations.models.list_orders import ListOrder, SortedTitle, last_used
 from conversations.payloads.limits import limits_of
 from conversations.search import titles
 
-PUBLIC_ID_MAX_LENGTH = 100
-
-
-RESERVED_IDS = frozenset({"search", "count"})
-
-
-CHOSEN_ID_SHOWN = 40
-"""So many characters of a chosen id the default title of its conversation has, an ellipsis included."""
-
-
 _HEX_UUID = "^[0-9a-f]{32}$"
-
-
 SOURCE_TAG = "source"
 """The tag of an imported conversation that names the program which it comes from."""
 LAST_MESSAGE_MAX_LENGTH = 200
-
-
 CHILDREN_MAX = 100
 """At most this many of the conversations that one has started are named with it."""
-
-
 OWNED_BY_APPEND = frozenset(
     {"next_seq", "head_digest", "loop_epoch", "asked_through", "answered_through", "last_message"}
 )
 """Columns of a conversation that only the log's own writes may change."""
-
-
 Moment = Literal["created_at", "updated_at", "deleted_at"]
 """The orders of lists of conversations."""
 
@@ -79,55 +58,6 @@ class ConversationRef(NamedTuple):
     def dialect(self) -> Dialect:
         """The wire of the events that the server itself writes in this conversation."""
         return Dialect(self.version.lower())
-
-
-def normal_id(text: str) -> str:
-    """Return the form in which an id is stored: a UUID of any spelling as 32 hex digits.
-
-    Raise InvalidConversationId, with the texts and in the order of spec V0 §0.2.
-    """
-    if len(text) > PUBLIC_ID_MAX_LENGTH:
-        raise InvalidConversationId("Conversation ID is too long")
-    if "\0" in text:
-        raise InvalidConversationId("Conversation ID contains invalid characters")
-    if ".." in text or "/" in text or "\\" in text:
-        raise InvalidConversationId("Conversation ID contains invalid path characters")
-    if any(character < " " for character in text):
-        raise InvalidConversationId("Conversation ID contains control characters")
-    if not text or text in RESERVED_IDS or not text.isprintable():
-        raise InvalidConversationId(f"Conversation ID cannot be {text!r}")
-    return _hex_of_uuid(text) or text
-
-
-def _hex_of_uuid(text: str) -> str | None:
-    dashed = len(text) == 36 and [at for at, character in enumerate(text) if character == "-"] == [
-        8,
-        13,
-        18,
-        23,
-    ]
-    digits = text.replace("-", "") if dashed else text
-    if len(digits) != 32 or not digits.isascii() or not digits.isalnum():
-        return None
-    try:
-        return UUID(digits).hex
-    except ValueError:
-        return None
-
-
-def shown_title(title: str | None, public_id: str) -> str:
-    """Return the title, or the default one: of an id that somebody chose it shows as much as is readable."""
-    if title:
-        return title
-    if _hex_of_uuid(public_id):
-        return f"Conversation {public_id[:5]}"  # as spec V0 §4.5 has it for all ids
-    is_long = len(public_id) > CHOSEN_ID_SHOWN
-    return f"Conversation {public_id[: CHOSEN_ID_SHOWN - 1]}…" if is_long else f"Conversation {public_id}"
-
-
-def new_public_id() -> str:
-    """Return a new, unused id."""
-    return uuid4().hex
 
 
 class ConversationQuerySet(models.QuerySet["Conversation"]):
@@ -230,18 +160,10 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
 
         Each conversation is asked for its labels; `Label.objects.leading_to` finds those that have one.
         """
-        wanted: dict[str, Any] = {}
+        wanted = {"repository": repository, "trigger": trigger, "version": version, "llm_model": model}
         rows = self if title is None else self.filter(titles.holding(title))
         rows = rows.filter(with_labels(labels))
-        if repository is not None:
-            wanted["repository"] = repository
-        if trigger is not None:
-            wanted["trigger"] = trigger
-        if version is not None:
-            wanted["version"] = version
-        if model is not None:
-            wanted["llm_model"] = model
-        return rows.filter(**wanted)
+        return rows.filter(**{name: value for name, value in wanted.items() if value is not None})
 
     def top_level(self) -> Self:
         """Return those that no other conversation has started."""
@@ -324,13 +246,11 @@ class _TagValue(Func):
         self._name = name
 
     def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        """Return it in the engine's SQL."""
         # A path would have to be written as the stored text is, with or without escapes.
         template = "(SELECT value FROM json_each(%(expressions)s) WHERE key = %%s)"
         return self._of(compiler, connection, template)
 
     def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        """Return it in the engine's SQL."""
         return self._of(compiler, connection, "(%(expressions)s ->> %%s::text)")
 
     def _of(self, compiler: Any, connection: Any, template: str) -> Any:
@@ -345,7 +265,6 @@ class _PublicIds(Subquery):
     template = "(SELECT jsonb_agg(chosen.public_id) FROM (%(subquery)s) AS chosen)"
 
     def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        """Return it in the engine's SQL."""
         template = self.template.replace("jsonb_agg", "json_group_array")
         return self.as_sql(compiler, connection, template=template, **context)
 
@@ -509,7 +428,6 @@ class Conversation(models.Model):
 
     @property
     def shown_title(self) -> str:
-        """The title, or the default one."""
         return shown_title(self.title, self.public_id)
 
     @property
@@ -519,7 +437,6 @@ class Conversation(models.Model):
 
     @property
     def is_unanswered(self) -> bool:
-        """Say whether an input waits for the agent."""
         return self.asked_through > self.answered_through
 
 

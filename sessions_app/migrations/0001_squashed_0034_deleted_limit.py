@@ -7,7 +7,7 @@ from django.db.models import CASCADE, PROTECT, SET_NULL
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from conversations.models.conversations import new_public_id
+from conversations.models.ids import new_public_id
 from sessions_app.encryption import EncryptedTextField
 from sessions_app.models.live import new_connection_id
 from sessions_app.models.v1 import default_workspace, never_confirm, sealed_nothing
