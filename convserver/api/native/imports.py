@@ -16,8 +16,8 @@ from rest_framework.views import APIView
 
 from conversations.access import pk_of
 from convserver.api.native.fields import Body, Text
-from convserver.api.native.shapes import (
-    NATIVE,
+from convserver.api.native.shapes import NATIVE, refusals
+from convserver.api.native.shapes.imports import (
     NativeImport,
     NativeImportChoice,
     NativeImportedPage,
@@ -25,7 +25,6 @@ from convserver.api.native.shapes import (
     NativeReceived,
     NativeWrongOffset,
     NewNativeImport,
-    refusals,
 )
 from convserver.api.scopes import WRITES
 from sessions_app.identity import scopes
