@@ -33,8 +33,9 @@ from convserver.configuration import (
     LogFormat,
 )
 from convserver.serving.connections import Connections, room
-from convserver.serving.http_protocol import SILENT_S, BoundedHttp, BoundedWebSocket, State
+from convserver.serving.http_protocol import SILENT_S, BoundedHttp, State
 from convserver.serving.server_lock import ServerLock
+from convserver.serving.websocket_protocol import BoundedWebSocket
 from convserver.variables import ConfigurationError
 from convserver.variables.keys import SESSION_API_KEY_MIN_LENGTH
 from sessions_app.capacity import heap

@@ -1,7 +1,6 @@
-"""HTTP/1.1 and WebSockets with bounds on what a client may send, and how slowly, before it is known.
+"""HTTP/1.1 with bounds on what a client may send, and how slowly, before it is known.
 
-The parser of uvicorn bounds neither the size of a head nor the time that a request takes to arrive. Its
-WebSockets have one bound for all messages, which is that of known clients.
+The parser of uvicorn bounds neither the size of a head nor the time that a request takes to arrive.
 """
 
 from __future__ import annotations
@@ -15,22 +14,14 @@ from typing import Any
 
 import httptools
 import uvicorn
-from uvicorn._types import ASGIReceiveEvent
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.protocols.utils import ClientDisconnected
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
-from websockets.frames import CloseCode
-from websockets.http11 import Request
-from websockets.protocol import OPEN
 
-from conversations.server_log import log_refusal, printable
+from conversations.server_log import log_refusal
 from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
 from convserver.serving.connections import Connections, Place
-from convserver.serving.unknown_frames import TooLarge, UnknownFrames
+from convserver.serving.websocket_protocol import BoundedWebSocket
 from sessions_app.capacity.parsing import Pace
-from sessions_app.identity import known_sockets
-from sessions_app.live import text_frames
 
 HEAD_MAX_BYTES = 32 * 1024
 HEAD_MAX_LINES = 100
@@ -57,7 +48,6 @@ TOO_LARGE = f"The headers are too large: the limit is {HEAD_MAX_BYTES} bytes and
 TOO_SLOW = "The request took too long to arrive. Send it again."
 TOO_MANY = "This address has too many open connections. Close some, then try again."
 PIPELINED = f"Too many requests were sent at once: wait for answers after {PIPELINED_MAX}."
-UNKNOWN = f"Log in before you send more than {UNKNOWN_BODY_MAX_BYTES} bytes."
 
 SINGLE = frozenset(
     {
@@ -349,123 +339,6 @@ class BoundedHttp(HttpToolsProtocol):
         if self.cycle is None or self._stage in (Stage.SILENT, Stage.HEAD):
             return self.cycle is None or self.cycle.response_complete
         return self._stage is Stage.BODY and not self.pipeline and not self.cycle.response_started
-
-
-class BoundedWebSocket(WebSocketsSansIOProtocol):
-    """One WebSocket, which keeps the place of the connection that it was.
-
-    Until its door knows the client, frames are read one by one, each when the door waits for it, and a
-    message has at most UNKNOWN_BODY_MAX_BYTES. What comes early is held: it may follow the frame that
-    authenticates the client.
-    """
-
-    _place: Place | None = None
-
-    def __init__(self, *arguments: Any, **others: Any) -> None:
-        super().__init__(*arguments, **others)
-        self._is_known = False
-        self._is_awaited = False
-        """Whether the door of an unknown client waits for a message."""
-        self._held = UnknownFrames()
-
-    def keep(self, room: Connections, place: Place) -> None:
-        """Keep the place for as long as the connection lasts."""
-        self._room, self._place = room, place
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Give the place up."""
-        if self._place is not None:
-            self._room.leave(self._place)
-        super().connection_lost(exc)
-
-    def handle_connect(self, event: Request) -> None:
-        """Begin, and let the door say when it knows the client."""
-        super().handle_connect(event)
-        if self.response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
-            extensions: Any = self.scope["extensions"]
-            extensions[known_sockets.EXTENSION] = {"let_in": self._let_in}
-            extensions[text_frames.EXTENSION] = text_frames.Writer(self._write, self._write_at_once)
-
-    async def _write(self, frames: bytes) -> None:
-        """Write whole frames, as `send` does: once the client has made room. Raise ClientDisconnected."""
-        await self.writable.wait()
-        if self.disconnected or self.conn.state is not OPEN:
-            raise ClientDisconnected
-        self.transport.write(frames)
-
-    def _write_at_once(self, frames: bytes) -> bool:
-        """Write whole frames if the client is there and has made room; say whether they were written."""
-        if self.disconnected or self.conn.state is not OPEN or not self.writable.is_set():
-            return False
-        self.transport.write(frames)
-        return True
-
-    def handle_ping(self) -> None:
-        """Answer, unless the client does not read: unread answers would fill the memory."""
-        if self.writable.is_set():
-            super().handle_ping()
-        else:
-            self.conn.data_to_send()
-
-    def data_received(self, data: bytes) -> None:
-        """Read it, or of an unknown client what its door waits for."""
-        if self._is_known or not self.handshake_initiated:
-            super().data_received(data)
-        else:
-            self._held.add(data)
-            self._read_held()
-
-    async def receive(self) -> ASGIReceiveEvent:
-        """Return the next message."""
-        if self._is_known:
-            return await super().receive()
-        self._is_awaited = True
-        self._read_held()
-        try:
-            return await super().receive()
-        finally:
-            self._is_awaited = False
-
-    def _let_in(self) -> None:
-        """Read messages of any permitted length from now on."""
-        self._is_known = True
-        self._read_held()
-
-    def _read_held(self) -> None:
-        """Read what may be read of the held bytes; then let more come, or not."""
-        try:
-            while not self.transport.is_closing() and (part := self._readable()):
-                super().data_received(part)
-        except TooLarge:
-            log_refusal(
-                "Socket refused",
-                code=int(CloseCode.MESSAGE_TOO_BIG),
-                path=printable(self.scope["path"]),
-                address=self.client[0] if self.client else None,
-            )
-            self.conn.fail(CloseCode.MESSAGE_TOO_BIG, UNKNOWN)
-            self.handle_parser_exception()
-        else:
-            self._let_come()
-
-    def _readable(self) -> bytes:
-        if self._is_known or self.close_sent:
-            return self._held.take_all()
-        return self._held.take_frame() if self._is_wanted else b""
-
-    def _let_come(self) -> None:
-        if self._is_wanted or (self._is_known and self.queue.empty()):
-            if self.read_paused:
-                self.read_paused = False
-                self.transport.resume_reading()
-        elif len(self._held) > UNKNOWN_BODY_MAX_BYTES and not self.read_paused:
-            self.read_paused = True
-            self.transport.pause_reading()
-
-    @property
-    def _is_wanted(self) -> bool:
-        """Whether the door waits for a message and has none."""
-        return self._is_awaited and self.queue.empty()
 
 
 _PATIENCE_S = {

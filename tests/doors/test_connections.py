@@ -25,9 +25,9 @@ from convserver.serving.http_protocol import (
     HEAD_MAX_LINES,
     PIPELINED_MAX,
     BoundedHttp,
-    BoundedWebSocket,
     State,
 )
+from convserver.serving.websocket_protocol import BoundedWebSocket
 from sessions_app.capacity import parsing
 from sessions_app.identity.addresses import Networks
 from sessions_app.sockets.native.frames import FRAME_MAX_BYTES
