@@ -31,7 +31,7 @@ class NoRoom(OSError):
     """There is no room for another connection; the text says how many there are."""
 
 
-class Place:
+class ConnectionPlace:
     """The place of one connection."""
 
     __slots__ = ("evict", "held_bytes", "subscriber")
@@ -51,11 +51,11 @@ class Connections:
         self._limit = limit
         self._per_address = per_address
         self._exempt = exempt
-        self._places: set[Place] = set()
+        self._places: set[ConnectionPlace] = set()
         self._by_subscriber: Counter[str] = Counter()
-        self._waiting: dict[Place, None] = {}
+        self._waiting: dict[ConnectionPlace, None] = {}
         """In the order in which they began to wait."""
-        self._holding: dict[Place, None] = {}
+        self._holding: dict[ConnectionPlace, None] = {}
         """Those with a part of a request, in the order in which it began."""
         self._held_bytes = 0
         self._crowd = Outage(
@@ -64,14 +64,14 @@ class Connections:
             "There is room for connections again",
         )
 
-    def enter(self, address: str, evict: Callable[[], None]) -> Place | None:
+    def enter(self, address: str, evict: Callable[[], None]) -> ConnectionPlace | None:
         """Return a place for a new connection, which waits; None if its address has too many."""
         client = self._counted(address)
         if client is not None:
             if self._by_subscriber[client] >= self._per_address:
                 return None
             self._by_subscriber[client] += 1
-        place = Place(client, evict)
+        place = ConnectionPlace(client, evict)
         self._places.add(place)
         self._waiting[place] = None
         if len(self._places) > self._limit:
@@ -80,7 +80,7 @@ class Connections:
             self._evict(next(iter(self._waiting)))
         return place
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: ConnectionPlace) -> None:
         """Give the place up; a second time changes nothing."""
         if place not in self._places:
             return
@@ -93,12 +93,12 @@ class Connections:
         if len(self._places) < self._limit * RECOVERED:
             self._crowd.worked()
 
-    def wait(self, place: Place) -> None:
+    def wait(self, place: ConnectionPlace) -> None:
         """Note that the server waits for a request on this connection."""
         if place in self._places:
             self._waiting[place] = None
 
-    def hold(self, place: Place, held_bytes: int) -> None:
+    def hold(self, place: ConnectionPlace, held_bytes: int) -> None:
         """Note how much of an unfinished request is in memory; beyond the bound the oldest gives way."""
         if place not in self._waiting:
             return
@@ -108,7 +108,7 @@ class Connections:
         while self._held_bytes > HELD_MAX_BYTES:
             self._evict(next(iter(self._holding)))
 
-    def work(self, place: Place) -> None:
+    def work(self, place: ConnectionPlace) -> None:
         """Note that the connection does not wait any more."""
         self._waiting.pop(place, None)
         if place.held_bytes:
@@ -121,7 +121,7 @@ class Connections:
             return None
         return subscriber(address)
 
-    def _evict(self, place: Place) -> None:
+    def _evict(self, place: ConnectionPlace) -> None:
         evict = place.evict
         self.leave(place)
         if evict is not None:

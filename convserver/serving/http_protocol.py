@@ -19,7 +19,7 @@ from uvicorn.server import ServerState
 
 from conversations.server_log import log_refusal
 from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
-from convserver.serving.connections import Connections, Place
+from convserver.serving.connections import ConnectionPlace, Connections
 from convserver.serving.websocket_protocol import BoundedWebSocket
 from sessions_app.capacity.parsing import Pace
 
@@ -88,7 +88,7 @@ class Stage(Enum):
     """The rest of a body that was answered before its end is coming."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The request is refused while it is being read."""
 
     def __init__(self, status: HTTPStatus, code: str, detail: str) -> None:
@@ -104,11 +104,11 @@ class BoundedHttp(HttpToolsProtocol):
         super().__init__(config, server_state, **others)
         self._room = server_state.room
         self._discarding = server_state.discarding
-        self._place: Place | None = None
+        self._place: ConnectionPlace | None = None
         self._stage = Stage.SILENT
         self._timer: asyncio.TimerHandle | None = None
         self._unread_timer: asyncio.TimerHandle | None = None
-        self._refusal: Refused | None = None
+        self._refusal: RequestRefused | None = None
         """Why the parser was made to stop."""
         self._is_upgraded = False
         self._has_moved = False
@@ -124,7 +124,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_made(transport)
         self._place = self._room.enter(self._address, self._give_way)
         if self._place is None:
-            self._refuse(Refused(HTTPStatus.TOO_MANY_REQUESTS, "too_many_connections", TOO_MANY))
+            self._refuse(RequestRefused(HTTPStatus.TOO_MANY_REQUESTS, "too_many_connections", TOO_MANY))
         else:
             self._enter(Stage.SILENT)
 
@@ -185,10 +185,10 @@ class BoundedHttp(HttpToolsProtocol):
         """Let the request be answered, while its body still comes."""
         self._has_moved = True
         if len(self.pipeline) >= PIPELINED_MAX:
-            self._refusal = Refused(HTTPStatus.TOO_MANY_REQUESTS, "too_many_requests", PIPELINED)
+            self._refusal = RequestRefused(HTTPStatus.TOO_MANY_REQUESTS, "too_many_requests", PIPELINED)
             raise self._refusal
         if repeated := _repeated(self.headers):
-            self._refusal = Refused(HTTPStatus.BAD_REQUEST, "bad_request", REPEATED.format(repeated))
+            self._refusal = RequestRefused(HTTPStatus.BAD_REQUEST, "bad_request", REPEATED.format(repeated))
             raise self._refusal
         self._enter(Stage.BODY)
         super().on_headers_complete()
@@ -236,7 +236,7 @@ class BoundedHttp(HttpToolsProtocol):
         try:
             self.parser.feed_data(part)
         except httptools.HttpParserError:  # not by the inherited method, which logs without a bound
-            self._refuse(self._refusal or Refused(HTTPStatus.BAD_REQUEST, "bad_request", NO_REQUEST))
+            self._refuse(self._refusal or RequestRefused(HTTPStatus.BAD_REQUEST, "bad_request", NO_REQUEST))
         except httptools.HttpParserUpgrade:
             if self._should_upgrade():
                 self.handle_websocket_upgrade()
@@ -262,7 +262,7 @@ class BoundedHttp(HttpToolsProtocol):
         if not self.transport.is_closing():
             self.flow.resume_reading()
 
-    def _hold(self, place: Place) -> None:
+    def _hold(self, place: ConnectionPlace) -> None:
         """Note what this connection keeps in memory while nobody knows who it is."""
         if self._body_bytes > UNKNOWN_BODY_MAX_BYTES:
             self._room.work(place)
@@ -292,7 +292,7 @@ class BoundedHttp(HttpToolsProtocol):
         if self._stage is Stage.BODY and (left_s := self._left_for_body_s()) > 0:
             self._timer = self.loop.call_later(left_s, self._lose_patience)
         elif self._stage in (Stage.HEAD, Stage.BODY):
-            self._refuse(Refused(HTTPStatus.REQUEST_TIMEOUT, "request_timeout", TOO_SLOW))
+            self._refuse(RequestRefused(HTTPStatus.REQUEST_TIMEOUT, "request_timeout", TOO_SLOW))
         else:
             self.transport.close()
 
@@ -323,7 +323,7 @@ class BoundedHttp(HttpToolsProtocol):
             self.cycle.disconnected = True
         self.transport.abort()
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refused: RequestRefused) -> None:
         """Answer, unless another answer is under way, and close."""
         self._stop_timer()
         log_refusal("Request refused", status=refused.status, code=refused.code, address=self._address)
@@ -350,11 +350,11 @@ _PATIENCE_S = {
 """How long each stage may last; functions, so that the constants can have other values."""
 
 
-def _too_large() -> Refused:
-    return Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", TOO_LARGE)
+def _too_large() -> RequestRefused:
+    return RequestRefused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", TOO_LARGE)
 
 
-def _answer(refused: Refused) -> bytes:
+def _answer(refused: RequestRefused) -> bytes:
     """Return a whole response, after which the connection ends."""
     body = json.dumps({"code": refused.code, "detail": str(refused)}).encode()
     lines = [

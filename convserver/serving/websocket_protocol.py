@@ -17,7 +17,7 @@ from websockets.protocol import OPEN
 
 from conversations.server_log import log_refusal, printable
 from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
-from convserver.serving.connections import Connections, Place
+from convserver.serving.connections import ConnectionPlace, Connections
 from convserver.serving.unknown_frames import TooLarge, UnknownFrames
 from sessions_app.identity import known_sockets
 from sessions_app.live import text_frames
@@ -33,7 +33,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
     authenticates the client.
     """
 
-    _place: Place | None = None
+    _place: ConnectionPlace | None = None
 
     def __init__(self, *arguments: Any, **others: Any) -> None:
         super().__init__(*arguments, **others)
@@ -42,7 +42,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         """Whether the door of an unknown client waits for a message."""
         self._held = UnknownFrames()
 
-    def keep(self, room: Connections, place: Place) -> None:
+    def keep(self, room: Connections, place: ConnectionPlace) -> None:
         """Keep the place for as long as the connection lasts."""
         self._room, self._place = room, place
 

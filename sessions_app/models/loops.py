@@ -64,7 +64,7 @@ SUSPENDED = (ExecutionStatus.PAUSED, ExecutionStatus.WAITING_FOR_CONFIRMATION)
 """A loop in one of these states begins no turn; the turn that it had begun continues later."""
 
 
-class Work(NamedTuple):
+class LoopWork(NamedTuple):
     """What decides whether a conversation's loop has something to do; without a loop two are None."""
 
     is_unanswered: bool
@@ -94,11 +94,11 @@ class Work(NamedTuple):
 
 
 WORK_COLUMNS = ("asked_through", "answered_through", "loop__execution_status", "loop__decision")
-"""The columns of a conversation from which `Work.of` reads."""
+"""The columns of a conversation from which `LoopWork.of` reads."""
 
 
 def asked_conversations(rows: ConversationQuerySet) -> list[ConversationQuerySet]:
-    """Return those of the conversations where a loop would find something to do (`Work.is_asked`).
+    """Return those of the conversations where a loop would find something to do (`LoopWork.is_asked`).
 
     One query for each kind of work, inputs and decisions: each has an index of its own.
     """
@@ -305,8 +305,8 @@ class AgentLoop(models.Model):
         return self.execution_status == ExecutionStatus.RUNNING or self.is_asked
 
     @property
-    def _work(self) -> Work:
-        return Work(self.conversation.is_unanswered, self.execution_status, self.decision)
+    def _work(self) -> LoopWork:
+        return LoopWork(self.conversation.is_unanswered, self.execution_status, self.decision)
 
     def is_held(self) -> bool:
         """Say whether a process could write for this loop when it was read: a dead owner holds nothing."""

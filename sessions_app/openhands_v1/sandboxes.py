@@ -22,7 +22,7 @@ from conversations.log.locks import lock_all
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
 from sessions_app.identity import conversation_keys
 from sessions_app.loops import leases
-from sessions_app.models import WORK_COLUMNS, AgentLoop, LoopEnd, LoopStatus, Work
+from sessions_app.models import WORK_COLUMNS, AgentLoop, LoopEnd, LoopStatus, LoopWork
 
 
 class SandboxStatus(StrEnum):
@@ -69,7 +69,7 @@ def status_of(row: Mapping[str, Any]) -> SandboxStatus:
         case LoopStatus.ERROR:
             return SandboxStatus.ERROR
         case LoopStatus.STOPPED if row["loop__ended_by"] in _PARKED_BY:
-            return SandboxStatus.STARTING if Work.of(row).is_asked else SandboxStatus.PAUSED
+            return SandboxStatus.STARTING if LoopWork.of(row).is_asked else SandboxStatus.PAUSED
     return SandboxStatus.RUNNING
 
 

@@ -104,7 +104,7 @@ def free_name(user_pk: int, name: str) -> str:
     return next(each for each in chain([name], numbered) if each not in taken)
 
 
-class Used(NamedTuple):
+class QuotaUse(NamedTuple):
     """What a user has used of a quota."""
 
     amount: int
@@ -112,7 +112,7 @@ class Used(NamedTuple):
     """False while the rest is still being counted."""
 
 
-def use_of(user_pk: int) -> dict[str, Used]:
+def use_of(user_pk: int) -> dict[str, QuotaUse]:
     """Return what a user has used of each quota that is set, by its name; bytes for those in MB."""
     row = Usage.objects.of(user_pk).first() or Usage(user_id=user_pk)
     uses: dict[str, Callable[[], int]] = {
@@ -123,10 +123,10 @@ def use_of(user_pk: int) -> dict[str, Used]:
         "uploads_mb": lambda: row.uploaded_bytes,
     }
     amounts = quotas.use_of_rates(user_pk)
-    used = {quota: Used(amount) for quota, amount in amounts.items() if quotas.limit_of(quota)}
-    used |= {quota: Used(read()) for quota, read in uses.items() if quotas.limit_of(quota)}
+    used = {quota: QuotaUse(amount) for quota, amount in amounts.items() if quotas.limit_of(quota)}
+    used |= {quota: QuotaUse(read()) for quota, read in uses.items() if quotas.limit_of(quota)}
     if quotas.limit_of("stored_mb"):
-        used["stored_mb"] = Used(*stored_bytes.counted(user_pk))
+        used["stored_mb"] = QuotaUse(*stored_bytes.counted(user_pk))
     return used
 
 

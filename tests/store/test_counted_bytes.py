@@ -15,7 +15,7 @@ from conversations.models import ConversationRef, Event, StorageProgress
 from conversations.storage import stored_bytes
 from convserver.quotas import Quotas
 from sessions_app.storage import usage
-from sessions_app.storage.usage import Used
+from sessions_app.storage.usage import QuotaUse
 from tests.support.data.events import event
 from tests.support.people.clients import WAIT_S
 
@@ -52,11 +52,11 @@ def stored(conversation: ConversationRef, configured: Callable[..., None]) -> in
 
 
 def test_what_is_stored_is_shown_while_it_is_counted(alice: User, stored: int, counting: None) -> None:
-    assert usage.use_of(alice.pk)["stored_mb"] == Used(stored)
+    assert usage.use_of(alice.pk)["stored_mb"] == QuotaUse(stored)
 
 
 def test_what_is_not_counted_yet_is_not_counted_by_the_page(
     alice: User, stored: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stored_bytes, "STEP_EVENTS", 2)
-    assert usage.use_of(alice.pk)["stored_mb"] == Used(0, is_all=False)
+    assert usage.use_of(alice.pk)["stored_mb"] == QuotaUse(0, is_all=False)

@@ -15,7 +15,7 @@ from sessions_app.models import (
     AgentLoop,
     ExecutionStatus,
     LoopEnd,
-    Work,
+    LoopWork,
 )
 from sessions_app.openhands_v1.sandboxes import STATUS_COLUMNS
 
@@ -27,8 +27,8 @@ def with_input(conversation: ConversationRef, is_unanswered: bool) -> None:
     Conversation.objects.filter(pk=conversation.pk).update(asked_through=INPUTS[is_unanswered])
 
 
-def work_of(conversation: ConversationRef) -> Work:
-    return Work.of(Conversation.objects.values(*WORK_COLUMNS).get(pk=conversation.pk))
+def work_of(conversation: ConversationRef) -> LoopWork:
+    return LoopWork.of(Conversation.objects.values(*WORK_COLUMNS).get(pk=conversation.pk))
 
 
 @pytest.mark.parametrize("is_unanswered", INPUTS)

@@ -15,7 +15,7 @@ from conversations.models import Conversation, ConversationQuerySet, Version, ch
 from convserver.api.addresses import conversation_url, shown_key
 from convserver.api.openhands.metadata import whole_numbers
 from sessions_app.identity import conversation_keys
-from sessions_app.models import Connection, ExecutionStatus, LoopStatus, Work
+from sessions_app.models import Connection, ExecutionStatus, LoopStatus, LoopWork
 from sessions_app.openhands_v1 import sandboxes
 from sessions_app.openhands_v1.sandboxes import SandboxStatus
 
@@ -165,7 +165,7 @@ def status_of(row: Mapping[str, Any]) -> ConversationStatus:
             return ConversationStatus.RUNNING
         case LoopStatus.ERROR:
             return ConversationStatus.ERROR
-    return ConversationStatus.STARTING if Work.of(row).is_asked else ConversationStatus.STOPPED
+    return ConversationStatus.STARTING if LoopWork.of(row).is_asked else ConversationStatus.STOPPED
 
 
 def _runtime_status(row: Mapping[str, Any], status: ConversationStatus) -> str | None:
