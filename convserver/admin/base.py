@@ -15,6 +15,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet, TextField
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 
 from conversations.server_log import log_act
@@ -133,6 +134,19 @@ def staff_pages(model_admin: ModelAdmin[Any], pages: StaffPages) -> list[URLPatt
         path(route, guard(partial(view, admin=model_admin)), name=f"{prefix}_{name}")
         for route, (name, view) in pages.items()
     ]
+
+
+def staff_page(
+    request: HttpRequest, admin: ModelAdmin[Any], template: str, title: str, **context: Any
+) -> TemplateResponse:
+    """Return an own page of the admin, in the frame of all its pages."""
+    frame = {**admin.admin_site.each_context(request), "opts": admin.opts, "title": title}
+    return TemplateResponse(request, template, frame | context)
+
+
+def sections(fields: dict[str, tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Return the fieldsets of a page, from the fields of each section by its title."""
+    return tuple((title or None, {"fields": names}) for title, names in fields.items())
 
 
 def edited_columns(form: Any) -> list[str]:

@@ -16,6 +16,10 @@ from django.utils.safestring import SafeString, mark_safe
 from conversations.models import Conversation
 
 ID_END_SHOWN = 4
+LISTED_MAX = 20
+"""A cell lists at most this many rows."""
+NAMED_MAX = 5
+"""A message or a banner names at most this many."""
 
 Look = Callable[[Any], Any]
 
@@ -85,6 +89,11 @@ def number(value: int) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a number of things in words."""
     return f"{number(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def bounded(count: int, most: int) -> str:
+    """Return a number of rows that were counted up to `most`, and one more to know whether there are more."""
+    return f"more than {number(most)}" if count > most else number(count)
 
 
 def cut(text: str, limit: int = 60) -> str:

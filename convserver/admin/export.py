@@ -16,6 +16,13 @@ from convserver.exports.conversation import pages, safe_name
 from sessions_app.live.status import iso
 from sessions_app.sockets.native import frames
 
+_PLAIN_FACTS = (
+    *("version", "title", "repository", "branch", "provider", "trigger", "pr_number", "llm_model"),
+    *("accumulated_cost", "prompt_tokens", "completion_tokens", "total_tokens", "tags", "forked_at"),
+    "head_digest",
+)
+"""The columns that are exported as they are."""
+
 
 class ExportPart(NamedTuple):
     """One conversation of an export: its facts, and the end of its log."""
@@ -66,24 +73,10 @@ def _facts(row: Conversation) -> dict[str, Any]:
     return {
         "id": row.public_id,
         "owner": row.owner.get_username(),
-        "version": row.version,
-        "title": row.title,
-        "repository": row.repository,
-        "branch": row.branch,
-        "provider": row.provider,
-        "trigger": row.trigger,
-        "pr_number": row.pr_number,
-        "llm_model": row.llm_model,
-        "accumulated_cost": row.accumulated_cost,
-        "prompt_tokens": row.prompt_tokens,
-        "completion_tokens": row.completion_tokens,
-        "total_tokens": row.total_tokens,
-        "tags": row.tags,
+        **{name: getattr(row, name) for name in _PLAIN_FACTS},
         "parent": row.parent.public_id if row.parent else None,
         "forked_from": row.forked_from.public_id if row.forked_from else None,
-        "forked_at": row.forked_at,
         "last_seq": row.next_seq - 1,
-        "head_digest": row.head_digest,
         "created_at": iso(row.created_at),
         "updated_at": iso(row.updated_at),
         "deleted_at": row.deleted_at and iso(row.deleted_at),

@@ -103,14 +103,10 @@ def _card(problem: OperatorProblem, now: datetime) -> ProblemCard:
         link = f"{cells.list_of(Conversation)}?{urlencode({'q': problem.conversation})}"
         text = "Open the conversation"
     lasts = lasting(now - problem.since) if problem.since else ""
-    advice = _with_code(problem.advice)
+    # Between backquotes there is code.
+    parts = enumerate(problem.advice.split("`"))
+    advice = format_html_join("", "{}", ((cells.code(part) if odd % 2 else part,) for odd, part in parts))
     return ProblemCard(problem=problem, advice=advice, lasts=lasts, link=link, link_text=text)
-
-
-def _with_code(text: str) -> SafeString:
-    """Return a text whose parts between backquotes are code."""
-    parts = enumerate(text.split("`"))
-    return format_html_join("", "{}", ((cells.code(part) if odd % 2 else part,) for odd, part in parts))
 
 
 def groups(found: Figures, may_view: OfModel) -> list[FigureGroup]:
@@ -252,7 +248,7 @@ def _repairs(now: datetime) -> Iterator[OverviewFigure]:
 def _counted(title: str, rows: QuerySet[Any], link: str, *, is_bad: bool = False) -> OverviewFigure:
     """Return the number of these rows, counted up to COUNTED_MAX; `is_bad` if there is any."""
     count = len(rows.order_by().values_list("pk")[: COUNTED_MAX + 1])
-    value = f"more than {cells.number(COUNTED_MAX)}" if count > COUNTED_MAX else cells.number(count)
+    value = cells.bounded(count, COUNTED_MAX)
     return OverviewFigure(title, value, link=link, is_bad=is_bad and count > 0)
 
 

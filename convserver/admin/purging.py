@@ -9,7 +9,6 @@ from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
-from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods
@@ -19,13 +18,13 @@ from conversations.exceptions import ConversationError
 from conversations.models import Conversation
 from conversations.store import purging
 from convserver.admin import cells
+from convserver.admin.base import staff_page
 from convserver.admin.resources import audit
+from convserver.admin.steering import SELECTED_MAX
 from sessions_app.retention import selection
 
 if TYPE_CHECKING:
     from convserver.admin.resources.conversations import ConversationAdmin
-
-SELECTED_MAX = 100
 
 
 def may_purge(request: HttpRequest) -> bool:
@@ -56,15 +55,15 @@ def purge_page(request: HttpRequest, *, admin: ConversationAdmin) -> HttpRespons
         _purge(request, rows)
         return HttpResponseRedirect(cells.list_of(Conversation))
     sizes = [selection.size_of(row.ref) for row in rows]
-    context = {
-        **admin.admin_site.each_context(request),
-        "opts": admin.opts,
-        "title": "Purge conversations",
-        "conversations": list(zip(map(cells.title_of, rows), rows, sizes, strict=True)),
-        "total": selection.total(sizes),
-        "list_page": cells.list_of(Conversation),
-    }
-    return TemplateResponse(request, "admin/purge.html", context)
+    return staff_page(
+        request,
+        admin,
+        "admin/purge.html",
+        "Purge conversations",
+        conversations=list(zip(map(cells.title_of, rows), rows, sizes, strict=True)),
+        total=selection.total(sizes),
+        list_page=cells.list_of(Conversation),
+    )
 
 
 def _rows(request: HttpRequest) -> list[Conversation]:

@@ -17,7 +17,6 @@ from convserver.admin.cells import column
 from sessions_app.models import Repair
 from sessions_app.processes import this_process
 
-LINKS_SHOWN = 5
 RECENT = timedelta(hours=24)
 
 
@@ -35,7 +34,7 @@ def banner() -> RepairBanner | None:
     recent = Repair.objects.since(timezone.now() - RECENT)
     if not (count := recent.count()):
         return None
-    newest = recent.select_related("conversation").order_by("-repaired_at")[:LINKS_SHOWN]
+    newest = recent.select_related("conversation").order_by("-repaired_at")[: cells.NAMED_MAX]
     links = [cells.link(repair.conversation) for repair in newest]
     turns = "1 interrupted turn was" if count == 1 else f"{count} interrupted turns were"
     sentence = f"{turns} repaired in the last 24 hours{_part_since_start(count, _since_start())}."

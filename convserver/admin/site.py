@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from django.apps import apps
 from django.contrib import admin, messages
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils.text import capfirst
 
 from conversations.access import pk_of
-from conversations.models import Conversation, Purge, VerificationFinding, VerificationRun
+from conversations.models import Conversation, VerificationFinding
 from convserver.admin import cells, overview, repairs
 from convserver.admin.resources import verification
 from convserver.admin.widgets import AdminAuthenticationForm
 from convserver.web.login import CountedForm, key_address, takes_key_alone, tell_when_to_return
 from convserver.web.pages import can_log_out
-from sessions_app.models import (
-    AgentLoop,
-    ApiToken,
-    BackupRecord,
-    Connection,
-    Delivery,
-    Endpoint,
-    ImportRun,
-    ModelUse,
-    ProcessRecord,
-    RemoteProgram,
-    Repair,
-    RetentionPolicy,
-    Secret,
-    UserSettings,
-)
+from sessions_app.models import AgentLoop
 from sessions_app.operation import figures
 
 search_everywhere = admin.site.search  # type: ignore[attr-defined]
@@ -106,47 +93,37 @@ admin.site.index_template = "admin/first_page.html"
 admin.site.index_title = "Overview"
 
 
-class SidebarItem(NamedTuple):
-    """One line of the sidebar."""
-
-    title: str
-    model: type[Model]
-    icon: str
-
-
-GROUPS: dict[str, list[SidebarItem]] = {
-    "Conversations": [
-        SidebarItem("Conversations", Conversation, "forum"),
-        SidebarItem("Model use", ModelUse, "toll"),
-        SidebarItem("Imports", ImportRun, "upload_file"),
-        SidebarItem("Retention policies", RetentionPolicy, "auto_delete"),
-        SidebarItem("Purges", Purge, "delete_forever"),
-    ],
-    "Live": [
-        SidebarItem("Agent loops", AgentLoop, "autorenew"),
-        SidebarItem("Connections", Connection, "cable"),
-        SidebarItem("Processes", ProcessRecord, "memory"),
-        SidebarItem("Remote agents", RemoteProgram, "smart_toy"),
-        SidebarItem("Repairs", Repair, "healing"),
-    ],
-    "Webhooks": [
-        SidebarItem("Endpoints", Endpoint, "webhook"),
-        SidebarItem("Deliveries", Delivery, "outbox"),
-    ],
-    "Access": [
-        SidebarItem("Users", User, "person"),
-        SidebarItem("Groups", Group, "group"),
-        SidebarItem("API tokens", ApiToken, "key"),
-        SidebarItem("Secrets", Secret, "lock"),
-        SidebarItem("User settings", UserSettings, "tune"),
-    ],
-    "Audit": [
-        SidebarItem("Log entries", LogEntry, "receipt_long"),
-        SidebarItem("Backups", BackupRecord, "backup"),
-        SidebarItem("Verifications", VerificationRun, "fact_check"),
-        SidebarItem("Damaged places", VerificationFinding, "broken_image"),
-    ],
+GROUPS = {
+    "Conversations": {
+        "conversations.Conversation": "forum",
+        "sessions_app.ModelUse": "toll",
+        "sessions_app.ImportRun": "upload_file",
+        "sessions_app.RetentionPolicy": "auto_delete",
+        "conversations.Purge": "delete_forever",
+    },
+    "Live": {
+        "sessions_app.AgentLoop": "autorenew",
+        "sessions_app.Connection": "cable",
+        "sessions_app.ProcessRecord": "memory",
+        "sessions_app.RemoteProgram": "smart_toy",
+        "sessions_app.Repair": "healing",
+    },
+    "Webhooks": {"sessions_app.Endpoint": "webhook", "sessions_app.Delivery": "outbox"},
+    "Access": {
+        "auth.User": "person",
+        "auth.Group": "group",
+        "sessions_app.ApiToken": "key",
+        "sessions_app.Secret": "lock",
+        "sessions_app.UserSettings": "tune",
+    },
+    "Audit": {
+        "admin.LogEntry": "receipt_long",
+        "sessions_app.BackupRecord": "backup",
+        "conversations.VerificationRun": "fact_check",
+        "conversations.VerificationFinding": "broken_image",
+    },
 }
+"""The icons of the models of each group of the sidebar."""
 
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
@@ -155,17 +132,18 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
         "title": "Overview",
         "link": reverse("admin:index"),
         "icon": "home",
-        "active": lambda asked: asked.path == reverse("admin:index"),
+        "active": lambda shown: shown.path == reverse("admin:index"),
     }
-    groups = [{"title": title, "items": _items(request, items)} for title, items in GROUPS.items()]
+    groups = [{"title": title, "items": _items(request, icons)} for title, icons in GROUPS.items()]
     return [{"title": "", "items": [overview]}, *(group for group in groups if group["items"])]
 
 
-def _items(request: HttpRequest, items: list[SidebarItem]) -> list[dict[str, Any]]:
+def _items(request: HttpRequest, icons: dict[str, str]) -> list[dict[str, Any]]:
+    models = {apps.get_model(label): icon for label, icon in icons.items()}
     return [
-        {"title": item.title, "link": cells.list_of(item.model), "icon": item.icon}
-        for item in items
-        if may_view(request, item.model)
+        {"title": capfirst(model._meta.verbose_name_plural), "link": cells.list_of(model), "icon": icon}
+        for model, icon in models.items()
+        if may_view(request, model)
     ]
 
 

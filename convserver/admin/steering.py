@@ -27,7 +27,6 @@ from sessions_app.openhands_v1 import steering
 logger = logging.getLogger(__name__)
 
 SELECTED_MAX = 100
-PROBLEMS_SHOWN = 5
 
 
 class SteeringAction(StrEnum):
@@ -89,9 +88,9 @@ def steer_and_tell(
     audit.record(request, done, action.done)
     if done:
         messages.success(request, f"{action.done}: {_names(done)}.")
-    for outcome in [each for each in outcomes if each.problem][:PROBLEMS_SHOWN]:
+    for outcome in [each for each in outcomes if each.problem][: cells.NAMED_MAX]:
         messages.error(request, f"{_name(outcome.conversation)}: {outcome.problem}")
-    if (more := len(outcomes) - len(done) - PROBLEMS_SHOWN) > 0:
+    if (more := len(outcomes) - len(done) - cells.NAMED_MAX) > 0:
         messages.error(request, f"{more} more failed.")
 
 

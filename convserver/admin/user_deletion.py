@@ -7,23 +7,22 @@ from typing import TYPE_CHECKING
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponseRedirect
 from django.http.response import HttpResponseBase
-from django.template.response import TemplateResponse
+from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_GET, require_http_methods
 
 from conversations.models import Conversation, StoredBytes
 from convserver.admin import cells, purging
+from convserver.admin.base import staff_page
 from convserver.admin.resources import audit, events
+from convserver.admin.resources.retention import COUNTED_MAX
 from convserver.exports import account
 from sessions_app.retention import user_deletions
 from sessions_app.retention.user_deletions import UserNotDeletable
 
 if TYPE_CHECKING:
     from convserver.admin.resources.users import UserAdmin
-
-COUNTED_MAX = 10_000
-"""Conversations are counted up to this many."""
 
 
 def may_delete(request: HttpRequest, admin: UserAdmin, user: User) -> bool:
@@ -39,16 +38,16 @@ def page(request: HttpRequest, pk: int, *, admin: UserAdmin) -> HttpResponseBase
     if request.method == "POST":
         return _delete(request, user, admin)
     count = Conversation.objects.owned_by(user.pk).unpurged()[: COUNTED_MAX + 1].count()
-    context = {
-        **admin.admin_site.each_context(request),
-        "opts": admin.opts,
-        "title": "Delete a person",
-        "person": user,
-        "count": f"more than {COUNTED_MAX:,}" if count > COUNTED_MAX else f"{count:,}",
-        "bytes": StoredBytes.objects.filter(owner=user).values_list("total", flat=True).first() or 0,
-        "may_export": events.may_read(request),
-    }
-    return TemplateResponse(request, "admin/delete_user.html", context)
+    return staff_page(
+        request,
+        admin,
+        "admin/delete_user.html",
+        "Delete a person",
+        person=user,
+        count=cells.bounded(count, COUNTED_MAX),
+        bytes=StoredBytes.objects.filter(owner=user).values_list("total", flat=True).first() or 0,
+        may_export=events.may_read(request),
+    )
 
 
 @require_GET
@@ -63,9 +62,7 @@ def export(request: HttpRequest, pk: int, *, admin: UserAdmin) -> HttpResponseBa
 
 def _opened(request: HttpRequest, pk: int, admin: UserAdmin) -> User:
     """Return the person. Raise Http404 and PermissionDenied."""
-    user = admin.get_queryset(request).filter(pk=pk).first()
-    if user is None:
-        raise Http404("There is no such user.")
+    user = get_object_or_404(admin.get_queryset(request), pk=pk)
     if not may_delete(request, admin, user):
         raise PermissionDenied
     return user

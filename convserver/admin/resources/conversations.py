@@ -9,6 +9,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Prefetch, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404
 from django.urls import URLPattern
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
@@ -18,7 +19,7 @@ from conversations import provisional_titles
 from conversations.exceptions import InvalidConversationId
 from conversations.models import Conversation, ConversationQuerySet, Version, normal_id
 from convserver.admin import cells, filters, purging, repairs
-from convserver.admin.base import ReadOnlyAdmin, StaffPages, staff_pages
+from convserver.admin.base import ReadOnlyAdmin, StaffPages, sections, staff_pages
 from convserver.admin.cells import column
 from convserver.admin.export import exported
 from convserver.admin.parameters import as_text, shown_parameters
@@ -34,12 +35,14 @@ from sessions_app.live.status import shown_in
 from sessions_app.models import AgentLoop, Connection
 from sessions_app.retention import limit
 
-RELATED_SHOWN = 20
 DELETED = "deleted"
 
 
-def _by_deletion(rows: ConversationQuerySet, wanted: str) -> ConversationQuerySet:
-    return {"yes": rows.deleted, "no": rows.active, "purged": rows.purged}[wanted]()
+BY_DELETION = {
+    "yes": ConversationQuerySet.deleted,
+    "no": ConversationQuerySet.active,
+    "purged": ConversationQuerySet.purged,
+}
 
 
 @admin.register(Conversation)
@@ -47,15 +50,8 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
     """All conversations, the newest row first; deleted ones too."""
 
     list_display = (
-        "shown_as",
-        "id_shown",
-        "owner",
-        "repository_shown",
-        "event_count",
-        "loop_label",
-        "present",
-        "last_message_in_list",
-        "created_in_list",
+        *("shown_as", "id_shown", "owner", "repository_shown", "event_count", "loop_label", "present"),
+        *("last_message_in_list", "created_in_list"),
     )
     list_filter = (
         filters.form_of(
@@ -64,7 +60,11 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
             trigger=filters.text("Trigger", lambda rows, value: rows.matching(trigger=value)),
             repository=filters.text("Repository", lambda rows, value: rows.matching(repository=value)),
             loop=filters.choice("Agent state", [*WORDS.items()], shown_in),
-            deleted=filters.choice("Deleted", [*filters.YES_OR_NO, ("purged", "Purged")], _by_deletion),
+            deleted=filters.choice(
+                "Deleted",
+                [*filters.YES_OR_NO, ("purged", "Purged")],
+                lambda rows, wanted: BY_DELETION[wanted](rows),
+            ),
             since=filters.since("created_at", "Created from (UTC)"),
             until=filters.until("created_at", "Created through (UTC)"),
         ),
@@ -75,28 +75,23 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
     actions = ("start", "stop", "hide", "restore", "purge", "reset_key", "export")
     change_form_outer_before_template = "admin/conversation_actions.html"
     fieldsets = (
-        (
-            None,
+        *sections(
             {
-                "fields": (
-                    ("shown_as_whole", "id_whole"),
-                    ("owner", "version"),
-                    ("created", "updated"),
-                    ("deleted", "kept_until"),
-                )
-            },
+                "": (
+                    *(("shown_as_whole", "id_whole"), ("owner", "version")),
+                    *(("created", "updated"), ("deleted", "kept_until")),
+                ),
+                "Agent": (("loop_page", "loop_status"), ("waits", "starts"), ("present", "model_name")),
+                "Log": (("event_count", "last_message_time"), "digest"),
+                "Origin": (
+                    ("trigger", "provider"),
+                    ("repository", "branch"),
+                    ("pull_requests", "tags_shown"),
+                ),
+                "Family": (("parent_page", "children_pages"), ("fork_of", "fork_pages")),
+                "Cost": (("cost", "total"), ("prompt", "completion"), ("limits_of_turn", "limits")),
+            }
         ),
-        (
-            "Agent",
-            {"fields": (("loop_page", "loop_status"), ("waits", "starts"), ("present", "model_name"))},
-        ),
-        ("Log", {"fields": (("event_count", "last_message_time"), "digest")}),
-        (
-            "Origin",
-            {"fields": (("trigger", "provider"), ("repository", "branch"), ("pull_requests", "tags_shown"))},
-        ),
-        ("Family", {"fields": (("parent_page", "children_pages"), ("fork_of", "fork_pages"))}),
-        ("Cost", {"fields": (("cost", "total"), ("prompt", "completion"), ("limits_of_turn", "limits"))}),
         (
             "Creation parameters",
             {"fields": ("parameters",), "description": "Keys and replayed histories are not shown."},
@@ -223,7 +218,7 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         if row.purged_at is not None:
             return "Purged"
         until = limit.kept_time().until(row.deleted_at)
-        return "For ever" if until is None else cells.moment(until)
+        return "Without limit" if until is None else cells.moment(until)
 
     @admin.display(description="Agent loop")
     def loop_page(self, row: Conversation) -> SafeString | str:
@@ -253,10 +248,10 @@ def do(request: HttpRequest, pk: int, *, admin: ConversationAdmin) -> HttpRespon
     """Do what a button of the conversation's page asks for, and show the page again."""
     if not admin.has_steer_permission(request):
         raise PermissionDenied
-    row = admin.get_queryset(request).filter(pk=pk).first()
+    row = get_object_or_404(admin.get_queryset(request), pk=pk)
     action = request.POST.get("action")
-    if row is None or action not in list(SteeringAction):
-        raise Http404("Conversation not found, or this action is unknown.")
+    if action not in list(SteeringAction):
+        raise Http404("This action is unknown.")
     steer_and_tell(request, SteeringAction(action), [row])
     return HttpResponseRedirect(cells.page_of(row))
 
@@ -274,11 +269,11 @@ def _state(row: Conversation) -> tuple[str, str]:
 def _links(rows: QuerySet[Conversation]) -> SafeString | None:
     """Return links to the newest of these conversations."""
     newest = rows.newest_first()  # type: ignore[attr-defined]
-    found = list(provisional_titles.noted(newest)[: RELATED_SHOWN + 1])
+    found = list(provisional_titles.noted(newest)[: cells.LISTED_MAX + 1])
     if not found:
         return None
-    more = ["…"] if len(found) > RELATED_SHOWN else []
-    links = (cells.link(row, cells.cut(cells.title_of(row))) for row in found[:RELATED_SHOWN])
+    more = ["…"] if len(found) > cells.LISTED_MAX else []
+    links = (cells.link(row, cells.cut(cells.title_of(row))) for row in found[: cells.LISTED_MAX])
     return format_html_join(", ", "{}", ([each] for each in [*links, *more]))
 
 

@@ -13,7 +13,7 @@ from django.contrib.admin import ModelAdmin
 from django.core.exceptions import PermissionDenied
 from django.db.models.functions import Substr
 from django.http import Http404, HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
+from django.shortcuts import get_object_or_404
 from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_GET
 
@@ -21,6 +21,7 @@ from conversations.events import EventEnvelope
 from conversations.log import reads
 from conversations.models import Conversation, Event
 from convserver.admin import cells
+from convserver.admin.base import staff_page
 from convserver.admin.payload import READ_MAX_CHARACTERS, indented
 from convserver.admin.resources import audit
 from convserver.admin.widgets import TextInput
@@ -45,10 +46,7 @@ def opened(request: HttpRequest, admin: ModelAdmin[Conversation], pk: int) -> Co
     """
     if not (may_read(request) and admin.has_view_permission(request)):
         raise PermissionDenied
-    row = admin.get_queryset(request).filter(pk=pk).first()
-    if row is None:
-        raise Http404("Conversation not found.")
-    return row
+    return get_object_or_404(admin.get_queryset(request), pk=pk)
 
 
 class SeqForm(forms.Form):
@@ -76,15 +74,13 @@ def events_page(request: HttpRequest, pk: int, *, admin: ModelAdmin[Conversation
     read = f"{page[0]['seq']} to {page[-1]['seq']}" if page else "(there were none)"
     audit.record(request, [conversation], f"Read events {read}")
     context = {
-        **_context(request, admin, conversation),
-        "title": "Events",
         "form": SeqForm(),
         "events": [_row(event) for event in page],
         "last_seq": conversation.next_seq - 1,
         "has_previous": bool(page) and page[0]["seq"] > 0,
         "has_next": bool(page) and page[-1]["seq"] < conversation.next_seq - 1,
     }
-    return TemplateResponse(request, "admin/events.html", context)
+    return _shown(request, admin, conversation, "admin/events.html", "Events", **context)
 
 
 @require_GET
@@ -98,8 +94,6 @@ def event_page(request: HttpRequest, pk: int, seq: int, *, admin: ModelAdmin[Con
         raise Http404("There is no such event.")
     audit.record(request, [conversation], f"Read event {seq}")
     context = {
-        **_context(request, admin, conversation),
-        "title": f"Event {seq}",
         "event": event,
         "seq": seq,
         "facts": _facts(event),
@@ -112,7 +106,7 @@ def event_page(request: HttpRequest, pk: int, seq: int, *, admin: ModelAdmin[Con
         "previous_seq": seq - 1 if seq else None,
         "next_seq": seq + 1 if seq < conversation.next_seq - 1 else None,
     }
-    return TemplateResponse(request, "admin/event.html", context)
+    return _shown(request, admin, conversation, "admin/event.html", f"Event {seq}", **context)
 
 
 @require_GET
@@ -142,15 +136,16 @@ def _at(conversation: Conversation, seq: int) -> Any:
     return Event.objects.of(conversation.ref).after(seq - 1).through(seq)
 
 
-def _context(
-    request: HttpRequest, admin: ModelAdmin[Conversation], conversation: Conversation
-) -> dict[str, Any]:
-    return {
-        **admin.admin_site.each_context(request),
-        "opts": admin.opts,
-        "original": conversation,
-        "conversation": conversation,
-    }
+def _shown(
+    request: HttpRequest,
+    admin: ModelAdmin[Conversation],
+    conversation: Conversation,
+    template: str,
+    title: str,
+    **context: Any,
+) -> HttpResponse:
+    named = {"original": conversation, "conversation": conversation}
+    return staff_page(request, admin, template, title, **named, **context)
 
 
 def _row(event: EventEnvelope) -> dict[str, Any]:

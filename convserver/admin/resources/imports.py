@@ -7,13 +7,11 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from convserver.admin import cells, filters
-from convserver.admin.base import ReadOnlyAdmin
+from convserver.admin.base import ReadOnlyAdmin, staff_page
 from convserver.admin.cells import column
 from convserver.admin.widgets import label
 from convserver.web.settings_pages.imports import counts_of, formats, state_words
@@ -65,16 +63,16 @@ class ImportRunAdmin(ReadOnlyAdmin[ImportRun]):
         """Show the form whose script uploads the file in pieces, by the native REST door."""
         if not self.has_add_permission(request):
             return super().add_view(request, form_url, extra_context)  # which refuses
-        context = {
-            **self.admin_site.each_context(request),
-            "title": "Import a file",
-            "opts": self.opts,
-            "formats": formats(),
-            "piece_bytes": pieces.PIECE_MAX_BYTES,
-            "max_bytes": runs.max_bytes(),
-            "list_address": reverse("admin:sessions_app_importrun_changelist"),
-        }
-        return TemplateResponse(request, "admin/import_file.html", context)
+        return staff_page(
+            request,
+            self,
+            "admin/import_file.html",
+            "Import a file",
+            formats=formats(),
+            piece_bytes=pieces.PIECE_MAX_BYTES,
+            max_bytes=runs.max_bytes(),
+            list_address=cells.list_of(ImportRun),
+        )
 
     @admin.action(description="Cancel", permissions=["steer"])
     def cancel(self, request: HttpRequest, queryset: QuerySet[ImportRun]) -> None:

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from conversations.models import Conversation
 from convserver.admin import cells, filters
-from convserver.admin.base import ReadOnlyAdmin, may_change
+from convserver.admin.base import ReadOnlyAdmin, may_change, sections
 from convserver.admin.cells import column
 from convserver.admin.steering import SteeringAction, selected, steer_and_tell
 from convserver.admin.widgets import label
@@ -55,14 +55,8 @@ class AgentLoopAdmin(ReadOnlyAdmin[AgentLoop]):
     """The loops of all conversations that were ever started; those of the newest conversations first."""
 
     list_display = (
-        "of",
-        "owner",
-        "loop_label",
-        "agent_label",
-        "process",
-        "lease_in_list",
-        "is_held_now",
-        "problem",
+        *("of", "owner", "loop_label", "agent_label"),
+        *("process", "lease_in_list", "is_held_now", "problem"),
     )
     list_filter = (
         filters.form_of(
@@ -76,14 +70,13 @@ class AgentLoopAdmin(ReadOnlyAdmin[AgentLoop]):
     )
     list_select_related = ("conversation", "conversation__owner")
     actions = ("start", "stop")
-    fieldsets = (
-        (
-            None,
-            {"fields": (("of_conversation", "owner"), ("loop_status", "agent_status"), "agent", "error")},
-        ),
-        ("Process", {"fields": (("process", "is_held_now"), ("lease", "starts"), "refused")}),
-        ("Turn", {"fields": (("turn", "answers_through"), "decision_shown")}),
-        ("Times", {"fields": (("started", "changed"))}),
+    fieldsets = sections(
+        {
+            "": (("of_conversation", "owner"), ("loop_status", "agent_status"), "agent", "error"),
+            "Process": (("process", "is_held_now"), ("lease", "starts"), "refused"),
+            "Turn": (("turn", "answers_through"), "decision_shown"),
+            "Times": ("started", "changed"),
+        }
     )
 
     def has_steer_permission(self, request: HttpRequest) -> bool:

@@ -19,7 +19,6 @@ from sessions_app.retention import policies
 
 COUNTED_MAX = 10_000
 """The matches of a policy that are counted."""
-NAMED_MAX = 20
 
 
 @admin.register(RetentionPolicy)
@@ -38,16 +37,16 @@ class RetentionPolicyAdmin(ListAdmin[RetentionPolicy]):
     @admin.display(description="Would delete now")
     def matches(self, policy: RetentionPolicy) -> str:
         count = sum(1 for _ in islice(_matched(policy), COUNTED_MAX + 1))
-        return f"More than {COUNTED_MAX:,}" if count > COUNTED_MAX else cells.number(count)
+        return cells.bounded(count, COUNTED_MAX).capitalize()
 
     @admin.display(description="The oldest of them")
     def first_matches(self, policy: RetentionPolicy) -> str:
-        return ", ".join(islice(_matched(policy), NAMED_MAX)) or "None"
+        return ", ".join(islice(_matched(policy), cells.LISTED_MAX)) or "None"
 
     @admin.display(description="After that")
     def then(self, policy: RetentionPolicy) -> str:
         days = settings.CONFIGURATION.deleted_days
-        return f"Can be restored for {days} days, then purged" if days else "Can be restored for ever"
+        return f"Can be restored for {days} days, then purged" if days else "Can be restored without limit"
 
 
 def _matched(policy: RetentionPolicy) -> Any:

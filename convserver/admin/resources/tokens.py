@@ -9,10 +9,9 @@ from django.contrib import admin, messages
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
 
 from convserver.admin import cells, filters, widgets
-from convserver.admin.base import ReadOnlyAdmin
+from convserver.admin.base import ReadOnlyAdmin, staff_page
 from convserver.admin.cells import column
 from convserver.admin.resources import audit
 from convserver.admin.resources.events import may_read
@@ -92,23 +91,16 @@ class ApiTokenAdmin(ReadOnlyAdmin[ApiToken]):
         self, request: HttpRequest, obj: ApiToken, post_url_continue: str | None = None
     ) -> HttpResponse:
         # This answer alone has the text: a message would keep it in a cookie.
-        context = {
-            **self.admin_site.each_context(request),
-            "opts": self.opts,
-            "title": "Token created",
-            "token": obj,
-            "token_page": cells.page_of(obj),
-            "text": request.issued_text,  # type: ignore[attr-defined]
-        }
-        return TemplateResponse(request, "admin/token_issued.html", context)
+        shown = {"token": obj, "token_page": cells.page_of(obj), "text": request.issued_text}  # type: ignore[attr-defined]
+        return staff_page(request, self, "admin/token_issued.html", "Token created", **shown)
 
     @admin.action(description="Revoke", permissions=["steer"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
-        standing = list(queryset.filter(revoked_at__isnull=True))
-        for token in standing:
+        valid = list(queryset.filter(revoked_at__isnull=True))
+        for token in valid:
             token.revoke()
             audit.record_change(request, token, "Revoked")
-        messages.success(request, f"Revoked {len(standing)} token{'' if len(standing) == 1 else 's'}.")
+        messages.success(request, f"Revoked {cells.counted(len(valid), 'token')}.")
 
     @admin.display(description="Access")
     def can(self, token: ApiToken) -> str:

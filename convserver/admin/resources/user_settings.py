@@ -9,7 +9,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from convserver.admin import cells, filters
-from convserver.admin.base import ListAdmin
+from convserver.admin.base import ListAdmin, sections
 from convserver.admin.cells import column
 from convserver.admin.widgets import AnyModelForm
 from convserver.api.openhands.tool_servers import entered_url
@@ -44,38 +44,23 @@ class UserSettingsAdmin(ListAdmin[UserSettings]):
     list_select_related = ("user",)
     autocomplete_fields = ("user",)
     readonly_fields = ("created", "changed")
-    fieldsets = (
-        (None, {"fields": ("user", "language", "email", "email_verified")}),
-        (
-            "Agent",
-            {"fields": ("agent", "llm_model", "llm_base_url", "max_iterations", "max_budget_per_task")},
-        ),
-        ("Safety", {"fields": ("confirmation_mode", "security_analyzer")}),
-        ("Memory", {"fields": ("enable_default_condenser", "condenser_max_size")}),
-        ("Git", {"fields": ("git_user_name", "git_user_email")}),
-        (
-            "Sandbox",
-            {
-                "fields": (
-                    "sandbox_base_container_image",
-                    "sandbox_runtime_container_image",
-                    "remote_runtime_resource_factor",
-                )
-            },
-        ),
-        (
-            "Interface",
-            {
-                "fields": (
-                    "enable_sound_notifications",
-                    "enable_proactive_conversation_starters",
-                    "enable_solvability_analysis",
-                    "user_consents_to_analytics",
-                    "v1_enabled",
-                )
-            },
-        ),
-        ("Times", {"fields": ("created", "changed")}),
+    fieldsets = sections(
+        {
+            "": ("user", "language", "email", "email_verified"),
+            "Agent": ("agent", "llm_model", "llm_base_url", "max_iterations", "max_budget_per_task"),
+            "Safety": ("confirmation_mode", "security_analyzer"),
+            "Memory": ("enable_default_condenser", "condenser_max_size"),
+            "Git": ("git_user_name", "git_user_email"),
+            "Sandbox": (
+                *("sandbox_base_container_image", "sandbox_runtime_container_image"),
+                "remote_runtime_resource_factor",
+            ),
+            "Interface": (
+                *("enable_sound_notifications", "enable_proactive_conversation_starters"),
+                *("enable_solvability_analysis", "user_consents_to_analytics", "v1_enabled"),
+            ),
+            "Times": ("created", "changed"),
+        }
     )
 
     model_name = column("Model", "llm_model")

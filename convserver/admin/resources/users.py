@@ -18,7 +18,7 @@ from django.utils.safestring import SafeString
 
 from conversations.storage import quotas
 from convserver.admin import cells, filters, purging, user_deletion, widgets
-from convserver.admin.base import ListAdmin, StaffPages, staff_pages
+from convserver.admin.base import ListAdmin, StaffPages, sections, staff_pages
 from convserver.admin.cells import column
 from sessions_app.models import UserDeletion
 from sessions_app.storage import usage
@@ -59,7 +59,7 @@ class UserAdmin(widgets.UserAdmin, ListAdmin[User]):
     form = widgets.UserChangeForm
     add_form = NewUserForm
     change_password_form = NewPasswordForm
-    add_fieldsets = ((None, {"fields": ("username", "password1", "password2")}),)
+    add_fieldsets = sections({"": ("username", "password1", "password2")})
     list_display = ("username", "email", "is_active", "is_staff", "is_superuser", "logged_in", "joined")
     list_filter = (
         filters.form_of(
@@ -68,12 +68,14 @@ class UserAdmin(widgets.UserAdmin, ListAdmin[User]):
             superuser=filters.yes_or_no("Superuser", "is_superuser"),
         ),
     )
-    fieldsets = (
-        (None, {"fields": ("username", "password")}),
-        ("Person", {"fields": ("first_name", "last_name", "email")}),
-        ("Permissions", {"fields": ("is_active", *RIGHTS)}),
-        ("Times", {"fields": ("logged_in", "joined", "deletion_shown")}),
-        ("Quotas", {"fields": ("use",)}),
+    fieldsets = sections(
+        {
+            "": ("username", "password"),
+            "Person": ("first_name", "last_name", "email"),
+            "Permissions": ("is_active", *RIGHTS),
+            "Times": ("logged_in", "joined", "deletion_shown"),
+            "Quotas": ("use",),
+        }
     )
     search_fields = ("username", "email")
     compressed_fields = True

@@ -11,9 +11,7 @@ from conversations.models import Conversation, DamageKind, Outcome, Verification
 from convserver.admin import cells, filters
 from convserver.admin.base import ReadOnlyAdmin
 from convserver.admin.cells import column
-from convserver.admin.overview import lasting
-
-COUNTED_MAX = 1_000
+from convserver.admin.overview import COUNTED_MAX, lasting
 
 
 class DamageBanner(NamedTuple):
@@ -29,11 +27,10 @@ def banner() -> DamageBanner | None:
     if not newest:
         return None
     count = len(newest)
-    places = "1 place" if count == 1 else f"{min(count, COUNTED_MAX):,} places"
-    more = "more than " if count > COUNTED_MAX else ""
-    pks = list(dict.fromkeys(pk for (pk,) in newest if pk is not None))[:5]
+    places = f"{cells.bounded(count, COUNTED_MAX)} place{'' if count == 1 else 's'}"
+    pks = list(dict.fromkeys(pk for (pk,) in newest if pk is not None))[: cells.NAMED_MAX]
     rows = Conversation.objects.in_bulk(pks)
-    return DamageBanner(f"The store is damaged in {more}{places}.", [cells.link(rows[pk]) for pk in pks])
+    return DamageBanner(f"The store is damaged in {places}.", [cells.link(rows[pk]) for pk in pks])
 
 
 @admin.register(VerificationFinding)

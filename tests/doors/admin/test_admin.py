@@ -30,7 +30,7 @@ from conversations.events import Dialect, Kind
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Event, Version
 from conversations.store import creation, deletion
-from convserver.admin import payload, repairs
+from convserver.admin import cells, payload, repairs
 from convserver.exports import conversation as export
 from sessions_app import astore
 from sessions_app.identity import conversation_keys
@@ -1429,7 +1429,7 @@ def test_turns_that_were_all_repaired_since_the_start_are_not_counted_twice(
 
 
 def test_of_many_repaired_turns_some_are_linked(boss: Browser, talk: ConversationRef) -> None:
-    for number in range(repairs.LINKS_SHOWN + 2):
+    for number in range(cells.NAMED_MAX + 2):
         repair(talk, f"turn {number}", pid=1)
     assert "7 interrupted turns were repaired in the last 24 hours." in text_of(boss.get("/admin/"))
     assert "and 2 more" in text_of(boss.get("/admin/"))
