@@ -72,14 +72,6 @@ BUILT_IN_MANAGERS = {
 }
 
 
-def _data_dir(_: str, text: str, __: Given) -> Path:
-    return Path(text).expanduser().absolute()
-
-
-def _llm_model(_: str, text: str, __: Given) -> str | None:
-    return text.strip() or None
-
-
 def _frontend_dir(name: str, text: str, _: Given) -> Path | None:
     if not text:
         return None
@@ -123,7 +115,7 @@ class Configuration:
     )
     data_dir: Path = variable(
         "CONVSERVER_DATA_DIR",
-        _data_dir,
+        lambda _, text, __: Path(text).expanduser().absolute(),
         default="var",
         shown="`./var`",
         meaning="the directory of the SQLite file, the generated secret key, `last_database` (the name of "
@@ -173,7 +165,7 @@ class Configuration:
     )
     llm_model: str | None = variable(
         "LLM_MODEL",
-        _llm_model,
+        lambda _, text, __: text.strip() or None,
         shown="none",
         meaning="the model of users who have set none ([below](#models)), for example "
         "`anthropic/claude-sonnet-4-5`",

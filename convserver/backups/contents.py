@@ -63,7 +63,8 @@ def contents(connection: BaseDatabaseWrapper) -> Contents:
         cursor.execute(_TABLES[connection.vendor])
         counts = {}
         for (table,) in cursor.fetchall():
-            if not _is_internal(table):
+            # Virtual tables of SQLite's full text search, and their parts, are no content.
+            if not table.startswith(("conversations_searchtext", "conversations_titletext", "sqlite_")):
                 cursor.execute(f"SELECT COUNT(*) FROM {connection.ops.quote_name(table)}")  # noqa: S608
                 counts[table] = int(cursor.fetchone()[0])
         cursor.execute("SELECT app, name FROM django_migrations")
@@ -71,11 +72,6 @@ def contents(connection: BaseDatabaseWrapper) -> Contents:
         cursor.execute(_TRIGGERS[connection.vendor])
         triggers = sorted(name for (name,) in cursor.fetchall())
     return Contents(migrations, counts, heads_digest(connection), triggers)
-
-
-def _is_internal(table: str) -> bool:
-    """Say whether it is a virtual table of SQLite's full text search, or part of one."""
-    return table.startswith(("conversations_searchtext", "conversations_titletext", "sqlite_"))
 
 
 def heads_digest(connection: BaseDatabaseWrapper) -> str:
@@ -103,7 +99,9 @@ def _problems(connection: BaseDatabaseWrapper) -> Iterator[str]:
     else:
         with connection.cursor() as cursor:  # the index has the order; to sort all payloads takes a disk
             cursor.execute("SET LOCAL enable_sort = off")
-    purged = _purged(connection)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT DISTINCT conversation_id FROM conversations_purge")
+        purged = {pk for (pk,) in cursor.fetchall()}  # their events were removed for good, or are being
     logs = groupby(_events(connection), key=itemgetter(0))
     log = next(logs, None)
     for head in _heads(connection):
@@ -178,10 +176,3 @@ def _rows(connection: BaseDatabaseWrapper, statement: str) -> Iterator[tuple[Any
         cursor.execute(statement)
         while rows := cursor.fetchmany(ROWS_AT_ONCE):
             yield from rows
-
-
-def _purged(connection: BaseDatabaseWrapper) -> set[int]:
-    """Return the conversations whose events were removed for good, or are being."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT DISTINCT conversation_id FROM conversations_purge")
-        return {pk for (pk,) in cursor.fetchall()}

@@ -192,22 +192,17 @@ async def append_note(door: NativeDoor, given: Mapping[str, Any]) -> Any:
     name, note_id = given["conversation_id"], str(uuid4())
     head = await door.get("conversations", name)
     text = f"{NOTE} {given['text']}"
-    event = _NOTES[head["version"]](text, note_id)
+    event = _note_event(head["version"], text, note_id)
     frame = {"type": "event", "id": note_id, "event": event}
     done = await door.post("conversations", name, "events", body=frame)
     return {"conversation_id": name, "seq": done["seq"]}
 
 
-def _v0_note(text: str, event_id: str) -> Any:
-    return {"action": "message", "source": "user", "message": text, "args": {"content": text}}
-
-
-def _v1_note(text: str, event_id: str) -> Any:
+def _note_event(version: str, text: str, event_id: str) -> Any:
+    if version == "V0":
+        return {"action": "message", "source": "user", "message": text, "args": {"content": text}}
     said = v1.user_message([v1.text_part(text)])
     return json.loads(v1.written(said, event_id=event_id, timestamp=v1.stamp(datetime.now(UTC))))
-
-
-_NOTES = {"V0": _v0_note, "V1": _v1_note}
 
 
 def _integer(description: str, *, least: int, most: int | None = None, default: int | None = None) -> Schema:

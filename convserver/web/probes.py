@@ -18,7 +18,6 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from conversations import live
-from conversations.access import Visitor
 from conversations.engines import durability
 from conversations.exceptions import StoreUnavailable
 from conversations.payloads.limits import limits_of
@@ -206,14 +205,11 @@ class ServerInfoView(Probe):
         )
         if not request.user.is_authenticated:
             return Response(info.model_dump())
-        used = resources() if _is_operator(request.user) else NOTHING_TOLD
+        user = request.user
+        has_all_rights = limits_of(user).only is None and scopes.may(user, Scope.ADMIN)
+        is_operator = isinstance(user, User) and user.is_staff and has_all_rights
+        used = resources() if is_operator else NOTHING_TOLD
         return Response(DetailedServerInfo(**dict(info), resources=used).model_dump())
-
-
-def _is_operator(user: Visitor) -> bool:
-    """Return whether a visitor is staff, with credentials that are not limited."""
-    is_whole = limits_of(user).only is None and scopes.may(user, Scope.ADMIN)
-    return isinstance(user, User) and user.is_staff and is_whole
 
 
 def _require_health() -> None:

@@ -94,7 +94,10 @@ def opened_by(text: str) -> ConversationRef | None:
     if row["has_lapsed_token"]:  # that token may have read this key
         ApiToken.objects.end_lapsed()
         return opened_by(text)
-    if not _is_right(mac, _signed(row, issued_on)) or not _is_current(row, issued_on):
+    given, signed = mac.encode(errors="surrogatepass"), _signed(row, issued_on)
+    keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    is_right = any(hmac.compare_digest(given, signed.mac(each).encode()) for each in keys)
+    if not is_right or not _is_current(row, issued_on):
         return None
     _record_use(row, issued_on)
     return ConversationRef(row["pk"], public_id, row["owner_id"], row["version"])
@@ -128,12 +131,6 @@ def _signed(row: Mapping[str, Any], issued_on: int) -> _Signed:
         row["access_key__rotation"] or 0,
         row["owner_key_rotation"] or 0,
     )
-
-
-def _is_right(mac: str, signed: _Signed) -> bool:
-    given = mac.encode(errors="surrogatepass")
-    keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
-    return any(hmac.compare_digest(given, signed.mac(each).encode()) for each in keys)
 
 
 def _is_current(row: Mapping[str, Any], issued_on: int) -> bool:

@@ -17,7 +17,7 @@ from sessions_app.identity import access_watch, scopes
 from sessions_app.identity.authentication import Credentials, lets_in_still
 from sessions_app.identity.conversation_keys import opened_by
 from sessions_app.identity.scopes import ScopeTooSmall
-from sessions_app.models import ApiToken, Scope
+from sessions_app.models import Scope
 
 _unchecked = Outage(__name__, "The credentials of a socket could not be checked")
 
@@ -55,16 +55,14 @@ class Principal:
         self._credentials = credentials
         self._loop = asyncio.get_running_loop()
         self._due_at = self._loop.time() + CHECK_S
-        self._expires_at = self._expiry_of(scopes.token_of(user))
+        token = scopes.token_of(user)
+        self._expires_at: float | None = None
+        if token is not None and token.expires_at is not None:
+            self._expires_at = self._loop.time() + (token.expires_at - timezone.now()).total_seconds()
         self._suspicions = self._cleared = 0
         self._is_to_check = asyncio.Event()
         self._checking = asyncio.Lock()
         access_watch.watch(pk_of(user), self)
-
-    def _expiry_of(self, token: ApiToken | None) -> float | None:
-        if token is None or token.expires_at is None:
-            return None
-        return self._loop.time() + (token.expires_at - timezone.now()).total_seconds()
 
     def suspect(self) -> None:
         """Require a check of the credentials before the next action, from any thread."""

@@ -131,16 +131,12 @@ def _on_postgresql() -> Iterator[LockWait]:
     for row in rows:
         if row.holder is None:
             if not _TAKES_ITS_TIME.match(row.waiter_name or ""):
-                yield _slow(row)
+                name = _session(row.waiter_name, row.waiter)
+                doing = f"It runs {without_values(row.waiter_query)}."
+                wait = (f"slow {row.waiter}", name, doing, "", _s(row.waited_s), None)
+                yield LockWait(*wait, is_lock=False, session=row.waiter)
         elif row.waiter is not None or row.holder not in blocking:
             yield _held(row)
-
-
-def _slow(row: _Session) -> LockWait:
-    name, doing = _session(row.waiter_name, row.waiter), f"It runs {without_values(row.waiter_query)}."
-    return LockWait(
-        f"slow {row.waiter}", name, doing, "", _s(row.waited_s), None, is_lock=False, session=row.waiter
-    )
 
 
 def _held(row: _Session) -> LockWait:

@@ -72,7 +72,9 @@ def parse_host(text: str | None, *, public: str, takes_path: bool = False) -> Ho
     scheme, rest = _without_scheme((text or "").strip() or public)
     name, _, path = rest.partition("/")
     name = name.lower()
-    url = _checked_url(scheme or "https", name)
+    url = server_url(f"{scheme or 'https'}://{name}") if NAME_AND_PORT.fullmatch(name) else None
+    if url is None:
+        raise HostRefused("The host of a git provider must be a plain name such as git.example.com.")
     require_allowed(url)
     is_loopback = _is_loopback(url)
     if scheme == "http" and not is_loopback and not is_listed(url):
@@ -230,13 +232,6 @@ def _without_scheme(text: str) -> tuple[str, str]:
     if scheme.lower() not in ("https", "http"):
         raise HostRefused("A git provider is asked over https only.")
     return scheme.lower(), rest.rstrip("/")
-
-
-def _checked_url(scheme: str, name: str) -> httpx.URL:
-    url = server_url(f"{scheme}://{name}") if NAME_AND_PORT.fullmatch(name) else None
-    if url is None:
-        raise HostRefused("The host of a git provider must be a plain name such as git.example.com.")
-    return url
 
 
 def _is_loopback(url: httpx.URL) -> bool:

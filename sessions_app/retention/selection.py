@@ -46,7 +46,7 @@ class Selection:
             return
         for window in policies.windows(Conversation.objects.unpurged()):
             yield self._narrowed(window.deleted(), moment)
-            if self._takes_live_ones():
+            if self.older_than_days is not None and self.deleted_for_days is None:
                 yield self._live(window, moment)
 
     def like(self, row: Conversation) -> ConversationQuerySet:
@@ -61,9 +61,6 @@ class Selection:
     def _named(self, now: datetime) -> ConversationQuerySet:
         named = Conversation.objects.with_public_ids([normal_id(self.conversation_id or "")])
         return self._narrowed(named.unpurged(), now)
-
-    def _takes_live_ones(self) -> bool:
-        return self.older_than_days is not None and self.deleted_for_days is None
 
     def _live(self, rows: ConversationQuerySet, now: datetime) -> ConversationQuerySet:
         moment = now - timedelta(days=self.older_than_days or 0)

@@ -17,21 +17,15 @@ EXAMINED = frozenset({DamageKind.LEASE})
 def steps(rows: ConversationQuerySet | None = None) -> Iterator[VerificationStep]:
     """Verify the leases of these conversations' loops; without any, of all."""
     loops = AgentLoop.objects.all() if rows is None else AgentLoop.objects.filter(conversation__in=rows)
-    yield VerificationStep(found=[*_ahead(loops), *_without_holder(loops), *_of_turns(loops)])
+    yield VerificationStep(found=list(_damages(loops)))
 
 
-def _ahead(loops: QuerySet[AgentLoop]) -> Iterator[Damage]:
+def _damages(loops: QuerySet[AgentLoop]) -> Iterator[Damage]:
     for loop in _some(loops.filter(epoch__gt=F("conversation__loop_epoch"))):
         epoch = loop.conversation.loop_epoch
         yield _damage(loop, f"The lease has the epoch {loop.epoch}, but the conversation's is {epoch}.")
-
-
-def _without_holder(loops: QuerySet[AgentLoop]) -> Iterator[Damage]:
     for loop in _some(loops.filter(status__in=THERE, lease_expires_at__isnull=False, owner_pid=0)):
         yield _damage(loop, "The lease names no process that holds it.")
-
-
-def _of_turns(loops: QuerySet[AgentLoop]) -> Iterator[Damage]:
     beyond = Q(turn_id__isnull=False, turn_through__gte=F("conversation__next_seq"))
     for loop in _some(loops.filter(beyond)):
         yield _damage(loop, f"The turn answers event {loop.turn_through}, which the log does not have.")

@@ -109,7 +109,10 @@ class Dispatcher:
             self._hooks = outbox_hooks.hooks_of_this_process()
             await astore.change(outbox_hooks.install, self._hooks)
         await self._give_back()
-        await self._prune()
+        if self._rounds % HOUSEKEEPING_ROUNDS == 0:
+            await astore.change(deliveries.release_abandoned)
+            await astore.change(deliveries.prune)
+        self._rounds += 1
         endpoints = await astore.call(_served, self._hooks)
         await self._set_lanes(endpoints)
         self._wakes = _NEWS if endpoints else _FOR_NOBODY
@@ -122,7 +125,11 @@ class Dispatcher:
                 deliveries.claim, lane.endpoint.pk, self._process, limit=lane.room
             ):
                 self._start(lane, claim)
-        return 0.0 if more else await self._until_next()
+        if more:
+            return 0.0
+        free = [pk for pk, lane in self._lanes.items() if lane.room > 0]
+        due_in = await astore.call(deliveries.next_due, free)
+        return POLL_S if due_in is None else min(POLL_S, due_in.total_seconds())
 
     async def _renew(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -135,17 +142,6 @@ class Dispatcher:
         for claim, words in list(self._broken.items()):
             await astore.change(deliveries.failed, claim, words)
             del self._broken[claim]
-
-    async def _prune(self) -> None:
-        if self._rounds % HOUSEKEEPING_ROUNDS == 0:
-            await astore.change(deliveries.release_abandoned)
-            await astore.change(deliveries.prune)
-        self._rounds += 1
-
-    async def _until_next(self) -> float:
-        free = [pk for pk, lane in self._lanes.items() if lane.room > 0]
-        due_in = await astore.call(deliveries.next_due, free)
-        return POLL_S if due_in is None else min(POLL_S, due_in.total_seconds())
 
     async def _set_lanes(self, endpoints: Collection[Endpoint]) -> None:
         """Keep a lane for each endpoint, with a transport that has the present settings."""

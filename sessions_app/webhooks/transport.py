@@ -90,16 +90,13 @@ def checked_headers(text: str) -> dict[str, str]:
     for line in filter(None, map(str.strip, text.splitlines())):
         name, separator, value = line.partition(":")
         name, value = name.strip(), value.strip()
-        if not (separator and name and value and _is_printable(name + value) and " " not in name):
+        is_printable = (name + value).isascii() and (name + value).isprintable()
+        if not (separator and name and value and is_printable and " " not in name):
             raise InvalidWebhook("A header is `Name: value`, in printable ASCII, on a line of its own.")
         if name.lower() in OWN_HEADERS:
             raise InvalidWebhook(f"The header {name} is the server's own.")
         headers[name] = value
     return headers
-
-
-def _is_printable(text: str) -> bool:
-    return text.isascii() and text.isprintable()
 
 
 class Webhook:
