@@ -21,6 +21,7 @@ from convserver.admin import cells
 from convserver.admin.base import staff_page
 from convserver.admin.resources import audit
 from convserver.admin.steering import SELECTED_MAX
+from convserver.web.pages import number_in
 from sessions_app.retention import selection
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def purge_page(request: HttpRequest, *, admin: ConversationAdmin) -> HttpRespons
 def _rows(request: HttpRequest) -> list[Conversation]:
     """Return the deleted conversations that the request names."""
     given = request.POST.getlist("pk") if request.method == "POST" else request.GET.getlist("pk")
-    pks = [int(pk) for pk in given[:SELECTED_MAX] if pk.isascii() and pk.isdigit() and len(pk) < 19]
+    pks = [pk for pk in map(number_in, given[:SELECTED_MAX]) if pk is not None]
     rows = Conversation.objects.deleted().with_pks(pks)
     return list(provisional_titles.noted(rows.select_related("owner").order_by("pk")))
 

@@ -243,7 +243,8 @@ def page_of(user: Visitor, filters: Filters, *, page_id: str | None = None) -> d
     now = timezone.now()
     matching, label = filters.shown(user), filters.leading_label(user)
     order = ListOrder.CREATED if filters.parent else filters.order
-    pinned = [] if filters.parent else _pinned(user, matching, order)
+    on_top = marks.kept_on_top(matching, access.pk_of(user), pinned=True).listed_by(order)
+    pinned = [] if filters.parent else list(on_top.values_list("pk", flat=True)[: marks.PINNED_MAX])
     page = list_page(
         matching.exclude(pk__in=pinned),
         PAGE_ROWS,
@@ -254,6 +255,7 @@ def page_of(user: Visitor, filters: Filters, *, page_id: str | None = None) -> d
     )
     shown_pks = page.pks if page_id else [*pinned, *page.pks]
     states = listed(Conversation.objects.with_pks(shown_pks), access.pk_of(user))
+    following = {**filters.query, "order": filters.order.value, "page_id": page.next_page_id}
     return {
         "now": iso(now),
         "filters": filters,
@@ -262,7 +264,7 @@ def page_of(user: Visitor, filters: Filters, *, page_id: str | None = None) -> d
         "orders": ListOrder.choices,
         "pinned": _rows(states, [] if page_id else pinned, now, order),
         "rows": _rows(states, page.pks, now, order),
-        "more": _more(filters, page.next_page_id),
+        "more": "" if page.next_page_id is None else urlencode(following, doseq=True),
         "is_first": not page_id,
         "parent": filters.parent or None,
     }
@@ -298,11 +300,6 @@ def normal_ids(ids: Iterable[str]) -> list[str]:
     return found
 
 
-def _pinned(user: Visitor, matching: ConversationQuerySet, order: ListOrder) -> list[int]:
-    on_top = marks.kept_on_top(matching, access.pk_of(user), pinned=True)
-    return list(on_top.listed_by(order).values_list("pk", flat=True)[: marks.PINNED_MAX])
-
-
 def _rows(
     states: Mapping[int, ListedConversation], pks: Iterable[int], now: datetime, order: ListOrder
 ) -> list[ListRow]:
@@ -311,14 +308,6 @@ def _rows(
 
 def _order(text: str) -> ListOrder:
     return ListOrder(text) if text in ListOrder.values else ListOrder.USED
-
-
-def _more(filters: Filters, page_id: str | None) -> str:
-    """Return the query of the next page, empty on the last one."""
-    if page_id is None:
-        return ""
-    following = {**filters.query, "order": filters.order.value, "page_id": page_id}
-    return urlencode(following, doseq=True)
 
 
 def _clean(text: str) -> str:

@@ -96,6 +96,11 @@ def named(conversation: ConversationRef) -> dict[str, str]:
     return {"id": row.public_id, "title": row.shown_title}
 
 
+def number_in(text: str | None) -> int | None:
+    """Return the number in a parameter, which a column can hold; None for any other text."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
 def common(request: HttpRequest) -> dict[str, Any]:
     """Return the context that every page needs."""
     ids = asking(Conversation.objects.visible_to(request.user))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
 
+from convserver.web.listing import YEAR_S
 from convserver.web.settings_pages.page import form_of, saved
 
 COOKIE = "theme"
@@ -24,7 +25,7 @@ def choose(request: HttpRequest) -> HttpResponse:
     answer = saved(request, "look", "Saved.") if request.accepts("text/html") else HttpResponse(status=204)
     chosen = request.POST.get("theme", "")
     if chosen in THEMES:
-        answer.set_cookie(COOKIE, chosen, max_age=365 * 24 * 3600, samesite="Lax", secure=request.is_secure())
+        answer.set_cookie(COOKIE, chosen, max_age=YEAR_S, samesite="Lax", secure=request.is_secure())
     else:
         answer.delete_cookie(COOKIE)
     return answer

@@ -20,10 +20,10 @@ from conversations.store import ConversationExists, copying
 from convserver.api.errors import RETRY_AFTER_S
 from convserver.rendering.cards import MessageCard
 from convserver.rendering.page import read
-from convserver.web.conversations.branching import COPIED_AT_ONCE_S, seq_in
+from convserver.web.conversations.branching import COPIED_AT_ONCE_S
 from convserver.web.conversations.messages import message_id, say
 from convserver.web.conversations.page import not_said
-from convserver.web.pages import named, page, person
+from convserver.web.pages import named, number_in, page, person
 from sessions_app.settings import agent_setups
 
 NOTHING_ASKED = "Nobody asked anything before this message, so there is no other answer to it."
@@ -52,8 +52,10 @@ def again(request: HttpRequest, conversation_id: str) -> HttpResponse:
     """
     source = access.readable(request.user, conversation_id)
     given = request.POST if request.method == "POST" else request.GET
-    answer = seq_in(given.get("answer"))
-    said = _answered_by(source, answer) if answer is not None else _said(source, seq_in(given.get("message")))
+    answer = number_in(given.get("answer"))
+    said = (
+        _answered_by(source, answer) if answer is not None else _said(source, number_in(given.get("message")))
+    )
     context = {
         "conversation": named(source),
         "said": said,

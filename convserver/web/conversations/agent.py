@@ -6,23 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from django import forms
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
-from conversations import access
 from conversations.models import ConversationRef
 from convserver.api.openhands.model_names import MODEL_NAMES
-from convserver.web.pages import named, page, person
+from convserver.web.conversations.options import options_page
+from convserver.web.pages import person
 from sessions_app.agents import registry
 from sessions_app.agents.registry import AgentKind, AgentUnusable
 from sessions_app.agents.remote.listing import kinds_for
 from sessions_app.agents.remote.names import name_in
 from sessions_app.models import AGENT_NAME_MAX_LENGTH, OPTION_MODEL_MAX_LENGTH, RunOptions
-from sessions_app.settings import run_options
 
-SAVED = "Saved. It counts from the next message on."
 MODEL_HELP = (
     "The provider, a slash, and the model's name, for example openai/gpt-5. It is asked with the key that "
     "you have entered for its provider. Leave it empty for the model of your settings."
@@ -91,30 +87,13 @@ def words_of(options: RunOptions) -> str:
 @person
 def agent(request: HttpRequest, conversation_id: str) -> HttpResponse:
     """Show the agents that can be chosen, or choose one."""
-    if request.method == "POST":
-        return _change(request, access.writable(request.user, conversation_id))
-    conversation = access.readable(request.user, conversation_id)
-    options = run_options.options_of(conversation)
-    chosen = {"agent": options.agent, "model": options.model}
-    return _shown(request, conversation, _form(conversation, initial=chosen))
-
-
-def _form(conversation: ConversationRef, **values: Any) -> AgentForm:
-    return AgentForm(user_id=conversation.owner_id, conversation=conversation, **values)
-
-
-def _change(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
-    form = _form(conversation, data=request.POST)
-    if not form.is_valid():
-        return _shown(request, conversation, form, status=400)
-    changed: Mapping[str, Any] = form.cleaned_data
-    run_options.change(conversation, changed)
-    messages.success(request, SAVED, extra_tags="agent")
-    return redirect("conversation-agent", conversation.public_id)
-
-
-def _shown(
-    request: HttpRequest, conversation: ConversationRef, form: AgentForm, *, status: int = 200
-) -> HttpResponse:
-    context = {"conversation": named(conversation), "form": form}
-    return page(request, "web/agent.html", context, status=status)
+    return options_page(
+        request,
+        conversation_id,
+        name="agent",
+        options=("agent", "model"),
+        form_of=lambda conversation, **values: AgentForm(
+            user_id=conversation.owner_id, conversation=conversation, **values
+        ),
+        saved="Saved. It counts from the next message on.",
+    )

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from conversations import access
 from conversations.models import ConversationRef
 from convserver.rendering.text.previews import Preview, Previews
-from convserver.web.pages import person
+from convserver.web.pages import number_in, person
 from sessions_app.live.feed import unfinished_answer, unfinished_through
 
 _previews = Previews()
@@ -85,5 +85,4 @@ def _shown(request: HttpRequest, preview: Preview, answer: str) -> ShownAnswer:
 
 def _kept(request: HttpRequest, name: str, most: int) -> int:
     """Return the length that the page already shows, capped at the answer's length."""
-    has = request.GET.get(name, "")
-    return min(int(has), most) if has.isdecimal() and len(has) < 9 else 0
+    return min(number_in(request.GET.get(name)) or 0, most)

@@ -11,7 +11,7 @@ from conversations.exceptions import EventNotFound
 from conversations.log import reads
 from conversations.models import Conversation, ConversationRef
 from conversations.store import copying
-from convserver.web.pages import named, page, person
+from convserver.web.pages import named, number_in, page, person
 from sessions_app.settings import agent_setups
 
 COPIED_AT_ONCE_S = 5.0
@@ -22,7 +22,7 @@ COPIED_AT_ONCE_S = 5.0
 def branch(request: HttpRequest, conversation_id: str) -> HttpResponse:
     """Ask whether to begin a branch after the event that `after` names, or begin it and show it."""
     source = access.readable(request.user, conversation_id)
-    after = seq_in(request.POST.get("after") or request.GET.get("after"))
+    after = number_in(request.POST.get("after") or request.GET.get("after"))
     if after is None:
         raise Http404
     if request.method != "POST":
@@ -34,11 +34,6 @@ def branch(request: HttpRequest, conversation_id: str) -> HttpResponse:
         raise Http404 from error
     copying.advance(made, seconds=COPIED_AT_ONCE_S)  # the page of an unfinished copy shows its progress
     return redirect("conversation", made.public_id)
-
-
-def seq_in(text: str | None) -> int | None:
-    """Return the seq in a parameter; None for any other text."""
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def _asked(request: HttpRequest, source: ConversationRef, after: int) -> HttpResponse:

@@ -12,7 +12,7 @@ from conversations import access
 from conversations.exceptions import ConversationError
 from conversations.models import ConversationRef
 from convserver.event_loop import in_loop
-from convserver.web.pages import takes_form, to_conversation
+from convserver.web.pages import number_in, takes_form, to_conversation
 from sessions_app.loops.manager import get_manager
 from sessions_app.models import UnknownAnswer
 
@@ -24,7 +24,7 @@ def decide(request: HttpRequest, conversation_id: str) -> HttpResponse:
     `decision` is `approve`, or what to do about a call whose outcome is unknown; any other value rejects.
     """
     conversation = access.writable(request.user, conversation_id)
-    seq, decision = request.POST.get("seq", ""), request.POST.get("decision", "")
+    seq, decision = number_in(request.POST.get("seq")), request.POST.get("decision", "")
     outcome = UnknownAnswer(decision) if decision in UnknownAnswer.values else None
     try:
         in_loop(
@@ -32,7 +32,7 @@ def decide(request: HttpRequest, conversation_id: str) -> HttpResponse:
             conversation,
             accept=decision in ("approve", UnknownAnswer.RUN_AGAIN, UnknownAnswer.DONE),
             reason=request.POST.get("reason", "").strip()[:2_000],
-            call_seq=int(seq) if seq.isdecimal() and len(seq) < 19 else -1,
+            call_seq=-1 if seq is None else seq,
             **({} if outcome is None else {"outcome": outcome}),
         )
     except ConversationError as error:

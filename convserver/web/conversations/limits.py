@@ -6,24 +6,20 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from django import forms
-from django.contrib import messages
 from django.forms import BoundField
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
-from conversations import access
-from conversations.models import ConversationRef
+from convserver.web.conversations.options import options_page
 from convserver.web.conversations.usage import used_words
-from convserver.web.pages import named, page, person
+from convserver.web.pages import person
 from sessions_app.agents import limit_notices, metering
 from sessions_app.agents.metering import LimitState
-from sessions_app.settings import run_limits, run_options
+from sessions_app.settings import run_limits
 from sessions_app.settings.run_limits import Origin, Unit
 
 COUNT_MAX = 2**53 - 1
 COST_MAX = 1_000_000
-SAVED = "Limits saved. They count from the next turn on, and for a turn that you resume."
 TITLES = {
     Unit.ITERATIONS: "Steps",
     Unit.TOKENS: "Tokens",
@@ -103,28 +99,13 @@ def default_of(state: LimitState) -> str:
 @person
 def limits(request: HttpRequest, conversation_id: str) -> HttpResponse:
     """Show the limits with what was used of them, or change them."""
-    if request.method == "POST":
-        return _change(request, access.writable(request.user, conversation_id))
-    conversation = access.readable(request.user, conversation_id)
-    options = run_options.options_of(conversation)
-    initial = {f"max_{name}": getattr(options, f"max_{name}") for name in run_limits.NAMES}
-    return _shown(
-        request, conversation, ConversationLimitsForm(metering.states_of(conversation), initial=initial)
+    return options_page(
+        request,
+        conversation_id,
+        name="limits",
+        options=[f"max_{name}" for name in run_limits.NAMES],
+        form_of=lambda conversation, **values: ConversationLimitsForm(
+            metering.states_of(conversation), **values
+        ),
+        saved="Limits saved. They count from the next turn on, and for a turn that you resume.",
     )
-
-
-def _change(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
-    form = ConversationLimitsForm(metering.states_of(conversation), request.POST)
-    if not form.is_valid():
-        return _shown(request, conversation, form, status=400)
-    changed: Mapping[str, Any] = form.cleaned_data
-    run_options.change(conversation, changed)
-    messages.success(request, SAVED, extra_tags="limits")
-    return redirect("conversation-limits", conversation.public_id)
-
-
-def _shown(
-    request: HttpRequest, conversation: ConversationRef, form: ConversationLimitsForm, *, status: int = 200
-) -> HttpResponse:
-    context = {"conversation": named(conversation), "form": form}
-    return page(request, "web/limits.html", context, status=status)

@@ -28,7 +28,7 @@ from convserver.web.conversations.branches import branches_of
 from convserver.web.conversations.messages import message_id, say, text_of, why_not_said
 from convserver.web.conversations.while_working import choices_of
 from convserver.web.listing import ListRow, labels_in
-from convserver.web.pages import page, person, takes_form, to_conversation
+from convserver.web.pages import number_in, page, person, takes_form, to_conversation
 from sessions_app.agents.chosen import cues, uses_model
 from sessions_app.agents.remote.names import name_in, not_connected
 from sessions_app.agents.remote.waiting import name_away
@@ -125,20 +125,24 @@ def _page(request: HttpRequest, found: ConversationRef, *, status: int = 200, **
     shown, standing = _asked_for(request, found), progress_of(found)
     state = listed(Conversation.objects.with_pks([found.pk]), access.pk_of(request.user))[found.pk]
     options = run_options.options_of(found)
+    loop = state["loop"]
+    # Only then can the last turn have ended without an answer, and is it read.
+    has_given_up = loop["ended_by"] in _CUT_OFF or loop["execution_status"] == ExecutionStatus.ERROR
     context = {
         "conversation": state,
         "chosen": words_of(options),
         "has_key": is_keyed(state["version"]),
         "standing": standing,
-        "last_turn": last_turn_of(found) if _has_given_up(state) else None,
+        "last_turn": last_turn_of(found) if has_given_up else None,
         **_absence(found, options.agent, state),
-        "is_resumed": _is_resumed(found, state),
+        # The running turn may have been resumed after a crash.
+        "is_resumed": loop["execution_status"] in _PLAYING and AgentLoop.objects.of(found).resumed().exists(),
         "row": ListRow(state=state, now=timezone.now()),
         "parent": _parent(request, state["parent"]),
         "branches": branches_of(request, found),
         "labels": labels_in(state["tags"]),
         "shown": shown,
-        "is_decided": _is_decided(found, state["loop"]["execution_status"]),
+        "is_decided": _is_decided(found, loop["execution_status"]),
         "message_id": str(uuid4()),
         "while_working": choices_of(found),
         "cues": cues(found.owner_id, options.agent).items(),
@@ -155,18 +159,6 @@ def _absence(found: ConversationRef, chosen: str, state: ConversationState) -> d
         return {}
     away = name_away(found)
     return {"absence": not_connected(away or name), "away": "" if away is None else not_connected(away)}
-
-
-def _is_resumed(found: ConversationRef, state: ConversationState) -> bool:
-    """Return whether the running turn was resumed after a crash."""
-    is_playing = state["loop"]["execution_status"] in _PLAYING
-    return is_playing and AgentLoop.objects.of(found).resumed().exists()
-
-
-def _has_given_up(state: ConversationState) -> bool:
-    """Return whether the last turn can have ended without an answer; only then it is read."""
-    loop = state["loop"]
-    return loop["ended_by"] in _CUT_OFF or loop["execution_status"] == ExecutionStatus.ERROR
 
 
 @require_safe
@@ -264,6 +256,6 @@ def _is_decided(found: ConversationRef, execution_status: str) -> bool:
 
 def _seq(text: str | None) -> int | None:
     """Return a seq or -1; None for any other text, which shows the end of the log."""
-    if text is None or not text.removeprefix("-").isdecimal() or len(text) > 18:
-        return None
-    return max(-1, int(text))
+    text = text or ""
+    number = number_in(text.removeprefix("-"))
+    return -1 if number is not None and text.startswith("-") else number

@@ -17,7 +17,7 @@ from conversations import access
 from conversations.access import Visitor
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation
-from convserver.web.pages import page, person, takes_form
+from convserver.web.pages import number_in, page, person, takes_form
 from sessions_app.imports.followers import programs
 from sessions_app.imports.uploads import pieces, runs
 from sessions_app.imports.uploads.runs import NewImport
@@ -76,8 +76,7 @@ def imports(request: HttpRequest) -> HttpResponse:
 def import_run(request: HttpRequest, import_id: str) -> HttpResponse:
     """Show the progress of an import, and its report."""
     run = runs.found(access.pk_of(request.user), import_id)
-    after = request.GET.get("after", "0")
-    number = int(after) if after.isascii() and after.isdigit() and len(after) < 19 else 0
+    number = number_in(request.GET.get("after")) or 0
     found = list(ImportedConversation.objects.of(run.pk, after=number)[: LINES_SHOWN + 1])
     here = _here(request.user, found)
     context = {

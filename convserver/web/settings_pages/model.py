@@ -9,10 +9,9 @@ from django.views.decorators.debug import sensitive_post_parameters
 from conversations import access
 from conversations.exceptions import ConversationError
 from convserver.event_loop import in_loop
-from convserver.serving import request_log
 from convserver.serving.admission import Lane, in_lane
 from convserver.web.settings_pages.forms import ModelForm
-from convserver.web.settings_pages.page import back, form_of, not_saved, saved, show
+from convserver.web.settings_pages.page import back, busy, form_of, not_saved, saved, show
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.models import SecretKind
 from sessions_app.outbound.model_trial import Finding, ModelSetup, TrialUnderWay, try_model
@@ -34,11 +33,7 @@ def change(request: HttpRequest) -> HttpResponse:
     try:
         finding = _finding(access.pk_of(request.user))
     except TrialUnderWay as error:
-        request_log.name_code(error.code)
-        messages.error(request, f"{stored} {error}", extra_tags="model")
-        answer = show(request)
-        answer.status_code = 429
-        return answer
+        return busy(request, "model", f"{stored} {error}", error.code)
     if finding.is_fault:
         return not_saved(request, "model", f"{stored} {finding.text}")
     messages.success(request, f"{stored} {finding.text}", extra_tags="model begin")

@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from conversations import access
+from convserver.serving import request_log
 from convserver.web.pages import page, person, takes_form
 from convserver.web.settings_pages.forms import (
     ApprovalForm,
@@ -90,6 +91,15 @@ def not_saved(request: HttpRequest, section: str, words: str) -> HttpResponse:
     """Redirect to a section, which shows this error once."""
     messages.error(request, words, extra_tags=section)
     return back(section)
+
+
+def busy(request: HttpRequest, section: str, words: str, code: str) -> HttpResponse:
+    """Show the page with an error in a section and the status 429; the request log gets the code."""
+    request_log.name_code(code)
+    messages.error(request, words, extra_tags=section)
+    shown = show(request)
+    shown.status_code = 429
+    return shown
 
 
 def back(section: str) -> HttpResponse:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.debug import sensitive_post_parameters
 
@@ -13,11 +12,10 @@ from conversations import access
 from conversations.exceptions import ConversationError
 from convserver.event_loop import in_loop
 from convserver.rendering.text import visible
-from convserver.serving import request_log
 from convserver.serving.admission import Lane, in_lane
 from convserver.web.settings_pages import stored_servers
 from convserver.web.settings_pages.forms import ApprovalForm, CommandForm, ServerForm
-from convserver.web.settings_pages.page import form_of, not_saved, saved, show
+from convserver.web.settings_pages.page import busy, form_of, not_saved, saved, show
 from sessions_app.agents.llm.tools.trial import ToolTrial, try_server
 from sessions_app.outbound.model_trial import TrialUnderWay
 from sessions_app.settings import user_settings
@@ -56,11 +54,7 @@ def try_connection(request: HttpRequest) -> HttpResponse:
     try:
         trial = in_loop(try_server, user_id, server)
     except TrialUnderWay as error:
-        request_log.name_code(error.code)
-        messages.error(request, str(error), extra_tags="tools")
-        answer = show(request)
-        answer.status_code = 429
-        return answer
+        return busy(request, "tools", str(error), error.code)
     return show(request, trial=ShownTrial.of(trial, reference))
 
 
