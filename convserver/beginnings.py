@@ -64,7 +64,7 @@ def _sentence(name: str, before: str, data_dir: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write the file; whoever reads it meanwhile finds the whole old text or the whole new one."""
+    """Write the file; a reader finds the whole old text or the whole new one."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     try:
         draft.write_text(f"{text}\n")

@@ -408,14 +408,14 @@ class Configuration:
         "DATABASE_LOCK_TIMEOUT_S",
         whole(1, 300),
         default="5",
-        meaning="the longest time that a change waits for a lock that somebody else holds: on a "
+        meaning="the longest time that a change waits for a lock that another process holds: on a "
         "conversation (PostgreSQL) or on the file (SQLite); then the answer is 503 with "
         "`Retry-After`. On PostgreSQL commands (`convserver manage`, `import`) have no limit",
     )
 
     @property
     def is_clustered(self) -> bool:
-        """Whether workers run the loops, and processes that serve run none."""
+        """Return whether workers run the loops, and processes that serve run none."""
         return self.manager == BUILT_IN_MANAGERS[CLUSTERED]
 
     @property

@@ -15,7 +15,7 @@ T = TypeVar("T")
 def in_loop(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a coroutine function on the event loop and return what it returns.
 
-    It may need a connection of the pool, of which there are so many: this thread gives its own back first.
+    It may need a connection of the bounded pool: this thread gives its own back first.
     """
     if connection.vendor == "postgresql" and not connection.in_atomic_block:
         connection.close()

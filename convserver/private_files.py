@@ -51,7 +51,7 @@ def protect(data_dir: Path, database: Path | None) -> None:
 def _is_open(path: Path) -> bool:
     try:
         return bool(path.stat().st_mode & OTHERS)
-    except OSError:  # there is none; whoever needs it will say so
+    except OSError:  # there is none; what needs it reports that
         return False
 
 

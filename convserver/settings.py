@@ -90,11 +90,11 @@ CONNECT_TIMEOUT_S = 5
 UNCONFIRMED_S = 30
 """A connection idle for this long is checked, and one whose sent data is unconfirmed as long is closed."""
 LOCK_TIMEOUT_S = CONFIGURATION.lock_timeout_s
-"""What is locked by somebody else is waited for so long, at the most."""
+"""A statement waits at most this long for a lock of another session."""
 
 
 def _bounds(options: str) -> dict[str, Any]:
-    """Return what ends a connection to PostgreSQL that hangs; no server waits for it for ever."""
+    """Return the options that end a connection to PostgreSQL which hangs."""
     statement_ms = CONFIGURATION.statement_timeout_s * 1000
     return {
         "keepalives": 1,
@@ -111,7 +111,7 @@ def _bounds(options: str) -> dict[str, Any]:
 SQLITE_HEAP_BYTES = 64 * 1024 * 1024
 """The page caches of all connections together: some fifty threads have one, of up to 8 MB each."""
 SQLITE_CHECKPOINT_PAGES = 8_000
-"""A commit copies the write-ahead log into the file once it is so long, if nobody has done that beside it."""
+"""A commit copies a write-ahead log of this length into the file, unless a checkpoint has done so before."""
 
 
 def _database() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What whoever creates a token is asked: what it can do, and for how long; in Settings and in the admin."""
+"""The form fields for a new token in the settings and in the admin: its rights, and how long it is valid."""
 
 from __future__ import annotations
 

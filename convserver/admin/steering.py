@@ -40,7 +40,6 @@ class SteeringAction(StrEnum):
 
     @property
     def done(self) -> str:
-        """Return the words for it in logs and messages."""
         return DONE[self]
 
 

@@ -19,7 +19,7 @@ def new() -> str:
 
 
 def known() -> str:
-    """Return a passphrase to open with. Raise BackupError if there is none and nobody can be asked."""
+    """Return a passphrase to open with. Raise BackupError if there is none and no terminal to ask for it."""
     if passphrase := os.environ.get(PASSPHRASE):
         return passphrase
     if not sys.stdin.isatty():

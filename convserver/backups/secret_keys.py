@@ -16,7 +16,7 @@ from convserver.configuration import Configuration, installation_of
 
 
 def is_known(configuration: Configuration, installation: str) -> bool:
-    """Say whether one of the configured keys is that of the installation."""
+    """Return whether one of the configured keys is that of the installation."""
     keys = (configuration.secret_key, *configuration.secret_key_fallbacks)
     return installation in map(installation_of, keys)
 

@@ -13,12 +13,12 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 _NO_LIMITS = "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c lock_timeout=10s"
-"""To read or to load everything may take long; what is locked by somebody else is not waited for long."""
+"""Reading or loading everything may take long; waiting for a lock of another session may not."""
 
 
 @contextmanager
 def copy_at(path: Path) -> Iterator[BaseDatabaseWrapper]:
-    """Open a SQLite file that nobody else has open; afterwards it has no companions.
+    """Open a SQLite file that no other process has open; afterwards it has no companions.
 
     Damaged texts can be read: what is no UTF-8 in them is replaced.
     """

@@ -20,7 +20,7 @@ def void_leases(store: BaseDatabaseWrapper) -> None:
     the same backup comes later than the first. The turns that loops had begun are found as after a crash.
 
     Every conversation counts as changed, so those who follow lists read all of them again. Deleted ones can
-    be restored for the whole time again: whoever goes back may miss just these.
+    be restored for the whole time again: an operator who restores a backup may miss just these.
     """
     now_ms = time.time_ns() // 1_000_000
     with transaction.atomic(using=store.alias), store.cursor() as cursor:

@@ -292,7 +292,7 @@ NOTES = (
         name="append_note",
         title="Append a note",
         description=(
-            "Append a note to a conversation, for whoever reads it later, people and agents. No agent "
+            "Append a note to a conversation, for the people and agents that read it later. No agent "
             "answers it, and it cannot be changed afterwards."
         ),
         members={

@@ -20,7 +20,6 @@ class KeptByNobody:
         self.application = application
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        """Pass the connection on."""
 
         async def send_marked(event: Any) -> None:
             if event["type"] == "http.response.start":

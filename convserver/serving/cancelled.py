@@ -22,7 +22,6 @@ class AnsweredWhenCancelled:
         self.application = application
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass the connection on."""
         if scope["type"] != "http":
             await self.application(scope, receive, send)
             return

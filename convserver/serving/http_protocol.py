@@ -129,7 +129,6 @@ class BoundedHttp(HttpToolsProtocol):
             self._enter(Stage.SILENT)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give the place up."""
         self._stop_timer()
         self._stop_unread_timer()
         if self._place is not None:
@@ -143,7 +142,6 @@ class BoundedHttp(HttpToolsProtocol):
         self._unread_timer = self.loop.call_later(UNREAD_S, self._give_up_unread)
 
     def resume_writing(self) -> None:
-        """Go on with the answer."""
         self._stop_unread_timer()
         super().resume_writing()
 
@@ -170,7 +168,6 @@ class BoundedHttp(HttpToolsProtocol):
         self._is_upgraded = True
 
     def on_message_begin(self) -> None:
-        """Begin a request."""
         super().on_message_begin()
         self._body_bytes = 0
 
@@ -194,7 +191,6 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
         self._has_moved = True
         self._body_bytes += len(body)
         if self._body_bytes >= self._progress_bytes + PROGRESS_BYTES:

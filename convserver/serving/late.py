@@ -16,12 +16,10 @@ class LateApplication:
     """
 
     def __init__(self, path: str) -> None:
-        """`path` is the dotted path of the application."""
         self._path = path
         self._application: Any = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass the connection on."""
         if self._application is None:
             self._application = await asyncio.to_thread(import_string, self._path)
             gc.freeze()  # it stays, like all that was imported at the start: nothing there is garbage

@@ -78,7 +78,6 @@ class RefusalsMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer the request."""
         response = self.get_response(request)
         if is_refusal(response.status_code) and not getattr(response, _LEFT_OUT, False):
             match = request.resolver_match
@@ -100,7 +99,7 @@ class RefusalsMiddleware:
 
 
 def is_refusal(status: int) -> bool:
-    """Say whether the middleware writes a line about an answer with this status."""
+    """Return whether the middleware writes a line about an answer with this status."""
     return 400 <= status < 500
 
 
@@ -108,7 +107,7 @@ class ToldOnce(logging.Filter):
     """Drops Django's lines about answers that the middleware or the health probe has logged."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether to write the record."""
+        """Return whether to write the record."""
         request = getattr(record, "request", None)
         status = getattr(record, "status_code", None)
         if not (isinstance(request, HttpRequest) and isinstance(status, int)):

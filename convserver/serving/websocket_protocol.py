@@ -47,7 +47,6 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         self._room, self._place = room, place
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give the place up."""
         if self._place is not None:
             self._room.leave(self._place)
         super().connection_lost(exc)
@@ -138,5 +137,5 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
 
     @property
     def _is_wanted(self) -> bool:
-        """Whether the door waits for a message and has none."""
+        """Return whether the door waits for a message and has none."""
         return self._is_awaited and self.queue.empty()

@@ -86,7 +86,6 @@ class Filters:
 
     @property
     def is_flat(self) -> bool:
-        """Return whether sub-conversations are listed with all others."""
         return bool(self.q or self.is_narrow)
 
     @property

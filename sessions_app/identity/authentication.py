@@ -47,7 +47,6 @@ class Credentials:
 
     @property
     def keys(self) -> list[str]:
-        """The keys, in the order in which they count."""
         return [key for key in (self.api_key, self.bearer) if key]
 
 

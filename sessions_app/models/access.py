@@ -52,7 +52,7 @@ class AccessRemoval(models.Model):
 
     @staticmethod
     def note(user_id: int, *, rotates_keys: bool = False) -> None:
-        """Store that somebody who acts for this user lost access, and announce it once it is committed.
+        """Store that access to what is this user's was reduced, and announce it once it is committed.
 
         `rotates_keys`: the keys of all of the user's conversations open nothing from now on.
         """
@@ -124,7 +124,7 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
     def end_lapsed(self) -> None:
         """Revoke what has expired, as of then: what its holder could have learned opens nothing either."""
         for token in list(self.lapsed()):
-            with transaction.atomic():  # nobody looks again for what is revoked
+            with transaction.atomic():  # a revoked token is not looked for again
                 if ApiToken.objects.lapsed().filter(pk=token.pk).update(revoked_at=F("expires_at")):
                     log_on_commit("Token expired", token=token.pk, user=token.user_id)
                     token.note_end()
@@ -196,12 +196,11 @@ class ApiToken(models.Model):
 
     @property
     def scope_set(self) -> frozenset[Scope]:
-        """The scopes."""
         return frozenset(scope for scope in Scope if scope in self.scopes.split())
 
     @property
     def is_whole(self) -> bool:
-        """Whether it opens what a login opens: only then is it shown the keys of conversations."""
+        """Return whether it opens what a login opens: only then is it shown the keys of conversations."""
         return self.conversation_id is None and self.scope_set == frozenset(Scope)
 
     @property
@@ -212,7 +211,6 @@ class ApiToken(models.Model):
 
     @property
     def has_expired(self) -> bool:
-        """Whether it ended by itself."""
         return self.expires_at is not None and self.expires_at <= (self.revoked_at or timezone.now())
 
     def record_use(self) -> None:

@@ -18,7 +18,7 @@ INTERVAL_S = 5
 PROGRAM_MAX_LENGTH = 200
 ADDRESS_MAX_LENGTH = 100
 KEPT_S = 3600
-"""An ended login is kept this long, so that its program is told how it ended."""
+"""An ended login is kept this long, so that its program learns how it ended."""
 
 
 class DeviceLoginState(models.TextChoices):
@@ -111,5 +111,4 @@ class DeviceLogin(models.Model):
 
     @property
     def is_pending(self) -> bool:
-        """Whether a person can still answer it."""
         return self.state == DeviceLoginState.PENDING

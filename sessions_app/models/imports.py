@@ -19,7 +19,7 @@ IMPORT_NAME_MAX_LENGTH = 200
 RUNS_MAX = 2
 """At most this many imports run at a time, over all processes."""
 LEASE_S = 30
-"""After so long without a word from its process an import may be taken over."""
+"""After this long without a sign of its process another one may take an import over."""
 
 
 class ImportState(models.TextChoices):
@@ -45,7 +45,7 @@ class ImportRunQuerySet(models.QuerySet["ImportRun"]):
         return self.filter(user_id=user_id)
 
     def seen_by(self, user_id: int) -> Self:
-        """Return those that a user may see: their own, and those that they upload for somebody else."""
+        """Return those that a user may see: their own, and those that they upload for another user."""
         return self.filter(Q(user_id=user_id) | Q(by_id=user_id))
 
     def open(self) -> Self:
@@ -67,7 +67,7 @@ class ImportRunQuerySet(models.QuerySet["ImportRun"]):
         return waiting.filter(~Exists(running)).order_by("pk")
 
     def abandoned(self, after: timedelta) -> Self:
-        """Return uploads of which nothing has arrived for so long."""
+        """Return uploads of which nothing has arrived for this long."""
         return self.filter(state=ImportState.UPLOADING, touched_at__lt=Now() - after)
 
     def held(self, pk: int, attempt: int) -> Self:
@@ -145,12 +145,11 @@ class ImportRun(models.Model):
 
     @property
     def is_open(self) -> bool:
-        """Whether it has not ended."""
         return self.state in OPEN
 
     @property
     def is_left(self) -> bool:
-        """Whether it is taken, by a process that has ended."""
+        """Return whether it is taken, by a process that has ended."""
         return self.state == ImportState.RUNNING and is_gone(
             Process(self.host, self.pid, self.process_started)
         )
@@ -224,7 +223,7 @@ class FollowedProgramQuerySet(models.QuerySet["FollowedProgram"]):
 
 
 class FollowedProgram(models.Model):
-    """A program on the server's computer whose conversations are kept in step while somebody wants it."""
+    """A program on the server's computer whose conversations are kept in step while a user wants it."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
     format = models.CharField(max_length=40)

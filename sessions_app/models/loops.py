@@ -79,17 +79,16 @@ class LoopWork(NamedTuple):
 
     @property
     def is_decided(self) -> bool:
-        """Whether the user has decided about the call that waits for approval."""
         return self.execution_status == ExecutionStatus.WAITING_FOR_CONFIRMATION and self.decision is not None
 
     @property
     def waits_for_user(self) -> bool:
-        """Whether the loop takes no turn until the user acts; a decided call is still carried out."""
+        """Return whether the loop takes no turn until the user acts; a decided call is still carried out."""
         return self.execution_status in SUSPENDED and not self.is_decided
 
     @property
     def is_asked(self) -> bool:
-        """Whether a loop would find something to do: an input, or a decision to carry out."""
+        """Return whether a loop would find something to do: an input, or a decision to carry out."""
         return self.is_decided or (self.is_unanswered and not self.waits_for_user)
 
 
@@ -140,7 +139,7 @@ class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
         return self.filter(recoveries__gt=0, turn_id__isnull=False)
 
     def going_on(self) -> Self:
-        """Return the loops whose turn goes on after a crash and waits for nobody."""
+        """Return the loops whose turn goes on after a crash and needs no answer of the user."""
         return self.filter(goes_on=True, execution_status=ExecutionStatus.RUNNING)
 
     def asking(self) -> Self:
@@ -256,17 +255,15 @@ class AgentLoop(models.Model):
 
     @property
     def owner(self) -> Process:
-        """The process that holds, or last held, the lease."""
         return Process(self.owner_host, self.owner_pid, self.owner_started)
 
     @property
     def is_there(self) -> bool:
-        """Whether the loop is starting or running."""
         return self.status in THERE
 
     @property
     def can_be_started(self) -> bool:
-        """Whether to start it changes anything: it is not there, or paused."""
+        """Return whether to start it changes anything: it is not there, or paused."""
         return not self.is_there or self.execution_status == ExecutionStatus.PAUSED
 
     @property
@@ -276,32 +273,29 @@ class AgentLoop(models.Model):
 
     @property
     def is_suspended(self) -> bool:
-        """Whether it is paused, or has asked for an approval, decided or not."""
+        """Return whether it is paused, or has asked for an approval, decided or not."""
         return self.execution_status in SUSPENDED
 
     @property
     def is_undecided(self) -> bool:
-        """Whether it waits for an approval that the user has not decided yet."""
         return self.execution_status == ExecutionStatus.WAITING_FOR_CONFIRMATION and self.decision is None
 
     @property
     def waits_for_user(self) -> bool:
-        """Whether it takes no turn until the user acts."""
         return self._work.waits_for_user
 
     @property
     def is_asked(self) -> bool:
-        """Whether it would find something to do: an input, or a decision to carry out."""
         return self._work.is_asked
 
     @property
     def may_play(self) -> bool:
-        """Whether it may play a turn now: it is asked, or has begun one that waits for nobody."""
+        """Return whether it may play a turn now: it has input, or a begun turn that needs no user."""
         return self.is_asked or (self.turn_id is not None and not self.waits_for_user)
 
     @property
     def is_busy(self) -> bool:
-        """Whether it works, or is about to."""
+        """Return whether it works, or is about to."""
         return self.execution_status == ExecutionStatus.RUNNING or self.is_asked
 
     @property
@@ -309,7 +303,7 @@ class AgentLoop(models.Model):
         return LoopWork(self.conversation.is_unanswered, self.execution_status, self.decision)
 
     def is_held(self) -> bool:
-        """Say whether a process could write for this loop when it was read: a dead owner holds nothing."""
+        """Return whether a process could write for this loop when it was read: a dead owner holds nothing."""
         if not self.is_there or self.lease_expires_at is None:
             return False
         return self.has_lease and not is_gone(self.owner)

@@ -21,7 +21,7 @@ class Used(NamedTuple):
 
     calls: int = 0
     unpriced_calls: int = 0
-    """Those whose cost nobody knows."""
+    """Those of unknown cost."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost_nanos: int = 0
@@ -29,12 +29,10 @@ class Used(NamedTuple):
 
     @property
     def is_unpriced(self) -> bool:
-        """Say whether nothing is known of the cost."""
         return 0 < self.calls == self.unpriced_calls
 
     @property
     def dollars(self) -> float:
-        """Return the known cost in US dollars."""
         return self.cost_nanos / NANOS
 
 
@@ -57,7 +55,7 @@ class ModelUseQuerySet(models.QuerySet["ModelUse"]):
         return self.filter(day__lte=day)
 
     def unpriced(self) -> Self:
-        """Return those with calls whose cost nobody knows."""
+        """Return those with calls of unknown cost."""
         return self.filter(unpriced_calls__gt=0)
 
     def total(self) -> Used:
@@ -115,7 +113,6 @@ class ModelUse(models.Model):
 
     @property
     def used(self) -> Used:
-        """Return the row's numbers."""
         return Used(
             self.calls, self.unpriced_calls, self.prompt_tokens, self.completion_tokens, self.cost_nanos
         )

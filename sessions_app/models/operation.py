@@ -82,7 +82,6 @@ class ProcessRecord(models.Model):
 
     @property
     def host_name(self) -> str:
-        """The host's name alone."""
         return self.host.partition(" ")[0]
 
 
@@ -137,7 +136,6 @@ class BackupRecord(models.Model):
 
     @property
     def duration(self) -> timedelta:
-        """How long it took."""
         return self.ended_at - self.began_at
 
 

@@ -42,7 +42,7 @@ class RemoteProgramQuerySet(models.QuerySet["RemoteProgram"]):
         return self.annotate(is_seen=Q(was_within("seen_at", PRESENCE_S)))
 
     def expired(self) -> Self:
-        """Return those that were connected last so long ago that nobody asks for them."""
+        """Return those whose last connection ended too long ago to be shown."""
         return self.filter(seen_at__lt=timezone.now() - FORGOTTEN_AFTER)
 
 
@@ -86,5 +86,5 @@ class RemoteProgram(models.Model):
 
     @property
     def is_connected(self) -> bool:
-        """Whether it is connected: to a process that lives, or said so lately from another host."""
+        """Return whether it is connected: to a process that lives, or said so lately from another host."""
         return self.gone_at is None and self.is_seen and not is_gone(self.process)

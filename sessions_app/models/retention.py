@@ -1,4 +1,4 @@
-"""Retention policies: which conversations are deleted when nobody has added anything for long."""
+"""Retention policies: which conversations are deleted after a long time without new events."""
 
 from __future__ import annotations
 

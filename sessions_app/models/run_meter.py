@@ -44,7 +44,7 @@ class RunMeterQuerySet(models.QuerySet["RunMeter"]):
         return rows.select_related("conversation").only(*_READ).annotate(read_at=Now()).order_by("pk")
 
     def locked(self) -> Self:
-        """Return the rows locked, in an order that all keep; nobody locks anything else after them."""
+        """Return the rows locked, in an order that all keep; no other lock is taken after them."""
         return self.order_by("pk").select_for_update(no_key=True, of=("self",))
 
 
@@ -89,12 +89,10 @@ class RunMeter(models.Model):
 
     @property
     def used(self) -> Amounts:
-        """Return what the conversation has used."""
         return Amounts(self.iterations, self.tokens, self.cost_nanos, self.worked_ms)
 
     @property
     def used_by_turn(self) -> Amounts:
-        """Return what the turn has used."""
         return Amounts(self.turn_iterations, self.turn_tokens, self.turn_cost_nanos, self.turn_worked_ms)
 
     def begin_turn(self, turn_id: str, *, goes_on: bool) -> None:

@@ -34,7 +34,7 @@ HOUSEKEEPING_ROUNDS = 12
 RENEW_S = 5.0
 
 _NEWS = frozenset({"appended", "listed", "changed", deliveries.CHANGED})
-_FOR_NOBODY = frozenset({deliveries.CHANGED})
+_WITHOUT_ENDPOINTS = frozenset({deliveries.CHANGED})
 """Without an endpoint, no other hint is news."""
 
 
@@ -62,7 +62,7 @@ class Dispatcher:
         self._broken: dict[Claim, str] = {}
         self._horizon = Watermark()
         self._news = asyncio.Event()
-        self._wakes = _FOR_NOBODY
+        self._wakes = _WITHOUT_ENDPOINTS
         self._is_awake = True
         self._rounds = 0
         self._renewed_at = 0.0
@@ -115,7 +115,7 @@ class Dispatcher:
         self._rounds += 1
         endpoints = await astore.call(_served, self._hooks)
         await self._set_lanes(endpoints)
-        self._wakes = _NEWS if endpoints else _FOR_NOBODY
+        self._wakes = _NEWS if endpoints else _WITHOUT_ENDPOINTS
         if not endpoints:
             return POLL_S
         more = await astore.change(_gathered, endpoints, self._horizon)

@@ -126,7 +126,7 @@ def _wait_for(writers: set[str]) -> None:
     deadline = time.monotonic() + SETTLES_S
     while writers and (writers := writers & _writers()):
         if time.monotonic() > deadline:
-            raise ConversationBusy("Somebody writes for too long: try again.")
+            raise ConversationBusy("Another process writes for too long: try again.")
         time.sleep(SETTLES_POLL_S)
 
 

@@ -31,7 +31,6 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add where to write, and what."""
         parser.add_argument(
             "directory", metavar="DIR", type=Path, help="where backups are kept; it is made if need be"
         )

@@ -25,7 +25,6 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add the file and the owner."""
         parser.add_argument(
             "file", type=Path, help="the zip file, which must not exist yet; with --layout also a directory"
         )

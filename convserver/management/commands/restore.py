@@ -27,7 +27,6 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add which backup, and into what."""
         parser.add_argument(
             "directory", metavar="DIR", type=Path, help="what `convserver backup` has written"
         )
@@ -109,6 +108,6 @@ class Command(BaseCommand):
 def _ask(into: Target) -> None:
     """Return if the user agrees. Raise CommandError otherwise."""
     if not sys.stdin.isatty():
-        raise CommandError("Nothing was changed: add --yes where nobody can be asked.")
+        raise CommandError("Nothing was changed: add --yes where there is no terminal to ask.")
     if input(f"Do you want to fill {into.name}? [y/N] ").strip().lower() not in ("y", "yes"):
         raise CommandError("Nothing was changed.")

@@ -26,7 +26,7 @@ from convserver.web.conversations.page import not_said
 from convserver.web.pages import named, number_in, page, person
 from sessions_app.settings import agent_setups
 
-NOTHING_ASKED = "Nobody asked anything before this message, so there is no other answer to it."
+NOTHING_ASKED = "There is no question before this message, so there is no other answer to it."
 
 STILL_COPIED = (
     "Not sent yet: the new branch is still being copied, {copied:,} of {events:,} events are here. "

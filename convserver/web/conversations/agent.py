@@ -69,7 +69,6 @@ class AgentForm(forms.Form):
 
     @property
     def chosen_agent(self) -> str:
-        """Return the chosen name; empty for the default agent."""
         name = str(self["agent"].value() or "")
         return "" if name == registry.default_name() else name
 

@@ -105,7 +105,6 @@ class ModelForm(Form):
 
     @property
     def loses_key(self) -> bool:
-        """Return whether the refused form loses a key that was typed."""
         return bool(self.errors and self.data.get("key"))
 
     def clean_base_url(self) -> str:

@@ -21,7 +21,7 @@ class Command(BaseCommand):
 
     help = (
         "Write a signed checkpoint: what every log is now, so that `verify --against` finds what was changed "
-        "since, even by somebody who computed all digests anew. Keep it, and the private key, elsewhere."
+        "since, even if all digests were computed anew. Keep it, and the private key, elsewhere."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

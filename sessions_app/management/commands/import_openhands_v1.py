@@ -84,7 +84,7 @@ class Command(BaseCommand):
             raise CommandError(f"Refused: {totals.refused} of {len(directories)} conversations.")
 
     def _follow(self, user: User, path: Path, zone: ZoneInfo) -> None:
-        """Import the present events and all later ones, until the process is told to end."""
+        """Import the present events and all later ones, until a signal ends the process."""
         stop = told_to_end()
         try:
             with only_one(settings.CONFIGURATION.data_dir, f"openhands-v1 {user.pk} {path.resolve()}"):

@@ -89,7 +89,7 @@ class Command(BaseCommand):
         self._sum_up(told, is_dry=dry_run)
 
     def _follow(self, way: Way, path: Path, wanted: Wanted) -> None:
-        """Import the present files and all later ones, until the process is told to end."""
+        """Import the present files and all later ones, until a signal ends the process."""
         if wanted.is_dry:
             raise CommandError("What is followed is stored: leave out --dry-run or --follow.")
         format = way.format

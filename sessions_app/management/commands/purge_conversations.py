@@ -46,7 +46,7 @@ class Command(BaseCommand):
 
     help = (
         "Remove conversations for good: their events, files, drafts, words in the search index and all else; "
-        "only the id stays, which nobody can use again. Only deleted ones go, unless --older-than or "
+        "only the id stays, which cannot be used again. Only deleted ones go, unless --older-than or "
         "--conversation is given. Without a selection, do now what the server does by itself: apply the "
         "retention policies, and purge what was deleted long enough ago."
     )
@@ -58,8 +58,8 @@ class Command(BaseCommand):
             type=_days,
             dest="older_than_days",
             metavar="DAYS",
-            help="conversations to which nothing was added for so many days; without --deleted-for also ones "
-            "that nobody has deleted, unless a retention policy would spare them",
+            help="conversations to which nothing was added for this many days; without --deleted-for also "
+            "ones that are not deleted, unless a retention policy would spare them",
         )
         parser.add_argument(
             "--label", metavar="NAME", help="deleted ones with this label: NAME or NAME=VALUE"
@@ -70,7 +70,7 @@ class Command(BaseCommand):
             type=_days,
             dest="deleted_for_days",
             metavar="DAYS",
-            help="those that were deleted at least so many days ago; 0 for all deleted ones",
+            help="those that were deleted at least this many days ago; 0 for all deleted ones",
         )
         parser.add_argument(
             "--conversation", dest="conversation_id", metavar="ID", help="this one, even if it is in use"
@@ -81,7 +81,7 @@ class Command(BaseCommand):
             "--rewrite",
             action="store_true",
             help="also write the tables anew, so that no free space in the database's files has anything of "
-            "what was purged; nobody can write meanwhile",
+            "what was purged; writes wait meanwhile",
         )
 
     def handle(
@@ -172,7 +172,8 @@ class Command(BaseCommand):
     def _erase(self, rest: Rest | None, *, rewrite: bool) -> None:
         if not erasing.erase(rest=rest, rewrites=rewrite):
             self.stderr.write(
-                "Somebody is reading, so the write-ahead log was not emptied. Run this again to empty it."
+                "Another process is reading, so the write-ahead log was not emptied. Run this again to empty "
+                "it."
             )
 
 

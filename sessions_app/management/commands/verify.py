@@ -101,7 +101,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", dest="as_json", help="print the result as JSON")
 
     def handle(self, *args: Any, **chosen: Any) -> None:
-        """Verify, print the findings, and end with the status that stands for them."""
+        """Verify, print the findings, and end with the status for them."""
         try:
             options.prepare_database(dry_run=True)
             outcome = self._verified(chosen)
