@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -18,6 +20,26 @@ def sync(path: Path) -> None:
             raise
     finally:
         os.close(opened)
+
+
+def write(path: Path, text: str, *, replaces: bool = True) -> None:
+    """Write a file that only this account can read; a reader never finds half of it. Raise OSError.
+
+    Without `replaces`, a file that exists stays as it is.
+    """
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    try:
+        draft.touch(mode=0o600)
+        draft.write_text(text)
+        sync(draft)
+        if replaces:
+            draft.replace(path)
+        else:
+            with suppress(FileExistsError):  # another process was first
+                path.hardlink_to(draft)
+        sync(path.parent)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def rewrite(path: Path) -> None:

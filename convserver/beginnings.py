@@ -7,7 +7,6 @@ and works. It must not do that without a word where there have been conversation
 from __future__ import annotations
 
 import logging
-import secrets
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,7 +40,7 @@ def record(name: str, data_dir: Path, *, is_new: bool) -> None:
     if before != name:
         with suppress(OSError):  # then the next start cannot tell, and this one does all else
             synced_files.make_directory(data_dir)
-            _write(data_dir / LAST_DATABASE, name)
+            synced_files.write(data_dir / LAST_DATABASE, f"{name}\n")
 
 
 def _last(data_dir: Path) -> str | None:
@@ -61,15 +60,3 @@ def _sentence(name: str, before: str, data_dir: Path) -> str:
         f"The database {name} is new and empty, but {data_dir} was used with {before} before: conversations "
         "from there are not here. If you need them, stop the server, correct DATABASE_URL, and start again."
     )
-
-
-def _write(path: Path, text: str) -> None:
-    """Write the file; a reader finds the whole old text or the whole new one."""
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    try:
-        draft.write_text(f"{text}\n")
-        synced_files.sync(draft)
-        draft.replace(path)
-        synced_files.sync(path.parent)
-    finally:
-        draft.unlink(missing_ok=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from hashlib import sha256
-from pathlib import Path
 
 from django.utils import timezone
 
@@ -39,27 +37,14 @@ def put_back(configuration: Configuration, keys: Keys) -> str:
     earlier = ""
     if keys.earlier:
         listed = path.with_name(f"{path.name}.earlier-{stamp}")
-        _write(listed, ",".join(keys.earlier))
+        synced_files.write(listed, ",".join(keys.earlier))
         earlier = (
             f" The earlier keys are in {listed}: set SECRET_KEY_FALLBACKS to what it holds, and remove it."
         )
     if configuration.secret_key == keys.newest:
         return f"The secret key is the same.{earlier}"
     kept = path.with_name(f"{path.name}.before-{stamp}")
-    _write(path, keys.newest, kept)
+    if path.exists():
+        kept.hardlink_to(path)
+    synced_files.write(path, keys.newest)
     return f"The secret key is in {path}; the one that was there is kept as {kept}.{earlier}"
-
-
-def _write(path: Path, text: str, kept: Path | None = None) -> None:
-    """Write a file that its account alone can read; one that was there may get another name."""
-    draft = path.with_name(f"{path.name}.{sha256(os.urandom(8)).hexdigest()[:8]}")
-    try:
-        draft.touch(mode=0o600)
-        draft.write_text(text)
-        synced_files.sync(draft)
-        if kept is not None and path.exists():
-            kept.hardlink_to(path)
-        draft.replace(path)
-        synced_files.sync(path.parent)
-    finally:
-        draft.unlink(missing_ok=True)

@@ -61,7 +61,7 @@ def _kept_secret_key(data_dir: Path) -> str:
     try:
         synced_files.make_directory(data_dir)
         if not path.exists():
-            _write_once(path, secrets.token_urlsafe(64))
+            synced_files.write(path, secrets.token_urlsafe(64), replaces=False)
     except OSError as error:
         is_file = data_dir.exists() and not data_dir.is_dir()
         reason = (
@@ -78,18 +78,3 @@ def _kept_secret_key(data_dir: Path) -> str:
             "to have a new key generated."
         )
     return key
-
-
-def _write_once(path: Path, text: str) -> None:
-    """Write `text` to `path` unless another process was first; no reader ever sees half of it."""
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    draft.touch(mode=0o600)
-    draft.write_text(text)
-    synced_files.sync(draft)
-    try:
-        path.hardlink_to(draft)
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink()
-    synced_files.sync(path.parent)
