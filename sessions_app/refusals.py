@@ -1,12 +1,51 @@
-"""The server's log of refused clients of sockets, without what they sent."""
+"""Refusals of clients, and the server's log of them, without what they sent."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from django.template.loader import render_to_string
 
 from conversations.exceptions import ConversationError, OtherHistory
 from conversations.models import ConversationRef
 from conversations.server_log import ids_of, log_refusal, printable
+
+
+class Refusal(NamedTuple):
+    """The reason why a request or a socket is refused before its client is known."""
+
+    status: int
+    code: str
+    detail: str
+
+
+async def refuse(
+    scope: Any,
+    receive: Any,
+    send: Any,
+    refusal: Refusal,
+    *,
+    template: str = "",
+    headers: Sequence[tuple[bytes, bytes]] = (),
+) -> None:
+    """Answer a request with JSON, or with the page of `template` to a browser; close a socket."""
+    if scope["type"] == "websocket":
+        await receive()
+        code = 4000 + refusal.status  # as all doors close sockets
+        await send({"type": "websocket.close", "code": code, "reason": refusal.detail[:120]})
+        return
+    log_request_refused(scope, status=refusal.status, code=refusal.code)
+    content = {"code": refusal.code, "detail": refusal.detail}
+    content_type, body = b"application/json", json.dumps(content).encode()
+    # Browsers ask for HTML first, programs for JSON or anything.
+    if template and dict(scope["headers"]).get(b"accept", b"").startswith(b"text/html"):
+        content_type, body = b"text/html; charset=utf-8", render_to_string(template, content).encode()
+    own = [(b"content-type", content_type), (b"content-length", str(len(body)).encode())]
+    start = {"type": "http.response.start", "status": refusal.status, "trailers": False}
+    await send({**start, "headers": [*own, *headers]})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
 def log_request_refused(scope: Any, *, status: int, code: str) -> None:

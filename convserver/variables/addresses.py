@@ -7,11 +7,11 @@ import re
 from urllib.parse import quote
 
 from convserver.variables import ConfigurationError, Given, url_parts, words
+from sessions_app.identity.addresses import LOOPBACK_NAMES
 from sessions_app.outbound.internal import InternalAddress, parse_all
 
 HOST_NAME = re.compile(r"\*|\.?[\w-]+(\.[\w-]+)*\.?|\[[0-9A-Fa-f:.]+\]", re.ASCII)
 """A name, an address, all names below one (.example.org), or every name (*)."""
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
 def host(name: str, text: str, given: Given) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 NETWORK_BITS = 64
 """This much of an IPv6 address identifies a subscriber, who chooses the rest freely."""
 

@@ -6,12 +6,11 @@ Every door uses this. A visitor without valid credentials is anonymous (Anonymou
 from __future__ import annotations
 
 import hmac
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from asgiref.typing import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
@@ -21,17 +20,16 @@ from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import AnonymousUser, User
 from django.http import HttpRequest, HttpResponse
 from django.http.request import split_domain_port, validate_host
-from django.template.loader import render_to_string
 from django.utils.functional import SimpleLazyObject
 
 from conversations.access import Visitor
 from conversations.models import Version
 from sessions_app.identity import scopes
+from sessions_app.identity.addresses import LOOPBACK_NAMES
 from sessions_app.models import ApiToken
-from sessions_app.refusals import log_request_refused, log_socket_refused
+from sessions_app.refusals import Refusal, log_socket_refused, refuse
 
 LOCAL_USERNAME = "local"
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -173,13 +171,6 @@ class LocalUserMiddleware:
         return self.get_response(request)
 
 
-class Refusal(NamedTuple):
-    """The reason why a request is refused before it is processed."""
-
-    code: str
-    detail: str
-
-
 class OwnOriginOnly:
     """The outermost application: accepts requests that are addressed to this server, from its own pages.
 
@@ -192,7 +183,9 @@ class OwnOriginOnly:
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         if scope["type"] in ("http", "websocket") and (refusal := _refusal(scope)):
-            await _refuse(scope, receive, send, refusal)
+            if scope["type"] == "websocket":
+                log_socket_refused(scope, code=refusal.code)
+            await refuse(scope, receive, send, refusal, template="refused.html")
         else:
             await self.application(scope, receive, send)
 
@@ -206,15 +199,15 @@ def _refusal(scope: Scope) -> Refusal | None:
             f"{host!r} is not a name of this server. Use one that CONVSERVER_ALLOWED_HOSTS lists, "
             "or add this one to it and restart the server."
         )
-        return Refusal("unknown_host", detail)
+        return Refusal(403, "unknown_host", detail)
     origin = headers.get("origin")
     if origin in settings.CONFIGURATION.permitted_origins or _is_navigation(scope, headers):
         return None
     if origin is not None and not _is_own(origin, scope, host):
         detail = f"Pages of {origin} may not use this server: PERMITTED_CORS_ORIGINS lists who may."
-        return Refusal("foreign_origin", detail)
+        return Refusal(403, "foreign_origin", detail)
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        return Refusal("foreign_origin", "Pages of other sites may not use this server.")
+        return Refusal(403, "foreign_origin", "Pages of other sites may not use this server.")
     return None
 
 
@@ -247,28 +240,3 @@ def _is_navigation(scope: Scope, headers: dict[str, str]) -> bool:
         and headers.get("sec-fetch-mode") == "navigate"
         and headers.get("sec-fetch-dest") == "document"
     )
-
-
-async def _refuse(
-    scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable, refusal: Refusal
-) -> None:
-    if scope["type"] == "websocket":
-        log_socket_refused(scope, code=refusal.code)
-        await receive()
-        await send({"type": "websocket.close", "code": 4403, "reason": refusal.detail[:120]})
-        return
-    log_request_refused(scope, status=403, code=refusal.code)
-    # Browsers ask for HTML first, programs for JSON or anything.
-    is_for_a_person = headers_of(scope).get("accept", "").startswith("text/html")
-    content_type, body = _page(refusal) if is_for_a_person else _json(refusal)
-    headers = [(b"content-type", content_type), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 403, "headers": headers, "trailers": False})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
-
-
-def _page(refusal: Refusal) -> tuple[bytes, bytes]:
-    return b"text/html; charset=utf-8", render_to_string("refused.html", refusal._asdict()).encode()
-
-
-def _json(refusal: Refusal) -> tuple[bytes, bytes]:
-    return b"application/json", json.dumps(refusal._asdict()).encode()

@@ -6,7 +6,6 @@ Each process counts by itself.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from sessions_app.identity.authentication import credentials_of, headers_of, is_
 from sessions_app.identity.conversation_keys import PREFIX as CONVERSATION_KEY
 from sessions_app.identity.principals import TOO_MUCH
 from sessions_app.models import TOKEN_PREFIX
-from sessions_app.refusals import log_request_refused, log_socket_refused
+from sessions_app.refusals import Refusal, log_socket_refused, refuse
 
 WINDOW_S = 300.0
 WRONG_MAX = 10
@@ -98,7 +97,10 @@ class ThrottledKeys:
         if scope["type"] in ("http", "websocket") and settings.CONFIGURATION.session_api_key is not None:
             keys = list(_keys_in(scope))
             if keys and not key_throttle.admits(address_of(scope), keys):
-                await _refuse(scope, receive, send)
+                if scope["type"] == "websocket":
+                    log_socket_refused(scope, code=TOO_MUCH)
+                wait = (b"retry-after", str(int(WINDOW_S)).encode())
+                await refuse(scope, receive, send, Refusal(429, CODE, DETAIL), headers=[wait])
                 return
         await self.application(scope, receive, send)
 
@@ -130,20 +132,3 @@ def _may_be_server_key(key: str) -> bool:
     expected = settings.CONFIGURATION.session_api_key or ""
     others = [prefix for prefix in (TOKEN_PREFIX, CONVERSATION_KEY) if not expected.startswith(prefix)]
     return key not in ("null", "undefined") and not key.startswith(tuple(others))
-
-
-async def _refuse(scope: Any, receive: Any, send: Any) -> None:
-    if scope["type"] == "websocket":
-        log_socket_refused(scope, code=TOO_MUCH)
-        await receive()
-        await send({"type": "websocket.close", "code": TOO_MUCH, "reason": DETAIL})
-        return
-    log_request_refused(scope, status=429, code=CODE)
-    body = json.dumps({"code": CODE, "detail": DETAIL}).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"retry-after", str(int(WINDOW_S)).encode()),
-    ]
-    await send({"type": "http.response.start", "status": 429, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
