@@ -17,7 +17,7 @@ from django.shortcuts import get_object_or_404
 from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_GET
 
-from conversations.events import EventEnvelope
+from conversations.events import SEQ_MAX, EventEnvelope
 from conversations.log import reads
 from conversations.models import Conversation, Event
 from convserver.admin import cells
@@ -28,7 +28,6 @@ from convserver.admin.widgets import TextInput
 from convserver.exports.conversation import safe_name
 
 PAGE = 50
-SEQ_MAX = 2**63 - 1
 TEXT_READ_MAX = 20_000
 
 KIND_LABELS = {"message": "primary", "tool_call": "info", "tool_result": "success", "error": "danger"}

@@ -16,6 +16,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from conversations import access, provisional_titles
+from conversations.events import SEQ_MAX
 from conversations.exceptions import ConversationNotFound, ForkUnfinished
 from conversations.log.locks import lock
 from conversations.models import Conversation, ConversationRef, Version, normal_id
@@ -24,7 +25,6 @@ from conversations.store.copying import Progress
 from conversations.store.labels import TAG_MAX_LENGTH, TAG_NAME_MAX_LENGTH, TAGS_MAX
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.native import etags, lists
-from convserver.api.native.events import SEQ_MAX
 from convserver.api.native.fields import Body, ChoiceField, Flag, Text
 from convserver.api.native.shapes import (
     NATIVE,

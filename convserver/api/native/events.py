@@ -19,7 +19,7 @@ from rest_framework.views import APIView
 
 from conversations import access, histories
 from conversations.cursors import EventCursor, InvalidCursor
-from conversations.events import Appended, NewEvent
+from conversations.events import SEQ_MAX, Appended, NewEvent
 from conversations.exceptions import ConversationError, ConversationNotFound, OutcomeUnknown
 from conversations.log import reads
 from conversations.models import ConversationRef
@@ -50,7 +50,6 @@ from sessions_app.sockets.native.frames import BadFrame, Frame, FrameTooLarge
 
 logger = logging.getLogger(__name__)
 
-SEQ_MAX = 2**63 - 1
 _PLAIN_QUERY = re.compile(rf"(?:session=[A-Za-z0-9_-]{{1,{native.SESSION_MAX_LENGTH}}})?")
 """A query in which nothing has to be decoded."""
 

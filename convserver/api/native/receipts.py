@@ -11,12 +11,12 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from conversations import access
+from conversations.events import SEQ_MAX
 from convserver.api.native.shapes import NATIVE, NativeReceiptPage, refusals
 from convserver.api.scopes import WRITES
 from sessions_app.live.status import iso
 from sessions_app.models import InputReceipt
 
-SEQ_MAX = 2**63 - 1
 RECEIPTS_MAX = 500
 
 

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from conversations import access
 from conversations.dialects import v0
-from conversations.events import EVENT_ID_MAX_LENGTH, EventFilter
+from conversations.events import EVENT_ID_MAX_LENGTH, SEQ_MAX, EventFilter
 from conversations.exceptions import ConversationError, InvalidEvent
 from conversations.log import reads
 from conversations.models import ConversationRef
@@ -36,7 +36,6 @@ logger = logging.getLogger(__name__)
 LIMIT_MAX = 100
 PIECE_BYTES = 64 * 1024
 """A trajectory is sent in pieces of about this size, so that no piece delays other requests."""
-SEQ_MAX = 2**63 - 1
 _IDEMPOTENT_IDS = UUID("0b0c8d0e-6a5f-4f0b-a7d7-0c2f3f6f9a52")
 """The namespace of event ids that are derived from an Idempotency-Key."""
 

@@ -6,12 +6,11 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from conversations import access
+from conversations.events import SEQ_MAX
 from conversations.exceptions import ConversationNotFound
 from conversations.log import reads
 from convserver.rendering.plain_text import whole_text
 from convserver.web.pages import person
-
-SEQ_MAX = 2**63 - 1
 
 
 @require_safe

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from conversations.dialects import columns
 from conversations.dialects.v0.reading import number_of
-from conversations.events import Dialect, EventEnvelope, EventFilter, EventMatch, Kind
+from conversations.events import SEQ_MAX, Dialect, EventEnvelope, EventFilter, EventMatch, Kind
 from conversations.log import reads
 from conversations.models import Conversation, ConversationRef, CreationParameters
 from conversations.payloads import halves
@@ -21,7 +21,6 @@ PAGE_MAX_EVENTS = 500
 EVENTS_MAX = 5_000
 """A model sees at most this many events."""
 CONDENSATIONS_MAX = 100
-SEQ_MAX = 2**63 - 1
 FILES_MAX_BYTES = 4 * 1024 * 1024
 """A model sees at most this many bytes of files, the oldest first."""
 

@@ -16,7 +16,7 @@ from django.db import Error as DatabaseProblem
 from conversations import dialects
 from conversations.dialects import AgentState
 from conversations.dialects.author import COMMAND_TOOL
-from conversations.events import Appended, Authored, Dialect, EventEnvelope, Kind, NewEvent
+from conversations.events import SEQ_MAX, Appended, Authored, Dialect, EventEnvelope, Kind, NewEvent
 from conversations.exceptions import ConversationError, EventConflict
 from conversations.log import reads
 from conversations.models import ConversationRef
@@ -184,7 +184,7 @@ class PlayedTurn:
         return wants_approval(self._policy, risk)
 
     async def history(self, limit: int = 200) -> Sequence[EventEnvelope]:
-        return await astore.call(reads.read_before, self.conversation, 2**63 - 1, limit=limit)
+        return await astore.call(reads.read_before, self.conversation, SEQ_MAX, limit=limit)
 
     @asynccontextmanager
     async def answer(self) -> AsyncIterator[StreamedAnswer]:
