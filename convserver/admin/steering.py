@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple, assert_never
 
@@ -15,14 +14,14 @@ from django.http import HttpRequest
 from conversations.engines import failures
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation, ConversationRef
-from conversations.store import delete, deletion
+from conversations.store import deletion
 from convserver.admin import cells
 from convserver.admin.resources import audit
+from convserver.batches import actions
 from convserver.event_loop import in_loop
 from sessions_app.identity import conversation_keys
 from sessions_app.identity.authentication import is_keyed, lets_everybody_in
 from sessions_app.loops.manager import get_manager
-from sessions_app.openhands_v1 import steering
 
 logger = logging.getLogger(__name__)
 
@@ -62,11 +61,11 @@ class SteeringOutcome(NamedTuple):
 
 def steer(action: SteeringAction, conversations: Sequence[Conversation]) -> list[SteeringOutcome]:
     """Do this with each of the conversations, also after it failed for another one."""
-    possible = [each for each in conversations if _objection(action, each) is None]
-    problems = dict(
-        zip((each.pk for each in possible), _do(action, [each.ref for each in possible]), strict=True)
-    )
-    return [SteeringOutcome(each, problems.get(each.pk, _objection(action, each))) for each in conversations]
+    objections = {each.pk: _objection(action, each) for each in conversations}
+    possible = [each.ref for each in conversations if objections[each.pk] is None]
+    for conversation, problem in zip(possible, _do(action, possible), strict=True):
+        objections[conversation.pk] = None if problem is None else _told(problem, conversation)
+    return [SteeringOutcome(each, objections[each.pk]) for each in conversations]
 
 
 def selected(request: HttpRequest, queryset: QuerySet[Conversation]) -> list[Conversation]:
@@ -132,52 +131,25 @@ def _objection(action: SteeringAction, conversation: Conversation) -> str | None
     return None
 
 
-def _do(action: SteeringAction, conversations: Sequence[ConversationRef]) -> list[str | None]:
-    """Return for each the reason why it failed, None for success."""
+def _do(action: SteeringAction, conversations: Sequence[ConversationRef]) -> list[BaseException | None]:
+    """Return for each the error, None for success."""
     match action:
         case SteeringAction.START:
-            return in_loop(_each, lambda conversation: get_manager().run(conversation), conversations)
+            return in_loop(actions.tried, lambda each: get_manager().run(each), conversations)
         case SteeringAction.STOP:
-            return in_loop(_each, lambda each: get_manager().close_session(each.public_id), conversations)
+            return in_loop(
+                actions.tried, lambda each: get_manager().close_session(each.public_id), conversations
+            )
         case SteeringAction.HIDE:
-            stopped = in_loop(_each, steering.stop_to_delete, conversations)
-            return [
-                problem or _problem_of(delete, conversation)
-                for conversation, problem in zip(conversations, stopped, strict=True)
-            ]
+            return actions.delete_all(conversations)
         case SteeringAction.RESTORE:
-            return [_problem_of(deletion.restore, conversation) for conversation in conversations]
+            return [actions.problem_of(deletion.restore, each) for each in conversations]
         case SteeringAction.RESET_KEY:
-            return [_problem_of(conversation_keys.rotate, conversation) for conversation in conversations]
+            return [actions.problem_of(conversation_keys.rotate, each) for each in conversations]
     assert_never(action)
 
 
-async def _each(
-    act: Callable[[ConversationRef], Awaitable[object]], conversations: Sequence[ConversationRef]
-) -> list[str | None]:
-    # An agent may need seconds to stop: eight are stopped at the same time.
-    room = asyncio.Semaphore(8)
-
-    async def outcome(conversation: ConversationRef) -> str | None:
-        async with room:
-            try:
-                await act(conversation)
-            except Exception as error:  # the others are done anyway
-                return _told(error, conversation)
-        return None
-
-    return await asyncio.gather(*map(outcome, conversations))
-
-
-def _problem_of(act: Callable[[ConversationRef], object], conversation: ConversationRef) -> str | None:
-    try:
-        act(conversation)
-    except Exception as error:  # the others are done anyway
-        return _told(error, conversation)
-    return None
-
-
-def _told(error: Exception, conversation: ConversationRef) -> str:
+def _told(error: BaseException, conversation: ConversationRef) -> str:
     """Return what a visitor reads of a failure; a failure of the server itself goes to the log."""
     if isinstance(error, ConversationError):
         return str(error)

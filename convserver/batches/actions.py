@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 BATCH_MAX = 200
 """The most conversations of one action."""
 STOPS_AT_ONCE = 20
-"""The agents that are stopped at the same time before their conversations are deleted."""
+"""The agents that are stopped or started at the same time."""
 
 
 class BatchAction(StrEnum):
@@ -130,30 +130,44 @@ def _delete(
     user: Visitor, order: BatchOrder, conversations: Sequence[ConversationRef], done: BatchResult
 ) -> Before:
     deleted = []
-    for each, problem in zip(conversations, in_loop(_stop, conversations), strict=True):
-        if problem := problem or _problem_of_deleting(each):
+    for each, problem in zip(conversations, delete_all(conversations), strict=True):
+        if problem:
             done.refused[each.public_id] = _told(problem, each)
         else:
             deleted.append(each)
     return _ids(deleted)
 
 
-async def _stop(conversations: Sequence[ConversationRef]) -> list[BaseException | None]:
-    """Stop their agents, a few at a time; return the error of each that could not be stopped, otherwise None.
+def delete_all(conversations: Sequence[ConversationRef]) -> list[BaseException | None]:
+    """Stop the agents and delete the conversations; return the error of each that was not deleted, else None.
 
     An agent that does not stop within 8 s cannot write any more, and counts as stopped.
     """
-    problems: list[BaseException | None] = []
+    stopped = in_loop(tried, steering.stop_to_delete, conversations)
+    return [
+        problem or problem_of(delete_from_store, each)
+        for each, problem in zip(conversations, stopped, strict=True)
+    ]
+
+
+async def tried(
+    act: Callable[[ConversationRef], Awaitable[object]], conversations: Sequence[ConversationRef]
+) -> list[BaseException | None]:
+    """Do this with each, a few at a time; return the error of each that failed, else None."""
+    results: list[object] = []
     for at in range(0, len(conversations), STOPS_AT_ONCE):
         some = conversations[at : at + STOPS_AT_ONCE]
-        problems += await asyncio.gather(*map(steering.stop_to_delete, some), return_exceptions=True)
-    return problems
+        results += await asyncio.gather(*map(act, some), return_exceptions=True)
+    return [each if isinstance(each, BaseException) else None for each in results]
 
 
-def _problem_of_deleting(conversation: ConversationRef) -> Exception | None:
+def problem_of(
+    act: Callable[[ConversationRef], object], conversation: ConversationRef
+) -> BaseException | None:
+    """Do this with a conversation; return the error, None for success, so that others are done anyway."""
     try:
-        delete_from_store(conversation)
-    except Exception as error:  # the others are deleted anyway
+        act(conversation)
+    except Exception as error:
         return error
     return None
 

@@ -141,20 +141,16 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         banner = repairs.banner() if request.method == "GET" else None
         return super().changelist_view(request, {**(extra_context or {}), "repairs": banner})
 
-    def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> Any:
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **options: Any
+    ) -> HttpResponse:
         allowed = {
             "may_steer": self.has_steer_permission(request),
             "may_read_events": events.may_read(request),
             "may_purge": self.has_purge_permission(request),
             "has_keys": not lets_everybody_in(),
         }
-        return super().changeform_view(request, object_id, form_url, {**(extra_context or {}), **allowed})
+        return super().render_change_form(request, context | allowed, *args, **options)
 
     start = steering_action("Start the agent", SteeringAction.START)
     stop = steering_action("Stop the agent", SteeringAction.STOP)

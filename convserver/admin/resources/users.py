@@ -111,16 +111,12 @@ class UserAdmin(widgets.UserAdmin, ListAdmin[User]):
         }
         return [*staff_pages(self, pages), *super().get_urls()]
 
-    def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> Any:
-        user = self.get_object(request, object_id) if object_id else None
-        allowed = {"may_delete_person": user is not None and user_deletion.may_delete(request, self, user)}
-        return super().changeform_view(request, object_id, form_url, {**(extra_context or {}), **allowed})
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **options: Any
+    ) -> HttpResponse:
+        user: User | None = options["obj"]
+        context["may_delete_person"] = user is not None and user_deletion.may_delete(request, self, user)
+        return super().render_change_form(request, context, *args, **options)
 
     @admin.action(description="Delete with all data (cannot be undone)", permissions=["purge"])
     def delete_person(self, request: HttpRequest, queryset: QuerySet[User]) -> HttpResponse | None:
