@@ -12,7 +12,7 @@ from django.db import Error, connection, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from conversations.engines import upgrades
-from convserver import beginnings
+from convserver import last_database
 from convserver.backups import postgresql_programs, postgresql_schemas, stores
 from convserver.backups.failures import BackupError, reason
 from convserver.backups.manifest import Manifest
@@ -31,7 +31,7 @@ class PostgresqlTarget:
         with stores.session() as session:
             postgresql_programs.require(session, "pg_restore")
             self._schema = postgresql_schemas.current(session)
-            self.name = beginnings.name_of(session)
+            self.name = last_database.name_of(session)
             self._require_empty(session)
 
     @contextmanager

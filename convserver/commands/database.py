@@ -22,7 +22,7 @@ from django.db.models.signals import post_migrate
 from conversations.engines import failures
 from conversations.engines.postgresql import poolers
 from conversations.engines.sqlite3 import checkpoints, files
-from convserver import beginnings, private_files, program
+from convserver import last_database, private_files, program
 from convserver.variables import ConfigurationError
 from sessions_app.capacity import heap
 
@@ -123,7 +123,7 @@ def say_to_migrate() -> int:
 
 def record(*, is_new: bool) -> None:
     """Record in the data directory which database was used."""
-    beginnings.record(beginnings.name_of(connection), settings.CONFIGURATION.data_dir, is_new=is_new)
+    last_database.record(last_database.name_of(connection), settings.CONFIGURATION.data_dir, is_new=is_new)
 
 
 def lift_time_limits() -> None:

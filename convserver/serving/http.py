@@ -21,7 +21,7 @@ from conversations.exceptions import InvalidConversationId
 from conversations.models import normal_id
 from convserver.api.direct.outcomes import FAILURE
 from convserver.api.unavailable import CROWDED, TOO_MANY, refuse
-from convserver.passwords import line
+from convserver.passwords import queue
 from convserver.serving import request_log
 from convserver.serving.admission import (
     ABROAD_THREADS,
@@ -109,9 +109,9 @@ class OneThreadHandler(ASGIHandler):
             return await self._in_thread_refused(request, None)
         route = _Route.of(request)
         name_route(scope, route.view_name)
-        if request.method in SAFE_METHODS or route.view_name not in line.VIEWS:
+        if request.method in SAFE_METHODS or route.view_name not in queue.VIEWS:
             return await self._placed(request, route, [])
-        async with line.password_queue().slot(request, route.view_name) as slot:
+        async with queue.password_queue().slot(request, route.view_name) as slot:
             return await self._placed(request, route, slot)
 
     async def _placed(self, request: HttpRequest, route: _Route, held: list[Line]) -> HttpResponseBase:

@@ -17,7 +17,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from convserver import program
-from convserver.passwords import line
+from convserver.passwords import queue
 from convserver.passwords.login_throttle import (
     BUSY,
     TOO_MANY,
@@ -54,7 +54,7 @@ class CountedForm(AuthenticationForm):
     """A name and its password; wrong ones are counted together with those of all other forms."""
 
     def clean(self) -> dict[str, Any]:
-        if self.request is not None and line.is_refused(self.request):
+        if self.request is not None and queue.is_refused(self.request):
             raise ValidationError(BUSY, code=NO_SLOT)
         name = self.cleaned_data.get("username", "").lower()
         guesses = Guesses(self.request or HttpRequest(), f"password {name}")
@@ -114,7 +114,7 @@ def tell_when_to_return(answer: HttpResponse, form: forms.BaseForm) -> None:
     """Turn the answer into a 429 with `Retry-After` if the password or key was not checked."""
     waits = (
         (GUESSED_TOO_OFTEN, key_throttle.CODE, WINDOW_S),
-        (NO_SLOT, "too_many_requests", line.RETRY_AFTER_S),
+        (NO_SLOT, "too_many_requests", queue.RETRY_AFTER_S),
     )
     for problem, code, wait_s in waits:
         if any(form.has_error(name, problem) for name in form.errors):

@@ -21,8 +21,8 @@ from django.contrib.auth.models import User
 from django.test import override_settings
 
 from convserver.asgi import application
-from convserver.passwords import line as password_line
 from convserver.passwords import login_throttle
+from convserver.passwords import queue as password_queue
 from convserver.passwords.hashers import COMPUTATIONS_MAX, NICENESS, BoundedArgon2PasswordHasher
 from sessions_app import astore
 from tests.pure.test_configuration import ACCOUNTS
@@ -90,7 +90,7 @@ async def test_two_passwords_are_computed_at_a_time_and_others_are_served_meanwh
 async def test_a_bounded_number_waits_and_the_others_may_come_again(
     accounts: None, bob: User, live: None, watch: hashers.Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(password_line, "WAITING_MAX", 3)
+    monkeypatch.setattr(password_queue, "WAITING_MAX", 3)
     watch.may_end.clear()
     tasks = [asyncio.create_task(log_in(f"name{number}")) for number in range(COMPUTATIONS_MAX + 5)]
     await asyncio.to_thread(wait_until, lambda: sum(task.done() for task in tasks) == 2)
@@ -103,7 +103,7 @@ async def test_a_bounded_number_waits_and_the_others_may_come_again(
 async def test_one_address_leaves_places_in_the_line_to_others(
     accounts: None, bob: User, live: None, watch: hashers.Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(password_line, "WAITING_OF_ONE_MAX", 2)
+    monkeypatch.setattr(password_queue, "WAITING_OF_ONE_MAX", 2)
     watch.may_end.clear()
     address = an_address()
     crowd = [
@@ -120,7 +120,7 @@ async def test_one_address_leaves_places_in_the_line_to_others(
 async def test_who_waits_too_long_for_a_turn_may_come_again(
     accounts: None, bob: User, live: None, watch: hashers.Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(password_line, "WAIT_S", 0.05)
+    monkeypatch.setattr(password_queue, "WAIT_S", 0.05)
     watch.may_end.clear()
     tasks = [asyncio.create_task(log_in(f"name{number}")) for number in range(COMPUTATIONS_MAX)]
     await asyncio.to_thread(wait_until, lambda: watch.now == COMPUTATIONS_MAX)
@@ -133,7 +133,7 @@ async def test_who_waits_too_long_for_a_turn_may_come_again(
 async def test_who_leaves_while_their_password_is_computed_frees_no_turn_before_its_end(
     accounts: None, bob: User, live: None, watch: hashers.Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(password_line, "WAIT_S", 0.05)
+    monkeypatch.setattr(password_queue, "WAIT_S", 0.05)
     watch.may_end.clear()
     leaves = asyncio.Event()
 
@@ -162,7 +162,7 @@ async def test_who_leaves_while_their_password_is_computed_frees_no_turn_before_
     await asyncio.gather(*tasks)
     async with asyncio.timeout(WAIT_S):
         assert (await log_in()).status_code == 429
-    monkeypatch.setattr(password_line, "WAIT_S", WAIT_S)
+    monkeypatch.setattr(password_queue, "WAIT_S", WAIT_S)
     watch.may_end.set()
     assert (await log_in()).status_code == 200
     assert watch.most == COMPUTATIONS_MAX
@@ -173,7 +173,7 @@ async def test_a_changed_password_waits_in_the_same_line(
 ) -> None:
     await astore.call(set_password, bob)
     assert (await visitor.send(LOGIN, {"username": "bob", "password": PASSWORD})).status_code == 302
-    monkeypatch.setattr(password_line, "WAITING_MAX", 0)
+    monkeypatch.setattr(password_queue, "WAITING_MAX", 0)
     form = {"old_password": PASSWORD, "new_password1": "another one 1", "new_password2": "another one 1"}
     answer = await visitor.send("/settings/password", form, page="/settings")
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "5")

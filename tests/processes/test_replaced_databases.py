@@ -18,7 +18,7 @@ import pytest
 from django.db import connection
 from psycopg import sql
 
-from convserver import beginnings
+from convserver import last_database
 from tests.support.data.events import payload
 from tests.support.people.clients import HTTP, Server, database_url, program_environment
 from tests.support.runner import forks
@@ -210,7 +210,7 @@ def said(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Callable[..., list
 
     def start(name: str, *, is_new: bool, directory: Path = tmp_path) -> list[str]:
         caplog.clear()
-        beginnings.record(name, directory, is_new=is_new)
+        last_database.record(name, directory, is_new=is_new)
         return [record.getMessage() for record in caplog.records]
 
     return start
@@ -255,7 +255,7 @@ def test_a_data_directory_that_cannot_be_written_hinders_no_start(said: Said, tm
 @pytest.mark.slow
 def test_migrate_by_hand_says_it_too_and_keeps_no_password(tmp_path: Path) -> None:
     environment = {**program_environment(tmp_path), "DATABASE_URL": f"sqlite:///{tmp_path}/talks.sqlite3"}
-    kept = tmp_path / "data" / beginnings.LAST_DATABASE
+    kept = tmp_path / "data" / last_database.LAST_DATABASE
     kept.parent.mkdir()
     kept.write_text("talks at db:5432\n")
     ended = forks.run(["convserver", "manage", "migrate", "--verbosity=0"], environment)
@@ -264,6 +264,6 @@ def test_migrate_by_hand_says_it_too_and_keeps_no_password(tmp_path: Path) -> No
 
 
 def test_a_database_is_named_without_user_and_password(database: None) -> None:
-    name = beginnings.name_of(connection)
+    name = last_database.name_of(connection)
     assert connection.settings_dict["NAME"] in name
     assert "postgres@" not in name

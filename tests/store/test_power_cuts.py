@@ -14,7 +14,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from conversations.engines.sqlite3 import settled_logs
-from convserver import beginnings, configuration
+from convserver import configuration, last_database
 from faults.instances import Missing
 from faults.power.installations import ForgetfulDisk
 from faults.programs import ROOT
@@ -52,11 +52,11 @@ def test_the_name_of_the_database_outlives_a_power_cut(
 ) -> None:
     directories = [tmp_path / "disk" / name for name in NAMES]
     for directory in directories:
-        beginnings.record(f"the first of {directory.name}", directory, is_new=True)
+        last_database.record(f"the first of {directory.name}", directory, is_new=True)
     disk.cut(SEED)
     with caplog.at_level(logging.WARNING):
         for directory in directories:
-            beginnings.record("the second", directory, is_new=True)
+            last_database.record("the second", directory, is_new=True)
     assert [name for name in NAMES if f"the first of {name}" not in caplog.text] == []
 
 

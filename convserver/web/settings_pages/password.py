@@ -13,7 +13,7 @@ from django.db import transaction
 from django.http import HttpRequest
 
 from convserver.configuration import AuthMode
-from convserver.passwords import line
+from convserver.passwords import queue
 from convserver.passwords.login_throttle import BUSY, TOO_MANY, Guesses
 from convserver.web.login import GUESSED_TOO_OFTEN, NO_SLOT
 
@@ -46,7 +46,7 @@ class PasswordForm(PasswordChangeForm):
 
     def clean_old_password(self) -> str:
         """Check the password, unless there were too many wrong ones."""
-        if line.is_refused(self._request):
+        if queue.is_refused(self._request):
             raise ValidationError(BUSY, code=NO_SLOT)
         guesses = Guesses(self._request, f"password {self.user.get_username().lower()}")
         if not guesses.may_go_on():

@@ -36,7 +36,7 @@ WAITING_OF_ONE_MAX = 8
 """Those of one address."""
 WAIT_S = 10.0
 RETRY_AFTER_S = 5
-_REFUSED = "is_refused_by_password_line"
+_REFUSED = "is_refused_by_password_queue"
 """The attribute of a request whose password is not computed."""
 
 
@@ -62,8 +62,8 @@ class PasswordQueue:
         try:
             yield held
         finally:
-            for line in held:
-                line.release()
+            for slot in held:
+                slot.release()
 
     async def _is_admitted(self, client: str) -> bool:
         """Wait for a slot; return False if too many requests wait, or after WAIT_S."""
