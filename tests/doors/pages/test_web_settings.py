@@ -96,7 +96,7 @@ async def test_a_model_is_stored_and_said_once(visitor: Browser, alice: User) ->
 async def test_where_no_agent_asks_a_model_the_page_says_so(
     configured: Callable[..., None], visitor: Browser, agent: str, asks: bool
 ) -> None:
-    configured(agent=f"tests.{agent}", agents=("demo",))
+    configured(agent=f"tests.support.data.{agent}", agents=("demo",))
     assert ("The agent on this server needs no model" in words(await visitor.get(PAGE))) != asks
 
 
