@@ -148,7 +148,9 @@ class BoundedHttp(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Read it in parts that bring no more of a head than may come."""
         start = 0
-        while start < len(data) and not self.transport.is_closing() and self._is_reading:
+        while start < len(data) and not self.transport.is_closing():
+            if self.parser is None or self._is_upgraded:
+                break
             end = start + HEAD_MAX_BYTES - self._unended_bytes
             self._read(data if start == 0 and end >= len(data) else data[start:end])
             start = end
@@ -218,10 +220,6 @@ class BoundedHttp(HttpToolsProtocol):
     @property
     def _address(self) -> str:
         return self.client[0] if self.client else ""
-
-    @property
-    def _is_reading(self) -> bool:
-        return self.parser is not None and not self._is_upgraded
 
     def _read(self, part: bytes) -> None:
         """Read a part of at most HEAD_MAX_BYTES, and look at what it has changed."""

@@ -37,7 +37,11 @@ class LiveResponse(StreamingHttpResponse):
                 held.enter_context(self._permit())
             except QuotaExceeded as error:
                 return refusal(error)
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self._raw()})
+            cookies = [("Set-Cookie", each.output(header="").strip()) for each in self.cookies.values()]
+            headers = [
+                (name.encode("ascii"), value.encode("latin-1")) for name, value in (*self.items(), *cookies)
+            ]
+            await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
 
             async def write(body: bytes) -> None:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
@@ -45,10 +49,6 @@ class LiveResponse(StreamingHttpResponse):
             await self._serve(write)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         return None
-
-    def _raw(self) -> list[tuple[bytes, bytes]]:
-        cookies = [("Set-Cookie", each.output(header="").strip()) for each in self.cookies.values()]
-        return [(name.encode("ascii"), value.encode("latin-1")) for name, value in (*self.items(), *cookies)]
 
 
 def refusal(error: QuotaExceeded) -> HttpResponse:

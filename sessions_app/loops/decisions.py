@@ -22,7 +22,6 @@ from sessions_app.models import (
     ExecutionStatus,
     RunState,
     ToolRun,
-    ToolRunQuerySet,
     UnknownAnswer,
 )
 
@@ -152,8 +151,8 @@ def _decide_waiting(
         if outcome is not None:
             raise NotUnknown("The call waits for approval: its outcome is not unknown.")
         waiting = ToolRun.objects.of(conversation).waiting()
-        if call_seq is not None:
-            _require_waiting(waiting, call_seq)
+        if call_seq is not None and waiting.values_list("call_seq", flat=True).last() != call_seq:
+            raise _other_waits(call_seq)
         waiting.enter(RunState.APPROVED if accepted else RunState.REJECTED, reason=columns.clean(reason))
 
     writes.append(conversation, [_decision(conversation, accepted, event_id)], also=record)
@@ -202,11 +201,6 @@ def _continue(conversation: ConversationRef, accepted: bool, reason: str, *, run
     wakeups.asked([conversation.pk])
     if runs:
         _ask_for_what_was_said(conversation)
-
-
-def _require_waiting(waiting: ToolRunQuerySet, call_seq: int) -> None:
-    if waiting.values_list("call_seq", flat=True).last() != call_seq:
-        raise _other_waits(call_seq)
 
 
 def _other_waits(call_seq: int | None) -> OtherCallWaits:

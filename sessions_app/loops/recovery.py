@@ -171,7 +171,10 @@ def stop_turn(conversation: ConversationRef, epoch: int, *, through: int, reason
     """
     with transaction.atomic():
         row = leases.locked_by(conversation, epoch)
-        status = _stopped_status(conversation, goes_on=row.asked_through > through)
+        if conversation.dialect is Dialect.V0:
+            status = ExecutionStatus.IDLE
+        else:
+            status = ExecutionStatus.RUNNING if row.asked_through > through else ExecutionStatus.PAUSED
         turn = turns.pending_turn(conversation, epoch)
         if turn is not None:
             turn = turn.given_up(through)
@@ -183,12 +186,6 @@ def stop_turn(conversation: ConversationRef, epoch: int, *, through: int, reason
             writes.append(conversation, events, epoch=epoch)
         give_up(conversation, epoch, through, status)
     leases.announce(conversation)
-
-
-def _stopped_status(conversation: ConversationRef, *, goes_on: bool) -> ExecutionStatus:
-    if conversation.dialect is Dialect.V0:
-        return ExecutionStatus.IDLE
-    return ExecutionStatus.RUNNING if goes_on else ExecutionStatus.PAUSED
 
 
 def _is_over(conversation: ConversationRef) -> bool:

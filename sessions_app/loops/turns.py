@@ -54,17 +54,15 @@ def greet(conversation: ConversationRef, epoch: int) -> None:
         return
     with transaction.atomic():
         loop = leases.locked_loop(leases.locked_by(conversation, epoch))
-        if loop.is_suspended or loop.may_play or _waits_already(conversation):
+        if loop.is_suspended or loop.may_play:
+            return
+        states = EventFilter(types=v0.STATE_TYPES)
+        newest = reads.search_events(conversation, states, newest_first=True, limit=1).events
+        if newest and dialects.state_of(newest[0]) in (AgentState.IDLE, AgentState.FINISHED):
             return
         event_id = str(uuid4())
         authored = dialects.author(conversation.dialect).state(state=AgentState.IDLE, event_id=event_id)
         writes.append(conversation, [authored.event(event_id)], epoch=epoch)
-
-
-def _waits_already(conversation: ConversationRef) -> bool:
-    states = EventFilter(types=v0.STATE_TYPES)
-    newest = reads.search_events(conversation, states, newest_first=True, limit=1).events
-    return bool(newest) and dialects.state_of(newest[0]) in (AgentState.IDLE, AgentState.FINISHED)
 
 
 class AgentNotHere(Exception):

@@ -29,14 +29,10 @@ def wants_approval(policy: Mapping[str, Any], risk: str) -> bool:
     match policy.get("kind"):
         case "AlwaysConfirm":
             return True
+        case "ConfirmRisky" if risk not in _RISKS:
+            return policy.get("confirm_unknown") is not False
         case "ConfirmRisky":
-            return _is_risky(policy, risk)
+            threshold = policy.get("threshold")
+            return _RISKS.index(risk) >= _RISKS.index(threshold if threshold in _RISKS else "HIGH")
         case _:
             return False
-
-
-def _is_risky(policy: Mapping[str, Any], risk: str) -> bool:
-    if risk not in _RISKS:
-        return policy.get("confirm_unknown") is not False
-    threshold = policy.get("threshold")
-    return _RISKS.index(risk) >= _RISKS.index(threshold if threshold in _RISKS else "HIGH")
