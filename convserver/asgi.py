@@ -26,7 +26,6 @@ from convserver.serving.measuring import MeasuredRequests, name_route
 from sessions_app import astore, background
 from sessions_app.identity.authentication import OwnOriginOnly
 from sessions_app.identity.key_throttle import ThrottledKeys
-from sessions_app.live import replay_throttle
 from sessions_app.live.hub import hub
 from sessions_app.loops.manager import close_manager, get_manager
 from sessions_app.routing import router
@@ -56,15 +55,14 @@ async def by_protocol(scope: Any, receive: Any, send: Any) -> None:
             await server.socketio_v0(scope, receive, send)
         case "http" if scope["path"] in PROBES:
             name_route(scope, scope["path"].removeprefix("/"))
-            await replay_throttle.counted(probes, scope, receive, send)
+            await probes(scope, receive, send)
         case "http" if scope["path"] == MCP:
             name_route(scope, "mcp")
-            await replay_throttle.counted(mcp, scope, receive, send)
+            await mcp(scope, receive, send)
         case "http":
-            await replay_throttle.counted(http, scope, receive, send)
+            await http(scope, receive, send)
         case "websocket":
             background.start()  # unless the lifespan has
-            await replay_throttle.get_replay_throttle().handshake()
             await router(scope, receive, send)
         case "lifespan":
             await lifespan(receive, send)

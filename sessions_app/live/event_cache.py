@@ -13,7 +13,6 @@ from cachetools import LRUCache
 from conversations.events import EventEnvelope
 from conversations.models import ConversationRef
 from sessions_app import astore
-from sessions_app.live.replay_throttle import get_replay_throttle
 from sessions_app.live.replays import PAGE_MAX_BYTES, Place
 from sessions_app.live.text_frames import frame_of
 
@@ -69,7 +68,6 @@ class RecentEvents:
         async with self._reading.setdefault(pk, asyncio.Lock()):
             if run := self.after(pk, seq):  # another reader has read them meanwhile
                 return run
-            await get_replay_throttle().yield_to_requests()
             page = await astore.read_after(conversation, seq, max_bytes=PAGE_MAX_BYTES)
             self.keep(pk, page)
             return page

@@ -6,6 +6,7 @@ is first, and is sent once, in order.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Sequence
 from traceback import clear_frames
@@ -20,7 +21,6 @@ from conversations.hints import Hint
 from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.live.hub import hub
-from sessions_app.live.replay_throttle import get_replay_throttle
 from sessions_app.live.status import ConversationState, states_of
 from sessions_app.live.text_frames import CHUNK_BYTES
 from sessions_app.models import ExecutionStatus, UnfinishedAnswer
@@ -162,16 +162,15 @@ class Feed:
             await self._catch_up_to(last_seq)
 
     async def _replay(self, last_seq: int) -> None:
-        is_first_step = True
         while self.sent_through < last_seq:
             page = await hub().pages.read_after(self.conversation, self.sent_through)
             if not page:
                 return
             for start in range(0, len(page), STEP_EVENTS):
-                if not is_first_step:  # a short log does not wait for calls
-                    await get_replay_throttle().yield_to_requests()
+                # One step of all replays in each round of the event loop, so that requests pass between them.
+                async with hub().replaying:
+                    await asyncio.sleep(0)
                 await self._show(page[start : start + STEP_EVENTS])
-                is_first_step = False
 
     async def _catch_up_to(self, last_seq: int) -> None:
         """Send announced events that are missing here; many readers may miss the same ones."""

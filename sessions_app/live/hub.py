@@ -97,6 +97,7 @@ class Hub:
     def __init__(self) -> None:
         self.recent = RecentEvents()
         self.pages = Pages()
+        self.replaying = asyncio.Lock()
         self._has_lost_reader = False
         self._groups: dict[str, set[Subscription]] = defaultdict(set)
         self._changes: Counter[str] = Counter()

@@ -12,7 +12,6 @@ from channels.consumer import AsyncConsumer
 from conversations.outages import Outage
 from sessions_app.event_loops import begun
 from sessions_app.identity.principals import Refused
-from sessions_app.live.replay_throttle import Burst, get_replay_throttle
 from sessions_app.live.text_frames import frame_of, text_of, writer_of
 from sessions_app.refusals import log_socket_refused
 from sessions_app.sockets.arrivals import Arrivals
@@ -23,6 +22,8 @@ WHY_FAILED = "The server had to close the connection. Connect again."
 
 SLOW_READER_S = 15.0
 """A client that takes no frame for this long is closed."""
+FRAMES_IN_A_ROW = 8
+"""After at most this many frames of one socket the event loop does other work."""
 GRACE_S = 5.0
 """How long a closed client may take to read the reason."""
 REFUSALS = frozenset({4400, 4401, 4403, 4404, 4409, 4429, 4001, 4004})
@@ -44,7 +45,7 @@ class Socket:
         self._send = send
         self._writer = writer_of(scope)
         self._is_closed = False
-        self._burst = Burst()
+        self._frames = 0
 
     async def accept(self) -> None:
         """Accept the client; nothing can be sent before."""
@@ -60,7 +61,9 @@ class Socket:
 
     async def receive_text(self) -> str | None:
         """Return the next frame, None for a binary one. Raise Closed at the end."""
-        await get_replay_throttle().frame(self._burst)
+        self._frames += 1
+        if self._frames % FRAMES_IN_A_ROW == 0:  # frames that have come already are read without waiting
+            await asyncio.sleep(0)
         message: Any = await self._receive()
         if message["type"] == "websocket.disconnect":
             self._is_closed = True

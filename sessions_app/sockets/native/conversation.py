@@ -28,13 +28,13 @@ from conversations.store import creation
 from sessions_app import astore
 from sessions_app.capacity import parsing
 from sessions_app.capacity.append_queue import FrameOrder, is_for_now
+from sessions_app.capacity.openings import opening
 from sessions_app.identity.principals import BAD_REQUEST, NOT_FOUND, TOO_MUCH, TOO_SLOW, Principal, Refused
 from sessions_app.identity.scopes import FRAME_SCOPES, require
 from sessions_app.live import marks, presence
 from sessions_app.live.feed import Feed
 from sessions_app.live.hub import hub
-from sessions_app.live.replay_throttle import Opening, get_replay_throttle
-from sessions_app.live.status import ConversationState, states_of
+from sessions_app.live.status import states_of
 from sessions_app.live.text_frames import in_chunks
 from sessions_app.loops.commands import CommandPending
 from sessions_app.loops.conversation_manager import ConversationManager
@@ -108,10 +108,10 @@ class ConversationConsumer(SocketConsumer):
             query = ConversationQuery.read(socket.scope)
             principal = await authenticated(socket)
             principal.require_reading()
-            opening = get_replay_throttle().opening(pk_of(principal.user))
-            async with within_quotas(socket, principal), opening as begun:
-                conversation = await _joined(principal.user, socket.scope, query)
-                await ConversationSocket(socket, principal, conversation, query, begun).serve()
+            async with within_quotas(socket, principal):
+                async with opening(pk_of(principal.user)):
+                    conversation = await _joined(principal.user, socket.scope, query)
+                await ConversationSocket(socket, principal, conversation, query).serve()
 
 
 async def _joined(user: Visitor, scope: WebSocketScope, query: ConversationQuery) -> ConversationRef:
@@ -142,7 +142,6 @@ class ConversationSocket(FrameReader, SocketEnding):
         principal: Principal,
         conversation: ConversationRef,
         query: ConversationQuery,
-        opening: Opening,
     ) -> None:
         self._connection_id = new_connection_id()
         session = query.session or self._connection_id
@@ -150,7 +149,6 @@ class ConversationSocket(FrameReader, SocketEnding):
             self, principal, conversation, after=query.after.seq, payload=query.payload, session=session
         )
         SocketEnding.__init__(self, socket)
-        self._opening = opening
         self._query = query
         self._manager: ConversationManager = get_manager()
         self._pending: asyncio.Queue[_Pending] = asyncio.Queue(UNANSWERED_MAX)
@@ -206,11 +204,6 @@ class ConversationSocket(FrameReader, SocketEnding):
         else:
             states = await astore.call(states_of, [self._conversation.pk])
             await self.show_hello(states[self._conversation.pk])
-
-    async def show_hello(self, state: ConversationState) -> None:
-        """Send `hello`; then the user's next socket may open."""
-        await super().show_hello(state)
-        self._opening.end()
 
     async def show_events(self, events: Sequence[EventEnvelope]) -> None:
         for chunk in in_chunks(events):

@@ -28,6 +28,7 @@ from conversations.outages import Outage
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.agents.chosen import conversation_needs_model
+from sessions_app.capacity.openings import opening
 from sessions_app.event_loops import PerEventLoop
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.identity import known_sockets, open_sockets
@@ -35,7 +36,6 @@ from sessions_app.identity.authentication import Credentials
 from sessions_app.identity.key_holders import get_key_holders
 from sessions_app.identity.principals import Principal
 from sessions_app.identity.scopes import ScopeTooSmall, require
-from sessions_app.live.replay_throttle import get_replay_throttle
 from sessions_app.loops.manager import get_manager
 from sessions_app.models import Scope
 from sessions_app.refusals import log_request_refused, log_socket_refused
@@ -322,7 +322,7 @@ async def _arrived(environ: Mapping[str, Any]) -> tuple[Principal, ConversationR
     handshake = Handshake.read(environ.get("QUERY_STRING", ""))
     credentials = Opener.of(environ).credentials
     user = await _let_in(credentials)
-    async with get_replay_throttle().opening(pk_of(user)):
+    async with opening(pk_of(user)):
         conversation = await _joined(user, handshake.conversation_id)
     try:
         if await astore.call(conversation_needs_model, conversation):

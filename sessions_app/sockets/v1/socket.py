@@ -23,6 +23,7 @@ from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.payloads import bounds, jsontext
 from conversations.payloads.jsontext import InvalidJson
+from sessions_app.capacity.openings import opening
 from sessions_app.capacity.parsing import in_turn
 from sessions_app.event_loops import uncancelled
 from sessions_app.identity import known_sockets, open_sockets
@@ -39,7 +40,6 @@ from sessions_app.identity.scopes import require
 from sessions_app.live import presence
 from sessions_app.live.feed import Feed
 from sessions_app.live.hub import hub
-from sessions_app.live.replay_throttle import get_replay_throttle
 from sessions_app.live.status import ConversationState
 from sessions_app.loops.manager import get_manager
 from sessions_app.models import Scope, new_connection_id
@@ -282,7 +282,7 @@ class V1Consumer(SocketConsumer):
             principal.require_reading()
             with open_sockets.counted(pk_of(principal.user)):
                 known_sockets.let_in(socket.scope)
-                async with get_replay_throttle().opening(pk_of(principal.user)):
+                async with opening(pk_of(principal.user)):
                     conversation = await reached(principal, public_id)
                     client = await self.socket_class.made(
                         socket, principal, conversation, asked, by_frame=by_frame
