@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from django.db import connection
 
@@ -13,11 +12,8 @@ from conversations.log import append as log
 from conversations.log import writes
 from conversations.log.append import AppendOutcome, AppendRequest
 from conversations.outages import Outage
-from sessions_app.capacity import parsing
 from sessions_app.capacity.append_queue import FrameOrder, is_for_now
 from sessions_app.connected_threads import repeated
-
-T = TypeVar("T")
 
 unshared = Outage(
     __name__, "Appends that failed together are tried one by one", "Appends are made together again"
@@ -45,12 +41,6 @@ def prepared(request: AppendRequest) -> AppendRequest:
     """Return the request with its events masked and, where all others wait for its transaction, numbered."""
     masked = log.masked(request)
     return log.numbered(masked) if connection.vendor == "sqlite" else masked
-
-
-def held_back(write: Callable[[], T]) -> T:
-    """Call `write` while no long body is parsed."""
-    with parsing.held_back():
-        return write()
 
 
 def _append_one_by_one(

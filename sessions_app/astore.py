@@ -265,9 +265,7 @@ class Database:
             return await _in_share(self._contended, self._catching_up, user, write)
         # SQLite has one lock for all: a thread that waits for it beside the writer may wait in vain.
         # One of these waits for the writer at a time, so that a batch of others waits for no more than one.
-        return await _in_share(
-            self._writer, self._writing_alone, user, lambda: append_batches.held_back(write)
-        )
+        return await _in_share(self._writer, self._writing_alone, user, write)
 
     async def _prepared(self, request: AppendRequest) -> AppendRequest:
         """Return the request, made ready for its transaction in a thread of its user's share."""

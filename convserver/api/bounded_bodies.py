@@ -5,7 +5,8 @@ They are refused before anything else has read them.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable
+import asyncio
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -15,24 +16,13 @@ from convserver.api.unknown_clients import answer, is_refused
 from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
 from convserver.serving.admission import Place, ShareUsedUp, admission
 from convserver.serving.clients import holder_of_share
+from sessions_app.capacity import parsing
 from sessions_app.identity.authentication import credentials_of, headers_of
 from sessions_app.identity.key_throttle import address_of
 from sessions_app.sockets.native.frames import FRAME_MAX_BYTES, FrameTooLarge
 
 OWN_BODIES = "Too many of your large requests are being read. Wait for their answers, then try again."
 ALL_BODIES = "Too many large requests are being read. Try again in a few seconds."
-
-
-class Room:
-    """Room for one large body of a known client."""
-
-    def __init__(self, place: Place, client: Hashable) -> None:
-        self.leave = place.leave
-        self._client = client
-
-    async def pace(self, size: int) -> None:
-        """Wait until the next `size` bytes of it may be read."""
-        await admission().pace(size, client=self._client)
 
 
 class BoundedBodies:
@@ -61,28 +51,34 @@ class BoundedBodies:
             await self.application(scope, receive, send)
         elif (room := await self._room(int(length), scope, send)) is not None:
             try:
-                await room.pace(int(length))
                 await self.application(scope, receive, send)
             finally:
                 room.leave()
 
-    async def _room(self, size: int, scope: Any, send: Any) -> Room | None:
+    async def _room(self, size: int, scope: Any, send: Any) -> Place | None:
         """Return room for a large body; refuse the request, and return None, if it must not be read."""
         if await is_refused(self.application, scope, send):
             return None
         client = await holder_of_share(credentials_of(headers_of(scope)), address_of(scope))
         try:
-            return Room(await admission().body_place(size, client=client), client)
+            place = await admission().body_place(size, client=client)
         except ShareUsedUp:
             await answer(scope, send, HTTPStatus.TOO_MANY_REQUESTS, "too_many_requests", OWN_BODIES)
         except TimeoutError:
             await answer(scope, send, HTTPStatus.SERVICE_UNAVAILABLE, StoreUnavailable.code, ALL_BODIES)
+        else:
+            try:
+                await parsing.paced(client, size)
+            except asyncio.CancelledError:
+                place.leave()
+                raise
+            return place
         return None
 
     async def _read_first(self, scope: Any, receive: Any, send: Any) -> None:
         """Read a body whose length is not known; once it is large, it has room for the largest."""
         body = bytearray()
-        room: Room | None = None
+        room: Place | None = None
         more = True
         try:
             while more:
@@ -99,7 +95,6 @@ class BoundedBodies:
                     room = room or await self._room(FRAME_MAX_BYTES, scope, send)
                     if room is None:
                         return
-                    await room.pace(len(part))
             await self._pass_on(body, scope, receive, send)
         finally:
             if room is not None:

@@ -9,13 +9,11 @@ wait for a thread waits here, on the event loop, where waiting costs nothing.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Hashable, Iterable
 from enum import StrEnum
 from typing import Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from sessions_app.capacity.parsing import Pace
 from sessions_app.capacity.shares import Shares
 from sessions_app.event_loops import PerEventLoop
 
@@ -140,7 +138,6 @@ class Admission:
         self._searches = Shares(SEARCHES, of_one=SEARCHES_OF_ONE)
         self._batches = Shares(BATCHES, of_one=BATCHES_OF_ONE)
         self._bodies = Shares(BODIES_MAX_BYTES, of_one=BODIES_OF_ONE_BYTES)
-        self._pace = Pace()
         self._by_conversation: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def place(self, conversation_id: str | None, *, within_s: float, client: Hashable = None) -> Place:
@@ -176,10 +173,6 @@ class Admission:
     async def body_place(self, size: int, *, client: Hashable) -> Place:
         """Wait for room for a body of `size` bytes. Raise TimeoutError after BODY_WAIT_S."""
         return await _admitted([], [_Share(self._bodies, client, size)], within_s=BODY_WAIT_S)
-
-    async def pace(self, size: int, *, client: Hashable) -> None:
-        """Wait until the client's next bytes of a large body may come: to receive them takes time of all."""
-        await asyncio.sleep(self._pace.delay_s(client, size, now=time.monotonic()))
 
 
 async def _admitted(first: list[Line], shares: list[_Share], *, within_s: float | None) -> Place:

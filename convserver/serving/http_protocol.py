@@ -21,7 +21,6 @@ from conversations.server_log import log_refusal
 from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
 from convserver.serving.connections import ConnectionPlace, Connections
 from convserver.serving.websocket_protocol import BoundedWebSocket
-from sessions_app.capacity.parsing import Pace
 
 HEAD_MAX_BYTES = 32 * 1024
 HEAD_MAX_LINES = 100
@@ -73,8 +72,6 @@ class State(ServerState):
     def __init__(self, connections: Connections) -> None:
         super().__init__()
         self.room = connections
-        self.discarding = Pace()
-        """The pace at which discarded bytes are read, of all connections together."""
 
 
 class Stage(Enum):
@@ -103,7 +100,6 @@ class BoundedHttp(HttpToolsProtocol):
     def __init__(self, config: uvicorn.Config, server_state: State, **others: Any) -> None:
         super().__init__(config, server_state, **others)
         self._room = server_state.room
-        self._discarding = server_state.discarding
         self._place: ConnectionPlace | None = None
         self._stage = Stage.SILENT
         self._timer: asyncio.TimerHandle | None = None
@@ -240,21 +236,10 @@ class BoundedHttp(HttpToolsProtocol):
         if self._unended_bytes >= HEAD_MAX_BYTES:
             self._refuse(_too_large())
         elif self._stage is Stage.DISCARDED:
-            self._discard(len(part))
+            if self._body_bytes > DISCARDED_MAX_BYTES:
+                self.transport.close()
         elif self._place is not None and self._stage in (Stage.HEAD, Stage.BODY):
             self._hold(self._place)
-
-    def _discard(self, size: int) -> None:
-        """Take the rest of a refused body at a pace that others bear, up to a limit."""
-        if self._body_bytes > DISCARDED_MAX_BYTES:
-            self.transport.close()
-        elif (delay_s := self._discarding.delay_s(None, size, now=self.loop.time())) > 0:
-            self.flow.pause_reading()
-            self.loop.call_later(delay_s, self._go_on_discarding)
-
-    def _go_on_discarding(self) -> None:
-        if not self.transport.is_closing():
-            self.flow.resume_reading()
 
     def _hold(self, place: ConnectionPlace) -> None:
         """Note what this connection keeps in memory while nobody knows who it is."""

@@ -28,7 +28,6 @@ from convserver.serving.http_protocol import (
     State,
 )
 from convserver.serving.websocket_protocol import BoundedWebSocket
-from sessions_app.capacity import parsing
 from sessions_app.identity.addresses import Networks
 from sessions_app.sockets.native.frames import FRAME_MAX_BYTES
 from tests.support.people.clients import HTTP, WAIT_S, Server
@@ -562,51 +561,6 @@ async def test_pings_of_a_client_that_does_not_read_are_not_answered() -> None:
         answers.append(connection.written.count(b"\x8a\x64"))
     client.connection_lost(None)
     assert answers == [1000, 0, 1000]
-
-
-class Paused(WrittenOnly):
-    """A connection that notes whether the server reads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.paused, self.resumed = asyncio.Event(), asyncio.Event()
-
-    def pause_reading(self) -> None:
-        self.paused.set()
-
-    def resume_reading(self) -> None:
-        self.resumed.set()
-
-
-async def test_the_rest_of_refused_bodies_is_taken_at_one_pace_for_all(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(parsing, "CHARACTERS_PER_S", 10 * MEGABYTE)
-    refused = asyncio.Semaphore(0)
-
-    async def application(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"0")]})
-        await send({"type": "http.response.body", "body": b""})
-        refused.release()
-
-    config = uvicorn.Config(application, log_config=None)
-    state = State(Connections(limit=2, per_address=0, exempt=Networks()))
-    clients = [BoundedHttp(config, state, app_state={}) for _ in range(2)]
-    connections = [Paused() for _ in clients]
-    for client, connection in zip(clients, connections, strict=True):
-        client.connection_made(connection)
-        client.data_received(post("/", length=8 * MEGABYTE))
-    async with asyncio.timeout(WAIT_S):
-        await refused.acquire()
-        await refused.acquire()
-    clients[0].data_received(b"x" * HEAD_MAX_BYTES)
-    assert not connections[0].paused.is_set()
-    clients[1].data_received(b"x" * HEAD_MAX_BYTES)
-    assert connections[1].paused.is_set()
-    async with asyncio.timeout(WAIT_S):
-        await connections[1].resumed.wait()
-    for client in clients:
-        client.connection_lost(None)
 
 
 async def test_an_answer_that_nobody_reads_is_given_up_and_one_that_is_read_on_is_not(

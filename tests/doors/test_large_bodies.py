@@ -149,7 +149,7 @@ async def test_where_there_are_no_accounts_one_user_may_have_all_the_room(
 async def test_bodies_of_one_user_are_read_at_a_pace_that_others_bear(
     rest: httpx.AsyncClient, keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parsing, "CHARACTERS_PER_S", LARGE / WAIT_S)
+    monkeypatch.setattr(parsing, "SIZE_PER_S", LARGE / WAIT_S)
     assert (await post(rest, "one", keys["local"]))[0] == 201
     waiting = asyncio.create_task(post(rest, "two", keys["local"]))
     assert (await post(rest, "bob's", keys["bob"]))[0] == 201

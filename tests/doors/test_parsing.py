@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,13 +18,12 @@ from conversations.models import ConversationRef
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.capacity import parsing
-from sessions_app.capacity.parsing import CHARACTERS_PER_S, Pace, TurnTaker
+from sessions_app.capacity.parsing import SIZE_PER_S, FairThread, Pace
 from sessions_app.models import ApiToken
 from tests.conftest import Connect, Dial, Join
 from tests.support.data.events import payload
 from tests.support.people.clients import WAIT_S
 from tests.support.wires import app_face
-from tests.support.wires.network import wait_until
 from tests.support.wires.v1 import SHARED
 from tests.support.wires.v1_socket import events_path, until_full_state
 
@@ -47,12 +46,6 @@ SOON_S = 0.1
 Send = Callable[[], Coroutine[Any, Any, object]]
 
 
-@pytest.fixture(autouse=True)
-def pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody has sent anything large before the test."""
-    monkeypatch.setattr(parsing, "_pace", Pace())
-
-
 @pytest.fixture
 def talk(alice: User) -> ConversationRef:
     """A conversation of alice's on the V1 wire."""
@@ -68,7 +61,7 @@ def stranger() -> Iterator[threading.Event]:
         begun.set()
         over.wait(WAIT_S)
 
-    held = parsing._turns.submit(STRANGER, hold)
+    held = parsing._thread.submit(STRANGER, hold)
     assert begun.wait(WAIT_S)
     yield over
     over.set()
@@ -280,13 +273,10 @@ async def test_a_large_message_of_the_v1_wire_waits_for_its_turn(
     assert await waits_for_its_turn(send, stranger, others) == HEAVY
 
 
-# One after the other
-
-
 async def test_a_large_frame_waits_behind_those_of_its_user_and_nobody_elses(
     conversation: ConversationRef, join: Join, others: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parsing, "CHARACTERS_PER_S", 1)
+    monkeypatch.setattr(parsing, "SIZE_PER_S", 1)
     client = await join(conversation)
     await client.send(recorded("a", HEAVY))
     await client.until("ack")
@@ -298,32 +288,10 @@ async def test_a_large_frame_waits_behind_those_of_its_user_and_nobody_elses(
     waiting.cancel()
 
 
-async def test_large_bodies_for_the_address_of_two_wires_wait_behind_nobody_elses(
-    accounts: None,
-    conversation: ConversationRef,
-    alice: User,
-    bob: User,
-    rest: httpx.AsyncClient,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tokens = [(await astore.call(ApiToken.issue, user.pk, "laptop"))[1] for user in (alice, bob)]
-    monkeypatch.setattr(parsing, "CHARACTERS_PER_S", 5 * len(HEAVY))
-
-    async def start(token: str) -> int:
-        body = json.dumps({"agent": HEAVY})
-        return (await rest.post(SHARED, content=body, headers={"x-session-api-key": token})).status_code
-
-    hers = [asyncio.create_task(start(tokens[0])) for _ in range(10)]
-    await asyncio.to_thread(wait_until, lambda: len(parsing._pace) > 0)
-    assert await start(tokens[1]) == 422
-    assert not all(each.done() for each in hers)
-    assert {await each for each in hers} == {422}
-
-
 def test_large_texts_of_one_user_are_read_at_a_bounded_rate() -> None:
     pace = Pace()
-    assert pace.delay_s(1, 2 * CHARACTERS_PER_S, now=100) == 0
-    assert pace.delay_s(1, CHARACTERS_PER_S, now=100.5) == 1.5
+    assert pace.delay_s(1, 2 * SIZE_PER_S, now=100) == 0
+    assert pace.delay_s(1, SIZE_PER_S, now=100.5) == 1.5
     assert pace.delay_s(2, 1, now=100.5) == 0
     assert pace.delay_s(1, 1, now=101) == 2
     assert pace.delay_s(1, 1, now=104) == 0
@@ -332,15 +300,34 @@ def test_large_texts_of_one_user_are_read_at_a_bounded_rate() -> None:
 def test_nothing_is_kept_of_users_whose_next_text_would_not_wait() -> None:
     pace = Pace()
     for user in range(100):
-        pace.delay_s(user, CHARACTERS_PER_S, now=float(user))
+        pace.delay_s(user, SIZE_PER_S, now=float(user))
     assert len(pace) <= 2
 
 
 # Turns
 
 
+async def test_a_large_body_for_the_address_of_two_wires_counts_for_its_user(
+    accounts: None, alice: User, bob: User, rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = list[Hashable]()
+    submit = FairThread.submit
+
+    def noted(thread: FairThread, user: Hashable, *work: Any, **more: Any) -> Any:
+        users.append(user)
+        return submit(thread, user, *work, **more)
+
+    monkeypatch.setattr(FairThread, "submit", noted)
+    for user in (alice, bob):
+        _, token = await astore.call(ApiToken.issue, user.pk, "laptop")
+        body = json.dumps({"agent": HEAVY})
+        answer = await rest.post(SHARED, content=body, headers={"x-session-api-key": token})
+        assert answer.status_code == 422
+    assert set(users) == {alice.pk, bob.pk}
+
+
 def test_users_take_turns_however_much_one_of_them_wants() -> None:
-    turns, order, held = TurnTaker(), list[str](), threading.Event()
+    turns, order, held = FairThread(), list[str](), threading.Event()
     turns.submit(0, held.wait, WAIT_S)
     futures = [
         turns.submit(user, order.append, f"{name}{number}")
@@ -353,37 +340,8 @@ def test_users_take_turns_however_much_one_of_them_wants() -> None:
     assert order == ["a0", "b0", "c0", "a1", "b1", "a2"]
 
 
-def test_the_next_piece_of_work_waits_for_as_long_as_the_last_one_took() -> None:
-    turns, times = TurnTaker(), list[float]()
-
-    def work() -> None:
-        times.append(time.monotonic())
-        while time.monotonic() < times[-1] + 0.05:
-            pass
-        times.append(time.monotonic())
-
-    for future in [turns.submit(user, work) for user in (1, 2)]:
-        future.result(WAIT_S)
-    began, ended, next_began, _ = times
-    assert next_began - ended >= ended - began
-
-
-def test_a_piece_of_work_begins_once_a_long_write_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parsing, "HELD_BACK_MAX_S", WAIT_S)
-    with parsing.held_back():
-        reading = TurnTaker().submit(1, int, "7")
-        with pytest.raises(TimeoutError):
-            reading.result(SOON_S)
-    assert reading.result(WAIT_S) == 7
-
-
-def test_a_long_write_holds_up_no_piece_of_work_for_long() -> None:
-    with parsing.held_back():
-        assert TurnTaker().submit(1, int, "7").result(WAIT_S) == 7
-
-
 def test_what_nobody_waits_for_any_more_is_not_done() -> None:
-    turns, done, held = TurnTaker(), list[int](), threading.Event()
+    turns, done, held = FairThread(), list[int](), threading.Event()
     turns.submit(0, held.wait, WAIT_S)
     given_up, kept = turns.submit(1, done.append, 1), turns.submit(1, done.append, 2)
     assert given_up.cancel()
@@ -393,7 +351,7 @@ def test_what_nobody_waits_for_any_more_is_not_done() -> None:
 
 
 def test_a_failure_reaches_whoever_asked_and_nobody_else() -> None:
-    turns = TurnTaker()
+    turns = FairThread()
     failing, working = turns.submit(1, int, "x"), turns.submit(1, int, "7")
     with pytest.raises(ValueError, match="invalid literal"):
         failing.result(WAIT_S)
@@ -401,7 +359,7 @@ def test_a_failure_reaches_whoever_asked_and_nobody_else() -> None:
 
 
 def test_nobody_is_left_waiting_when_the_process_ends() -> None:
-    turns, held = TurnTaker(), threading.Event()
+    turns, held = FairThread(), threading.Event()
     turns.submit(1, held.wait, WAIT_S)
     waiting = [turns.submit(1, int, digit) for digit in "78"]
     turns._thread.shutdown(wait=False)

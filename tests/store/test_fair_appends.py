@@ -18,8 +18,8 @@ from conversations.log.append import AppendOutcome, AppendRequest
 from conversations.models import ConversationRef
 from conversations.store import creation
 from sessions_app import astore
-from sessions_app.capacity import append_queue, parsing
-from tests.conftest import Join, on_postgresql, on_sqlite
+from sessions_app.capacity import append_queue
+from tests.conftest import Join, on_postgresql
 from tests.support.data.events import event, payload
 from tests.support.people.clients import WAIT_S
 
@@ -274,28 +274,3 @@ async def test_a_user_who_got_room_and_did_not_use_it_is_not_remembered(
     first.let_go()
     await asyncio.gather(held, waiting)
     assert queue.users == 0
-
-
-@on_sqlite
-async def test_nothing_long_is_read_while_a_long_append_is_written(
-    first: FirstCommit, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parsing, "HELD_BACK_MAX_S", WAIT_S)
-    long = astore.append_soon(conversation, [event() for _ in range(EVENTS_MAX + 1)])
-    await first.begun()
-    reading = asyncio.ensure_future(parsing.in_turn(1, False, int, "7"))
-    done, _ = await asyncio.wait({reading}, timeout=SOON_S)
-    assert not done
-    first.let_go()
-    await long
-    assert await reading == 7
-
-
-async def test_what_is_long_is_read_while_a_short_append_is_written(
-    first: FirstCommit, conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parsing, "HELD_BACK_MAX_S", WAIT_S)
-    short = await first.hold(conversation)
-    assert await asyncio.wait_for(parsing.in_turn(1, False, int, "7"), WAIT_S / 2) == 7
-    first.let_go()
-    await short
