@@ -42,9 +42,7 @@ from sessions_app.event_loops import PerEventLoop
 P = ParamSpec("P")
 T = TypeVar("T")
 
-READERS = 4
-POLLERS = 4
-"""Short reads that clients wait for have threads of their own, so that no page of a long log delays them."""
+READERS = 8
 CHANGERS = 12
 """Functions that may wait for a lock have threads of their own, so that no reader waits with them."""
 CHANGERS_OF_ONE = 3
@@ -53,9 +51,9 @@ WRITERS = 2
 """At most this many batches of different users are written at a time (PostgreSQL), so that no user waits
 for another's long batch."""
 CONTENDED = 4
-"""At most this many appends wait for locked conversations at a time, in threads of their own."""
+"""At most this many appends wait for locked conversations at a time (PostgreSQL)."""
 PREPARERS = 2
-"""At most this many appends are prepared at a time, of different users, before their transaction."""
+"""At most this many appends are masked at a time, of different users, before their transaction."""
 
 _failing = Outage(__name__, "Appends failed", "Appends work again")
 
@@ -65,25 +63,11 @@ class Database:
 
     def __init__(self) -> None:
         self._readers = ConnectedThreads(READERS, "store")
-        self._pollers = ConnectedThreads(POLLERS, "store-poller")
         self._changers = ConnectedThreads(CHANGERS, "store-changer")
-        self._contended = ConnectedThreads(CONTENDED, "store-contended")
-        self._preparers = ConnectedThreads(PREPARERS, "store-preparer")
         # SQLite has one lock for all: a second writer would only wait for it.
         self._writers = WRITERS if connection.vendor == "postgresql" else 1
         self._writer = ConnectedThreads(self._writers, "store-writer")
-        self._notes = ConnectedThreads(1, "store-notes")
-        self._all_threads = (
-            self._readers,
-            self._pollers,
-            self._changers,
-            self._contended,
-            self._preparers,
-            self._writer,
-            self._notes,
-        )
         self._reading, self._changing, self._catching_up = map(Shares, (READERS, CHANGERS, CONTENDED))
-        self._polling = Shares(POLLERS)
         self._permits: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
         self.queue = AppendQueue()
         self._preparing, self._writing_alone = Shares(PREPARERS), Shares(1)
@@ -106,10 +90,6 @@ class Database:
     async def read(self, user: int | None, function: Callable[[], T]) -> T:
         """Run a function of the store in a thread of this user's share; None is the server itself."""
         return await _in_share(self._readers, self._reading, user, lambda: connected(function))
-
-    async def poll(self, user: int | None, function: Callable[[], T]) -> T:
-        """Run a short function of the store that only reads, like `read`, but beside all longer ones."""
-        return await _in_share(self._pollers, self._polling, user, lambda: connected(function))
 
     async def change(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function of the store that may wait for a lock, so that no reader waits with it.
@@ -138,11 +118,6 @@ class Database:
             raise ConversationBusy("The conversation is busy with other changes. Try again.") from None
         return permits
 
-    async def note(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a function of the store that may wait long for a lock, without delaying readers."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._notes, connected, lambda: function(*args, **kwargs))
-
     def append(
         self, request: AppendRequest, order: FrameOrder | None = None
     ) -> asyncio.Future[list[Appended]]:
@@ -160,7 +135,7 @@ class Database:
         """Finish all queued appends and close the connections."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
-        for threads in self._all_threads:
+        for threads in (self._readers, self._changers, self._writer):
             await threads.close()
 
     def _own(self, work: Coroutine[None, None, None]) -> None:
@@ -262,7 +237,7 @@ class Database:
 
     async def _run_alone(self, user: int, write: Callable[[], T]) -> T:
         if connection.vendor == "postgresql":
-            return await _in_share(self._contended, self._catching_up, user, write)
+            return await _in_share(self._changers, self._catching_up, user, lambda: changed(write))
         # SQLite has one lock for all: a thread that waits for it beside the writer may wait in vain.
         # One of these waits for the writer at a time, so that a batch of others waits for no more than one.
         return await _in_share(self._writer, self._writing_alone, user, write)
@@ -271,7 +246,7 @@ class Database:
         """Return the request, made ready for its transaction in a thread of its user's share."""
         user = request.conversation.owner_id
         return await _in_share(
-            self._preparers, self._preparing, user, lambda: repeated(lambda: append_batches.prepared(request))
+            self._readers, self._preparing, user, lambda: repeated(lambda: append_batches.prepared(request))
         )
 
     def _answer(self, waiting: WaitingAppend, outcome: Outcome | Exception) -> None:
@@ -367,10 +342,6 @@ async def call_settled(function: Callable[P, T], *args: P.args, **kwargs: P.kwar
         return settled(lambda: function(*args, **kwargs))
 
     return await change(write, *args, **kwargs)
-
-
-async def note(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    return await database().note(function, *args, **kwargs)
 
 
 async def room(conversation: ConversationRef) -> None:

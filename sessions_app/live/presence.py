@@ -104,7 +104,7 @@ class _Notebook:
         """Write a batch; return whether it is done, because it is stored or never can be."""
         try:
             arrived = [row for row in batch.values() if row is not None]
-            await astore.note(record, arrived, [name for name, row in batch.items() if row is None])
+            await astore.change(record, arrived, [name for name, row in batch.items() if row is None])
         except Exception as error:  # presence is useful, but must not delay what clients connect for
             is_refused = not isinstance(error, (OperationalError, InterfaceError))
             if is_refused and len(batch) > 1:

@@ -22,10 +22,10 @@ async def run(role: ProcessRole) -> None:
     try:
         while True:
             with _unwritten.counted():
-                await astore.note(heartbeats.beat, role)
+                await astore.change(heartbeats.beat, role)
             with _ungathered.counted():
-                waits.log((await astore.note(figures.gathered)).waits)
+                waits.log((await astore.change(figures.gathered)).waits)
             await asyncio.sleep(heartbeats.BEAT_S)
     finally:
         with _unwritten.counted():
-            await uncancelled(astore.note(heartbeats.end))
+            await uncancelled(astore.change(heartbeats.end))

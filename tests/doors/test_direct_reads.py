@@ -346,7 +346,7 @@ async def test_a_read_that_waits_too_long_is_left_to_its_view(
         have_begun.release()
         may_end.wait()
 
-    others = [asyncio.ensure_future(astore.database().poll(None, long)) for _ in range(astore.POLLERS)]
+    others = [asyncio.ensure_future(astore.database().read(None, long)) for _ in range(astore.READERS)]
     for _ in others:
         await asyncio.to_thread(have_begun.acquire)
     try:

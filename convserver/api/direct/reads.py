@@ -179,4 +179,4 @@ class _Request(NamedTuple):
         )
         async with asyncio.timeout(admission.WAIT_S):  # a client's own reads may have all of its threads
             look = partial(recent_failure().run, partial(self.route.read, read))
-            return await astore.database().poll(client.share, look)
+            return await astore.database().read(client.share, look)
