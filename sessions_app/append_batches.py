@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django.db import connection
-
 from conversations.engines import failures
 from conversations.exceptions import ConversationBusy, ConversationError, OutcomeUnknown
-from conversations.log import append as log
 from conversations.log import writes
 from conversations.log.append import AppendOutcome, AppendRequest
 from conversations.outages import Outage
@@ -35,12 +32,6 @@ def append_many(
             return [error] * len(requests)
         unshared.failed(error)
     return _append_one_by_one(requests, orders)
-
-
-def prepared(request: AppendRequest) -> AppendRequest:
-    """Return the request with its events masked and, where all others wait for its transaction, numbered."""
-    masked = log.masked(request)
-    return log.numbered(masked) if connection.vendor == "sqlite" else masked
 
 
 def _append_one_by_one(

@@ -52,7 +52,7 @@ WRITERS = 2
 for another's long batch."""
 CONTENDED = 4
 """At most this many appends wait for locked conversations at a time (PostgreSQL)."""
-PREPARERS = 2
+MASKERS = 2
 """At most this many appends are masked at a time, of different users, before their transaction."""
 
 _failing = Outage(__name__, "Appends failed", "Appends work again")
@@ -70,7 +70,7 @@ class Database:
         self._reading, self._changing, self._catching_up = map(Shares, (READERS, CHANGERS, CONTENDED))
         self._permits: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
         self.queue = AppendQueue()
-        self._preparing, self._writing_alone = Shares(PREPARERS), Shares(1)
+        self._masking, self._writing_alone = Shares(MASKERS), Shares(1)
         self._lagging: dict[int, deque[WaitingAppend]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._writing = 0
@@ -149,8 +149,8 @@ class Database:
             while self.queue:
                 batch = self.queue.next_batch(self._is_lagging, self._being_served)
                 if batch and batch[0].is_long and connection.vendor == "sqlite":
-                    # Every other write waits for a transaction of SQLite, so prepare before it.
-                    batch[0].is_prepared_first = True
+                    # Every other write waits for a transaction of SQLite, so mask before it.
+                    batch[0].is_masked_first = True
                     self._lag(batch[0])
                 elif batch:
                     await self._write_batch(batch)
@@ -171,7 +171,7 @@ class Database:
             self._being_served -= users
         for waiting, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, ConversationBusy):
-                waiting.is_prepared_first = isinstance(outcome, MaskingDeferred)
+                waiting.is_masked_first = isinstance(outcome, MaskingDeferred)
                 self._lag(waiting)
             else:
                 self._answer(waiting, outcome)
@@ -188,7 +188,7 @@ class Database:
         return True
 
     def _lag(self, waiting: WaitingAppend) -> None:
-        """Queue an append apart from the others: its log is locked, or its preparation takes long."""
+        """Queue an append apart from the others: its log is locked, or its masking takes long."""
         pk = waiting.request.conversation.pk
         lagging = self._lagging.get(pk)
         if lagging is not None:
@@ -221,17 +221,17 @@ class Database:
             del self._lagging[pk]
 
     async def _write_alone(self, waiting: WaitingAppend, *, is_late: bool) -> Outcome | Exception:
-        """Write one append in a transaction of its own, prepared before if that takes long."""
+        """Write one append in a transaction of its own, masked before if that takes long."""
         write = append_batches.append_unless_locked if is_late else append_batches.append_alone
         for _ in range(commits.MASK_TRIES):
-            if waiting.is_prepared_first:
+            if waiting.is_masked_first:
                 try:
-                    waiting.request = await self._prepared(waiting.request)
+                    waiting.request = await self._masked(waiting.request)
                 except Exception as error:  # passed to the caller
                     return error
             (outcome,) = await self._run_alone(waiting.user, partial(write, [waiting.request]))
-            waiting.is_prepared_first = isinstance(outcome, MaskingDeferred)
-            if not waiting.is_prepared_first:
+            waiting.is_masked_first = isinstance(outcome, MaskingDeferred)
+            if not waiting.is_masked_first:
                 break
         return outcome
 
@@ -242,11 +242,11 @@ class Database:
         # One of these waits for the writer at a time, so that a batch of others waits for no more than one.
         return await _in_share(self._writer, self._writing_alone, user, write)
 
-    async def _prepared(self, request: AppendRequest) -> AppendRequest:
-        """Return the request, made ready for its transaction in a thread of its user's share."""
+    async def _masked(self, request: AppendRequest) -> AppendRequest:
+        """Return the request with its events masked, before its transaction."""
         user = request.conversation.owner_id
         return await _in_share(
-            self._readers, self._preparing, user, lambda: repeated(lambda: append_batches.prepared(request))
+            self._readers, self._masking, user, lambda: repeated(lambda: log.masked(request))
         )
 
     def _answer(self, waiting: WaitingAppend, outcome: Outcome | Exception) -> None:

@@ -63,31 +63,12 @@ class AppendRequest:
     masked: MaskedEvents | None = None  # the events without secrets, if they were masked before
     # Whether to answer MaskingDeferred instead of masking long events under the lock.
     defers_masking: bool = False
-    # Its events in their places, as the end of the log was before the transaction.
-    numbered: _NumberedBeforehand | None = None
 
 
 def masked(request: AppendRequest) -> AppendRequest:
     """Return the request with its events masked by the present secrets, before its transaction."""
     ref = request.conversation
     return replace(request, masked=secrecy.masked_beforehand(ref.owner_id, ref.pk, request.events))
-
-
-def numbered(request: AppendRequest) -> AppendRequest:
-    """Return the request with its events numbered and digested before its transaction; lock nothing.
-
-    They keep their places if the log, its state and the secrets are the same in the transaction; otherwise
-    they are numbered again there.
-    """
-    pk = request.conversation.pk
-    found = _locked_heads([request], wait=True).get(pk)
-    if found is None:
-        return request
-    head, rows = found.copy(), list[sql.EventRow]()
-    outcome = _take({pk: head}, request, rows, MaskingAllowance(), wait=True)
-    if not isinstance(outcome, AppendOutcome):
-        return request
-    return replace(request, numbered=_NumberedBeforehand(found, head, rows, outcome))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,20 +110,6 @@ class _Head:
     stored: dict[str, _Stored] = field(default_factory=dict)
     # By the number that a V0 sender gave an event: its newest seq.
     wire_ids: dict[int, int] = field(default_factory=dict)
-
-    def copy(self) -> _Head:
-        """Return a copy that moves independently."""
-        return replace(self, stored=dict(self.stored), wire_ids=dict(self.wire_ids))
-
-
-@dataclass(frozen=True, slots=True)
-class _NumberedBeforehand:
-    """The events of one request, numbered behind the end of a log that was not locked."""
-
-    found: _Head  # the end that they follow
-    head: _Head  # the end that they are then
-    rows: Sequence[sql.EventRow]
-    outcome: AppendOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,12 +269,6 @@ def _take(
         return ConversationNotFound("Conversation not found.")
     if request.epoch is not None and (fenced := fence.broken(request.epoch, head.loop_epoch)):
         return fenced
-    if (beforehand := request.numbered) is not None and head == beforehand.found:
-        if refusal := _refusal(head, request):
-            return refusal
-        heads[head.pk] = beforehand.head.copy()
-        rows += beforehand.rows
-        return beforehand.outcome
     events = _masked(head, request, allowance)
     if isinstance(events, ConversationError):
         return events

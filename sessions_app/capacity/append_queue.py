@@ -71,7 +71,7 @@ def is_for_now(error: Exception) -> bool:
 class WaitingAppend:
     """One append and the caller that awaits it."""
 
-    __slots__ = ("_own_refusal", "cost", "future", "is_prepared_first", "order", "request", "since", "size")
+    __slots__ = ("_own_refusal", "cost", "future", "is_masked_first", "order", "request", "since", "size")
 
     def __init__(
         self,
@@ -86,8 +86,8 @@ class WaitingAppend:
         self.size = sum(len(event.payload) for event in request.events)
         self.cost = self.size + EVENT_BYTES * len(request.events)
         self.since = time.monotonic()
-        self.is_prepared_first = False
-        """Whether as much as possible is done before its transaction, because that takes long."""
+        self.is_masked_first = False
+        """Whether its secrets are masked before its transaction, because that takes long."""
 
     @property
     def refusal(self) -> Exception | None:
