@@ -14,7 +14,7 @@ from conversations.exceptions import StoreUnavailable
 from convserver.api.bodies import TOO_LARGE
 from convserver.api.unknown_clients import answer, is_refused
 from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
-from convserver.serving.admission import Place, ShareUsedUp, admission
+from convserver.serving.admission import Permit, ShareUsedUp, admission
 from convserver.serving.clients import holder_of_share
 from sessions_app.capacity import parsing
 from sessions_app.identity.authentication import credentials_of, headers_of
@@ -55,7 +55,7 @@ class BoundedBodies:
             finally:
                 room.leave()
 
-    async def _room(self, size: int, scope: Any, send: Any) -> Place | None:
+    async def _room(self, size: int, scope: Any, send: Any) -> Permit | None:
         """Return room for a large body; refuse the request, and return None, if it must not be read."""
         if await is_refused(self.application, scope, send):
             return None
@@ -78,7 +78,7 @@ class BoundedBodies:
     async def _read_first(self, scope: Any, receive: Any, send: Any) -> None:
         """Read a body whose length is not known; once it is large, it has room for the largest."""
         body = bytearray()
-        room: Place | None = None
+        room: Permit | None = None
         more = True
         try:
             while more:

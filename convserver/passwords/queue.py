@@ -16,7 +16,7 @@ from django.http import HttpRequest
 from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
 from convserver.passwords.hashers import COMPUTATIONS_MAX
 from convserver.passwords.login_throttle import AccountAttempts
-from convserver.serving.admission import Line
+from convserver.serving.admission import Limit
 from sessions_app.event_loops import PerEventLoop
 from sessions_app.identity.addresses import subscriber
 
@@ -48,7 +48,7 @@ class PasswordQueue:
         self._waiting: Counter[str] = Counter()
 
     @asynccontextmanager
-    async def slot(self, request: HttpRequest, view_name: str) -> AsyncIterator[list[Line]]:
+    async def slot(self, request: HttpRequest, view_name: str) -> AsyncIterator[list[Limit]]:
         """Wait for a slot; mark a request that gets none, so that its form refuses it.
 
         The slot is released at the end of the block, unless it is taken out of the list.
@@ -58,12 +58,12 @@ class PasswordQueue:
         is_admitted = await self._is_admitted(subscriber(request.META.get("REMOTE_ADDR", "")))
         if not is_admitted:
             setattr(request, _REFUSED, True)
-        held: list[Line] = [self._slots] if is_admitted else []
+        held: list[Limit] = [self._slots] if is_admitted else []
         try:
             yield held
         finally:
-            for slot in held:
-                slot.release()
+            for limit in held:
+                limit.release()
 
     async def _is_admitted(self, client: str) -> bool:
         """Wait for a slot; return False if too many requests wait, or after WAIT_S."""

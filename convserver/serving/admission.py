@@ -2,8 +2,8 @@
 
 And which large bodies are read, before they have a thread: a number of bytes for each user, and for all.
 
-A thread that waits for a lock, for a slow host or for a long search is kept meanwhile. So whoever has to
-wait for a thread waits here, on the event loop, where waiting costs nothing.
+A thread that waits for a lock, for a slow host or for a long search is kept meanwhile. So requests wait for
+a thread here, on the event loop, where waiting costs nothing.
 """
 
 from __future__ import annotations
@@ -66,47 +66,45 @@ def in_lane(lane: Lane) -> Callable[[T], T]:
 
 
 class ShareUsedUp(TimeoutError):
-    """The client's own requests have all places that one user may have."""
+    """The client's own requests hold all permits that one user may have."""
 
 
-class Place:
-    """Leave to be in a thread that somebody may have to wait for."""
+class Permit:
+    """A permit to occupy one worker thread, or the memory of a large body."""
 
-    def __init__(self, lines: Iterable[Line]) -> None:
+    def __init__(self, limits: Iterable[Limit]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._lines = list(lines)
+        self._limits = list(limits)
         self.is_used = False
-        """A thread is at it, and gives it up at its end, also if nobody waits for the answer any more."""
+        """True while a thread holds the permit; it releases it even if the client has left."""
 
     def use(self) -> None:
-        """Note that this thread is at it."""
+        """Note that this thread holds it."""
         self.is_used = True
 
-    def keep(self, lines: list[Line]) -> None:
-        """Take what was acquired of other lines, too: it is given up with the place."""
-        self._lines += lines
-        lines.clear()
+    def keep(self, limits: list[Limit]) -> None:
+        """Take what was acquired of other limits, too: it is released with the permit."""
+        self._limits += limits
+        limits.clear()
 
     def leave(self) -> None:
-        """Give it up, on the event loop; a second time changes nothing."""
-        lines, self._lines = self._lines, []
-        for line in lines:
-            line.release()
+        """Release it, on the event loop; a second time changes nothing."""
+        limits, self._limits = self._limits, []
+        for limit in limits:
+            limit.release()
 
     def leave_from_thread(self) -> None:
-        """Give it up, in any thread."""
+        """Release it, in any thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.leave)
 
 
-class Line(Protocol):
-    """Something of which there are few: a semaphore, or a user's share."""
+class Limit(Protocol):
+    """What bounds work at a time: a semaphore, or a user's share."""
 
-    async def acquire(self) -> object:
-        """Wait for one."""
+    async def acquire(self) -> object: ...
 
-    def release(self) -> None:
-        """Give one back."""
+    def release(self) -> None: ...
 
 
 class _Share:
@@ -129,7 +127,7 @@ class _Share:
 
 
 class Admission:
-    """The places of one event loop."""
+    """The permits of one event loop."""
 
     def __init__(self) -> None:
         self._threads = Shares(THREADS)
@@ -140,57 +138,57 @@ class Admission:
         self._bodies = Shares(BODIES_MAX_BYTES, of_one=BODIES_OF_ONE_BYTES)
         self._by_conversation: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    async def place(self, conversation_id: str | None, *, within_s: float, client: Hashable = None) -> Place:
-        """Wait for a place to change this conversation, or whatever else. Raise TimeoutError after so long.
+    async def place(self, conversation_id: str | None, *, within_s: float, client: Hashable = None) -> Permit:
+        """Wait for a permit to change this conversation, or anything if None. Raise TimeoutError.
 
-        Who waits for one of the conversation's keeps nobody from one of all.
+        A request that waits for its conversation does not hold a shared permit.
         """
         shares = [_Share(self._writers, client), _Share(self._threads, client)]
-        first: list[Line] = []
+        first: list[Limit] = []
         if conversation_id is not None:
             permits = asyncio.Semaphore(WRITERS_OF_ONE)
             first.append(self._by_conversation.setdefault(conversation_id, permits))
         return await _admitted(first, shares, within_s=within_s)
 
-    async def reading_place(self, *, within_s: float | None, client: Hashable = None) -> Place:
-        """Wait for a place to read. Raise TimeoutError after so long."""
+    async def reading_place(self, *, within_s: float | None, client: Hashable = None) -> Permit:
+        """Wait for a permit to read. Raise TimeoutError."""
         return await _admitted([], [_Share(self._threads, client)], within_s=within_s)
 
-    async def searching_place(self, *, within_s: float | None, client: Hashable = None) -> Place:
-        """Wait for a place to search. Raise TimeoutError after so long."""
+    async def searching_place(self, *, within_s: float | None, client: Hashable = None) -> Permit:
+        """Wait for a permit to search. Raise TimeoutError."""
         shares = [_Share(self._searches, client), _Share(self._threads, client)]
         return await _admitted([], shares, within_s=within_s)
 
-    async def batch_place(self, *, within_s: float, client: Hashable = None) -> Place:
-        """Wait for a place to change many conversations. Raise TimeoutError after `within_s`."""
+    async def batch_place(self, *, within_s: float, client: Hashable = None) -> Permit:
+        """Wait for a permit to change many conversations. Raise TimeoutError."""
         shares = [_Share(lane, client) for lane in (self._batches, self._writers, self._threads)]
         return await _admitted([], shares, within_s=within_s)
 
-    async def place_abroad(self, *, within_s: float | None, client: Hashable = None) -> Place:
-        """Wait for a place in a thread that asks foreign hosts. Raise TimeoutError after so long."""
+    async def place_abroad(self, *, within_s: float | None, client: Hashable = None) -> Permit:
+        """Wait for a permit to ask foreign hosts. Raise TimeoutError."""
         return await _admitted([], [_Share(self._abroad, client)], within_s=within_s)
 
-    async def body_place(self, size: int, *, client: Hashable) -> Place:
+    async def body_place(self, size: int, *, client: Hashable) -> Permit:
         """Wait for room for a body of `size` bytes. Raise TimeoutError after BODY_WAIT_S."""
         return await _admitted([], [_Share(self._bodies, client, size)], within_s=BODY_WAIT_S)
 
 
-async def _admitted(first: list[Line], shares: list[_Share], *, within_s: float | None) -> Place:
-    """Wait in one line after the other. Raise TimeoutError, ShareUsedUp if it is the client's own doing."""
-    held: list[Line] = []
+async def _admitted(first: list[Limit], shares: list[_Share], *, within_s: float | None) -> Permit:
+    """Acquire one limit after the other. Raise TimeoutError, ShareUsedUp if the client's share is used."""
+    held: list[Limit] = []
     try:
         async with asyncio.timeout(within_s):
-            for line in [*first, *shares]:
-                await line.acquire()
-                held.append(line)
+            for limit in [*first, *shares]:
+                await limit.acquire()
+                held.append(limit)
     except BaseException as error:
         is_own = any(share.is_used_up for share in shares)
-        for line in held:
-            line.release()
+        for limit in held:
+            limit.release()
         if isinstance(error, TimeoutError) and is_own:
             raise ShareUsedUp from None
         raise
-    return Place(held)
+    return Permit(held)
 
 
 _admissions = PerEventLoop(Admission)

@@ -28,8 +28,8 @@ from convserver.serving.admission import (
     THREADS,
     WAIT_S,
     Lane,
-    Line,
-    Place,
+    Limit,
+    Permit,
     ShareUsedUp,
     admission,
 )
@@ -40,7 +40,7 @@ from convserver.serving.measuring import name_route
 REFUSAL_THREADS = 2
 """Requests that waited for a thread in vain are answered in these."""
 
-Answer = Callable[[HttpRequest, Place | None], Awaitable[HttpResponseBase]]
+Answer = Callable[[HttpRequest, Permit | None], Awaitable[HttpResponseBase]]
 
 
 class OneThreadHandler(ASGIHandler):
@@ -114,7 +114,7 @@ class OneThreadHandler(ASGIHandler):
         async with queue.password_queue().slot(request, route.view_name) as slot:
             return await self._placed(request, route, slot)
 
-    async def _placed(self, request: HttpRequest, route: _Route, held: list[Line]) -> HttpResponseBase:
+    async def _placed(self, request: HttpRequest, route: _Route, held: list[Limit]) -> HttpResponseBase:
         """Answer a request in its place, which keeps what is held already."""
         try:
             place = await _place(request, route)
@@ -164,7 +164,7 @@ def _lane_of(view: Any, method: str) -> Lane:
     return lane
 
 
-async def _place(request: HttpRequest, route: _Route) -> Place:
+async def _place(request: HttpRequest, route: _Route) -> Permit:
     """Wait for the request's place. Raise TimeoutError, where it may not wait for as long as it takes."""
     client = await client_of(request)
     within_s = None if client == EVERYBODY else WAIT_S
@@ -182,7 +182,7 @@ async def _place(request: HttpRequest, route: _Route) -> Place:
             return await admission().place(route.conversation_id, within_s=within_s, client=client)
 
 
-def _at(place: Place | None, answer: Callable[[], HttpResponseBase]) -> HttpResponseBase:
+def _at(place: Permit | None, answer: Callable[[], HttpResponseBase]) -> HttpResponseBase:
     """Answer, and give the place up at the end, whether or not anybody waits for the answer still."""
     if place is None:
         return answer()

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from convserver.serving.admission import THREADS, WRITERS, WRITERS_OF_ONE, Admission, Place
+from convserver.serving.admission import THREADS, WRITERS, WRITERS_OF_ONE, Admission, Permit
 
 SOON_S = 0.05
 PATIENT_S = 20.0
 
 
-async def places(admission: Admission, conversation_id: str | None, count: int) -> list[Place]:
+async def places(admission: Admission, conversation_id: str | None, count: int) -> list[Permit]:
     return [await admission.place(conversation_id, within_s=PATIENT_S) for _ in range(count)]
 
 
