@@ -19,10 +19,10 @@ from sessions_app.capacity.fair_queue import FairQueue
 
 BATCH_MAX_EVENTS = 128
 BATCH_MAX_BYTES = 1024 * 1024
-"""At most this much is in a commit, or one append that is larger. Whoever comes meanwhile waits for its end,
-and longer commits store hardly more in a second."""
+"""At most this much is in a commit, or one append that is larger. Later appends wait for its end, and longer
+commits store hardly more in a second."""
 QUANTUM_BYTES = 16 * 1024
-"""While several users have appends waiting, each may store this much in a turn."""
+"""While several users have appends waiting, each may store this much in a round."""
 EVENT_BYTES = 512
 """The cost of an event beside its payload: many small events take as long as a few large ones."""
 USER_MAX_BYTES = 32 * 1024 * 1024
@@ -106,14 +106,13 @@ class WaitingAppend:
 
 
 class AppendQueue:
-    """The appends of one event loop; users take turns, and what one user has waiting is bounded."""
+    """The appends of one event loop; users alternate, and what one user has waiting is bounded."""
 
     def __init__(self) -> None:
         self._queue: FairQueue[WaitingAppend] = FairQueue(QUANTUM_BYTES)
         self._loads: dict[int, _Load] = {}
 
     def __bool__(self) -> bool:
-        """Say whether anything waits to be taken."""
         return bool(self._queue)
 
     def put(self, waiting: WaitingAppend) -> None:
@@ -126,10 +125,9 @@ class AppendQueue:
     ) -> list[WaitingAppend]:
         """Take the appends for one commit, without those that `divert` takes, and of no user who is `busy`.
 
-        While several users have something waiting, each has one turn in it: so who stores little waits for a
-        short commit, not for as much of the others' as fits. An append that is too long for a commit with
-        others has one of its own. It has come to its turn by then, so whoever has less to store does not
-        wait for it.
+        While several users have something waiting, each has one slot in it: so a user who stores little waits
+        for a short commit, not for as much of the others' as fits. An append that is too long for a commit
+        with others has one of its own.
         """
         batch: list[WaitingAppend] = []
         served: list[int] = []
@@ -146,7 +144,7 @@ class AppendQueue:
                 served.append(waiting.user)
                 taken = 0
             elif waiting.user != served[-1] or (len(served) > 1 and taken >= QUANTUM_BYTES):
-                break  # each has had a turn; the queue itself does not end the turn of one who is left alone
+                break  # each has had a slot; the queue itself does not end that of a user who is left alone
             taken += waiting.cost
             batch.append(self._queue.take(busy))
         return batch
@@ -186,7 +184,7 @@ class AppendQueue:
 
 
 class _Load:
-    """What one user has waiting, and those who wait until it is less, in their order."""
+    """What one user has waiting, and the callers that wait until it is less, in their order."""
 
     def __init__(self) -> None:
         self._bytes = 0
@@ -197,7 +195,6 @@ class _Load:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits, and nobody for it."""
         return self._appends == 0 and self._waiters == 0
 
     def add(self, cost: int) -> None:
@@ -211,7 +208,7 @@ class _Load:
             self._is_less.set()
 
     async def room(self) -> None:
-        """Return once there is room; the caller uses it before anybody else can."""
+        """Return once there is room; the caller uses it before any other can."""
         self._waiters += 1
         try:
             async with self._first:

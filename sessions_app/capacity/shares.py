@@ -18,20 +18,17 @@ def share_of(places: int, *, of_one: int | None = None) -> int:
     return of_one or max(1, places * 3 // 4)
 
 
-class _Turn(NamedTuple):
-    """What a caller waits for."""
-
-    come: asyncio.Future[None]
+class _Waiter(NamedTuple):
+    admitted: asyncio.Future[None]
     places: int
-    """How many of them at once."""
 
 
 class Shares:
     """The places of one event loop.
 
-    Whoever finds no place waits behind the others of the same user. A free place goes to the waiting user who
-    has the fewest; of several such users, to the one whose turn was the longest ago. What is large takes
-    several places at once, and waits until there are as many.
+    A caller without a place waits behind the others of the same user. A free place goes to the waiting user
+    who has the fewest; on a tie, to the least recently served user. A caller that takes several places at
+    once waits until there are as many.
     """
 
     def __init__(self, places: int, *, of_one: int | None = None) -> None:
@@ -39,8 +36,7 @@ class Shares:
         self._places = places
         self._of_one = of_one
         self._held: Counter[Hashable] = Counter()
-        self._waiting: dict[Hashable, deque[_Turn]] = {}
-        """By user; the one whose turn was the longest ago is the first."""
+        self._waiting: dict[Hashable, deque[_Waiter]] = {}  # the least recently served user is the first
 
     @asynccontextmanager
     async def place(self, user: Hashable) -> AsyncIterator[None]:
@@ -60,13 +56,13 @@ class Shares:
         if user not in self._waiting and self._has_place(user, count):
             self._held[user] += count
             return
-        turn = _Turn(asyncio.get_running_loop().create_future(), count)
-        self._waiting.setdefault(user, deque()).append(turn)
+        waiter = _Waiter(asyncio.get_running_loop().create_future(), count)
+        self._waiting.setdefault(user, deque()).append(waiter)
         try:
-            await turn.come
+            await waiter.admitted
         except asyncio.CancelledError:
-            if turn.come.cancelled():
-                self._withdraw(user, turn)
+            if waiter.admitted.cancelled():
+                self._withdraw(user, waiter)
             else:
                 self.give_back(user, count)
             raise
@@ -76,32 +72,31 @@ class Shares:
         self._held[user] -= count
         if not self._held[user]:
             del self._held[user]
-        self._let_in_all()
+        self._admit_waiters()
 
-    def _let_in_all(self) -> None:
-        """Give the free places to those whose turn it is."""
-        while waiting := [
-            user for user, line in self._waiting.items() if self._has_place(user, line[0].places)
+    def _admit_waiters(self) -> None:
+        while able := [
+            user for user, queue in self._waiting.items() if self._has_place(user, queue[0].places)
         ]:
-            self._let_in(min(waiting, key=lambda each: self._held[each]))
+            self._admit_first_of(min(able, key=lambda each: self._held[each]))
 
     def _has_place(self, user: Hashable, count: int) -> bool:
         return not self.is_used_up(user, count) and self._held.total() + count <= self._places
 
-    def _let_in(self, user: Hashable) -> None:
-        """Give places to the first of this user's, whose next one is behind all other users."""
-        line = self._waiting.pop(user)
-        turn = line.popleft()
-        if line:
-            self._waiting[user] = line
-        if not turn.come.done():  # else it was cancelled just now
-            self._held[user] += turn.places
-            turn.come.set_result(None)
+    def _admit_first_of(self, user: Hashable) -> None:
+        """Give places to the user's first waiter; the next one is behind all other users."""
+        queue = self._waiting.pop(user)
+        waiter = queue.popleft()
+        if queue:
+            self._waiting[user] = queue
+        if not waiter.admitted.done():  # else it was cancelled just now
+            self._held[user] += waiter.places
+            waiter.admitted.set_result(None)
 
-    def _withdraw(self, user: Hashable, turn: _Turn) -> None:
-        line = self._waiting.get(user)
-        if line is not None and turn in line:
-            line.remove(turn)
-            if not line:
+    def _withdraw(self, user: Hashable, waiter: _Waiter) -> None:
+        queue = self._waiting.get(user)
+        if queue is not None and waiter in queue:
+            queue.remove(waiter)
+            if not queue:
                 del self._waiting[user]
-            self._let_in_all()  # a smaller one may have waited behind it
+            self._admit_waiters()  # a smaller one may have waited behind it
