@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, assert_never
 
-from conversations.dialects import v0, v1
+from conversations.dialects import columns, v0, v1
 from conversations.dialects.author import CALL_INTERRUPTED, CALL_STOPPED, AgentState, EventAuthor
 from conversations.dialects.refusals import listed
 from conversations.dialects.states import state_in, state_of
-from conversations.events import Dialect, Reading
+from conversations.dialects.v0.view import view as v0_view
+from conversations.dialects.v1.view import view as v1_view
+from conversations.dialects.views import EventView
+from conversations.events import Dialect, EventEnvelope, Reading
 from conversations.exceptions import InvalidEvent
 
 __all__ = [
@@ -24,6 +28,7 @@ __all__ = [
     "read",
     "state_in",
     "state_of",
+    "view_of",
 ]
 
 
@@ -77,6 +82,17 @@ def called_tool(payload: Mapping[str, object], dialect: Dialect) -> tuple[str, d
         case _:
             assert_never(dialect)
     return name or "tool", dict(arguments)
+
+
+def view_of(event: EventEnvelope, *, payload: str | None = None) -> EventView:
+    """Return what a stored event says; `payload` to read instead of its own."""
+    try:
+        members = columns.fields(json.loads(event["payload"] if payload is None else payload))
+    except (ValueError, RecursionError):
+        members = {}
+    view = v0_view if event["dialect"] == Dialect.V0 else v1_view
+    is_answer = event["cause"] is not None
+    return view(members, kind=event["kind"], type_=event["type"], text=event["text"], is_answer=is_answer)
 
 
 def author(dialect: Dialect) -> EventAuthor:

@@ -49,9 +49,13 @@ def event_id(value: object) -> str | None:
 
 def wire_id(value: object) -> int | None:
     """Return an event number that fits a 64-bit column; None for anything else, also booleans."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        return None
-    return int(value) if 0 <= value < 2**63 else None
+    number = whole_number(value)
+    return number if number is not None and 0 <= number < 2**63 else None
+
+
+def whole_number(value: object) -> int | None:
+    """Return a whole number; None for anything else, also booleans."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def instant(value: object) -> datetime | None:
@@ -102,6 +106,11 @@ def as_json(value: object) -> str:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (RecursionError, ValueError, TypeError):
         return ""
+
+
+def as_text(value: object) -> str:
+    """Return a string unchanged, any other value as JSON."""
+    return value if isinstance(value, str) else as_json(value)
 
 
 def _part_texts(parts: list[object]) -> Iterator[str]:

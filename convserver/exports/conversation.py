@@ -179,16 +179,12 @@ async def _jsonl(found: Source) -> AsyncIterator[str]:
 async def _markdown(found: Source) -> AsyncIterator[str]:
     yield markdown.head(title=found.title, facts=_named(found.facts))
     async for page in pages(found.conversation, through=found.through):
-        yield await asyncio.to_thread(_sections, page)
+        yield "".join(await asyncio.to_thread(list, map(markdown.section, page)))
 
 
 def _named(facts: dict[str, object]) -> dict[str, object]:
     """Return facts under names for people."""
     return {name.removesuffix("_at").replace("_", " "): value for name, value in facts.items()}
-
-
-def _sections(page: list[EventEnvelope]) -> str:
-    return "".join(map(markdown.section, page))
 
 
 async def _html(found: Source) -> AsyncIterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple, assert_never
@@ -10,9 +9,7 @@ from typing import NamedTuple, assert_never
 from django.template.loader import get_template
 from django.utils.safestring import SafeString, mark_safe
 
-from conversations.dialects import columns
 from conversations.events import Dialect, EventEnvelope, Kind
-from convserver.rendering import v0, v1
 from convserver.rendering.cards import (
     WAITING,
     CallCard,
@@ -26,6 +23,7 @@ from convserver.rendering.cards import (
 )
 from convserver.rendering.parts import Parts
 from convserver.rendering.plans import Plan, gathered
+from convserver.rendering.reading import read
 from convserver.rendering.subjects import subject_of
 
 RESULTS = (Kind.TOOL_RESULT, Kind.ERROR)
@@ -173,24 +171,6 @@ def _is_told_by(state: EventEnvelope, event: EventEnvelope) -> bool:
         and state["text"].partition(":")[0] == "paused"
         and event["type"] in ("PauseEvent", "InterruptEvent")
     )
-
-
-def read(event: EventEnvelope) -> Card | None:
-    """Return the card of one event; None for hidden events and bookkeeping."""
-    if event["hidden"] or event["kind"] == Kind.TURN:
-        return None
-    payload = payload_of(event)
-    if event["dialect"] == Dialect.V0:
-        return v0.card(event, payload)
-    return v1.card(event, payload)
-
-
-def payload_of(event: EventEnvelope) -> Mapping[str, object]:
-    """Return the members of an event's payload; empty if they are nested too deeply to be read."""
-    try:
-        return columns.fields(json.loads(event["payload"]))
-    except (ValueError, RecursionError):
-        return {}
 
 
 def _call_of(event: EventEnvelope, calls: Mapping[int | str, Entry]) -> Entry | None:

@@ -28,7 +28,7 @@ from convserver.rendering.output import Output, output
 from convserver.rendering.plans import Plan, tasks_in
 from convserver.rendering.subjects import subject_of
 from convserver.rendering.text import code, visible
-from convserver.rendering.text.images import IMAGES_MAX, Image, image, returned
+from convserver.rendering.text.images import IMAGES_MAX, image, returned
 from convserver.rendering.text.markdown import is_long, markdown
 from convserver.rendering.text.pieces import LongTexts
 
@@ -83,7 +83,7 @@ class Parts:
             "side": "user" if card.is_users else "agent",
             "body": self._body(event, card.text, breaks=card.is_users),
             "reasoning": self._text(event, card.reasoning),
-            "images": _images(card.images),
+            "images": [image(url) for url in card.images[:IMAGES_MAX]],
             "interrupted": card.interrupted,
             "is_users": card.is_users,
         }
@@ -232,10 +232,6 @@ class Parts:
 def name(text: str) -> str:
     """Return a bounded name on one line, without characters that change its direction."""
     return " ".join(visible.name(text[: NAME_MAX_CHARS * 2]).split())[: NAME_MAX_CHARS * 2]
-
-
-def _images(urls: tuple[str, ...]) -> list[Image]:
-    return [image(url) for url in urls[:IMAGES_MAX]]
 
 
 def _risk(risk: str, *, is_asked: bool) -> str:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
+from conversations.dialects import columns
 from conversations.dialects.v0.actions import RISKS
 
 _FILE_EDITOR_CALL = ("print(file_editor(**", "))")
@@ -22,7 +23,7 @@ def todays_args(args: Mapping[str, object]) -> dict[str, object]:
         today["image_urls"] = today.pop("images_urls")
     if (state := today.pop("is_confirmed", None)) is not None:
         today["confirmation_state"] = state
-    if not _is_risk(today.get("security_risk")):
+    if columns.whole_number(today.get("security_risk")) not in RISKS:
         today.pop("security_risk", None)
     if "translated_ipython_code" in today:
         today |= _file_editor_args(today.pop("translated_ipython_code"))
@@ -44,10 +45,6 @@ def todays_extras(extras: Mapping[str, object]) -> dict[str, object]:
     if moved and (metadata is None or isinstance(metadata, Mapping)):
         today["metadata"] = {**(metadata or {}), **moved}
     return today
-
-
-def _is_risk(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value in RISKS
 
 
 def _file_editor_args(code: object) -> dict[str, Any]:

@@ -125,13 +125,10 @@ def _action_text(action: str, args: Mapping[str, object], payload: Mapping[str, 
         case "condensation":
             return columns.first_text(args.get("summary"), message)
         case "call_tool_mcp":
-            return columns.first_text(message) or _mcp_text(args)
+            name, given = columns.first_text(args.get("name")), args.get("arguments", {})
+            return columns.first_text(message) or f"{name} {columns.as_json(given)}".strip()
         case _:
             return columns.first_text(message, *(args.get(key) for key in _TELLING_ARGS))
-
-
-def _mcp_text(args: Mapping[str, object]) -> str:
-    return f"{columns.first_text(args.get('name'))} {columns.as_json(args.get('arguments', {}))}".strip()
 
 
 def _observation_text(extras: Mapping[str, object], payload: Mapping[str, object]) -> str:

@@ -46,7 +46,8 @@ def read(payload: Mapping[str, object]) -> Reading:
 
     Without a source an event has that of its kind, a message that of its role, any other the environment.
     """
-    event_kind = kind_of(payload)
+    event_kind, call = kind_of(payload), columns.fields(payload.get("tool_call"))
+    call_id = columns.first_text(payload.get("tool_call_id"), call.get("id"))
     return Reading(
         dialect=Dialect.V1,
         type=columns.name(event_kind, columns.TYPE_MAX_CHARS) or "",
@@ -57,7 +58,7 @@ def read(payload: Mapping[str, object]) -> Reading:
         event_id=columns.event_id(payload.get("id")),
         cause_event_id=columns.event_id(payload.get("action_id")),
         parent_event_id=columns.event_id(payload.get("parent_id")),
-        tool_call_id=_tool_call_id(payload),
+        tool_call_id=columns.name(call_id, columns.ID_MAX_CHARS),
     )
 
 
@@ -112,11 +113,6 @@ def _default_source(payload: Mapping[str, object]) -> str:
     if event_kind == "MessageEvent" and isinstance(role, str):
         return _ROLE_SOURCES.get(role, "environment")
     return _DEFAULT_SOURCES.get(event_kind, "environment")
-
-
-def _tool_call_id(payload: Mapping[str, object]) -> str | None:
-    call = columns.fields(payload.get("tool_call"))
-    return columns.name(columns.first_text(payload.get("tool_call_id"), call.get("id")), columns.ID_MAX_CHARS)
 
 
 def whole_text(payload: Mapping[str, object]) -> str:
