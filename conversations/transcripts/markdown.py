@@ -11,9 +11,8 @@ from collections.abc import Mapping
 
 from conversations import dialects
 from conversations.dialects import columns
-from conversations.dialects.v0 import reading
-from conversations.dialects.v1 import reading as v1_reading
-from conversations.events import Dialect, EventEnvelope, Kind
+from conversations.dialects.views import CallView, EventView, MessageView, NoticeView
+from conversations.events import EventEnvelope, Kind
 
 _GRAVES = re.compile("`+")
 _UNSAFE = re.compile(r"([\\`*_\[\]<>#|~&])")
@@ -40,8 +39,8 @@ def section(event: EventEnvelope) -> str:
     """Return one event; an empty text for a hidden one."""
     if event["hidden"]:
         return ""
-    members = _members(event)
-    return f"\n## {_heading(event, members)}\n\n{_body(event, members)}\n"
+    view = dialects.view_of(event)
+    return f"\n## {_heading(event, view)}\n\n{_body(view)}\n"
 
 
 def inline(text: str) -> str:
@@ -66,16 +65,15 @@ def _lines(text: str) -> list[str]:
     return columns.clean(text).replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
 
 
-def _heading(event: EventEnvelope, members: Mapping[str, object]) -> str:
+def _heading(event: EventEnvelope, view: EventView) -> str:
     kind = Kind(event["kind"])
     title = inline(event["source"]) if kind is Kind.MESSAGE else _TITLES[kind]
     match kind:
-        case Kind.TOOL_CALL:
-            name, _ = dialects.called_tool(members, Dialect(event["dialect"]))
-            title = f"{title}: {inline(event['type'] if name == 'tool' else name)}"
+        case Kind.TOOL_CALL if isinstance(view, CallView):
+            title = f"{title}: {inline(view.name or event['type'])}"
         case Kind.TOOL_RESULT | Kind.ERROR if event["cause"] is not None:
             title = f"{title} of {event['cause']}"
-        case Kind.OTHER if dialects.is_notice(members, Dialect(event["dialect"])):
+        case Kind.OTHER if isinstance(view, NoticeView):
             title = "Notice"
         case Kind.OTHER | Kind.STATE:
             title = f"{title}: {inline(event['type'])}"
@@ -84,36 +82,23 @@ def _heading(event: EventEnvelope, members: Mapping[str, object]) -> str:
     return f"{event['seq']} · {title} · {event['timestamp'][:19].replace('T', ' ')} UTC"
 
 
-def _body(event: EventEnvelope, members: Mapping[str, object]) -> str:
-    # The whole text: the column is cut if it is long.
-    wire = reading if event["dialect"] == Dialect.V0 else v1_reading
-    text = wire.whole_text(members) or event["text"]
-    match event["kind"]:
-        case Kind.MESSAGE:
-            return quoted(text)
-        case Kind.TOOL_CALL:
-            return _call(event, members, text)
+def _body(view: EventView) -> str:
+    match view:
+        case MessageView():
+            return quoted(view.text)
+        case CallView():
+            return _call(view)
         case _:
-            return fenced(text) if text else "(no text)"
+            return fenced(view.text) if view.text else "(no text)"
 
 
-def _call(event: EventEnvelope, members: Mapping[str, object], text: str) -> str:
-    name, arguments = dialects.called_tool(members, Dialect(event["dialect"]))
-    args = columns.fields(members.get("args"))  # V0
-    thought = columns.first_text(columns.content_text(members.get("thought")), args.get("thought"))
-    command = columns.first_text(arguments.get("command")) if name in _LANGUAGES else ""
-    said = [quoted(thought)] if thought else []
+def _call(view: CallView) -> str:
+    said = [quoted(view.thought)] if view.thought else []
+    command = columns.first_text(view.given.get("command")) if view.name in _LANGUAGES else ""
     if command:
-        return "\n\n".join([*said, fenced(command, _LANGUAGES[name])])
-    shown = {key: value for key, value in arguments.items() if key != "thought"}
-    return "\n\n".join([*said, fenced(_indented(shown), "json") if shown else fenced(text)])
-
-
-def _members(event: EventEnvelope) -> Mapping[str, object]:
-    try:
-        return columns.fields(json.loads(event["payload"]))
-    except (ValueError, RecursionError):
-        return {}
+        return "\n\n".join([*said, fenced(command, _LANGUAGES[view.name])])
+    shown = {key: value for key, value in view.given.items() if key != "thought"}
+    return "\n\n".join([*said, fenced(_indented(shown), "json") if shown else fenced(view.text)])
 
 
 def _indented(value: object) -> str:
