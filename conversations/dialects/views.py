@@ -48,6 +48,10 @@ class CallView(EventView):
     risk: str = ""  # `low`, `medium`, `high` or the sender's own word
     is_waiting: bool = False  # marked as waiting for the user
 
+    @property
+    def tool(self) -> str:
+        return self.name or "tool"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AcpCallView(CallView):

@@ -155,7 +155,4 @@ async def test_an_approved_call_keeps_what_was_signed(
 def test_blocks_of_an_agent_elsewhere_are_no_signatures(subtests: pytest.Subtests) -> None:
     for data in ("no JSON", "[" * 100_000, "[]", "3", ""):
         with subtests.test(data=data[:10]):
-            assert (
-                signatures.of({"thinking_blocks": [{"type": "redacted_thinking", "data": data}]}, GPT)
-                == Signed()
-            )
+            assert signatures.of([{"type": "redacted_thinking", "data": data}], GPT) == Signed()

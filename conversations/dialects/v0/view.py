@@ -159,8 +159,9 @@ def _shown_name(payload: Fields, fields: Fields, type_: str) -> str:
 
 def _thought(args: Fields) -> str:
     thought = args.get("thought")
-    parts = columns.fields(thought)
-    return columns.first_text(thought, parts.get("text"), parts.get("reasoning_content"))
+    return columns.content_text(thought) or columns.first_text(
+        columns.fields(thought).get("reasoning_content")
+    )
 
 
 def _forgotten(args: Fields) -> list[int | str]:

@@ -7,11 +7,10 @@ servers want definitions of all called tools.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from pydantic_ai.messages import (
     BinaryContent,
@@ -28,15 +27,13 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from conversations import dialects
 from conversations.dialects import columns
-from conversations.dialects.v0 import reading as v0
-from conversations.dialects.v1 import reading as v1
-from conversations.events import Dialect, EventEnvelope, Kind
+from conversations.dialects.views import CallView, EventView, MessageView, ResultView
+from conversations.events import EventEnvelope, Kind
 from conversations.payloads import halves
 from sessions_app.agents.llm import images, prompts
 from sessions_app.agents.llm.images import Part
-from sessions_app.agents.llm.record import File, Record, is_forgotten
+from sessions_app.agents.llm.record import File, Record, is_forgotten, view_of
 from sessions_app.agents.llm.streams import signatures
 from sessions_app.agents.llm.streams.signatures import Signed, Signer
 
@@ -51,8 +48,6 @@ ARGUMENTS_MAX_CHARS = 2_000
 FILE_MAX_CHARS = 50_000
 _INTERNAL = frozenset({"recall", "think"})
 """Types of V0 events without meaning for a model."""
-
-Payload = Mapping[str, Any]
 
 
 class History(NamedTuple):
@@ -226,17 +221,15 @@ def _said(
 
 
 def _message(event: EventEnvelope) -> Iterator[_Said]:
-    payload, is_agents = _payload(event), event["source"] == "agent"
-    text = _text(event, payload)
+    view, is_agents = view_of(event), event["source"] == "agent"
+    text = columns.clean(view.text)
     if is_agents:
         if text.strip():
             yield _Said(is_agents=True, content=[text])
         return
-    told = [text, columns.content_text(payload.get("extended_content"))]
-    yield _Said(
-        is_agents=False,
-        content=[*(each for each in told if each.strip()), *images.parts_of(_image_urls(payload))],
-    )
+    note, urls = (view.note, view.images) if isinstance(view, MessageView) else ("", ())
+    told = [each for each in (text, note) if each.strip()]
+    yield _Said(is_agents=False, content=[*told, *images.parts_of(urls)])
 
 
 def _call(
@@ -248,14 +241,14 @@ def _call(
     *,
     shows_images: bool,
 ) -> Iterator[_Said]:
-    payload = _payload(call)
-    thought = _thought(payload)
-    if thought.strip():
-        yield _Said(is_agents=True, content=[thought])
-    name, given = dialects.called_tool(payload, Dialect(call["dialect"]))
-    arguments = halves.whole_value(given)  # V1 also has them as JSON inside JSON
-    brought = {} if result is None else _payload(result)
-    text = None if result is None else _text(result, brought)
+    view = view_of(call)
+    if not isinstance(view, CallView):
+        return
+    if view.thought.strip():
+        yield _Said(is_agents=True, content=[view.thought])
+    name, arguments = view.tool, halves.whole_value(view.given)  # V1 has them as JSON inside JSON
+    brought = None if result is None else view_of(result)
+    text = None if brought is None else columns.clean(brought.text)
     seen = list(images.parts_of(_returned_images(brought))) if shows_images else []
     if seen:
         seen.insert(0, f"The tool `{name}` returned with its result:")
@@ -264,7 +257,7 @@ def _call(
         number = f"call{call['seq']:05d}"
         shown = NO_RESULT if text is None else _middle_cut(text, min(SHOWN_RESULT_MAX_CHARS, most))
         wanted = ToolCallPart(name, dict(arguments), tool_call_id=number)
-        yield _Said(is_agents=True, content=_with_signatures(wanted, payload, signer))
+        yield _Said(is_agents=True, content=_with_signatures(wanted, view, signer))
         yield _Said(is_agents=False, content=[ToolReturnPart(name, shown, tool_call_id=number), *seen])
         return
     told = _middle_cut(columns.as_json(arguments), ARGUMENTS_MAX_CHARS)
@@ -275,9 +268,9 @@ def _call(
     yield _Said(is_agents=False, content=[called, *seen])
 
 
-def _with_signatures(call: ToolCallPart, payload: Payload, signer: Signer | None) -> list[Part]:
-    """Return a call, with its signatures if this model has signed them."""
-    signed = signatures.of(payload, signer.model) if signer else Signed()
+def _with_signatures(call: ToolCallPart, view: CallView, signer: Signer | None) -> list[Part]:
+    """Return a call with what the model has signed, for the model that has."""
+    signed = signatures.of(view.signed, signer.model) if signer else Signed()
     if signer is None or not (signed.call or signed.thoughts):
         return [call]
     call = replace(call, provider_name=signer.system, provider_details=dict(signed.call) or None)
@@ -293,32 +286,10 @@ def _with_signatures(call: ToolCallPart, payload: Payload, signer: Signer | None
     return [*thoughts, call]
 
 
-def _thought(payload: Payload) -> str:
-    thought = payload.get("thought") or columns.fields(payload.get("args")).get("thought")
-    return columns.content_text(thought) if thought else ""
-
-
-def _text(event: EventEnvelope, payload: Payload) -> str:
-    """Return the text of an event, however long it is."""
-    is_v1 = event["dialect"] == Dialect.V1
-    whole = v1.whole_text(payload) if is_v1 else v0.whole_text(payload)
-    return columns.clean(whole) or event["text"]
-
-
-def _image_urls(payload: Payload) -> Iterator[str]:
-    message = columns.fields(payload.get("llm_message"))
-    content = message.get("content")
-    holders = [columns.fields(payload.get("args")), columns.fields(payload.get("extras"))]
-    holders += [columns.fields(part) for part in (content if isinstance(content, list) else [])]
-    yield from columns.image_urls(holders)
-
-
-def _returned_images(payload: Payload) -> Iterator[str]:
-    """Yield the returned images of a tool; its other files are for people."""
-    observed = columns.fields(payload.get("observation")).get("content")
-    for url in columns.image_urls([payload, *(observed if isinstance(observed, list) else [])]):
-        if url.startswith("data:image/"):
-            yield url
+def _returned_images(view: EventView | None) -> Sequence[str]:
+    """Return the images among what a tool has returned; other files are for people."""
+    urls = view.files if isinstance(view, ResultView) else ()
+    return [url for url in urls if url.startswith("data:image/")]
 
 
 def _file(file: File) -> Iterator[UserContent]:
@@ -339,9 +310,3 @@ def _middle_cut(text: str, max_chars: int) -> str:
     if len(text) <= max_chars:
         return text
     return f"{text[: max_chars // 2]}\n[…]\n{text[len(text) - max_chars // 2 :]}"
-
-
-def _payload(event: EventEnvelope) -> Payload:
-    # The log keeps lone halves of characters, for which a model's server refuses the whole request.
-    payload: Payload = json.loads(halves.whole_json(event["payload"]))
-    return payload

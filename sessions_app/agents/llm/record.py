@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from conversations import dialects
 from conversations.dialects import columns
 from conversations.dialects.v0.reading import number_of
+from conversations.dialects.views import EventView, SummaryView
 from conversations.events import SEQ_MAX, Dialect, EventEnvelope, EventFilter, EventMatch, Kind
 from conversations.log import reads
 from conversations.models import Conversation, ConversationRef, CreationParameters
@@ -200,19 +201,17 @@ def _condensed(conversation: ConversationRef) -> tuple[frozenset[str | int], str
     forgotten: set[str | int] = set()
     summary = ""
     for event in page.events:
-        payload = json.loads(halves.whole_json(event["payload"]))
-        fields = payload if event["dialect"] == Dialect.V1 else columns.fields(payload.get("args"))
-        forgotten.update(_forgotten(fields))
-        summary = summary or columns.first_text(fields.get("summary"))
+        view = view_of(event)
+        if isinstance(view, SummaryView):
+            forgotten.update(view.forgotten)
+            summary = summary or view.summary
     return frozenset(forgotten), summary
 
 
-def _forgotten(fields: Mapping[str, object]) -> Iterator[str | int]:
-    ids = fields.get("forgotten_event_ids")
-    yield from (each for each in (ids if isinstance(ids, list) else []) if isinstance(each, str | int))
-    first, last = fields.get("forgotten_events_start_id"), fields.get("forgotten_events_end_id")
-    if isinstance(first, int) and isinstance(last, int) and last - first < EVENTS_MAX * 20:
-        yield from range(first, last + 1)
+def view_of(event: EventEnvelope) -> EventView:
+    """Return what an event says, for a model."""
+    # The log keeps halves of characters as they came; a model's server refuses the whole request for one.
+    return dialects.view_of(event, payload=halves.whole_json(event["payload"]))
 
 
 def _files(conversation: ConversationRef) -> Iterator[File]:

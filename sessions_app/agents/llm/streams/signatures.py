@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from conversations.dialects import columns
 from sessions_app.agents.llm.streams.answer import ReadCall
 
-MEMBER = "thinking_blocks"
 SIGNED_MAX_CHARS = 500_000
 """Longer signatures are dropped: the model then thinks anew."""
 _REDACTED, _THINKING = "redacted_thinking", "thinking"
@@ -57,10 +56,9 @@ def _blocks(opaque: Mapping[str, Any], thoughts: list[Block], model: str) -> lis
     return blocks if len(json.dumps(blocks)) <= SIGNED_MAX_CHARS else []
 
 
-def of(payload: Mapping[str, Any], model: str) -> Signed:
-    """Return the signatures of a stored call, if this model has signed it."""
-    blocks = payload.get(MEMBER)
-    *thoughts, last = blocks if isinstance(blocks, list) and blocks else [None]
+def of(blocks: Sequence[object], model: str) -> Signed:
+    """Return what a stored call has for a model; nothing for another than the one that signed."""
+    *thoughts, last = blocks or [None]
     try:
         about = columns.fields(json.loads(columns.first_text(columns.fields(last).get("data")) or "null"))
     except (ValueError, RecursionError):  # another server's agent wrote it
