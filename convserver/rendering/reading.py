@@ -103,7 +103,7 @@ def _line(said: str, label: str, text: str) -> QuietLine:
 
 
 def _message(view: MessageView, *, is_users: bool) -> MessageCard:
-    reasoning = view.thought or view.reasoning
+    reasoning = "\n\n".join(filter(None, [view.reasoning, view.thought]))
     return MessageCard(
         author=view.author or ("You" if is_users else "Agent"),
         text=view.text,

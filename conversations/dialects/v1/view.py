@@ -98,6 +98,7 @@ def _message(payload: Fields, text: str) -> MessageView:
         author=columns.first_text(payload.get("sender")),
         images=tuple(columns.image_urls(said.get("content"))),
         reasoning=_reasoning(payload) or _reasoning(said),
+        thought=columns.content_text(payload.get("thought")),
         note=columns.content_text(payload.get("extended_content")),
         is_interrupted=reading.is_interrupted(payload),
     )

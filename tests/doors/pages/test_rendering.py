@@ -480,6 +480,20 @@ def test_reasoning_is_folded() -> None:
     assert "Because." in parts.text
 
 
+def test_the_thought_of_an_agent_that_ends_its_task_is_folded_on_both_wires() -> None:
+    v0 = {
+        "action": "finish",
+        "source": "agent",
+        "args": {"final_thought": "Done.", "thought": "All is there."},
+    }
+    thought = [{"type": "text", "text": "All is there."}]
+    v1 = {"kind": "ActionEvent", "thought": thought, "action": {"kind": "FinishAction", "message": "Done."}}
+    for payload in (v0, v1):
+        parts = page(event(payload))
+        assert parts.of_class("reasoning")[0].tag == "details"
+        assert "All is there." in parts.text
+
+
 def test_an_answer_that_was_interrupted_says_so() -> None:
     cut = {"action": "message", "source": "agent", "args": {"content": "I was"}, "interrupted": True}
     assert "interrupted before it was complete" in page(event(cut)).text
