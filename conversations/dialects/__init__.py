@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, assert_never
 
@@ -12,7 +11,7 @@ from conversations.dialects.refusals import listed
 from conversations.dialects.states import state_in, state_of
 from conversations.dialects.v0.view import view as v0_view
 from conversations.dialects.v1.view import view as v1_view
-from conversations.dialects.views import EventView
+from conversations.dialects.views import CallView, EventView
 from conversations.events import Dialect, EventEnvelope, Reading
 from conversations.exceptions import InvalidEvent
 
@@ -23,11 +22,10 @@ __all__ = [
     "EventAuthor",
     "author",
     "called_tool",
-    "is_interrupted",
-    "is_notice",
     "read",
     "state_in",
     "state_of",
+    "view",
     "view_of",
 ]
 
@@ -47,52 +45,27 @@ def read(payload: Mapping[str, object]) -> Reading:
             raise InvalidEvent(_refusal(payload, names))
 
 
-def is_interrupted(payload: Mapping[str, object], dialect: Dialect) -> bool:
-    """Return whether a message is an answer that was stopped before its end."""
-    match dialect:
-        case Dialect.V0:
-            return v0.is_interrupted(payload)
-        case Dialect.V1:
-            return v1.is_interrupted(payload)
-        case _:
-            assert_never(dialect)
-
-
-def is_notice(payload: Mapping[str, object], dialect: Dialect) -> bool:
-    """Return whether an event is a notice of the server to the user."""
-    match dialect:
-        case Dialect.V0:
-            return v0.is_notice(payload)
-        case Dialect.V1:
-            return v1.is_notice(payload)
-        case _:
-            assert_never(dialect)
-
-
-def called_tool(payload: Mapping[str, object], dialect: Dialect) -> tuple[str, dict[str, Any]]:
-    """Return name and arguments of a tool call as the author of its wire was given them.
-
-    The name is `tool`, without arguments, if the payload has none.
-    """
-    match dialect:
-        case Dialect.V0:
-            name, arguments = v0.called_tool(payload)
-        case Dialect.V1:
-            name, arguments = v1.called_tool(payload)
-        case _:
-            assert_never(dialect)
-    return name or "tool", dict(arguments)
+def view(payload: Mapping[str, object], reading: Reading) -> EventView:
+    """Return what a payload with these columns says."""
+    of_wire = v0_view if reading.dialect is Dialect.V0 else v1_view
+    return of_wire(payload, kind=reading.kind, type_=reading.type, text=reading.text)
 
 
 def view_of(event: EventEnvelope, *, payload: str | None = None) -> EventView:
     """Return what a stored event says; `payload` to read instead of its own."""
-    try:
-        members = columns.fields(json.loads(event["payload"] if payload is None else payload))
-    except (ValueError, RecursionError):
-        members = {}
-    view = v0_view if event["dialect"] == Dialect.V0 else v1_view
+    members = columns.members(event["payload"] if payload is None else payload)
+    of_wire = v0_view if event["dialect"] == Dialect.V0 else v1_view
     is_answer = event["cause"] is not None
-    return view(members, kind=event["kind"], type_=event["type"], text=event["text"], is_answer=is_answer)
+    return of_wire(members, kind=event["kind"], type_=event["type"], text=event["text"], is_answer=is_answer)
+
+
+def called_tool(event: EventEnvelope) -> tuple[str, dict[str, Any]]:
+    """Return name and arguments of a stored tool call as the author of its wire was given them.
+
+    The name is `tool`, without arguments, if the payload has none.
+    """
+    view = view_of(event)
+    return (view.tool, dict(view.given)) if isinstance(view, CallView) else ("tool", {})
 
 
 def author(dialect: Dialect) -> EventAuthor:

@@ -77,6 +77,14 @@ def fields(value: object) -> Mapping[str, object]:
     return value if isinstance(value, (dict, Mapping)) else {}
 
 
+def members(payload: str) -> Mapping[str, object]:
+    """Return the members of a stored payload; none if it is nested too deeply to be read."""
+    try:
+        return fields(json.loads(payload))
+    except (ValueError, RecursionError):
+        return {}
+
+
 def first_text(*candidates: object) -> str:
     """Return the first candidate that is a non-empty string, else an empty one."""
     for text in candidates:

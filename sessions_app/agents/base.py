@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from conversations import dialects
-from conversations.events import Dialect, EventEnvelope
+from conversations.events import EventEnvelope
 from conversations.models import ConversationRef
 
 LOOK_S = 0.2
@@ -62,7 +61,7 @@ class ToolCall:
     @classmethod
     def of(cls, event: EventEnvelope) -> Self:
         """Return the call of a stored event."""
-        name, arguments = dialects.called_tool(json.loads(event["payload"]), Dialect(event["dialect"]))
+        name, arguments = dialects.called_tool(event)
         return cls(
             name=name,
             arguments=arguments,

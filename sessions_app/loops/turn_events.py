@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TypeVar
 from uuid import UUID, uuid4, uuid5
 
 from conversations import dialects
 from conversations.dialects import AgentState, v1
-from conversations.events import Authored, Dialect, EventEnvelope, Kind, NewEvent
+from conversations.events import Authored, EventEnvelope, Kind, NewEvent
 from conversations.exceptions import EventConflict
 from conversations.log import reads
 from conversations.models import ConversationRef
@@ -200,7 +199,7 @@ def told_outcome(
     if answer is UnknownAnswer.SKIP:
         return [_refused_call(conversation, call, words or SKIPPED, naming)]
     event_id = naming(turn_event_id(call["turn"] or "", f"result {call['seq']}"))
-    name, arguments = dialects.called_tool(json.loads(call["payload"]), Dialect(call["dialect"]))
+    name, arguments = dialects.called_tool(call)
     authored = dialects.author(conversation.dialect).tool_result(
         name=name,
         arguments=arguments,
@@ -213,4 +212,4 @@ def told_outcome(
 
 
 def _tool_of(call: EventEnvelope) -> str:
-    return dialects.called_tool(json.loads(call["payload"]), Dialect(call["dialect"]))[0]
+    return dialects.called_tool(call)[0]

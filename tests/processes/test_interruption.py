@@ -12,9 +12,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
-from conversations import dialects
 from conversations.dialects import v1
-from conversations.events import Dialect, Kind
+from conversations.events import Kind
 from conversations.log import writes
 from conversations.models import ConversationRef, Event, Version
 from conversations.store import creation
@@ -23,6 +22,7 @@ from sessions_app.models import AgentLoop, LoopStatus, UnfinishedAnswer
 from sessions_app.processes import this_process
 from tests.support.data.events import event
 from tests.support.people.clients import Server
+from tests.support.wires import event_views
 from tests.support.wires.network import NetworkClient, wait_until
 
 pytestmark = pytest.mark.no_second_try
@@ -46,7 +46,7 @@ def messages_of_the_agent(conversation: ConversationRef) -> list[Event]:
 
 
 def is_interrupted(row: Event) -> bool:
-    return dialects.is_interrupted(json.loads(row.payload), Dialect(row.dialect))
+    return event_views.is_interrupted(json.loads(row.payload))
 
 
 def ask(client: NetworkClient, text: str) -> None:

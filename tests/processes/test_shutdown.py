@@ -15,7 +15,6 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
-from conversations import dialects
 from conversations.engines import guards
 from conversations.events import Kind
 from conversations.log import writes
@@ -23,6 +22,7 @@ from conversations.models import ConversationRef, Event
 from sessions_app.models import AgentLoop, Connection, LoopStatus
 from tests.support.data.events import event, payload
 from tests.support.people.clients import WAIT_S, Server
+from tests.support.wires.event_views import is_interrupted
 from tests.support.wires.network import NetworkClient, StalledClient, wait_until
 
 MEGABYTE = 1024 * 1024
@@ -92,7 +92,7 @@ def test_sigterm_keeps_what_the_agent_had_said_and_ends_its_turn(
         client.until("delta")
         server.stop()
     *_, partial, end = Event.objects.of(conversation).oldest_first()
-    assert dialects.is_interrupted(json.loads(partial.payload), conversation.dialect)
+    assert is_interrupted(json.loads(partial.payload))
     assert (partial.text.split()[0], end.kind) == ("This", Kind.TURN)
     assert AgentLoop.objects.get(conversation_id=conversation.pk).status == LoopStatus.STOPPED
 

@@ -19,6 +19,7 @@ from conversations.dialects.v0.observations import OBSERVATIONS
 from conversations.dialects.v1.kinds import KINDS
 from conversations.events import TEXT_MAX_BYTES, Authored, Dialect, Kind, Reading
 from conversations.exceptions import InvalidEvent
+from tests.support.wires.event_views import is_interrupted
 
 DATA = Path(__file__).parents[1] / "data"
 CONVERSATION = DATA / "openhands-v1/conversation/3c294d959ff64d2d9c530a5849f2c4a0"
@@ -597,8 +598,8 @@ def test_only_an_interrupted_answer_is_marked_and_its_text_stays_as_said(dialect
     whole = author.agent_message(text="Hel", event_id=EVENT_ID)
     broken = author.agent_message(text="Hel", event_id=EVENT_ID, interrupted=True)
     assert broken.reading.text == whole.reading.text == "Hel"
-    assert dialects.is_interrupted(json.loads(broken.payload), dialect)
-    assert not dialects.is_interrupted(json.loads(whole.payload), dialect)
+    assert is_interrupted(json.loads(broken.payload))
+    assert not is_interrupted(json.loads(whole.payload))
 
 
 @pytest.mark.parametrize("dialect", Dialect)

@@ -52,6 +52,36 @@ def test_a_thought_goes_with_the_step_that_follows() -> None:
     assert steps_of(events) == [RecordedMessage(text="Yes.", reasoning="Hm.")]
 
 
+def test_the_reasoning_of_a_v1_message_goes_with_it() -> None:
+    message = {"role": "assistant", "content": "Yes.", "reasoning_content": "Hm."}
+    said = {"kind": "MessageEvent", "source": "agent", "llm_message": message}
+    assert steps_of([said]) == [RecordedMessage(text="Yes.", reasoning="Hm.")]
+
+
+def test_a_result_that_its_tool_marks_as_failed_is_one_on_both_wires() -> None:
+    call = {"action": "call_tool_mcp", "source": "agent", "args": {"name": "paint", "arguments": {}}}
+    failed = {"observation": "mcp", "content": "No paint.", "is_error": True, "extras": {"name": "paint"}}
+    seen = {
+        "kind": "MCPToolObservation",
+        "content": [{"type": "text", "text": "No paint."}],
+        "is_error": True,
+    }
+    v1_call = {
+        "kind": "ActionEvent",
+        "source": "agent",
+        "tool_name": "paint",
+        "action": {"kind": "MCPToolAction"},
+    }
+    logs: list[list[dict[str, Any]]] = [
+        [call, failed],
+        [v1_call, {"kind": "ObservationEvent", "observation": seen}],
+    ]
+    for events in logs:
+        (step,) = steps_of(events)
+        assert isinstance(step, RecordedCall)
+        assert step.result == RecordedResult(text="No paint.", exit_code=1)
+
+
 def test_what_the_user_said_meanwhile_is_not_waited_for() -> None:
     steps = steps_of(recorded("openhands-v0-interactions"))
     assert [(type(step).__name__, isinstance(step, RecordedMessage) and step.is_users) for step in steps] == [

@@ -18,6 +18,7 @@ from conversations.dialects.v1.filter import SHOWN_AS, is_met
 from conversations.dialects.v1.kinds import KINDS
 from conversations.events import EventEnvelope, Kind
 from conversations.exceptions import UnknownKind
+from tests.support.wires.event_views import called_tool, is_interrupted
 from tests.support.wires.v0_wire import EXAMPLES as V0_EXAMPLES
 from tests.support.wires.v0_wire import (
     FIRST_ACTIONS,
@@ -232,7 +233,7 @@ def test_an_interrupted_v0_answer_is_shown_with_the_mark_of_v1(interrupted: bool
     written = v0.AUTHOR.agent_message(text="Hel", event_id="e", interrupted=interrupted)
     read = shown(written.payload)
     assert (read["source"], read["llm_message"]["role"]) == ("agent", "assistant")
-    assert v1.is_interrupted(read) is interrupted
+    assert is_interrupted(read) is interrupted
 
 
 def test_the_reasoning_of_a_v0_answer_is_shown_where_v1_has_it() -> None:
@@ -313,7 +314,7 @@ def test_a_call_that_the_server_asks_about_shows_a_v1_client_what_it_approves() 
         awaiting_confirmation=True,
     )
     read = shown(authored.payload)
-    assert v1.called_tool(read) == ("run", {"command": "rm -r /", "is_input": False})
+    assert called_tool(read) == ("run", {"command": "rm -r /", "is_input": False})
     assert read["tool_name"] == "terminal"
 
 

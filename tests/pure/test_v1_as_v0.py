@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from conversations import dialects
 from conversations.dialects import AgentState, v0, v1
+from tests.support.wires.event_views import called_tool
 from tests.support.wires.v0_wire import DATA, RUN_METADATA, TEXTS, TIME, shown, stored
 
 
@@ -145,7 +146,7 @@ def test_a_call_that_the_server_asks_about_shows_a_v0_client_what_it_approves() 
         "thought": "It needs paint.",
         "security_risk": -1,
     }
-    assert v0.called_tool(read) == ("paint", {"colour": "green"})
+    assert called_tool(read) == ("paint", {"colour": "green"})
 
 
 @pytest.mark.parametrize(

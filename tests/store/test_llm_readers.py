@@ -10,7 +10,6 @@ from typing import NamedTuple
 import pytest
 from django.contrib.auth.models import User
 
-from conversations import dialects
 from conversations.log import reads
 from conversations.models import ConversationRef, Version
 from conversations.store import creation
@@ -29,6 +28,7 @@ from tests.support.people.model_talks import Answers, Frame, model, until_shown
 from tests.support.people.scripted_agent import manager, until_status
 from tests.support.people.web_browser import Browser, words
 from tests.support.servers.model_server import Answer, calling, completion, cut_completion
+from tests.support.wires.event_views import called_tool
 from tests.support.wires.v1_socket import ID, events_path, is_full_state
 
 pytestmark = pytest.mark.one_engine
@@ -212,8 +212,8 @@ def native_story(frames: Sequence[Frame]) -> Story:
                 told.append((source, text))
             case {"type": "event", "kind": "other", "text": text}:
                 told.append(("notice", text))
-            case {"type": "event", "kind": "tool_call", "event": event, "dialect": dialect}:
-                told.append(("call", dialects.called_tool(event, dialect)[0]))
+            case {"type": "event", "kind": "tool_call", "event": event}:
+                told.append(("call", called_tool(event)[0]))
             case {"type": "event", "kind": "tool_result", "text": text}:
                 told.append(("result", text))
             case {"type": "event", "kind": "error", "text": text}:

@@ -16,7 +16,6 @@ import psutil
 import pytest
 from django.contrib.auth.models import Permission, User
 
-from conversations import dialects
 from conversations.models import ConversationRef, Version
 from conversations.store import creation
 from sessions_app import astore
@@ -44,6 +43,7 @@ from tests.support.people.model_talks import (
 from tests.support.people.scripted_agent import manager, until_here
 from tests.support.servers.model_server import Asked, calling, completion
 from tests.support.servers.tool_server import tool_server
+from tests.support.wires.event_views import called_tool
 
 pytestmark = pytest.mark.one_engine
 
@@ -127,7 +127,7 @@ def called(frames: list[Frame]) -> list[tuple[str, dict[str, Any]]]:
     """Return the stored calls, each with its name and arguments."""
     found = []
     for event in events(frames, "tool_call"):
-        name, arguments = dialects.called_tool(event["event"], event["dialect"])
+        name, arguments = called_tool(event["event"])
         found.append((name, dict(arguments)))
     return found
 

@@ -10,8 +10,6 @@ import httpx
 import pytest
 from django.contrib.auth.models import User
 
-from conversations import dialects
-from conversations.events import Dialect
 from conversations.exceptions import ConversationNotFound, LoopUnavailable
 from conversations.log import reads, writes
 from conversations.models import Conversation, ConversationRef
@@ -45,6 +43,7 @@ from tests.support.people.scripted_agent import (
     until_said,
     until_status,
 )
+from tests.support.wires.event_views import is_interrupted
 
 __all__ = ["hooked", "manager", "stage"]
 
@@ -318,7 +317,7 @@ async def test_a_stop_keeps_what_was_said_and_marks_it_as_interrupted(
     await manager.close_session(conversation.public_id)
     answer = (await log(conversation))[-2]
     assert answer["text"] == "half of "
-    assert dialects.is_interrupted(json.loads(answer["payload"]), Dialect.V0)
+    assert is_interrupted(json.loads(answer["payload"]))
 
 
 async def test_a_stop_ends_the_turn_once_and_gives_up_on_what_is_unanswered(

@@ -20,6 +20,7 @@ from tests.store.test_llm_tools import give, program
 from tests.support.people.model_talks import answers_of, events, model, notices_of, said, told
 from tests.support.people.scripted_agent import manager
 from tests.support.servers.model_server import Answer, completion
+from tests.support.wires.event_views import is_notice
 
 pytestmark = pytest.mark.one_engine
 
@@ -78,7 +79,7 @@ def test_a_notice_reads_the_same_whichever_wire_shows_it() -> None:
     for dialect in Dialect:
         authored = dialects.author(dialect).notice(text="The model is away.", event_id="n1")
         payload = json.loads(authored.payload)
-        assert dialects.is_notice(payload, dialect)
+        assert is_notice(payload)
         assert (authored.reading.kind, authored.reading.text) == ("other", "The model is away.")
         said_instead = dialects.author(dialect).agent_message(text="The model is away.", event_id="n1")
-        assert not dialects.is_notice(json.loads(said_instead.payload), dialect)
+        assert not is_notice(json.loads(said_instead.payload))

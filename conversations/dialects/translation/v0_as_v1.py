@@ -8,7 +8,6 @@ which clients keep and ignore.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -54,7 +53,7 @@ _STATUSES = {
 def payload(event: EventEnvelope, public_id: str) -> str:
     """Return a V0 event of a conversation as the JSON text of its V1 counterpart."""
     try:
-        return _written(_V0Event(event, _members(event), public_id))
+        return _written(_V0Event(event, columns.members(event["payload"]), public_id))
     except RecursionError:  # nested so deeply that it cannot be written again
         return _written(_V0Event(event, {}, public_id))
 
@@ -283,13 +282,6 @@ _WRITERS: Mapping[str, Callable[[_V0Event], V1Event]] = {
     "CondensationRequest": _condensation_request,
     "ConversationStateUpdateEvent": _state_update,
 }
-
-
-def _members(event: EventEnvelope) -> Mapping[str, object]:
-    try:
-        return columns.fields(json.loads(event["payload"]))
-    except (ValueError, RecursionError):
-        return {}
 
 
 def _uuid_5(event_id_shown: str) -> UUID | None:

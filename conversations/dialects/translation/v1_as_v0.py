@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from conversations.dialects import columns
@@ -79,14 +78,14 @@ def _source(event: EventEnvelope) -> str:
 
 
 def _finish(event: EventEnvelope) -> str:
-    members = _members(event)
+    members = columns.members(event["payload"])
     args = {"final_thought": _text(event), "thought": columns.content_text(members.get("thought"))}
     name, _ = reading.called_tool(members)
     return v0_payload.action("finish", args, source=_source(event), beside=_metadata(event, name))
 
 
 def _tool_call(event: EventEnvelope) -> str | None:
-    members = _members(event)
+    members = columns.members(event["payload"])
     if not members:  # it cannot be read again
         return None
     name, arguments = _called(members)
@@ -121,7 +120,7 @@ def _called(members: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
 
 
 def _tool_result(event: EventEnvelope) -> str:
-    members = _members(event)
+    members = columns.members(event["payload"])
     name, _ = reading.called_tool(members)
     source, content = _source(event), _text(event)
     if event["type"] == "UserRejectObservation":
@@ -149,7 +148,7 @@ def _command_metadata(seen: Mapping[str, object]) -> dict[str, object]:
 
 
 def _error(event: EventEnvelope) -> str:
-    members = _members(event)
+    members = columns.members(event["payload"])
     name, _ = reading.called_tool(members)
     extras = {"error_id": columns.first_text(members.get("code"))}
     return v0_payload.observation(
@@ -180,21 +179,14 @@ def _text(event: EventEnvelope) -> str:
     """Return the whole readable text: the column is cut if it is long."""
     if len(event["text"].encode()) < TEXT_MAX_BYTES - 3:  # a cut leaves less than one character's bytes
         return event["text"]
-    return reading.whole_text(_members(event)) or event["text"]
+    return reading.whole_text(columns.members(event["payload"])) or event["text"]
 
 
 def _agent_state(event: EventEnvelope) -> str | None:
-    members = _members(event)
+    members = columns.members(event["payload"])
     status = members.get("value")
     if members.get("key") == "full_state":
         status = columns.fields(status).get("execution_status")
     elif members.get("key") != "execution_status":
         return None
     return _STATES.get(status) if isinstance(status, str) else None
-
-
-def _members(event: EventEnvelope) -> Mapping[str, object]:
-    try:
-        return columns.fields(json.loads(event["payload"]))
-    except (ValueError, RecursionError):
-        return {}

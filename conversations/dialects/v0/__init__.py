@@ -6,7 +6,7 @@ from conversations.dialects.shown.v0 import shown
 from conversations.dialects.v0.author import AUTHOR
 from conversations.dialects.v0.browser_fields import without_browser_fields
 from conversations.dialects.v0.emitted import STATE_TYPES, emitted
-from conversations.dialects.v0.reading import called_tool, is_interrupted, is_notice, read
+from conversations.dialects.v0.reading import read
 from conversations.dialects.v0.received import received
 from conversations.events import EventEnvelope
 
@@ -15,10 +15,7 @@ __all__ = [
     "NOT_FOR_PROMPTS",
     "STATE_TYPES",
     "appears_in_trajectory",
-    "called_tool",
     "emitted",
-    "is_interrupted",
-    "is_notice",
     "read",
     "received",
     "shown",

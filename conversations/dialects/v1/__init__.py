@@ -34,7 +34,7 @@ from conversations.dialects.v1.payload import (
     user_message,
     written,
 )
-from conversations.dialects.v1.reading import called_tool, is_interrupted, is_notice, read
+from conversations.dialects.v1.reading import read
 from conversations.dialects.v1.received import received
 from conversations.dialects.v1.state import execution_status, full_state, snapshot, stats
 
@@ -47,7 +47,6 @@ __all__ = [
     "agent_message",
     "answer_piece",
     "authored",
-    "called_tool",
     "client_action",
     "condensation",
     "condensation_request",
@@ -60,8 +59,6 @@ __all__ = [
     "image_part",
     "interrupt",
     "is_client_schema",
-    "is_interrupted",
-    "is_notice",
     "observation",
     "pause",
     "read",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, assert_never
 from uuid import UUID, uuid5
 
 from conversations import dialects
-from conversations.events import Dialect, EventEnvelope, Kind
+from conversations.dialects.views import MessageView
+from conversations.events import EventEnvelope, Kind
 from conversations.exceptions import ConversationError
 from conversations.log import reads
 from sessions_app import astore
@@ -291,9 +291,8 @@ class RemoteTurn:
 
 
 def _is_cut_off(event: EventEnvelope) -> bool:
-    if event["kind"] != Kind.MESSAGE:
-        return False
-    return dialects.is_interrupted(json.loads(event["payload"]), Dialect(event["dialect"]))
+    view = dialects.view_of(event)
+    return isinstance(view, MessageView) and view.is_interrupted
 
 
 def step_event_id(turn_id: str, key: str) -> str:

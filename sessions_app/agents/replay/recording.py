@@ -10,16 +10,14 @@ from typing import Any
 from conversations import dialects
 from conversations.dialects import columns
 from conversations.dialects.author import COMMAND_TOOL
-from conversations.dialects.v0 import reading as v0
-from conversations.dialects.v1 import reading as v1
-from conversations.events import Dialect, Kind, Reading
+from conversations.dialects.views import CallView, ErrorView, MessageView, ResultView
+from conversations.events import Dialect, Reading
 
 Payload = Mapping[str, Any]
 
 _NO_STEPS = frozenset({"recall", "null"})
 """Types of V0 events that a server wrote for itself."""
 _BESIDE_ARGUMENTS = ("thought", "security_risk", "confirmation_state", "is_confirmed", "hidden", "blocking")
-_NAMELESS = "tool"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,100 +88,66 @@ class _Reader:
         reading = dialects.read(payload)
         if reading.hidden or reading.type in _NO_STEPS:
             return
-        match reading.kind:
-            case Kind.MESSAGE:
-                self._message(payload, reading)
-            case Kind.TOOL_CALL if reading.source == "agent":
-                self._call(payload, reading)
-            case Kind.TOOL_RESULT | Kind.ERROR:
-                self._result(payload, reading)
+        match dialects.view(payload, reading):
+            case MessageView() as said:
+                self._message(said, reading)
+            case CallView() as called if reading.source == "agent":
+                self._call(called, reading)
+            case (ResultView() | ErrorView()) as brought:
+                self._result(brought, reading)
 
-    def _message(self, payload: Payload, reading: Reading) -> None:
-        text = _whole_text(payload, reading)
+    def _message(self, said: MessageView, reading: Reading) -> None:
+        text = columns.clean(said.text)
         if reading.source == "user":
             self._at = reading.timestamp or self._at  # the user's time for writing is no pause of the agent
             if text:
                 self.steps.append(RecordedMessage(text=text, is_users=True))
         elif reading.type in ("finish", "ActionEvent"):
-            thought = "\n\n".join(filter(None, [self._reasoning(payload), _thought(payload, reading)]))
+            thought = "\n\n".join(filter(None, [self._reasoning(said), said.thought]))
             self.steps.append(RecordedEnd(text=text, thought=thought, after_s=self._after_s(reading)))
         elif reading.source == "agent" and text.strip():
-            reasoning = self._reasoning(payload)
+            reasoning = self._reasoning(said)
             self.steps.append(RecordedMessage(text=text, reasoning=reasoning, after_s=self._after_s(reading)))
 
-    def _call(self, payload: Payload, reading: Reading) -> None:
-        name, arguments = _called(payload, reading)
-        thought = _thought(payload, reading)
+    def _call(self, called: CallView, reading: Reading) -> None:
+        name, arguments = called.tool, called.given
+        if reading.dialect is Dialect.V0 and reading.type != "call_tool_mcp":
+            arguments = {key: value for key, value in arguments.items() if key not in _BESIDE_ARGUMENTS}
+            name = COMMAND_TOOL if reading.type == "run" else called.shown_name
         if "think" in (name, reading.type):
-            thought = columns.first_text(arguments.get("thought"), thought)
+            thought = columns.first_text(arguments.get("thought"), called.thought)
             self._thought = "\n\n".join(filter(None, [self._thought, thought]))
             return
         call = RecordedCall(
             name=name,
             arguments=arguments,
-            thought=thought,
-            reasoning=self._reasoning(payload),
+            thought=called.thought,
+            reasoning=self._reasoning(called),
             after_s=self._after_s(reading),
         )
         self._open.append((len(self.steps), call, reading.tool_call_id))
         self.steps.append(call)
 
-    def _result(self, payload: Payload, reading: Reading) -> None:
+    def _result(self, brought: ResultView | ErrorView, reading: Reading) -> None:
         """Give a result to the call with its id, or to the oldest without one."""
         found = next((each for each in self._open if reading.tool_call_id in (each[2], None)), None)
         if reading.type == "think" or found is None:
             return
         self._open.remove(found)
         place, call, _ = found
-        result = RecordedResult(
-            text=_whole_text(payload, reading),
-            exit_code=_exit_code(payload, reading),
-            is_rejection=reading.type in ("user_rejected", "UserRejectObservation"),
-            after_s=self._after_s(reading),
-        )
+        result = RecordedResult(text=columns.clean(brought.text), exit_code=1, after_s=self._after_s(reading))
+        if isinstance(brought, ResultView):
+            code = int(brought.is_error) if brought.exit_code is None else brought.exit_code
+            is_rejection = brought.is_rejection
+            result = replace(result, text=brought.content, exit_code=code, is_rejection=is_rejection)
         self.steps[place] = replace(call, result=result)
 
-    def _reasoning(self, payload: Payload) -> str:
+    def _reasoning(self, view: MessageView | CallView) -> str:
         thought, self._thought = self._thought, ""
-        return "\n\n".join(filter(None, [thought, columns.first_text(payload.get("reasoning_content"))]))
+        return "\n\n".join(filter(None, [thought, view.reasoning]))
 
     def _after_s(self, reading: Reading) -> float:
         before, self._at = self._at, reading.timestamp or self._at
         if before is None or reading.timestamp is None:
             return 0.0
         return max((reading.timestamp - before).total_seconds(), 0.0)
-
-
-def _whole_text(payload: Payload, reading: Reading) -> str:
-    read = v0.whole_text if reading.dialect is Dialect.V0 else v1.whole_text
-    if reading.dialect is Dialect.V0 and reading.kind in (Kind.TOOL_RESULT, Kind.ERROR):
-        return columns.content_text(payload.get("content"))  # also an empty one
-    return columns.clean(read(payload))
-
-
-def _called(payload: Payload, reading: Reading) -> tuple[str, Mapping[str, Any]]:
-    name, arguments = dialects.called_tool(payload, reading.dialect)
-    if reading.dialect is Dialect.V0 and reading.type == "run":
-        return COMMAND_TOOL, arguments
-    if reading.dialect is Dialect.V0 and reading.type != "call_tool_mcp":
-        arguments = {key: value for key, value in arguments.items() if key not in _BESIDE_ARGUMENTS}
-        return (reading.type if name == _NAMELESS else name), arguments
-    return name, arguments
-
-
-def _thought(payload: Payload, reading: Reading) -> str:
-    if reading.dialect is Dialect.V1:
-        return columns.content_text(payload.get("thought"))
-    thought = columns.fields(payload.get("args")).get("thought")
-    return columns.first_text(thought, columns.fields(thought).get("text"))
-
-
-def _exit_code(payload: Payload, reading: Reading) -> int:
-    if reading.kind is Kind.ERROR:
-        return 1
-    seen = columns.fields(payload.get("observation"))
-    metadata = columns.fields(columns.fields(payload.get("extras")).get("metadata"))
-    code = seen.get("exit_code", metadata.get("exit_code"))
-    if isinstance(code, int) and not isinstance(code, bool):
-        return code
-    return int(seen.get("is_error") is True)

@@ -8,12 +8,12 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
-from conversations import dialects
 from sessions_app import astore
 from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import SettingSecret
 from tests.support.people.clients import Client
 from tests.support.servers.model_server import Answer, Asked, model_server
+from tests.support.wires.event_views import is_notice
 
 Frame = dict[str, Any]
 Answers = Callable[[Asked], Answer]
@@ -60,11 +60,7 @@ def answers_of(frames: list[Frame]) -> list[str]:
 
 def notices_of(frames: list[Frame]) -> list[str]:
     """Return what the server has told the user."""
-    return [
-        str(event["text"])
-        for event in events(frames, "other")
-        if dialects.is_notice(event["event"], event["dialect"])
-    ]
+    return [str(event["text"]) for event in events(frames, "other") if is_notice(event["event"])]
 
 
 async def error_of(client: Client) -> str:
