@@ -8,7 +8,7 @@ from typing import Any, assert_never
 from conversations.dialects import columns, v0, v1
 from conversations.dialects.author import CALL_INTERRUPTED, CALL_STOPPED, AgentState, EventAuthor
 from conversations.dialects.refusals import listed
-from conversations.dialects.states import state_in, state_of
+from conversations.dialects.states import decision_of, state_in, state_of
 from conversations.dialects.v0.view import view as v0_view
 from conversations.dialects.v1.view import view as v1_view
 from conversations.dialects.views import CallView, EventView
@@ -22,6 +22,7 @@ __all__ = [
     "EventAuthor",
     "author",
     "called_tool",
+    "decision_of",
     "read",
     "state_in",
     "state_of",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from conversations.dialects.author import AgentState
-from conversations.events import EventEnvelope, Kind
+from conversations.events import Dialect, EventEnvelope, Kind
 
 # The words of both wires (spec V0 §3.6, spec V1 §4.2) for states that a reader acts on.
 _STATES: Mapping[str, AgentState] = {
@@ -21,6 +21,19 @@ _STATES: Mapping[str, AgentState] = {
     "error": AgentState.ERROR,
     "stuck": AgentState.STUCK,
 }
+
+
+# What a wire says after the user's decision about calls that wait; V1 has no event of its own for it.
+_DECISIONS: Mapping[str, Mapping[str, bool]] = {
+    Dialect.V0: {"user_confirmed": True, "user_rejected": False},
+    Dialect.V1: {"running": True, "idle": False},
+}
+
+
+def decision_of(event: EventEnvelope) -> bool | None:
+    """Return whether the calls that waited before an event were accepted; None if it is no decision."""
+    word = event["text"].partition(":")[0] if event["kind"] == Kind.STATE else ""
+    return _DECISIONS[event["dialect"]].get(word)
 
 
 def state_of(event: EventEnvelope) -> AgentState | None:

@@ -9,7 +9,9 @@ from typing import NamedTuple, assert_never
 from django.template.loader import get_template
 from django.utils.safestring import SafeString, mark_safe
 
-from conversations.events import Dialect, EventEnvelope, Kind
+from conversations import dialects
+from conversations.dialects import AgentState
+from conversations.events import EventEnvelope, Kind
 from convserver.rendering.cards import (
     WAITING,
     CallCard,
@@ -85,14 +87,6 @@ def render_page(
     return RenderedPage(html, _asked(waiting[-1]) if waiting else None)
 
 
-_DECIDED: Mapping[str, Mapping[str, CallOutcome]] = {
-    Dialect.V0: {"user_confirmed": CallOutcome.RUNNING, "user_rejected": CallOutcome.REJECTED},
-    # V1 has no event for a decision.
-    Dialect.V1: {"running": CallOutcome.RUNNING, "idle": CallOutcome.REJECTED},
-}
-"""The outcome of a waiting call after a decision, by the state that follows it, long before the result."""
-
-
 def _waits(entry: Entry) -> bool:
     """Return whether this is a call that waits for the user."""
     return isinstance(entry.card, CallCard) and entry.card.outcome in WAITING and not entry.results
@@ -147,7 +141,7 @@ class _Pauses:
     def note(self, event: EventEnvelope, shown: Sequence[Entry]) -> None:
         """Read the next event; `shown` are the entries before it."""
         if event["kind"] == Kind.STATE:
-            was_paused, self._is_paused = self._is_paused, event["text"].partition(":")[0] == "paused"
+            was_paused, self._is_paused = self._is_paused, dialects.state_of(event) is AgentState.PAUSED
             if self._is_paused and not was_paused:
                 self._last = shown[-1] if shown else None
         elif event["kind"] == Kind.TURN:
@@ -159,16 +153,14 @@ class _Pauses:
 
 def _is_failure_told_by(event: EventEnvelope, card: Card) -> bool:
     """Return whether an event is the state of a failed agent, and the card beside it is its error."""
-    state = event["text"].partition(":")[0] if event["kind"] == Kind.STATE else ""
-    return state == "error" and isinstance(card, ErrorCard)
+    return dialects.state_of(event) is AgentState.ERROR and isinstance(card, ErrorCard)
 
 
 def _is_told_by(state: EventEnvelope, event: EventEnvelope) -> bool:
     """Return whether a state is the pause of a V1 agent, and the event beside it names its cause."""
     return (
         state["type"] == "ConversationStateUpdateEvent"
-        and state["kind"] == Kind.STATE
-        and state["text"].partition(":")[0] == "paused"
+        and dialects.state_of(state) is AgentState.PAUSED
         and event["type"] in ("PauseEvent", "InterruptEvent")
     )
 
@@ -181,10 +173,11 @@ def _call_of(event: EventEnvelope, calls: Mapping[int | str, Entry]) -> Entry | 
 
 def _note_state(event: EventEnvelope, calls: Iterable[Entry]) -> None:
     """Update the outcomes of calls without a result from a later event."""
-    state = event["text"].partition(":")[0] if event["kind"] == Kind.STATE else ""
-    if decided := _DECIDED[event["dialect"]].get(state):
+    if (is_accepted := dialects.decision_of(event)) is not None:
+        decided = CallOutcome.RUNNING if is_accepted else CallOutcome.REJECTED
+        # the result follows long after
         _tell(calls, {CallOutcome.WAITING}, decided)
-    elif state in ("waiting_for_confirmation", "awaiting_user_confirmation"):
+    elif dialects.state_of(event) is AgentState.WAITING_FOR_CONFIRMATION:
         _tell(calls, OPEN, CallOutcome.WAITING)
     elif event["kind"] == Kind.MESSAGE and event["source"] == "user":
         _leave_behind(calls, {CallOutcome.RUNNING})  # a call that waits for a decision still waits

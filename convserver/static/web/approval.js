@@ -39,8 +39,7 @@ export class Approval {
   }
 
   /** Hear of a state in the log: a decision about the calls that wait, or others that do. */
-  heard({ dialect, text }) {
-    const state = text.split(":")[0];
+  heard({ dialect, state }) {
     const isDecided = DECIDED[dialect]?.has(state);
     if (!isDecided && !ASKING.has(state)) return;
     this.isOver = isDecided;

@@ -84,6 +84,7 @@ function take(frame) {
       look();
       return;
     case "event":
+      frame.state = stateIn(frame);
       if (frame.seq >= cursor) [cursor, place] = [frame.seq, frame.cursor];
       if (frame.kind === "message" && frame.source === "user") asked = Math.max(asked, frame.seq);
       log.heard(frame.seq);
@@ -94,7 +95,7 @@ function take(frame) {
       else if (frame.kind === "message" && frame.source === "agent") stored.add(frame.id);
       if (frame.kind === "turn" && isPaused) showCutOff();
       if (frame.kind === "state") agent.approval?.heard(frame);
-      if (frame.kind === "state" || frame.kind === "turn") isPaused = frame.kind === "state" && frame.text.startsWith("paused");
+      if (frame.kind === "state" || frame.kind === "turn") isPaused = frame.kind === "state" && frame.state === "paused";
       line.showProgress(cursor + 1, log.end + 1);
       if (announcing) announce(frame);
       return;
@@ -138,6 +139,11 @@ function showCutOff() {
 function works(loop, isAll) {
   agent.show(loop);
   if (isAll && agent.isWorking) queue.begun(cursor + 1);
+}
+
+/** The agent's state after an event, in a word of its wire: these frames come without payloads, and the column begins with it. */
+function stateIn({ kind, text }) {
+  return kind === "state" || kind === "turn" ? text.split(":")[0] : undefined;
 }
 
 /** Follow the agent into the state of this name. */

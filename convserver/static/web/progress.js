@@ -12,14 +12,14 @@ export class Progress {
   }
 
   /** A turn answers what the agent has seen by its end; what is only recorded has no turns. */
-  heard({ seq, kind, source, text, timestamp }, { isWorking }) {
+  heard({ seq, kind, source, state, timestamp }, { isWorking }) {
     if (kind === "turn") {
       if (this.turnBegan === undefined) this.ends = this.ends.filter(({ tookMs }) => tookMs !== null);
-      this.end(this.turnBegan ?? seq, ENDS[text.split(":")[0]] ?? this.cut ?? "stopped", Date.parse(timestamp));
+      this.end(this.turnBegan ?? seq, ENDS[state] ?? this.cut ?? "stopped", Date.parse(timestamp));
       this.turnBegan = this.since = undefined;
       return;
     }
-    if (kind === "state" && text.startsWith("running")) this.since = Date.parse(timestamp);
+    if (kind === "state" && state === "running") this.since = Date.parse(timestamp);
     if (source !== "agent") return;
     if (isWorking) this.begun(seq);
     else if (kind === "message") this.end(seq, ENDS.finished); // unless its turn's end follows, as after a crash

@@ -47,10 +47,10 @@ class WhileWorking {
   }
 
   /** A turn that is cut off after a message was interrupted by that; each turn begins with the state of running. */
-  heard({ kind, source, text }) {
+  heard({ kind, source, state }) {
     this.tell(WORKING);
     if (this.choice === "interrupt" && kind === "message" && source === "user" && this.agent.isWorking) this.queue.progress.cut = INTERRUPTED;
-    if (kind === "state" && text.startsWith("running")) delete this.queue.progress.cut;
+    if (kind === "state" && state === "running") delete this.queue.progress.cut;
   }
 
   /** A running tool tells how far it is. */
