@@ -6,13 +6,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from conversations.events import TEXT_MAX_BYTES
 
 TYPE_MAX_CHARS = 200
 SOURCE_MAX_CHARS = 50
 ID_MAX_CHARS = 200
-
 
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 
@@ -85,6 +85,16 @@ def members(payload: str) -> Mapping[str, object]:
         return {}
 
 
+def items(value: object) -> list[Any]:
+    """Return the items of a JSON list; none for any other value."""
+    return value if isinstance(value, list) else []
+
+
+def texts(value: object) -> list[str]:
+    """Return the strings among the items of a JSON list."""
+    return [each for each in items(value) if isinstance(each, str)]
+
+
 def first_text(*candidates: object) -> str:
     """Return the first candidate that is a non-empty string, else an empty one."""
     for text in candidates:
@@ -103,9 +113,8 @@ def content_text(content: object) -> str:
 
 def image_urls(content: object) -> Iterator[str]:
     """Yield the images in a content list, by their URLs."""
-    for part in content if isinstance(content, list) else []:
-        urls = fields(part).get("image_urls")
-        yield from (url for url in (urls if isinstance(urls, list) else []) if isinstance(url, str))
+    for part in items(content):
+        yield from texts(fields(part).get("image_urls"))
 
 
 def as_json(value: object) -> str:

@@ -77,7 +77,7 @@ def summary(arguments: Mapping[str, object], *, otherwise: object = "") -> str:
 def _short(arguments: Mapping[str, object]) -> Iterator[str]:
     for name, value in list(arguments.items())[:ARGUMENTS_MAX]:
         if isinstance(value, str | int | float) and value != "":
-            yield f"{name}: {value if isinstance(value, str) else columns.as_json(value)}"
+            yield f"{name}: {columns.as_text(value)}"
 
 
 def first_line(text: str) -> str:

@@ -153,8 +153,7 @@ def _message(event: _V0Event) -> V1Event:
 
 
 def _images(fields: Mapping[str, object]) -> list[Part]:
-    given = fields.get("image_urls")
-    urls = [url for url in given if isinstance(url, str)] if isinstance(given, list) else []
+    urls = columns.texts(fields.get("image_urls"))
     return [image_part(urls)] if urls else []
 
 

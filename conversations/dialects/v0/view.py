@@ -85,7 +85,7 @@ def view(payload: Fields, *, kind: str, type_: str, text: str, is_answer: bool =
 def _call(payload: Fields, args: Fields, type_: str, text: str) -> CallView:
     name, given = reading.called_tool(payload)
     is_mcp, is_thought = type_ == "call_tool_mcp", type_ == "think"
-    thought, risk, thoughts = _thought(args), args.get("security_risk"), payload.get("thinking_blocks")
+    thought, risk = _thought(args), args.get("security_risk")
     return CallView(
         text=text,
         name=name,
@@ -98,7 +98,7 @@ def _call(payload: Fields, args: Fields, type_: str, text: str) -> CallView:
         message=text,
         thought=thought,
         reasoning=columns.first_text(payload.get("reasoning_content")),
-        signed=thoughts if isinstance(thoughts, list) else (),
+        signed=columns.items(payload.get("thinking_blocks")),
         risk=_RISKS.get(risk, "") if isinstance(risk, int) else "",
         is_waiting=args.get("confirmation_state") == "awaiting_confirmation",
     )
@@ -165,8 +165,7 @@ def _thought(args: Fields) -> str:
 
 
 def _forgotten(args: Fields) -> list[int | str]:
-    ids = args.get("forgotten_event_ids")
-    named = [each for each in ids if isinstance(each, int | str)] if isinstance(ids, list) else []
+    named = [each for each in columns.items(args.get("forgotten_event_ids")) if isinstance(each, int | str)]
     first, last = args.get("forgotten_events_start_id"), args.get("forgotten_events_end_id")
     if (
         isinstance(first, int) and isinstance(last, int) and last - first < 100_000

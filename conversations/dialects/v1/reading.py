@@ -158,5 +158,5 @@ def _state_text(payload: Mapping[str, object]) -> str:
     key, value = columns.first_text(payload.get("key")), payload.get("value")
     if not isinstance(value, str | int | float):
         return key
-    shown = value if isinstance(value, str) else columns.as_json(value)
+    shown = columns.as_text(value)
     return shown if key == "execution_status" else f"{key}: {shown}"

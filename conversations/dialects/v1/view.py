@@ -111,7 +111,6 @@ def _call(payload: Fields, text: str) -> CallView:
     arguments = arguments or {key: given[key] for key in given if key not in _NOT_ARGUMENTS}
     is_reading = arguments.get("command") == "view" and "path" in arguments
     unread = columns.first_text(columns.fields(payload.get("tool_call")).get("arguments"))
-    thoughts = payload.get("thinking_blocks")
     return CallView(
         text=text,
         name=name,
@@ -124,7 +123,7 @@ def _call(payload: Fields, text: str) -> CallView:
         summary=columns.first_text(payload.get("summary")),
         thought=columns.content_text(payload.get("thought")),
         reasoning=_reasoning(payload),
-        signed=thoughts if isinstance(thoughts, list) else (),
+        signed=columns.items(payload.get("thinking_blocks")),
         risk=columns.first_text(payload.get("security_risk")).lower(),
     )
 
@@ -194,11 +193,10 @@ def _result(payload: Fields, text: str) -> ResultView:
 
 
 def _summary(payload: Fields, text: str) -> SummaryView:
-    ids = payload.get("forgotten_event_ids")
     return SummaryView(
         text=text,
         summary=columns.first_text(payload.get("summary")),
-        forgotten=[each for each in (ids if isinstance(ids, list) else []) if isinstance(each, str)],
+        forgotten=columns.texts(payload.get("forgotten_event_ids")),
     )
 
 
@@ -226,9 +224,6 @@ def _tool(payload: Fields) -> tuple[str, str]:
 
 
 def _reasoning(fields: Fields) -> str:
-    blocks = fields.get("thinking_blocks")
-    thoughts = [
-        columns.first_text(columns.fields(block).get("thinking"))
-        for block in (blocks if isinstance(blocks, list) else [])
-    ]
+    blocks = map(columns.fields, columns.items(fields.get("thinking_blocks")))
+    thoughts = [columns.first_text(block.get("thinking")) for block in blocks]
     return "\n\n".join(filter(None, thoughts)) or columns.first_text(fields.get("reasoning_content"))

@@ -134,7 +134,8 @@ class _Reader:
         at = _instant(message.get("create_time"))
         model = columns.first_text(metadata.get("model_slug"))
         why = Kept.BOOKKEEPING
-        if not (_is_hidden(metadata) or role == "system" or kind in BOOKKEEPING):
+        is_hidden = metadata.get("is_visually_hidden_from_conversation") is True
+        if not (is_hidden or role == "system" or kind in BOOKKEEPING):
             read = Content(image=self._image, shown=_shown(message, role), names=_attached(metadata))
             is_known = read.take(content) and role in ("user", "assistant", "tool")
             why = why if is_known else Kept.UNKNOWN
@@ -183,10 +184,6 @@ class _Reader:
     def _call_of(self, tool: str) -> str:
         """Return the last call of a tool since the user spoke; of any tool, if it was not called."""
         return self._calls.get(tool) or next(reversed(self._calls.values()), "")
-
-
-def _is_hidden(metadata: Fields) -> bool:
-    return metadata.get("is_visually_hidden_from_conversation") is True
 
 
 def _shown(message: Fields, role: str) -> Callable[[str], str]:

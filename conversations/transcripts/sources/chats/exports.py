@@ -251,7 +251,8 @@ def _of_chat(chat: Chat, wanted: str, where: str, kind: ExportKind, ids: _Source
         chat.places[0].noted = (*chat.places[0].noted, SAME_ID)
     branches = tree.branches(chat.places)
     facts = _facts(chat, kind)
-    active = next((each for each in branches if _shows(each, chat.shown)), branches[0])
+    shown = (each for each in branches if any(place.node_id == chat.shown for place in each.places))
+    active = next(shown, branches[0])
     # Members beside the messages are stored at the end of one branch, the first that is stored.
     said = [branch for branch in branches if any(facts[place.node_id].is_said for place in branch.places)]
     telling = next(iter(said or branches)) if chat.rest else None
@@ -284,10 +285,6 @@ def _leaving(branch: ChatBranch, source_ids: Mapping[ChatBranch, str]) -> Leavin
     if branch.leaves is None:
         return None
     return Leaving(source_id=source_ids[branch.leaves], after=branch.after)
-
-
-def _shows(branch: ChatBranch, shown: str | None) -> bool:
-    return any(place.node_id == shown for place in branch.places)
 
 
 def _facts(chat: Chat, kind: ExportKind) -> dict[str, _Fact]:

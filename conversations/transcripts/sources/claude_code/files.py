@@ -14,7 +14,7 @@ from conversations.events import Metrics
 from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.claude_code import copies, records
 from conversations.transcripts.sources.claude_code.copies import Earlier
-from conversations.transcripts.sources.claude_code.tree import TRUNK, Place, SessionBranch, Tree, Unread
+from conversations.transcripts.sources.claude_code.tree import TRUNK, Place, Tree, Unread
 from conversations.transcripts.sources.lines import Damaged, Digests, FoundRecord
 from conversations.transcripts.sources.nodes import (
     Kept,
@@ -137,7 +137,11 @@ def _of_file(file: Path, earlier: Earlier | None, *, is_growing: bool) -> Iterat
     for name, branch in tree.branches.items():
         shared, own = tree.shared(name), branch.places
         source_id = _source_id(file, session, name)
-        leaves = _leaving(file, session, branch) if name != TRUNK and not branch.is_agent else None
+        leaves = (
+            Leaving(source_id=_source_id(file, session, branch.leaves), after=branch.after)
+            if name != TRUNK and not branch.is_agent
+            else None
+        )
         copied = earlier.copied(shared, own) if earlier is not None else None
         if copied is not None:
             shared, own = copied.shared, copied.own
@@ -168,10 +172,6 @@ def _of_file(file: Path, earlier: Earlier | None, *, is_growing: bool) -> Iterat
 def _source_id(file: Path, session: str, branch: str) -> str:
     whole = f"{session}/{file.stem}" if _is_sub_agents(file) else session
     return f"{whole}/{branch}" if branch else whole
-
-
-def _leaving(file: Path, session: str, branch: SessionBranch) -> Leaving:
-    return Leaving(source_id=_source_id(file, session, branch.leaves), after=branch.after)
 
 
 def _agents_title(file: Path) -> str | None:

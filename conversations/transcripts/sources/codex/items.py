@@ -90,7 +90,7 @@ def _message(item: Fields, author: Author | None, carried: set[str]) -> Item:
     if author is None:
         return Item()
     found = content.read(item, is_users=author is Author.USER)
-    others = [Record(name=_block_name(block), value=block, why=_why(block)) for block in found.others]
+    others = [_record(block) for block in found.others]
     if not found.text and not found.images:
         if any(other.why is Kept.UNKNOWN for other in others):
             return Item((Record(name="message", value=item, why=Kept.UNKNOWN),))
@@ -101,12 +101,10 @@ def _message(item: Fields, author: Author | None, carried: set[str]) -> Item:
     return Item(tuple(parts), rests.left(item, _IDS | carried, {"content": rests.filled(found.rests)}))
 
 
-def _block_name(block: object) -> str:
-    return f"block {columns.first_text(columns.fields(block).get('type'))}".strip()
-
-
-def _why(block: object) -> Kept:
-    return Kept.BOOKKEEPING if columns.fields(block).get("type") == ENCRYPTED else Kept.UNKNOWN
+def _record(block: object) -> Record:
+    type_ = columns.first_text(columns.fields(block).get("type"))
+    why = Kept.BOOKKEEPING if type_ == ENCRYPTED else Kept.UNKNOWN
+    return Record(name=f"block {type_}".strip(), value=block, why=why)
 
 
 def _reasoning(item: Fields) -> Item:
@@ -134,8 +132,7 @@ def _function_call(item: Fields, call_id: str) -> Called:
 
 
 def _custom_call(item: Fields, call_id: str) -> Called:
-    given = item.get("input")
-    arguments = given if isinstance(given, str) else columns.as_json(given)
+    arguments = columns.as_text(item.get("input"))
     tool = columns.first_text(item.get("name")) or "unknown"
     return Called([ToolCall(call_id=call_id, tool=tool, arguments=arguments)], _used("name", "input"))
 

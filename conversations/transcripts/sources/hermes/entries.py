@@ -75,7 +75,7 @@ def _numbered(entry: Entry) -> str:
 
 def of_head(head: Head, answer: Run | None, *, is_growing: bool) -> list[Entry]:
     """Return the entries of a conversation."""
-    left = [_left(taken) for taken in head.left]
+    left = [replace(_of_row(taken), is_row=False) for taken in head.left]
     if head.is_deleted:
         return left
     found = _with_cards(_with_lost(_of_rows(head.rows), head.copy), head)
@@ -166,10 +166,6 @@ def _of_row(taken: TakenRow) -> Entry:
     )
 
 
-def _left(taken: TakenRow) -> Entry:
-    return replace(_of_row(taken), is_row=False)
-
-
 def _beside(row: Row, place: str, *, noted: tuple[str, ...] = (), skipped: str = "") -> Entry:
     return Entry(
         digest=row.facts.digest,
@@ -197,15 +193,11 @@ def _of_lost(lost: Lost, copy: Copy) -> Entry:
         digest=rows.digest_of([lost.start, lost.end, lost.why]),
         place=f"{copy.origin} {lost.place}".strip(),
         load=lost.parts,
-        parts=_as_loaded,
+        parts=lambda parts, _: parts if isinstance(parts, tuple) else (),
         at=lambda _: None,
         noted=(lost.why,),
         is_damaged=True,
     )
-
-
-def _as_loaded(parts: object, node_id: str) -> tuple[Part, ...]:
-    return parts if isinstance(parts, tuple) else ()
 
 
 def _with_cards(found: list[Entry], head: Head) -> list[Entry]:

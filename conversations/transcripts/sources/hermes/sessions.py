@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from conversations.dialects import columns
@@ -337,7 +336,7 @@ def _transcript(
     every = [*shared, *own]
     return Transcript(
         source_id=source_id,
-        nodes=partial(_nodes, every),
+        nodes=lambda: (entry.node() for entry in every),
         node_count=len(every),
         shared_count=len(shared),
         title=None if title in UNTITLED else title[:TITLE_MAX_CHARS],
@@ -348,11 +347,6 @@ def _transcript(
         branch=columns.first_text(told.get("worktree_branch")) or None,
         is_empty=is_empty,
     )
-
-
-def _nodes(every: Sequence[Entry]) -> Iterator[Node]:
-    for entry in every:
-        yield entry.node()
 
 
 def _metrics(told: Mapping[str, object]) -> Metrics:
