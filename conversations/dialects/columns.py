@@ -90,6 +90,11 @@ def items(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def objects(value: object) -> list[Mapping[str, object]]:
+    """Return the objects with members among the items of a JSON list."""
+    return [found for each in items(value) if (found := fields(each))]
+
+
 def texts(value: object) -> list[str]:
     """Return the strings among the items of a JSON list."""
     return [each for each in items(value) if isinstance(each, str)]

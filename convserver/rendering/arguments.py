@@ -64,8 +64,7 @@ def tasks_of(fields: Mapping[str, object], called: ShownTool | None = None) -> t
     """Return the agent's list of tasks, where the fields bring one; tools for plans name it differently."""
     names = _TASK_LISTS if called is not None and called.icon == "tasks" else _TASK_LISTS[:1]
     given = next((fields[name] for name in names if isinstance(fields.get(name), list)), [])
-    read = [columns.fields(each) for each in given[:TASKS_MAX]] if isinstance(given, list) else []
-    return tuple(map(_task, read))
+    return tuple(_task(columns.fields(each)) for each in columns.items(given)[:TASKS_MAX])
 
 
 def _task(each: Mapping[str, object]) -> Task:

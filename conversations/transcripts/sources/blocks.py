@@ -36,7 +36,7 @@ def read(content: object, author: Author) -> BlockContent:
     """Divide a message's content into parts and the rest."""
     reading = _Reading(author)
     found: list[Part] = []
-    for block in [content] if isinstance(content, str) else content if isinstance(content, list) else []:
+    for block in [content] if isinstance(content, str) else columns.items(content):
         found += reading.take({"type": "text", "text": block} if isinstance(block, str) else block)
     found += reading.said()
     if content is not None and not isinstance(content, str | list):
@@ -142,9 +142,8 @@ class _Reading:
 
 def _summaries(block: Block) -> str:
     """Return the summaries of a thought that is missing itself."""
-    told = block.get("summaries")
-    texts = [columns.fields(each).get("summary") for each in told] if isinstance(told, list) else []
-    return "\n\n".join(text for text in texts if isinstance(text, str) and text)
+    texts = [columns.first_text(each.get("summary")) for each in columns.objects(block.get("summaries"))]
+    return "\n\n".join(filter(None, texts))
 
 
 def result(block: Block) -> ToolResult:
@@ -165,8 +164,7 @@ def _has_words(content: object) -> bool:
 
 
 def _images(content: object) -> list[str]:
-    blocks = content if isinstance(content, list) else []
-    return [url for each in blocks if (url := image_url(columns.fields(each)))]
+    return [url for block in columns.objects(content) if (url := image_url(block))]
 
 
 def image_url(block: Block) -> str | None:

@@ -89,13 +89,12 @@ def _chat(value: Fields) -> Chat | None:
 
 def _place(node_id: str, value: object, number: int) -> ChatPlace:
     entry = columns.fields(value)
-    children = entry.get("children")
     return ChatPlace(
         node_id=node_id,
         number=number,
         value=value,
         parent=columns.first_text(entry.get("parent")) or None,
-        children=[each for each in children if isinstance(each, str)] if isinstance(children, list) else (),
+        children=columns.texts(entry.get("children")),
         is_aside=not entry,
         is_linked="parent" in entry or "children" in entry or not entry,
     )
@@ -194,9 +193,8 @@ def _shown(message: Fields, role: str) -> Callable[[str], str]:
 
 def _charts(metadata: Fields) -> Iterator[str]:
     """Yield the pointers of the images that code has drawn."""
-    messages = columns.fields(metadata.get("aggregate_result")).get("messages")
-    for each in messages if isinstance(messages, list) else []:
-        url = columns.first_text(columns.fields(each).get("image_url"))
+    for each in columns.objects(columns.fields(metadata.get("aggregate_result")).get("messages")):
+        url = columns.first_text(each.get("image_url"))
         if chatgpt_content.file_id(url):
             yield url
 
@@ -225,10 +223,8 @@ def _left_of_entry(place: ChatPlace, message: Fields | None = None) -> Fields:
 
 def _attached(metadata: Fields) -> dict[str, str]:
     """Return the names of the attached files, by their ids."""
-    attachments = metadata.get("attachments")
     named: dict[str, str] = {}
-    for each in attachments if isinstance(attachments, list) else []:
-        attached = columns.fields(each)
+    for attached in columns.objects(metadata.get("attachments")):
         file_id, name = (columns.first_text(attached.get(member)) for member in ("id", "name"))
         if file_id or name:
             named[chatgpt_content.file_id(file_id) or file_id or name] = name or file_id

@@ -38,11 +38,11 @@ class Citations:
         self._metadata = metadata
         self._by_mark: dict[str, list[_Link]] = {}
         self._by_reference: dict[str, _Link] = {}
-        for told in _listed(metadata.get("content_references")):
+        for told in columns.objects(metadata.get("content_references")):
             mark = columns.first_text(told.get("matched_text")).strip()
             self._by_mark.setdefault(mark, list(_links(told)))
-        for group in _listed(metadata.get("search_result_groups")):
-            for entry in _listed(group.get("entries")):
+        for group in columns.objects(metadata.get("search_result_groups")):
+            for entry in columns.objects(group.get("entries")):
                 self._by_reference[_reference(entry)] = _link(entry)
 
     def shown(self, text: str) -> str:
@@ -71,7 +71,7 @@ class Citations:
     def _by_place(self, text: str) -> dict[str, list[_Link]]:
         """Return the sources that older exports name with the place of their mark."""
         found: dict[str, list[_Link]] = {}
-        for told in _listed(self._metadata.get("citations")):
+        for told in columns.objects(self._metadata.get("citations")):
             start, end = told.get("start_ix"), told.get("end_ix")
             if isinstance(start, int) and isinstance(end, int) and 0 <= start < end <= len(text):
                 found.setdefault(text[start:end].strip(), list(_links(columns.fields(told.get("metadata")))))
@@ -98,7 +98,7 @@ def _words(kind: str, given: list[str]) -> str:
 
 
 def _links(told: Fields) -> Iterator[_Link]:
-    inner = [each for name in ("items", "sources") for each in _listed(told.get(name))]
+    inner = [each for name in ("items", "sources") for each in columns.objects(told.get(name))]
     for each in inner or [told]:
         yield _link(each)
 
@@ -113,7 +113,3 @@ def _reference(entry: Fields) -> str:
     """Return a mark's reference to an entry of a search's results, such as `turn0search1`."""
     told = columns.fields(entry.get("ref_id"))
     return f"turn{told.get('turn_index')}{told.get('ref_type')}{told.get('ref_index')}"
-
-
-def _listed(value: object) -> list[Fields]:
-    return [columns.fields(each) for each in value if columns.fields(each)] if isinstance(value, list) else []

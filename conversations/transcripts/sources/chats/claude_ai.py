@@ -219,7 +219,7 @@ def _left_of_file(file: object) -> dict[str, object]:
 
 def _texts(message: Fields) -> Iterator[Fields]:
     """Yield the attached texts: pasted ones, and texts extracted from files."""
-    for attached in _listed(message, "attachments"):
+    for attached in columns.objects(message.get("attachments")):
         text, name = (columns.first_text(attached.get(each)) for each in ("extracted_content", "file_name"))
         if text:
             yield _text(f"[Attachment: {name}]\n{text}" if name else text)
@@ -227,18 +227,11 @@ def _texts(message: Fields) -> Iterator[Fields]:
 
 def _files(message: Fields) -> Iterator[Fields]:
     """Yield the names of the attached files; the export does not contain the files."""
-    for attached in _listed(message, "attachments"):
+    for attached in columns.objects(message.get("attachments")):
         if not columns.first_text(attached.get("extracted_content")):
             yield _text(f"[File: {columns.first_text(attached.get('file_name')) or 'without a name'}]")
-    for file in _listed(message, "files"):
+    for file in columns.objects(message.get("files")):
         yield _text(f"[File: {columns.first_text(file.get('file_name')) or 'without a name'}]")
-
-
-def _listed(message: Fields, name: str) -> list[Fields]:
-    listed = message.get(name)
-    return (
-        [columns.fields(each) for each in listed if columns.fields(each)] if isinstance(listed, list) else []
-    )
 
 
 def _text(text: str) -> Fields:

@@ -86,9 +86,8 @@ def of_text(text: str, node_id: str) -> Iterator[Fields]:
 
 def shown_images(files: object) -> list[str]:
     """Return the addresses of the images in a list of files that are visible without the program."""
-    listed = files if isinstance(files, list) else []
-    found = [file if isinstance(file, str) else columns.fields(file).get("url") for file in listed]
-    return [url for url in found if isinstance(url, str) and url.startswith(SHOWN)]
+    found = [columns.first_text(file, columns.fields(file).get("url")) for file in columns.items(files)]
+    return [url for url in found if url.startswith(SHOWN)]
 
 
 def said(found: Sequence[object]) -> str:

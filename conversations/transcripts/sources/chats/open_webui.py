@@ -97,14 +97,13 @@ def _chat(value: Fields) -> Chat | None:
     places = _places(told)
     in_tree = [place.node_id for place in places if not place.is_aside]
     current = columns.fields(told.get("history")).get("currentId")
-    models = told.get("models")
     return Chat(
         chat_id=columns.event_id(columns.first_text(value.get("id"), told.get("id"))),
         title=columns.first_text(value.get("title"), told.get("title")),
         created_at=exports.moment(value.get("created_at")) or exports.moment(told.get("timestamp")),
         places=places,
         shown=columns.first_text(current, value.get("current_message_id"), *in_tree[-1:]) or None,
-        model=columns.first_text(*models) if isinstance(models, list) else "",
+        model=columns.first_text(*columns.items(told.get("models"))),
         rest=_rest_of_chat(value, told, places),
         labels=_labels(value, told),
         is_pinned=value.get("pinned") is True,
@@ -116,8 +115,7 @@ def _labels(value: Fields, told: Fields) -> tuple[str, ...]:
     """Return the tags of a chat: texts, or objects with a name."""
     found: list[str] = []
     for tags in (columns.fields(value.get("meta")).get("tags"), value.get("tags"), told.get("tags")):
-        for tag in tags if isinstance(tags, list) else []:
-            found.append(columns.first_text(tag, columns.fields(tag).get("name")))
+        found += [columns.first_text(tag, columns.fields(tag).get("name")) for tag in columns.items(tags)]
     return tuple(dict.fromkeys(filter(None, found)))
 
 
@@ -142,20 +140,18 @@ def _is_placed(message: object, by_id: Fields) -> bool:
 def _places(told: Fields) -> list[ChatPlace]:
     """Return the messages by their ids, and then those that only the list has."""
     by_id = _by_id(told) or {}
-    listed = told.get("messages")
     places = [_place(*entry, number) for number, entry in enumerate(by_id.items(), 1)]
-    return [*places, *_listed(listed if isinstance(listed, list) else [], by_id)]
+    return [*places, *_listed(columns.items(told.get("messages")), by_id)]
 
 
 def _place(node_id: str, value: object, number: int) -> ChatPlace:
     message = columns.fields(value)
-    children = message.get("childrenIds")
     return ChatPlace(
         node_id=node_id,
         number=number,
         value=value,
         parent=columns.first_text(message.get("parentId")) or None,
-        children=[each for each in children if isinstance(each, str)] if isinstance(children, list) else (),
+        children=columns.texts(message.get("childrenIds")),
         is_aside=not message,
         is_linked="parentId" in message or "childrenIds" in message or not message,
     )
@@ -336,10 +332,10 @@ def _text(text: str) -> Fields:
 
 def _named(message: Fields) -> list[Fields]:
     """Return the files of a message; one with only an address as an image."""
-    files = message.get("files")
-    listed = files if isinstance(files, list) else []
-    found = [{"type": "image", "url": each} if isinstance(each, str) else each for each in listed]
-    return [columns.fields(each) for each in found if columns.fields(each)]
+    listed = columns.items(message.get("files"))
+    return columns.objects(
+        [{"type": "image", "url": each} if isinstance(each, str) else each for each in listed]
+    )
 
 
 def _content(file: Fields) -> str:
@@ -349,8 +345,7 @@ def _content(file: Fields) -> str:
 
 def _name(file: Fields) -> str:
     inner = columns.fields(file.get("file"))
-    urls = file.get("urls")
-    told = [url for url in urls if isinstance(url, str)] if isinstance(urls, list) else []
+    told = columns.texts(file.get("urls"))
     names = (file.get("name"), inner.get("filename"), file.get("title"), file.get("url"), file.get("id"))
     return ", ".join(filter(None, [columns.first_text(*names), *told])) or "without a name"
 

@@ -80,8 +80,7 @@ def _ran(item: Fields, call_id: str) -> Iterator[Fields]:
 def _returned(item: Fields, call_id: str) -> Fields:
     """Return a result: text and images."""
     output, files = item.get("output"), item.get("files")
-    given = [columns.fields(part) for part in output] if isinstance(output, list) else []
-    images = [url for part in given if (url := details.image_url(part))]
+    images = [url for part in columns.objects(output) if (url := details.image_url(part))]
     text = columns.content_text(output)
     carried = ["call_id", "output" if _is_plain(output) else ""]
     if not text and not images and output not in (None, "", []):

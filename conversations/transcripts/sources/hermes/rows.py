@@ -229,8 +229,7 @@ def _with_reasoning(said: Sequence[Part], thoughts: Sequence[str]) -> list[Part]
 
 
 def _calls(row: Fields, node_id: str) -> Iterator[ToolCall]:
-    told = row.get("tool_calls")
-    for place, each in enumerate(told if isinstance(told, list) else []):
+    for place, each in enumerate(columns.items(row.get("tool_calls"))):
         call = columns.fields(each)
         function = columns.fields(call.get("function"))
         yield ToolCall(
@@ -297,8 +296,7 @@ def _left(row: Fields, role: str) -> Iterator[Part]:
     """Yield the rests of the parts of its content, and of its calls."""
     content = _blocks(row.get("content"))
     given = [_as_result(row, content)] if role == "tool" else content
-    told = row.get("tool_calls")
-    calls = [_left_of_call(each) for each in (told if isinstance(told, list) else [])]
+    calls = [_left_of_call(each) for each in columns.items(row.get("tool_calls"))]
     inner = {"content": blocks.read(given, Author.AGENT).rest, "tool_calls": rests.filled(calls)}
     if left := rests.left({}, (), inner):
         yield Record(name="members of row", value=left, why=Kept.BOOKKEEPING)
@@ -330,10 +328,9 @@ def _is_control(row: Fields) -> bool:
 
 
 def _identity(row: Fields) -> list[object]:
-    told = row.get("tool_calls")
     ids = [
         columns.fields(each).get("id") or columns.fields(each).get("call_id") or each
-        for each in (told if isinstance(told, list) else [])
+        for each in columns.items(row.get("tool_calls"))
     ]
     content = row.get("content") or ""
     answers = columns.first_text(row.get("tool_call_id"), row.get("tool_use_id"))
@@ -344,8 +341,7 @@ def _item_id(row: Fields) -> str:
     if row.get("finish_reason") != "incomplete":
         return ""
     for name in ("codex_message_items", "codex_reasoning_items"):
-        items = row.get(name)
-        for item in items if isinstance(items, list) else []:
-            if item_id := columns.first_text(columns.fields(item).get("id")):
+        for item in columns.objects(row.get(name)):
+            if item_id := columns.first_text(item.get("id")):
                 return item_id
     return ""

@@ -325,8 +325,7 @@ def _deleted(folder: Path) -> frozenset[str]:
         told = lines.record((folder / DELETED).read_bytes())
     except (OSError, lines.Damaged):
         return frozenset()
-    ids = told.get("ids")
-    return frozenset(each for each in ids if isinstance(each, str)) if isinstance(ids, list) else frozenset()
+    return frozenset(columns.texts(told.get("ids")))
 
 
 def _transcript(

@@ -124,11 +124,11 @@ def _text(told: Fields, name: str) -> str | None:
 
 
 def _pr_number(value: object) -> tuple[int, ...]:
-    listed = value if isinstance(value, list) else []
-    return tuple(number for each in listed if (number := columns.wire_id(each)) is not None)
+    numbers = map(columns.wire_id, columns.items(value))
+    return tuple(number for number in numbers if number is not None)
 
 
 def _user_id(value: object) -> str:
     """Return the user's id, which old releases wrote as a number."""
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return str(value) if is_number else columns.first_text(value)
+    number = columns.whole_number(value)
+    return columns.first_text(value) if number is None else str(number)
