@@ -24,6 +24,11 @@ def clean(text: str) -> str:
     return _UNSTORABLE.sub("\ufffd", text)
 
 
+def may_be_cut(text: str) -> bool:
+    """Return whether a text of the `text` column can be the beginning of a longer one."""
+    return len(text.encode()) >= TEXT_MAX_BYTES - 3  # a cut leaves less than one character's bytes
+
+
 def readable(text: str) -> str:
     """Return a text for the `text` column: clean, at most TEXT_MAX_BYTES of UTF-8, no character broken."""
     text = clean(text[:TEXT_MAX_BYTES])
@@ -122,10 +127,10 @@ def image_urls(content: object) -> Iterator[str]:
         yield from texts(fields(part).get("image_urls"))
 
 
-def as_json(value: object) -> str:
+def as_json(value: object, *, indent: int | None = None) -> str:
     """Return a value of any depth as JSON; an empty string if that fails."""
     try:
-        return json.dumps(value, ensure_ascii=False, default=str)
+        return json.dumps(value, ensure_ascii=False, indent=indent, default=str)
     except (RecursionError, ValueError, TypeError):
         return ""
 

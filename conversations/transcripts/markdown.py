@@ -5,7 +5,6 @@ No text can end the quote or the fence around it, so the page keeps its structur
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 
@@ -98,11 +97,6 @@ def _call(view: CallView) -> str:
     if command:
         return "\n\n".join([*said, fenced(command, _LANGUAGES[view.name])])
     shown = {key: value for key, value in view.given.items() if key != "thought"}
-    return "\n\n".join([*said, fenced(_indented(shown), "json") if shown else fenced(view.text)])
-
-
-def _indented(value: object) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, indent=2, default=str)
-    except (ValueError, RecursionError, TypeError):
-        return columns.as_json(value)
+    return "\n\n".join(
+        [*said, fenced(columns.as_json(shown, indent=2), "json") if shown else fenced(view.text)]
+    )

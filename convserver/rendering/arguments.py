@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from conversations.dialects import columns
@@ -54,10 +53,7 @@ def written(value: object) -> str:
     """Return a JSON value as indented text, a string as itself; empty when it cannot be written."""
     if value is None or isinstance(value, str):
         return value or ""
-    try:
-        return json.dumps(value, ensure_ascii=False, indent=2, default=str)
-    except (RecursionError, ValueError, TypeError):
-        return ""
+    return columns.as_json(value, indent=2)
 
 
 def tasks_of(fields: Mapping[str, object], called: ShownTool | None = None) -> tuple[Task, ...]:

@@ -23,7 +23,7 @@ from conversations.dialects.v1.author import tool_name
 from conversations.dialects.v1.filter import shown_kind
 from conversations.dialects.v1.payload import Call, Part, V1Event, image_part, text_part
 from conversations.dialects.v1.reading import INTERRUPTED_NOTE
-from conversations.events import TEXT_MAX_BYTES, EventEnvelope, Kind
+from conversations.events import EventEnvelope, Kind
 
 # The state's field that notes events without a counterpart; a value has `type` and `text`.
 NOTE_KEY = "v0_event"
@@ -101,9 +101,7 @@ class _V0Event:
     def text(self) -> str:
         """Return the whole readable text: the column is cut if it is long."""
         text = self.columns["text"]
-        if len(text.encode()) < TEXT_MAX_BYTES - 3:  # a cut leaves less than one character's bytes
-            return text
-        return reading.whole_text(self.members) or text
+        return (reading.whole_text(self.members) if columns.may_be_cut(text) else "") or text
 
     @cached_property
     def args(self) -> Mapping[str, object]:

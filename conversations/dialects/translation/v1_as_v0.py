@@ -11,7 +11,7 @@ from conversations.dialects.v0.actions import UNKNOWN_RISK
 from conversations.dialects.v0.observations import OBSERVATIONS
 from conversations.dialects.v1 import reading
 from conversations.dialects.v1.kinds import kind_of
-from conversations.events import TEXT_MAX_BYTES, EventEnvelope, Kind
+from conversations.events import EventEnvelope, Kind
 from conversations.exceptions import InvalidEvent
 
 _SOURCES = frozenset({"agent", "user", "environment"})
@@ -158,15 +158,8 @@ def _error(event: EventEnvelope) -> str:
 
 def _metadata(event: EventEnvelope, function_name: str) -> dict[str, object]:
     """Return the members that tie an event to its tool call; none for an event without one."""
-    if event["tool_call_id"] is None:
-        return {}
-    call = {
-        "function_name": function_name,
-        "tool_call_id": event["tool_call_id"],
-        "model_response": {},
-        "total_calls_in_response": 1,
-    }
-    return {"tool_call_metadata": call}
+    call_id = event["tool_call_id"]
+    return {} if call_id is None else v0_payload.call_metadata(function_name, call_id)
 
 
 def _message(event: EventEnvelope) -> str:
@@ -177,9 +170,8 @@ def _message(event: EventEnvelope) -> str:
 
 def _text(event: EventEnvelope) -> str:
     """Return the whole readable text: the column is cut if it is long."""
-    if len(event["text"].encode()) < TEXT_MAX_BYTES - 3:  # a cut leaves less than one character's bytes
-        return event["text"]
-    return reading.whole_text(columns.members(event["payload"])) or event["text"]
+    whole = reading.whole_text(columns.members(event["payload"])) if columns.may_be_cut(event["text"]) else ""
+    return whole or event["text"]
 
 
 def _agent_state(event: EventEnvelope) -> str | None:

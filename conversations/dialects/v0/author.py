@@ -67,7 +67,7 @@ class V0Author:
     ) -> Authored:
         # call_tool_mcp has no such field, and strict readers refuse it: set only when it matters.
         state = {"confirmation_state": "awaiting_confirmation"} if awaiting_confirmation else {}
-        beside = _tool_call_metadata(name, tool_call_id)
+        beside = v0_payload.call_metadata(name, tool_call_id)
         if reasoning:
             beside["reasoning_content"] = reasoning
         if signed:
@@ -92,7 +92,7 @@ class V0Author:
         call_event_id: str,
         client_schema: Mapping[str, object] | None = None,
     ) -> Authored:
-        beside = _tool_call_metadata(name, tool_call_id)
+        beside = v0_payload.call_metadata(name, tool_call_id)
         if files:  # readers ignore unknown keys of the event, and some refuse them in `extras`
             beside[v0_payload.FILES] = list(files)
         if exit_code and name != COMMAND_TOOL:
@@ -105,7 +105,7 @@ class V0Author:
 
     def finish(self, *, message: str, thought: str = "", tool_call_id: str, event_id: str) -> Authored:
         args = {"final_thought": message, "outputs": {}, "thought": thought}
-        return _action("finish", args, beside=_tool_call_metadata("finish", tool_call_id))
+        return _action("finish", args, beside=v0_payload.call_metadata("finish", tool_call_id))
 
     def finished(
         self, *, message: str, tool_call_id: str, event_id: str, call_event_id: str
@@ -115,12 +115,12 @@ class V0Author:
     def tool_rejected(
         self, *, name: str, reason: str, tool_call_id: str, event_id: str, call_event_id: str
     ) -> Authored:
-        return _observation("user_rejected", reason, beside=_tool_call_metadata(name, tool_call_id))
+        return _observation("user_rejected", reason, beside=v0_payload.call_metadata(name, tool_call_id))
 
     def tool_failed(
         self, *, name: str, reason: str, tool_call_id: str, event_id: str, call_event_id: str
     ) -> Authored:
-        return _observation("error", reason, beside=_tool_call_metadata(name, tool_call_id))
+        return _observation("error", reason, beside=v0_payload.call_metadata(name, tool_call_id))
 
     def state(self, *, state: AgentState, event_id: str, reason: str = "") -> Authored:
         if state is AgentState.INTERRUPTED:
@@ -180,13 +180,3 @@ def _observation(
 
 def _read_back(payload: str) -> Authored:
     return Authored(payload=payload, reading=read(json.loads(payload)))
-
-
-def _tool_call_metadata(name: str, tool_call_id: str) -> dict[str, object]:
-    call = {
-        "function_name": name,
-        "tool_call_id": tool_call_id,
-        "model_response": {},
-        "total_calls_in_response": 1,
-    }
-    return {"tool_call_metadata": call}

@@ -60,6 +60,17 @@ def observation(
     return to_json(event if written.success is None else {**event, "success": written.success(whole)})
 
 
+def call_metadata(name: str, tool_call_id: str) -> dict[str, object]:
+    """Return the members that tie an event to its tool call."""
+    call = {
+        "function_name": name,
+        "tool_call_id": tool_call_id,
+        "model_response": {},
+        "total_calls_in_response": 1,
+    }
+    return {"tool_call_metadata": call}
+
+
 def with_metrics(payload: str, totals: Metrics, *, model: str, newest_tokens: int) -> str:
     """Return an action with the totals of its conversation, written before its args."""
     usage = {
