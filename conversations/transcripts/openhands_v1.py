@@ -76,18 +76,15 @@ class Persisted:
 
     @property
     def tags(self) -> dict[str, str]:
-        """Return the tags that are texts."""
         tags = columns.fields(self.fact("tags"))
         return {name: value for name, value in tags.items() if isinstance(value, str)}
 
     @property
     def execution_status(self) -> str | None:
-        """Return the agent's state at the last write of the file."""
         return columns.first_text(self.state.get("execution_status")) or None
 
     @property
     def metrics(self) -> Metrics:
-        """Return the totals of all models."""
         usages = columns.fields(columns.fields(self.state.get("stats")).get("usage_to_metrics"))
         each = list(usages.values()) or [self.request.get("metrics")]
         tokens = [columns.fields(columns.fields(one).get("accumulated_token_usage")) for one in each]

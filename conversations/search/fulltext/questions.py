@@ -84,7 +84,6 @@ class Question(NamedTuple):
 
     @property
     def wanted(self) -> list[Term]:
-        """Return all terms whose occurrences are highlighted."""
         return list(dict.fromkeys(term for branch in self.branches for term in branch.wanted))
 
 

@@ -81,7 +81,6 @@ class Words:
 
     @cached_property
     def all(self) -> list[str]:
-        """Return all words in order, with repetitions."""
         if self._is_ascii:
             return [word[:WORD_MAX_LENGTH] for word in _ASCII_WORD.findall(self._read)]
         return [form for word in _WORD.findall(self._read) if (form := _form(word))]
@@ -109,7 +108,6 @@ class Words:
 
     @cached_property
     def ends_in_word(self) -> bool:
-        """Return whether the text ends with a word, and not with a sign that only separates words."""
         return bool(self.all) and next(self.places(len(self.all) - 1))[1] == len(self.text)
 
 

@@ -43,12 +43,10 @@ class Exported:
 
     @property
     def about(self) -> Mapping[str, Any]:
-        """Return the columns of the conversation."""
         return columns.fields(self.manifest.get("conversation"))
 
     @property
     def source_id(self) -> str:
-        """Return the id that the conversation had."""
         return columns.first_text(self.about.get("id")) or self.name
 
     @property
@@ -59,7 +57,6 @@ class Exported:
 
     @property
     def event_count(self) -> int:
-        """Return the number of events."""
         return columns.wire_id(self.manifest.get("events")) or 0
 
     def whole(self, look: Callable[[], None] = lambda: None) -> Iterable[NewEvent]:

@@ -305,8 +305,6 @@ def _said(message: Fields, author: Author, node_id: str) -> tuple[list[object], 
 
 
 class _File(NamedTuple):
-    """The parts of an attached file."""
-
     block: Fields
     noted: str = ""
 

@@ -55,7 +55,6 @@ class _Facts:
 
     @property
     def metrics(self) -> Metrics:
-        """Return the totals of all model calls."""
         each = self.calls.values()
         return Metrics(
             accumulated_cost=sum(call.accumulated_cost for call in each),

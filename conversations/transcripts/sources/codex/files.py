@@ -48,8 +48,6 @@ _NAMED = re.compile(r"rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-(.+)\.jsonl(\.zst)?
 
 
 class _Place(NamedTuple):
-    """The place of a line."""
-
     number: int
     where: str  # for people
     offset: int
@@ -83,7 +81,6 @@ class _Facts:
 
     @property
     def created_at(self) -> datetime | None:
-        """Return the beginning of the session."""
         return columns.instant(self.meta.get("timestamp")) or columns.instant(self.began_at)
 
     @property

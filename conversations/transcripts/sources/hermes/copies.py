@@ -43,7 +43,6 @@ class Lost(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Return their place, for people."""
         return f"bytes {self.start} to {self.end}"
 
     def parts(self) -> tuple[Part, ...]:
@@ -66,7 +65,6 @@ class Copy:
 
     @property
     def has_summary(self) -> bool:
-        """Return whether the model's input has a summary."""
         return any(row.facts.is_card for row in self.context or ())
 
 

@@ -86,8 +86,6 @@ def _read(file: BinaryIO, start: int, end: int) -> bytes:
 
 
 class _Start(NamedTuple):
-    """The beginning of a search."""
-
     at: int = 0
     depth: int = 0
     list_name: str = ""
