@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,6 +117,10 @@ class Suite:
 
     def repeatable(self, tests: str, *arguments: str) -> list[str]:
         """Return which of these tests failed and may run again, as one run of pytest reports it."""
+        return [name.partition("::")[2] for name in self.reported(tests, *arguments)["repeatable"]]
+
+    def reported(self, tests: str, *arguments: str) -> dict[str, Any]:
+        """Return the report of one run of pytest."""
         report = self.directory / "report"
         self._run(
             "pytest",
@@ -123,7 +128,8 @@ class Suite:
             ["-p", "tests.support.runner.suite_run", *arguments],
             CONVSERVER_TEST_REPORT=str(report),
         )
-        return [name.partition("::")[2] for name in json.loads(report.read_text())["repeatable"]]
+        found: dict[str, Any] = json.loads(report.read_text())
+        return found
 
     def flaky(self) -> list[str]:
         """Return the lines of its file of flaky tests, without the time."""
@@ -201,6 +207,24 @@ def test_what_is_marked_may_not_run_again(suite: Suite) -> None:
         "test_with_a_broken_fixture",
         "test_with_failed_subtests",
     ]
+
+
+def test_a_failed_subtest_is_named_and_takes_no_time_beside_its_tests(suite: Suite) -> None:
+    report = suite.reported(
+        """
+import time
+
+def test_rows(subtests):
+    for row in range(3):
+        with subtests.test("row", number=row):
+            time.sleep(0.5)
+            assert row != 1
+"""
+    )
+    ((_, what),) = report["failures"].items()
+    assert what.startswith("[row] (number=1) assert 1 != 1")
+    ((_, seconds),) = report["seconds"].items()
+    assert 1.5 <= seconds < 3
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,6 @@ class FileQueue:
         return {VARIABLE: str(self._path)}
 
     def fill(self, names: Sequence[str]) -> None:
-        """Put these in."""
         self._path.write_text("\n".join(names))
 
     def take(self) -> str | None:

@@ -75,7 +75,6 @@ class Fork:
 
     @property
     def pid(self) -> int:
-        """Its process."""
         return self._pid
 
     def poll(self) -> int | None:

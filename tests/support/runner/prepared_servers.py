@@ -80,7 +80,6 @@ class PreparedServers:
 
     @property
     def waiting_for(self) -> Set[Start]:
-        """The starts for which a process waits."""
         return self._waiting.keys()
 
     def start(

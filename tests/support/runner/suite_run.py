@@ -65,8 +65,9 @@ def pytest_configure() -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Add what a phase of a test took."""
-    _seconds[report.nodeid.partition("::")[0]] += report.duration
+    """Add what a phase of a test took; the time of a subtest is part of its test's."""
+    if not isinstance(report, pytest.SubtestReport):
+        _seconds[report.nodeid.partition("::")[0]] += report.duration
 
 
 @pytest.hookimpl(wrapper=True)
@@ -111,11 +112,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = tests.pop("skipped")
     report = {
         "ran": len(set().union(*tests.values())),
-        "failures": {
-            report.nodeid: _failure(report)
-            for outcome in ("failed", "error")
-            for report in terminalreporter.stats.get(outcome, [])
-        },
+        "failures": _failures(terminalreporter),
         "repeatable": [] if _ends_early(terminalreporter.config) or _broken_session else sorted(_repeatable),
         "skipped": len(skipped),
         "skipped_for": Counter(map(_reason, terminalreporter.stats.get("skipped", []))),
@@ -129,11 +126,23 @@ def _ends_early(config: pytest.Config) -> bool:
     return bool(config.option.maxfail)
 
 
+def _failures(terminalreporter: pytest.TerminalReporter) -> dict[str, str]:
+    """Return what went wrong first in each failed test."""
+    failures: dict[str, str] = {}
+    for outcome in ("failed", "error"):
+        for report in terminalreporter.stats.get(outcome, []):
+            failures.setdefault(report.nodeid, _failure(report))
+    return failures
+
+
 def _failure(report: pytest.TestReport | pytest.CollectReport) -> str:
-    """Return the first line of what went wrong, or the last line if there is only text."""
+    """Return the first line of what went wrong, or the last line of a text, with the name of the subtest."""
     crash = getattr(report.longrepr, "reprcrash", None)
     said = crash.message.splitlines() if crash else report.longreprtext.splitlines()[::-1]
-    return next(iter(said), "")
+    line = next(iter(said), "")
+    if isinstance(report, pytest.SubtestReport):
+        return f"{report.head_line.removeprefix(report.location[2]).strip()} {line}"
+    return line
 
 
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
@@ -164,7 +173,6 @@ class Outcome:
 
     @property
     def failed(self) -> int:
-        """How many tests failed."""
         return len(self.failures)
 
 
