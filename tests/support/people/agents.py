@@ -27,7 +27,6 @@ class StandingStillAgent(DemoAgent):
     """The demo agent, but told to hang it does so, for ever: before it says anything, or inside a tool."""
 
     async def play(self, turn: Turn) -> None:
-        """Play one turn."""
         text = "\n".join(event["text"] for event in turn.inputs)
         if "hang at once" in text:
             await _for_ever()
@@ -45,7 +44,6 @@ class CommandedAgent(DemoAgent):
     """
 
     async def play(self, turn: Turn) -> None:
-        """Play one turn."""
         text = "\n".join(event["text"] for event in turn.inputs)
         if text.startswith(COMMANDED) and turn.decision is None:
             command = text.removeprefix(COMMANDED).strip()
@@ -72,7 +70,6 @@ class CutOffAgent(CommandedAgent):
     continues = True
 
     async def play(self, turn: Turn) -> None:
-        """Play one turn."""
         if not any(event["text"] == CUT_OFF for event in turn.inputs):
             return await super().play(turn)
         for decision in turn.decisions:
@@ -89,7 +86,6 @@ class CollectorAgent(DemoAgent):
     """Says whether its process looks for garbage."""
 
     async def play(self, turn: Turn) -> None:
-        """Play one turn."""
         await turn.say(f"The collector is {'on' if gc.isenabled() else 'off'}.")
 
 
@@ -97,7 +93,6 @@ class DirectedAgent:
     """Does what the first word of a message says, until somebody says so in the conversation."""
 
     async def play(self, turn: Turn) -> None:
-        """Play one turn."""
         text = "\n".join(event["text"] for event in turn.inputs)
         match text.split()[0]:
             case "hang":
@@ -122,7 +117,6 @@ class DirectedAgent:
                 await turn.say(f"You said: {text}")
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """Say nothing."""
         return ""
 
 

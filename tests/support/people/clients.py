@@ -89,7 +89,6 @@ class Client:
         return text
 
     async def receive(self, *, within_s: float = WAIT_S) -> dict[str, Any]:
-        """Return the next frame."""
         frame: dict[str, Any] = json.loads(await self.receive_text(within_s=within_s))
         self.frames.append(frame)
         return frame

@@ -68,5 +68,4 @@ async def dictate(configured: Callable[..., None]) -> Dictate:
 
 
 def end_answer() -> None:
-    """Let the agent end its answer."""
     DictatedAgent.pieces.put_nowait(None)

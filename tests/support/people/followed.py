@@ -64,7 +64,6 @@ class Program:
         self._process = subprocess.Popen(command)
 
     def kill(self) -> None:
-        """Kill it, if it runs."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(SETTLED_S)
@@ -88,7 +87,6 @@ class Program:
         new.replace(self._stored)
 
     def journal(self) -> list[Entry]:
-        """Return what it has written."""
         if self._journal.exists():
             with self._journal.open("rb") as file:
                 file.seek(self._read_bytes)
@@ -114,7 +112,6 @@ class Followers:
         self._started = 0
 
     def start(self) -> forks.Running:
-        """Start one more."""
         self._started += 1
         with self.log.open("ab") as log:
             running = forks.start(self._what, self._environment, stdout=log, stderr=log)
@@ -126,7 +123,6 @@ class Followers:
         wait_until(lambda: self.log.read_text().count("Following") >= self._started, within_s=SETTLED_S)
 
     def kill(self) -> None:
-        """Kill all."""
         for running in self._running:
             running.send_signal(signal.SIGKILL)
             running.wait(SETTLED_S)

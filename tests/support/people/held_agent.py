@@ -29,7 +29,6 @@ class Hold(NamedTuple):
     number: int
 
     def write(self, directory: Path, conversation_id: str) -> None:
-        """Let the next server hold it there."""
         (directory / conversation_id).write_text(f"{self.number} {self.point}")
 
 
@@ -64,14 +63,12 @@ class HeldTurn:
         thought: str = "",
         signed: Sequence[Mapping[str, Any]] = (),
     ) -> ToolCall:
-        """Store a call."""
         await self._come_to(BEFORE_CALL, arguments)
         call = await self._turn.call_tool(name, arguments, thought=thought, signed=signed)
         await self._come_to(AFTER_CALL, arguments)
         return call
 
     async def start_tool(self, call: ToolCall) -> str:
-        """Store a start."""
         key = await self._turn.start_tool(call)
         await self._come_to(AFTER_START, call.arguments)
         return key
@@ -79,7 +76,6 @@ class HeldTurn:
     async def tool_result(
         self, call: ToolCall, content: str, *, exit_code: int = 0, files: Sequence[str] = ()
     ) -> None:
-        """Store a result."""
         await self._come_to(BEFORE_RESULT, call.arguments)
         await self._turn.tool_result(call, content, exit_code=exit_code, files=files)
         await self._come_to(AFTER_RESULT, call.arguments)
@@ -96,6 +92,5 @@ class HeldAgent(LlmAgent):
     """The agent that answers with a model, with its turns held."""
 
     async def play(self, turn: Turn) -> None:
-        """Play one turn."""
         held: Any = HeldTurn(turn)
         await super().play(held)

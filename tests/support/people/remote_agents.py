@@ -32,7 +32,6 @@ class Helper:
         return await self.answer(frame_id)
 
     async def answer(self, frame_id: str) -> dict[str, Any]:
-        """Return the answer to a step."""
         while True:
             frame = await self.client.receive()
             if frame["type"] in ("ack", "error") and frame["id"] == frame_id:

@@ -115,7 +115,6 @@ class ScriptedAgent:
 
 @pytest.fixture
 async def stage() -> Stage:
-    """The stage of this test."""
     Stage.current = Stage()
     return Stage.current
 
@@ -159,7 +158,6 @@ async def until_here(condition: Callable[[], T]) -> T:
 
 
 async def until_true(ask: Callable[[], Awaitable[T]]) -> T:
-    """Return what `ask` returns once that is true."""
     async with asyncio.timeout(WAIT_S):
         while True:
             if found := await ask():
@@ -168,12 +166,10 @@ async def until_true(ask: Callable[[], Awaitable[T]]) -> T:
 
 
 async def log(conversation: ConversationRef) -> list[EventEnvelope]:
-    """Return the whole log."""
     return await astore.call(reads.read_after, conversation, -1)
 
 
 async def said(conversation: ConversationRef) -> list[str]:
-    """Return what the agent has said."""
     return [
         each["text"]
         for each in await log(conversation)
@@ -182,7 +178,6 @@ async def said(conversation: ConversationRef) -> list[str]:
 
 
 async def ends(conversation: ConversationRef) -> list[EventEnvelope]:
-    """Return the events that ended turns."""
     return [each for each in await log(conversation) if each["kind"] == "turn"]
 
 
@@ -205,7 +200,6 @@ def _is_answered(conversation: ConversationRef) -> bool:
 
 
 async def row_of(conversation: ConversationRef) -> Conversation:
-    """Return the conversation's row."""
     return await astore.call(lambda: Conversation.objects.get(pk=conversation.pk))
 
 
@@ -243,7 +237,6 @@ class Hook:
         monkeypatch.setattr(module, name, hooked)
 
     def before(self, happens: Callable[[], object]) -> None:
-        """Let this happen before the next call."""
         self._before.append(happens)
 
     def after(self, happens: Callable[[], object]) -> None:

@@ -33,7 +33,6 @@ class Browser:
 
     @property
     def session_key(self) -> str | None:
-        """What its cookie says."""
         return self.http.cookies.get("sessionid", domain=COOKIES_OF)
 
     @property

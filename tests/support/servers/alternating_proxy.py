@@ -20,7 +20,6 @@ class AlternatingProxy:
     """Listens on a port of loopback from its creation until `close`."""
 
     def __init__(self, port: int, targets: Sequence[int]) -> None:
-        """`targets` are ports of loopback."""
         self._targets = targets
         self._number = count()
         self._is_closed = False

@@ -59,7 +59,6 @@ class Cluster(NamedTuple):
         ).check_returncode()
 
     def jobs(self) -> int:
-        """Return how many jobs there are."""
         return int(self.ask("SELECT count(*) FROM procrastinate_jobs")[0][0])
 
 

@@ -109,7 +109,6 @@ class GitServer(LoopbackServer):
 
     @property
     def token(self) -> ProviderToken:
-        """Return what opens it."""
         text = f"alice:{self.secret}" if self.provider is ProviderType.BITBUCKET else self.secret
         return ProviderToken(token=text, host=self.host)
 
@@ -118,7 +117,6 @@ class GitServer(LoopbackServer):
         return f"acme/web/{name}" if self.provider is ProviderType.AZURE_DEVOPS else f"acme/{name}"
 
     def answer_all(self, status: int, body: Any = b"{}", **headers: str) -> None:
-        """Answer everything with this."""
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         self._fault = lambda request: _reply(request, Answer(body, status, names))
 

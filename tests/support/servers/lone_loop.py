@@ -31,13 +31,11 @@ class SayingAgent:
     """Says what it reads, line by line, until the input ends."""
 
     async def play(self, turn: Turn) -> None:
-        """Play one turn."""
         print("playing", flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
             await turn.say(line.strip())
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """Say nothing."""
         return ""
 
 

@@ -68,11 +68,9 @@ class Request(BaseHTTPRequestHandler):
         return {name.lower(): value for name, value in self.headers.items()}
 
     def read(self) -> bytes:
-        """Return the body."""
         return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
     def start(self, status: int, headers: Mapping[str, str]) -> None:
-        """Send status and headers."""
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)

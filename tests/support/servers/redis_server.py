@@ -34,7 +34,6 @@ class RedisServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *options: str) -> None:
-        """Start and return once it answers."""
         command = [
             *(str(PROGRAM), "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""),
             *("--dir", str(self._directory), *options),

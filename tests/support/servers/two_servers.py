@@ -39,7 +39,6 @@ class TwoServers(Site):
         self._proxy = AlternatingProxy(self.port, [server.port for server in self._servers])
 
     def kill(self) -> None:
-        """End all at once."""
         self._end(Server.kill)
 
     def stop(self) -> None:

@@ -23,7 +23,6 @@ class Call(NamedTuple):
 
     @property
     def body(self) -> Any:
-        """The body as JSON."""
         return json.loads(self.text)
 
 
@@ -50,7 +49,6 @@ class WebhookServer(LoopbackServer):
 
     @property
     def url(self) -> str:
-        """Return its address."""
         return f"http://{self.address}"
 
     @property

@@ -73,7 +73,6 @@ class NetworkClient:
         self.leave()
 
     def leave(self) -> None:
-        """Disconnect."""
         self._until_left.close()
 
     def send(self, frame: dict[str, Any] | str) -> None:
@@ -93,7 +92,6 @@ class NetworkClient:
         return text
 
     def receive(self, *, within_s: float = WAIT_S) -> dict[str, Any]:
-        """Return the next frame."""
         frame: dict[str, Any] = json.loads(self.receive_text(within_s=within_s))
         self.frames.append(frame)
         return frame

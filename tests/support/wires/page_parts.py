@@ -118,11 +118,9 @@ class PageParts(HTMLParser):
         raise AssertionError(data)
 
     def named(self, tag: str) -> list[Element]:
-        """Return the elements with this name."""
         return [element for element in self.elements if element.tag == tag]
 
     def of_class(self, name: str) -> list[Element]:
-        """Return the elements of a class."""
         return [each for each in self.elements if name in each.attributes.get("class", "").split()]
 
 

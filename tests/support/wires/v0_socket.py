@@ -87,7 +87,6 @@ class V0Client:
             await self._socket.send_to(text_data="3")
 
     async def send_packet(self, packet: str) -> None:
-        """Send a packet as it is."""
         await self._socket.send_to(text_data=packet)
 
     async def receive(self, *, within_s: float = WAIT_S) -> dict[str, Any]:
@@ -160,6 +159,5 @@ class V0Client:
                 return ended
 
     async def leave(self) -> None:
-        """Disconnect."""
         with suppress(asyncio.CancelledError, TimeoutError):
             await self._socket.disconnect(timeout=WAIT_S)

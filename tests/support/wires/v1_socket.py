@@ -31,7 +31,6 @@ def session_path(conversation: ConversationRef | str = ID) -> str:
 
 
 def message(content: Any = "hello", **members: Any) -> dict[str, Any]:
-    """Return what a client says."""
     return {"role": "user", "content": content, **members}
 
 
@@ -49,7 +48,6 @@ def v1_event(text: str = "noted", *, at_s: float = 0) -> NewEvent:
 
 
 def stored_status(value: str) -> NewEvent:
-    """Return an event that tells a status."""
     event_id = str(UUID(int=next(_numbers), version=4))
     raw = v1.written(v1.execution_status(value), event_id=event_id, timestamp=v1.stamp(START))
     return event(raw=raw, event_id=event_id)
