@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -16,6 +16,7 @@ from django.urls import URLPattern
 from conversations.log import writes
 from conversations.models import ConversationRef, Event
 from conversations.store import creation, deletion
+from convserver.configuration import AuthMode
 from convserver.web.urls import urlpatterns
 from sessions_app import astore
 from sessions_app.models import ImportRun
@@ -34,10 +35,27 @@ FORMS = [page for page in PAGES if page.method == "POST"]
 @pytest.fixture
 def talk(conversation: ConversationRef, alice: User) -> ConversationRef:
     """A conversation of alice's with one event, beside one that she has deleted and an import."""
-    writes.append(conversation, [event("hello")])
-    deletion.soft_delete(creation.create(alice, conversation_id="gone"))
-    ImportRun.objects.create(public_id=IMPORT_ID, user_id=conversation.owner_id, file_name="a.zip", size=9)
+    fill(alice, conversation, "gone", IMPORT_ID)
     return conversation
+
+
+def fill(owner: User, talk: ConversationRef, gone: str, import_id: str) -> None:
+    writes.append(talk, [event("hello")])
+    deletion.soft_delete(creation.create(owner, conversation_id=gone))
+    ImportRun.objects.create(public_id=import_id, user_id=owner.pk, file_name="a.zip", size=9)
+
+
+def new_user(name: str, password: str | None = None) -> User:
+    return User.objects.create_user(name, password=password)
+
+
+async def rows(owner: User | None = None) -> AsyncIterator[tuple[Page, Page, User]]:
+    """Yield each page, the page with the ids of things that no other row has, and whose those are."""
+    for number, page in enumerate(PAGES):
+        user = owner if owner is not None else await astore.call(new_user, f"owner{number}")
+        talk = await astore.call(creation.create, user, conversation_id=f"talk{number}")
+        await astore.call(fill, user, talk, f"gone{number}", f"{number:032x}")
+        yield page, page.of_row(number), user
 
 
 @pytest.fixture
@@ -56,15 +74,17 @@ def test_every_page_has_a_row() -> None:
     assert {page.route for page in PAGES} == routes
 
 
-@pytest.mark.parametrize("page", PAGES, ids=str)
+@pytest.mark.timeout(300)
 async def test_with_accounts_each_page_answers_as_its_row_says(
-    accounts: None, talk: ConversationRef, alice: User, bob: User, visitor: Browser, page: Page
+    accounts: None, alice: User, visitor: Browser, subtests: pytest.Subtests
 ) -> None:
-    answers = []
-    for user in (bob, alice):
-        await visitor.log_in(user)
-        answers.append(await visit(visitor, page))
-    assert answers == [page.stranger, page.owner]
+    async for page, own, owner in rows():
+        with subtests.test(str(page)):
+            answers = []
+            for user in (await astore.call(new_user, f"not {owner}", "a password"), owner):
+                await visitor.log_in(user)
+                answers.append(await visit(visitor, own))
+            assert answers == [page.stranger, page.owner]
 
 
 async def not_led_to_login(visitor: Browser) -> dict[str, Any]:
@@ -113,37 +133,26 @@ async def test_a_login_that_is_over_opens_no_page_and_no_form(
     assert await astore.call(Event.objects.count) == 1
 
 
-@pytest.mark.parametrize(
-    "referer", ["http://[", "http://elsewhere/c/x", "//localhost", "", "http://localhost"]
-)
 async def test_a_form_without_a_page_of_ours_leads_back_to_the_first_page(
-    accounts: None, visitor: Browser, referer: str
+    accounts: None, visitor: Browser, subtests: pytest.Subtests
 ) -> None:
-    answer = await visitor.send("/begin", headers={"referer": referer})
-    assert answer.headers["location"] == f"{LOGIN}/"
+    for referer in ["http://[", "http://elsewhere/c/x", "//localhost", "", "http://localhost"]:
+        with subtests.test(referer=referer):
+            answer = await visitor.send("/begin", headers={"referer": referer})
+            assert answer.headers["location"] == f"{LOGIN}/"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=str)
-async def test_in_local_mode_everybody_is_the_owner(
-    talk: ConversationRef, visitor: Browser, page: Page
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mode", ["no key", "local", "accounts"])
+async def test_everybody_in_local_mode_and_who_has_given_the_servers_key_is_the_owner(
+    configured: Callable[..., None], alice: User, visitor: Browser, subtests: pytest.Subtests, mode: str
 ) -> None:
-    assert await visit(visitor, page) == page.owner
-
-
-@pytest.mark.parametrize("page", PAGES, ids=str)
-@pytest.mark.parametrize("mode", ["local", "accounts"])
-async def test_who_has_given_the_servers_key_is_the_operator(
-    request: pytest.FixtureRequest,
-    server_key: None,
-    talk: ConversationRef,
-    visitor: Browser,
-    page: Page,
-    mode: str,
-) -> None:
-    if mode == "accounts":
-        request.getfixturevalue("accounts")
-    await visitor.send("/ui/key", {"key": KEY}, page="/ui/key")
-    assert await visit(visitor, page) == page.owner
+    if mode != "no key":
+        configured(session_api_key=KEY, auth=AuthMode(mode))
+        await visitor.send("/ui/key", {"key": KEY}, page="/ui/key")
+    async for page, own, _ in rows(alice):
+        with subtests.test(str(page)):
+            assert await visit(visitor, own) == page.owner
 
 
 @pytest.mark.parametrize(
@@ -184,25 +193,26 @@ async def test_no_form_is_taken_without_its_token(
     assert {name: answer.status_code for name, answer in answers.items() if answer.status_code != 403} == {}
 
 
-@pytest.mark.parametrize(
-    ("address", "page"),
-    [
-        ("/settings/model", "/settings#model"),
-        ("/settings/tools/remove", "/settings#tools"),
-        ("/settings/approval", "/settings#tools"),
-        ("/settings/secrets", "/settings#secrets"),
-        ("/settings/tokens", "/settings#tokens"),
-        ("/settings/theme", "/settings#look"),
-        ("/begin", "/new"),
-        ("/c/talk/messages", "/c/talk"),
-        ("/c/talk/reset-key", "/c/talk"),
-        ("/settings/keys", "/settings#tokens"),
-    ],
-)
+FORM_PAGES: list[tuple[str, str]] = [
+    ("/settings/model", "/settings#model"),
+    ("/settings/tools/remove", "/settings#tools"),
+    ("/settings/approval", "/settings#tools"),
+    ("/settings/secrets", "/settings#secrets"),
+    ("/settings/tokens", "/settings#tokens"),
+    ("/settings/theme", "/settings#look"),
+    ("/begin", "/new"),
+    ("/c/talk/messages", "/c/talk"),
+    ("/c/talk/reset-key", "/c/talk"),
+    ("/settings/keys", "/settings#tokens"),
+]
+
+
 async def test_the_address_of_a_form_leads_to_the_page_that_it_stands_on(
-    talk: ConversationRef, visitor: Browser, address: str, page: str
+    talk: ConversationRef, visitor: Browser, subtests: pytest.Subtests
 ) -> None:
-    assert (await visitor.get(address)).headers["location"] == page
+    for address, page in FORM_PAGES:
+        with subtests.test(address=address, page=page):
+            assert (await visitor.get(address)).headers["location"] == page
 
 
 async def test_a_page_answers_to_head_as_to_get_without_a_body(

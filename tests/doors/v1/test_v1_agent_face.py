@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import timedelta
-from itertools import chain
+from itertools import chain, product
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
@@ -25,6 +25,7 @@ from sessions_app.loops import turn_events
 from sessions_app.models import AgentLoop, AgentSetup, ApiToken
 from sessions_app.settings import agent_setups
 from tests.doors.test_access import bearer
+from tests.support.people.pairs import Pair, new_pair
 from tests.support.people.scripted_agent import Stage, manager, stage, until_said, until_status
 from tests.support.wires.v1 import AGENT, HEX, ID, NONE, ROUTES, SHARED, START, Route, known, said, started
 
@@ -55,24 +56,25 @@ def refs(found: dict[str, Any]) -> ConversationRef:
 
 
 @pytest.mark.parametrize("prefix", [AGENT, "/agent/api/acp/conversations"])
-@pytest.mark.parametrize("route", ROUTES, ids=str)
 async def test_an_owner_is_answered_a_stranger_finds_nothing_and_nobody_is_let_in(
-    accounts: None,
-    talk: ConversationRef,
-    alice: User,
-    bob: User,
-    rest: httpx.AsyncClient,
-    route: Route,
-    prefix: str,
+    accounts: None, alice: User, rest: httpx.AsyncClient, subtests: pytest.Subtests, prefix: str
 ) -> None:
-    async def status(conversation_id: str, user: User | None) -> int:
-        headers = bearer(await astore.call(lambda: ApiToken.issue(user.pk, "laptop")[1])) if user else {}
+    def own() -> tuple[str, Pair]:
+        pair, name = new_pair(), uuid4()
+        agent_setups.create(pair.owner, agent_setups.NewSetup(), conversation_id=name.hex)
+        return str(name), pair
+
+    async def status(route: Route, conversation_id: str, key: str | None) -> int:
         path = f"{prefix}/{conversation_id}{route.path}"
+        headers = bearer(key) if key else {}
         return (await rest.request(route.method, path, json=route.body, headers=headers)).status_code
 
-    answers = [await status(ID, None), await status(ID, bob), await status(NONE, alice)]
-    answers += [await status("no-uuid", alice), await status(ID.upper(), alice)]
-    assert answers == [401, 404, 404, 422, route.owner]
+    for route in ROUTES:
+        with subtests.test(str(route)):
+            name, pair = await astore.call(own)
+            owner, stranger = pair.tokens["owner"], pair.tokens["stranger"]
+            asked = [(name, None), (name, stranger), (NONE, owner), ("no-uuid", owner), (name.upper(), owner)]
+            assert [await status(route, *each) for each in asked] == [401, 404, 404, 422, route.owner]
 
 
 @pytest.mark.parametrize("spelled", [ID, HEX, ID.upper(), HEX.upper()])
@@ -98,9 +100,10 @@ async def test_a_conversation_whose_id_is_no_uuid_can_be_looked_at(
     assert known(await rest.get(f"{AGENT}/talk"))["id"] == "talk"
 
 
-@pytest.mark.parametrize("path", ["/agent/nowhere", f"{AGENT}/{ID}/switch_llm", f"{SHARED}/{ID}/goal"])
-async def test_what_is_not_served_is_not_found(rest: httpx.AsyncClient, path: str) -> None:
-    assert known(await rest.post(path, json={}), 404) == {"detail": "Not Found"}
+async def test_what_is_not_served_is_not_found(rest: httpx.AsyncClient, subtests: pytest.Subtests) -> None:
+    for path in ["/agent/nowhere", f"{AGENT}/{ID}/switch_llm", f"{SHARED}/{ID}/goal"]:
+        with subtests.test(path):
+            assert known(await rest.post(path, json={}), 404) == {"detail": "Not Found"}
 
 
 async def test_a_failure_is_a_500_in_the_wires_form_and_says_nothing_of_its_inside(
@@ -254,20 +257,24 @@ WRONG_STARTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("body", WRONG_STARTS.values(), ids=WRONG_STARTS)
 async def test_a_wrong_start_is_a_422_and_starts_nothing(
-    rest: httpx.AsyncClient, body: dict[str, Any]
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    response = await rest.post(AGENT, content=json.dumps(body))
-    assert isinstance(known(response, 422)["detail"], list)
-    assert await astore.call(Conversation.objects.count) == 0
+    for name, body in WRONG_STARTS.items():
+        with subtests.test(name):
+            response = await rest.post(AGENT, content=json.dumps(body))
+            assert isinstance(known(response, 422)["detail"], list)
+            assert await astore.call(Conversation.objects.count) == 0
 
 
-@pytest.mark.parametrize("depth", [101, 900, 100_000])
-async def test_an_agent_that_is_nested_too_deeply_is_a_422(rest: httpx.AsyncClient, depth: int) -> None:
-    nested = '{"a":' * depth + "1" + "}" * depth
-    body = f'{{"agent":{nested},"workspace":{{"working_dir":"/"}}}}'
-    assert (await rest.post(AGENT, content=body)).status_code == 422
+async def test_an_agent_that_is_nested_too_deeply_is_a_422(
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
+) -> None:
+    for depth in [101, 900, 100_000]:
+        with subtests.test(depth=depth):
+            nested = '{"a":' * depth + "1" + "}" * depth
+            body = f'{{"agent":{nested},"workspace":{{"working_dir":"/"}}}}'
+            assert (await rest.post(AGENT, content=body)).status_code == 422
 
 
 MIB = 1024 * 1024
@@ -283,14 +290,15 @@ LONG_MEMBERS: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "value"), LONG_MEMBERS.values(), ids=LONG_MEMBERS)
 async def test_a_part_of_a_start_that_is_too_long_is_a_422_that_names_it_and_the_bound(
-    rest: httpx.AsyncClient, name: str, value: Any
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    response = await rest.post(AGENT, json={**START, name: value})
-    (problem,) = known(response, 422)["detail"]
-    assert problem["loc"][:2] == ["body", name]
-    assert problem["msg"] == f"Value error, `{name}` may have {MIB} bytes as JSON at the most"
+    for case, (name, value) in LONG_MEMBERS.items():
+        with subtests.test(case):
+            response = await rest.post(AGENT, json={**START, name: value})
+            (problem,) = known(response, 422)["detail"]
+            assert problem["loc"][:2] == ["body", name]
+            assert problem["msg"] == f"Value error, `{name}` may have {MIB} bytes as JSON at the most"
 
 
 async def test_a_part_of_a_start_may_be_as_long_as_the_bound(rest: httpx.AsyncClient) -> None:
@@ -334,25 +342,24 @@ async def pages(rest: httpx.AsyncClient, **query: Any) -> list[list[str]]:
             return found
 
 
-@pytest.mark.parametrize("limit", [1, 2, 7, 52, 53, 100])
-@pytest.mark.parametrize(
-    ("sort_order", "column", "newest_first"),
-    [
-        ("CREATED_AT", "created_at", False),
-        ("CREATED_AT_DESC", "created_at", True),
-        ("UPDATED_AT", "updated_at", False),
-        ("UPDATED_AT_DESC", "updated_at", True),
-    ],
-)
-@pytest.mark.sampled(8)
+SORT_ORDERS: list[tuple[str, Any, bool]] = [
+    ("CREATED_AT", "created_at", False),
+    ("CREATED_AT_DESC", "created_at", True),
+    ("UPDATED_AT", "updated_at", False),
+    ("UPDATED_AT_DESC", "updated_at", True),
+]
+
+
 async def test_pages_hold_each_conversation_once_in_each_order(
-    alice: User, rest: httpx.AsyncClient, limit: int, sort_order: str, column: Any, newest_first: bool
+    alice: User, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
     await astore.call(fill, alice, 53)
-    found = await pages(rest, limit=limit, sort_order=sort_order)
-    rows = Conversation.objects.in_order(column, newest_first=newest_first)
-    assert [*chain(*found)] == await astore.call(lambda: [str(UUID(row.public_id)) for row in rows])
-    assert {len(page) for page in found[:-1]} <= {limit}
+    for limit, (sort_order, column, newest_first) in product([1, 2, 7, 52, 53, 100], SORT_ORDERS):
+        with subtests.test(limit=limit, sort_order=sort_order, column=column):
+            found = await pages(rest, limit=limit, sort_order=sort_order)
+            rows = await astore.call(list, Conversation.objects.in_order(column, newest_first=newest_first))
+            assert [*chain(*found)] == [str(UUID(row.public_id)) for row in rows]
+            assert {len(page) for page in found[:-1]} <= {limit}
 
 
 async def test_the_newest_comes_first_unless_another_order_is_asked_for(
@@ -374,9 +381,13 @@ async def test_what_is_started_or_deleted_while_pages_are_read_moves_no_other(
     assert [item["id"] for item in second["items"]] == all_of_them[4:]
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=101", "limit=x", "page_id=x", "page_id=MQ", "status=x"])
-async def test_a_wrong_page_is_a_422(rest: httpx.AsyncClient, query: str) -> None:
-    known(await rest.get(f"{AGENT}/search?{query}"), 422)
+WRONG_PAGES: list[str] = ["limit=0", "limit=101", "limit=x", "page_id=x", "page_id=MQ", "status=x"]
+
+
+async def test_a_wrong_page_is_a_422(rest: httpx.AsyncClient, subtests: pytest.Subtests) -> None:
+    for query in WRONG_PAGES:
+        with subtests.test(query=query):
+            known(await rest.get(f"{AGENT}/search?{query}"), 422)
 
 
 async def test_conversations_are_found_and_counted_by_status(alice: User, rest: httpx.AsyncClient) -> None:
@@ -445,11 +456,12 @@ async def test_a_batch_of_a_hundred_is_answered_and_one_more_refused(
     known(await rest.get(AGENT, params={"ids": [ID] * 101}), 400)
 
 
-@pytest.mark.parametrize("query", ["", "?ids=talk", f"?ids={ID}&ids=", "?ids=%00"])
 async def test_a_batch_without_ids_or_with_malformed_ones_is_a_422(
-    rest: httpx.AsyncClient, query: str
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    known(await rest.get(f"{AGENT}{query}"), 422)
+    for query in ["", "?ids=talk", f"?ids={ID}&ids=", "?ids=%00"]:
+        with subtests.test(query=query):
+            known(await rest.get(f"{AGENT}{query}"), 422)
 
 
 @pytest.mark.parametrize(
@@ -483,9 +495,15 @@ async def test_a_conversation_is_renamed_and_tagged(talk: ConversationRef, rest:
     assert (found["title"], found["tags"]) == ("New", {"a": "b"})
 
 
-@pytest.mark.parametrize("body", [{"title": " "}, {"title": "x" * 201}, {"tags": {"a": 1}}, [], None])
-async def test_a_wrong_change_is_a_422(talk: ConversationRef, rest: httpx.AsyncClient, body: Any) -> None:
-    known(await rest.patch(f"{AGENT}/{ID}", json=body), 422)
+WRONG_CHANGES: list[Any] = [{"title": " "}, {"title": "x" * 201}, {"tags": {"a": 1}}, [], None]
+
+
+async def test_a_wrong_change_is_a_422(
+    talk: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
+) -> None:
+    for body in WRONG_CHANGES:
+        with subtests.test(body=body):
+            known(await rest.patch(f"{AGENT}/{ID}", json=body), 422)
 
 
 async def test_a_deleted_conversation_is_hidden_and_every_event_stays(
@@ -590,12 +608,13 @@ WRONG_BODIES: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("route", "body"), WRONG_BODIES.values(), ids=WRONG_BODIES)
 async def test_a_wrong_body_is_a_422(
-    talk: ConversationRef, rest: httpx.AsyncClient, route: str, body: Any
+    talk: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    content = "{" if body is ... else json.dumps(body)
-    known(await rest.post(f"{AGENT}/{ID}/{route}", content=content), 422)
+    for name, (route, body) in WRONG_BODIES.items():
+        with subtests.test(name):
+            content = "{" if body is ... else json.dumps(body)
+            known(await rest.post(f"{AGENT}/{ID}/{route}", content=content), 422)
 
 
 # Run
@@ -769,18 +788,19 @@ async def test_the_probes_answer_in_the_wires_words(
     assert known(await rest.get(path)) == answer
 
 
-@pytest.mark.parametrize(
-    ("path", "answer"),
-    [
-        ("/git/changes//workspace/project", []),
-        ("/git/changes?path=/workspace", []),
-        ("/git/diff/workspace/a.py", {"modified": None, "original": None}),
-        ("/git/diff?path=a.py", {"modified": None, "original": None}),
-        ("/vscode/url", {"url": None}),
-        ("/tools/", []),
-    ],
-)
+OF_A_WORKSPACE: list[tuple[str, object]] = [
+    ("/git/changes//workspace/project", []),
+    ("/git/changes?path=/workspace", []),
+    ("/git/diff/workspace/a.py", {"modified": None, "original": None}),
+    ("/git/diff?path=a.py", {"modified": None, "original": None}),
+    ("/vscode/url", {"url": None}),
+    ("/tools/", []),
+]
+
+
 async def test_what_is_asked_of_a_workspace_is_answered_with_nothing(
-    alice: User, rest: httpx.AsyncClient, path: str, answer: object
+    alice: User, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    assert known(await rest.get(f"/agent/api{path}")) == answer
+    for path, answer in OF_A_WORKSPACE:
+        with subtests.test(path=path, answer=answer):
+            assert known(await rest.get(f"/agent/api{path}")) == answer

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -13,6 +15,8 @@ from conversations.models import ConversationRef
 from conversations.store import deletion
 from sessions_app import astore
 from sessions_app.models import ApiToken
+from sessions_app.openhands_v1 import sandboxes
+from tests.support.people.pairs import Pair, new_pair
 from tests.support.wires import app_face
 from tests.support.wires.app_face import (
     APP,
@@ -61,25 +65,40 @@ async def ask(
 # Rights
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=str)
+def with_own(route: Route) -> tuple[Route, ConversationRef, Pair]:
+    """Return the route for a conversation that no other row has, and whose it is."""
+    pair, name = new_pair(), uuid4()
+    talk = create(pair.owner, name.hex)
+    path = route.path.replace(ID, str(name)).replace(app_face.SANDBOX, str(sandboxes.id_of(name.hex)))
+    body = {**route.body, "id": str(name)} if route.body == {"id": ID} else route.body
+    return replace(route, path=path, body=body), talk, pair
+
+
 async def test_each_operation_answers_its_owner_a_stranger_and_nobody_as_it_should(
-    accounts: None, talk: ConversationRef, tokens: dict[str, str], rest: httpx.AsyncClient, route: Route
+    accounts: None, alice: User, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    nobody = await ask(rest, route)
-    stranger = await ask(rest, route, headers=bearer(tokens["stranger"]))
-    owner = await ask(rest, route, headers=bearer(tokens["owner"]))
-    statuses = [each.status_code for each in (nobody, stranger, owner)]
-    assert statuses == [route.nobody, route.stranger, route.owner], (stranger.text, owner.text)
+    for route in ROUTES:
+        with subtests.test(str(route)):
+            own, _, pair = await astore.call(with_own, route)
+            nobody = await ask(rest, own)
+            stranger, owner = [
+                await ask(rest, own, headers=bearer(pair.tokens[who])) for who in ("stranger", "owner")
+            ]
+            statuses = [each.status_code for each in (nobody, stranger, owner)]
+            assert statuses == [route.nobody, route.stranger, route.owner], (stranger.text, owner.text)
 
 
-@pytest.mark.parametrize("route", [each for each in ROUTES if each.path not in MAKING], ids=str)
 async def test_a_stranger_is_answered_as_if_nothing_was_there(
-    accounts: None, talk: ConversationRef, tokens: dict[str, str], rest: httpx.AsyncClient, route: Route
+    accounts: None, alice: User, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    there = await ask(rest, route, headers=bearer(tokens["stranger"]))
-    await astore.call(deletion.soft_delete, talk)
-    gone = await ask(rest, route, headers=bearer(tokens["stranger"]))
-    assert (there.status_code, there.text) == (gone.status_code, gone.text)
+    for route in (each for each in ROUTES if each.path not in MAKING):
+        with subtests.test(str(route)):
+            own, talk, pair = await astore.call(with_own, route)
+            headers = bearer(pair.tokens["stranger"])
+            there = await ask(rest, own, headers=headers)
+            await astore.call(deletion.soft_delete, talk)
+            gone = await ask(rest, own, headers=headers)
+            assert (there.status_code, there.text) == (gone.status_code, gone.text)
 
 
 @pytest.mark.parametrize("header", ["x-session-api-key", "authorization"])
@@ -162,30 +181,37 @@ MALFORMED: list[tuple[str, Problem]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "problem"), MALFORMED, ids=[path for path, _ in MALFORMED])
-async def test_what_is_malformed_is_told_where(rest: httpx.AsyncClient, path: str, problem: Problem) -> None:
-    answer = await rest.get(path)
-    assert (answer.status_code, answer.json()) == (422, problem)
+async def test_what_is_malformed_is_told_where(rest: httpx.AsyncClient, subtests: pytest.Subtests) -> None:
+    for path, problem in MALFORMED:
+        with subtests.test(path=path, problem=problem):
+            answer = await rest.get(path)
+            assert (answer.status_code, answer.json()) == (422, problem)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        f"{path}/search?page_id={page_id}"
-        for path in (CONVERSATIONS, STARTS, EVENTS, SANDBOXES)
-        for page_id in ("100", "%00", "é", "=", "MTAwLi0x", "OTk5OTk5OTk5OTk5OTk5OTk5OTk5Ljk5")
-    ],
-)
-async def test_a_page_id_of_another_making_is_refused(rest: httpx.AsyncClient, path: str) -> None:
-    assert (await rest.get(path)).status_code in (400, 422)
+WRONG_PAGES = [
+    f"{path}/search?page_id={page_id}"
+    for path in (CONVERSATIONS, STARTS, EVENTS, SANDBOXES)
+    for page_id in ("100", "%00", "é", "=", "MTAwLi0x", "OTk5OTk5OTk5OTk5OTk5OTk5OTk5Ljk5")
+]
 
 
-@pytest.mark.parametrize("path", [CONVERSATIONS, STARTS, EVENTS, SANDBOXES, f"{APP}/sandbox-specs"])
-async def test_a_hundred_ids_are_taken_and_one_more_is_too_many(rest: httpx.AsyncClient, path: str) -> None:
-    name = "ids" if path in (CONVERSATIONS, STARTS) else "id"
-    most = await app_face.answered(rest, path, **{name: [ID] * 100})
-    assert most == [None] * 100
-    assert (await rest.get(path, params={name: [ID] * 101})).status_code == 400
+async def test_a_page_id_of_another_making_is_refused(
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
+) -> None:
+    for path in WRONG_PAGES:
+        with subtests.test(path):
+            assert (await rest.get(path)).status_code in (400, 422)
+
+
+async def test_a_hundred_ids_are_taken_and_one_more_is_too_many(
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
+) -> None:
+    for path in [CONVERSATIONS, STARTS, EVENTS, SANDBOXES, f"{APP}/sandbox-specs"]:
+        with subtests.test(path):
+            name = "ids" if path in (CONVERSATIONS, STARTS) else "id"
+            most = await app_face.answered(rest, path, **{name: [ID] * 100})
+            assert most == [None] * 100
+            assert (await rest.get(path, params={name: [ID] * 101})).status_code == 400
 
 
 @pytest.mark.parametrize("spelling", [ID, HEX, ID.upper(), HEX.upper()])
@@ -198,41 +224,42 @@ async def test_every_spelling_of_an_id_is_known(
     assert await app_face.answered(rest, f"{EVENTS}/count", conversation_id__eq=spelling) == 0
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        (CONVERSATIONS, "no JSON"),
-        (CONVERSATIONS, "[]"),
-        (CONVERSATIONS, ""),
-        (CONVERSATIONS, '{"pr_number": ["x"]}'),
-        (CONVERSATIONS, '{"pr_number": [99999999999999999999]}'),
-        (CONVERSATIONS, '{"title": "a\\u0000b"}'),
-        (CONVERSATIONS, '{"trigger": "wind"}'),
-        (CONVERSATIONS, '{"conversation_id": "talk"}'),
-        (CONVERSATIONS, '{"initial_message": {"role": "assistant", "content": "hi"}}'),
-        (CONVERSATIONS, '{"initial_message": {"content": [{"type": "smell"}]}}'),
-        (f"{CONVERSATIONS}/{ID}/send-message", '{"content": []}'),
-        (
-            f"{CONVERSATIONS}/{ID}/send-message",
-            '{"role": "assistant", "content": [{"type": "text", "text": "x"}]}',
-        ),
-        (f"{CONVERSATIONS}/{ID}/send-message", '{"content": [{"type": "smell"}]}'),
-        (f"{APP}/conversations/talk/pending-messages", '{"content": [{"type": "text", "text": "x"}]}'),
-        (f"{APP}/webhooks/events/{ID}", "{}"),
-        (f"{APP}/webhooks/events/{ID}", '[{"id": "x"}]'),
-        (f"{APP}/webhooks/events/{ID}", '[{"kind": "PauseEvent"}]'),
-        (f"{APP}/webhooks/events/{ID}", "[" * 100_000),
-        (f"{APP}/webhooks/conversations", '{"title": "no id"}'),
-    ],
-)
+WRONG_BODIES: list[tuple[str, str]] = [
+    (CONVERSATIONS, "no JSON"),
+    (CONVERSATIONS, "[]"),
+    (CONVERSATIONS, ""),
+    (CONVERSATIONS, '{"pr_number": ["x"]}'),
+    (CONVERSATIONS, '{"pr_number": [99999999999999999999]}'),
+    (CONVERSATIONS, '{"title": "a\\u0000b"}'),
+    (CONVERSATIONS, '{"trigger": "wind"}'),
+    (CONVERSATIONS, '{"conversation_id": "talk"}'),
+    (CONVERSATIONS, '{"initial_message": {"role": "assistant", "content": "hi"}}'),
+    (CONVERSATIONS, '{"initial_message": {"content": [{"type": "smell"}]}}'),
+    (f"{CONVERSATIONS}/{ID}/send-message", '{"content": []}'),
+    (
+        f"{CONVERSATIONS}/{ID}/send-message",
+        '{"role": "assistant", "content": [{"type": "text", "text": "x"}]}',
+    ),
+    (f"{CONVERSATIONS}/{ID}/send-message", '{"content": [{"type": "smell"}]}'),
+    (f"{APP}/conversations/talk/pending-messages", '{"content": [{"type": "text", "text": "x"}]}'),
+    (f"{APP}/webhooks/events/{ID}", "{}"),
+    (f"{APP}/webhooks/events/{ID}", '[{"id": "x"}]'),
+    (f"{APP}/webhooks/events/{ID}", '[{"kind": "PauseEvent"}]'),
+    (f"{APP}/webhooks/events/{ID}", "[" * 100_000),
+    (f"{APP}/webhooks/conversations", '{"title": "no id"}'),
+]
+
+
 async def test_a_body_of_another_shape_is_refused_and_stores_nothing(
-    talk: ConversationRef, rest: httpx.AsyncClient, path: str, body: str
+    talk: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    answer = await rest.post(path, content=body)
-    assert answer.status_code == 422, answer.text
-    assert isinstance(answer.json()["detail"], list)
-    assert await app_face.answered(rest, f"{EVENTS}/count") == 0
-    assert await app_face.answered(rest, f"{STARTS}/count") == 0
+    for path, body in WRONG_BODIES:
+        with subtests.test(path=path, body=body):
+            answer = await rest.post(path, content=body)
+            assert answer.status_code == 422, answer.text
+            assert isinstance(answer.json()["detail"], list)
+            assert await app_face.answered(rest, f"{EVENTS}/count") == 0
+            assert await app_face.answered(rest, f"{STARTS}/count") == 0
 
 
 async def test_a_message_whose_ignored_members_are_deep_is_taken(rest: httpx.AsyncClient) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -80,7 +80,6 @@ async def ids(rest: httpx.AsyncClient, path: str, **query: Any) -> tuple[list[st
 
 
 async def all_ids(rest: httpx.AsyncClient, path: str, **query: Any) -> list[str]:
-    """Return the ids of all pages."""
     found, page_id = await ids(rest, path, **query)
     while page_id is not None:
         more, page_id = await ids(rest, path, **query, page_id=page_id)
@@ -103,13 +102,14 @@ def repeated(name: str, values: Iterable[str]) -> str:
     return "&".join(f"{name}={value}" for value in values)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Route:
     """One operation, and what the owner of the conversation with ID and a stranger are answered."""
 
     name: str
-    method: str = "GET"
     path: str
+    _: KW_ONLY
+    method: str = "GET"
     body: Any = None
     owner: int = 200
     stranger: int = 200
@@ -141,158 +141,134 @@ GIT = {
 }
 
 ROUTES = [
-    Route(name="app-search", path=f"{CONVERSATIONS}/search"),
-    Route(name="app-count", path=f"{CONVERSATIONS}/count"),
-    Route(name="app-conversations", path=f"{CONVERSATIONS}?ids={ID}"),
-    Route(name="app-conversations", method="POST", path=CONVERSATIONS, body={}),
-    Route(name="app-stream-start", method="POST", path=f"{CONVERSATIONS}/stream-start", body={}),
-    Route(name="app-start-search", path=f"{STARTS}/search"),
-    Route(name="app-start-count", path=f"{STARTS}/count"),
-    Route(name="app-start-tasks", path=f"{STARTS}?ids={ID}"),
-    Route(name="app-conversation", method="PATCH", path=_ONE, body={"title": "new"}, **_NOT_THERE),
-    Route(name="app-send-message", method="POST", path=f"{_ONE}/send-message", body=said("hi"), **_NOT_THERE),
-    Route(name="app-download", path=f"{_ONE}/download", **_NOT_THERE),
+    Route("app-search", f"{CONVERSATIONS}/search"),
+    Route("app-count", f"{CONVERSATIONS}/count"),
+    Route("app-conversations", f"{CONVERSATIONS}?ids={ID}"),
+    Route("app-conversations", CONVERSATIONS, method="POST", body={}),
+    Route("app-stream-start", f"{CONVERSATIONS}/stream-start", method="POST", body={}),
+    Route("app-start-search", f"{STARTS}/search"),
+    Route("app-start-count", f"{STARTS}/count"),
+    Route("app-start-tasks", f"{STARTS}?ids={ID}"),
+    Route("app-conversation", _ONE, method="PATCH", body={"title": "new"}, **_NOT_THERE),
+    Route("app-send-message", f"{_ONE}/send-message", method="POST", body=said("hi"), **_NOT_THERE),
+    Route("app-download", f"{_ONE}/download", **_NOT_THERE),
     Route(
-        name="app-pending-messages",
+        "app-pending-messages",
+        f"{APP}/conversations/{ID}/pending-messages",
         method="POST",
-        path=f"{APP}/conversations/{ID}/pending-messages",
         body=said("hi"),
         owner=201,
         **_NOT_THERE,
     ),
-    Route(name="app-event-search", path=f"{EVENTS}/search?conversation_id__eq={ID}"),
-    Route(name="app-event-count", path=f"{EVENTS}/count?conversation_id__eq={ID}"),
-    Route(name="app-events", path=f"{EVENTS}?id=x"),
-    Route(name="app-log-search", path=f"{_LOG}/search", **_NOT_THERE),
-    Route(name="app-log-count", path=f"{_LOG}/count", **_NOT_THERE),
-    Route(name="app-log", path=f"{_LOG}?id=x", **_NOT_THERE),
-    Route(name="app-sandbox-search", path=f"{SANDBOXES}/search"),
-    Route(name="app-sandboxes", path=f"{SANDBOXES}?id={SANDBOX}"),
-    Route(name="app-sandboxes", method="POST", path=SANDBOXES, owner=404, stranger=404),
-    Route(name="app-sandbox-pause", method="POST", path=f"{SANDBOXES}/{SANDBOX}/pause", **_NOT_THERE),
-    Route(name="app-sandbox-resume", method="POST", path=f"{SANDBOXES}/{SANDBOX}/resume", **_NOT_THERE),
-    Route(name="app-sandbox", method="DELETE", path=f"{SANDBOXES}/{SANDBOX}", **_NOT_THERE),
-    Route(name="app-sandbox-spec-search", path=f"{APP}/sandbox-specs/search"),
-    Route(name="app-sandbox-specs", path=f"{APP}/sandbox-specs?id=convserver"),
-    Route(name="app-me", path=f"{APP}/users/me"),
+    Route("app-event-search", f"{EVENTS}/search?conversation_id__eq={ID}"),
+    Route("app-event-count", f"{EVENTS}/count?conversation_id__eq={ID}"),
+    Route("app-events", f"{EVENTS}?id=x"),
+    Route("app-log-search", f"{_LOG}/search", **_NOT_THERE),
+    Route("app-log-count", f"{_LOG}/count", **_NOT_THERE),
+    Route("app-log", f"{_LOG}?id=x", **_NOT_THERE),
+    Route("app-sandbox-search", f"{SANDBOXES}/search"),
+    Route("app-sandboxes", f"{SANDBOXES}?id={SANDBOX}"),
+    Route("app-sandboxes", SANDBOXES, method="POST", owner=404, stranger=404),
+    Route("app-sandbox-pause", f"{SANDBOXES}/{SANDBOX}/pause", method="POST", **_NOT_THERE),
+    Route("app-sandbox-resume", f"{SANDBOXES}/{SANDBOX}/resume", method="POST", **_NOT_THERE),
+    Route("app-sandbox", f"{SANDBOXES}/{SANDBOX}", method="DELETE", **_NOT_THERE),
+    Route("app-sandbox-spec-search", f"{APP}/sandbox-specs/search"),
+    Route("app-sandbox-specs", f"{APP}/sandbox-specs?id=convserver"),
+    Route("app-me", f"{APP}/users/me"),
     Route(
-        name="app-webhook-secrets", path=f"{APP}/webhooks/secrets", owner=401, stranger=401
+        "app-webhook-secrets", f"{APP}/webhooks/secrets", owner=401, stranger=401
     ),  # nobody was promised any
+    # The id is taken; where it is free, the stranger has made the conversation by the time the owner asks.
     Route(
-        name="app-webhook-conversations",
+        "app-webhook-conversations",
+        f"{APP}/webhooks/conversations",
         method="POST",
-        path=f"{APP}/webhooks/conversations",
         body={"id": ID},
-        stranger=401,  # the id is taken
-        empty=(401, 200),  # the stranger has made it by then
+        stranger=401,
+        empty=(401, 200),
     ),
+    Route("app-webhook-events", f"{APP}/webhooks/events/{ID}", method="POST", body=[], **_NOT_THERE),
     Route(
-        name="app-webhook-events", method="POST", path=f"{APP}/webhooks/events/{ID}", body=[], **_NOT_THERE
-    ),
-    Route(
-        name="app-webhook-sandbox-conversations",
+        "app-webhook-sandbox-conversations",
+        f"{APP}/webhooks/{SANDBOX}/conversations",
         method="POST",
-        path=f"{APP}/webhooks/{SANDBOX}/conversations",
         body={"id": ID},
         stranger=401,
     ),
     Route(
-        name="app-webhook-sandbox-events",
+        "app-webhook-sandbox-events",
+        f"{APP}/webhooks/{SANDBOX}/events/{ID}",
         method="POST",
-        path=f"{APP}/webhooks/{SANDBOX}/events/{ID}",
         body=[],
         stranger=401,
     ),
-    *(Route(name=f"app-{name}", path=f"{_ONE}/{path}", **_NOT_THERE) for name, path in WORKSPACE.items()),
+    *(Route(f"app-{name}", f"{_ONE}/{path}", **_NOT_THERE) for name, path in WORKSPACE.items()),
     Route(
-        name="app-switch-profile",
+        "app-switch-profile",
+        f"{_ONE}/switch_profile",
         method="POST",
-        path=f"{_ONE}/switch_profile",
         body={"profile_name": "none"},
         owner=404,
         **_NOT_THERE,
     ),
+    Route("app-switch-acp-model", f"{_ONE}/switch_acp_model", method="POST", owner=400, **_NOT_THERE),
+    Route("app-sandbox-secrets", f"{SANDBOXES}/{SANDBOX}/settings/secrets", owner=401, stranger=401),
+    Route("app-sandbox-secret", f"{SANDBOXES}/{SANDBOX}/settings/secrets/X", owner=401, stranger=401),
+    Route("app-web-client-config", f"{APP}/web-client/config", nobody=200),
+    Route("app-settings", f"{APP}/settings", owner=404, stranger=404),
+    Route("app-settings", f"{APP}/settings", method="POST", body={"language": "en"}),
+    Route("app-agent-form", f"{APP}/settings/agent-schema"),
+    Route("app-conversation-form", f"{APP}/settings/conversation-schema"),
+    Route("app-profiles", f"{APP}/settings/profiles"),
     Route(
-        name="app-switch-acp-model",
+        "app-profile",
+        f"{APP}/settings/profiles/mine",
         method="POST",
-        path=f"{_ONE}/switch_acp_model",
-        owner=400,
-        **_NOT_THERE,
-    ),
-    Route(
-        name="app-sandbox-secrets", path=f"{SANDBOXES}/{SANDBOX}/settings/secrets", owner=401, stranger=401
-    ),
-    Route(
-        name="app-sandbox-secret", path=f"{SANDBOXES}/{SANDBOX}/settings/secrets/X", owner=401, stranger=401
-    ),
-    Route(name="app-web-client-config", path=f"{APP}/web-client/config", nobody=200),
-    Route(name="app-settings", path=f"{APP}/settings", owner=404, stranger=404),
-    Route(name="app-settings", method="POST", path=f"{APP}/settings", body={"language": "en"}),
-    Route(name="app-agent-form", path=f"{APP}/settings/agent-schema"),
-    Route(name="app-conversation-form", path=f"{APP}/settings/conversation-schema"),
-    Route(name="app-profiles", path=f"{APP}/settings/profiles"),
-    Route(
-        name="app-profile",
-        method="POST",
-        path=f"{APP}/settings/profiles/mine",
         body={"llm": {"model": "openai/gpt-x"}},
         owner=201,
         stranger=201,
     ),
-    Route(name="app-profile", path=f"{APP}/settings/profiles/none", owner=404, stranger=404),
-    Route(name="app-profile", method="DELETE", path=f"{APP}/settings/profiles/none"),
+    Route("app-profile", f"{APP}/settings/profiles/none", owner=404, stranger=404),
+    Route("app-profile", f"{APP}/settings/profiles/none", method="DELETE"),
     Route(
-        name="app-profile-activate",
+        "app-profile-activate",
+        f"{APP}/settings/profiles/none/activate",
         method="POST",
-        path=f"{APP}/settings/profiles/none/activate",
         owner=404,
         stranger=404,
     ),
     Route(
-        name="app-profile-rename",
+        "app-profile-rename",
+        f"{APP}/settings/profiles/none/rename",
         method="POST",
-        path=f"{APP}/settings/profiles/none/rename",
         body={"new_name": "x"},
         owner=404,
         stranger=404,
     ),
-    Route(name="app-secret-search", path=f"{APP}/secrets/search"),
+    Route("app-secret-search", f"{APP}/secrets/search"),
     Route(
-        name="app-secrets",
+        "app-secrets",
+        f"{APP}/secrets",
         method="POST",
-        path=f"{APP}/secrets",
         body={"name": "KEY", "value": "of-mine-1234"},
         owner=201,
         stranger=201,
     ),
-    Route(
-        name="app-secret",
-        method="PUT",
-        path=f"{APP}/secrets/NONE",
-        body={"name": "NONE"},
-        owner=404,
-        stranger=404,
-    ),
-    Route(name="app-secret", method="DELETE", path=f"{APP}/secrets/NONE", owner=404, stranger=404),
-    Route(name="app-git-tokens", method="POST", path=f"{APP}/secrets/git-providers", body={}),
-    Route(name="app-git-tokens", method="DELETE", path=f"{APP}/secrets/git-providers"),
-    Route(name="app-models", path=f"{APP}/config/models/search"),
-    Route(name="app-providers", path=f"{APP}/config/providers/search"),
-    Route(name="app-all-skills", path=f"{APP}/skills/search"),
-    Route(
-        name="app-marketplaces",
-        method="POST",
-        path=f"{APP}/skills/marketplace-skills",
-        owner=400,
-        stranger=400,
-    ),
-    Route(name="app-captcha", method="POST", path=f"{APP}/recaptcha/log", owner=400, stranger=400),
-    Route(name="app-git-user", path=f"{APP}/users/git-info", owner=403, stranger=403),
+    Route("app-secret", f"{APP}/secrets/NONE", method="PUT", body={"name": "NONE"}, owner=404, stranger=404),
+    Route("app-secret", f"{APP}/secrets/NONE", method="DELETE", owner=404, stranger=404),
+    Route("app-git-tokens", f"{APP}/secrets/git-providers", method="POST", body={}),
+    Route("app-git-tokens", f"{APP}/secrets/git-providers", method="DELETE"),
+    Route("app-models", f"{APP}/config/models/search"),
+    Route("app-providers", f"{APP}/config/providers/search"),
+    Route("app-all-skills", f"{APP}/skills/search"),
+    Route("app-marketplaces", f"{APP}/skills/marketplace-skills", method="POST", owner=400, stranger=400),
+    Route("app-captcha", f"{APP}/recaptcha/log", method="POST", owner=400, stranger=400),
+    Route("app-git-user", f"{APP}/users/git-info", owner=403, stranger=403),
     *(
-        Route(name=f"app-git-{each}", path=f"{APP}/git/{each}/search{query}", owner=403, stranger=403)
+        Route(f"app-git-{each}", f"{APP}/git/{each}/search{query}", owner=403, stranger=403)
         for each, query in GIT.items()
     ),
     # Last, because it takes the conversation away.
-    Route(name="app-conversation", method="DELETE", path=_ONE, **_NOT_THERE),
+    Route("app-conversation", _ONE, method="DELETE", **_NOT_THERE),
 ]
 """Every operation of the face."""

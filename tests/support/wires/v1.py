@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 from uuid import UUID
 
@@ -40,13 +40,14 @@ def said(text: str, *, run: bool = False) -> dict[str, Any]:
     return {"role": "user", "content": [{"type": "text", "text": text}], "run": run}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Route:
     """One operation on a conversation, and what its owner is answered."""
 
     name: str
-    method: str = "POST"
     path: str
+    _: KW_ONLY
+    method: str = "POST"
     body: Any = None
     owner: int = 200
 
@@ -55,47 +56,39 @@ class Route:
 
 
 ROUTES = [
-    Route(name="agent-conversation", method="GET", path=""),
-    Route(name="agent-conversation", method="PATCH", path="", body={"title": "new"}),
-    Route(name="agent-run", path="/run"),
-    Route(name="agent-pause", path="/pause"),
-    Route(name="agent-interrupt", path="/interrupt"),
-    Route(name="agent-condense", path="/condense"),
-    Route(name="agent-secrets", path="/secrets", body={"secrets": {"KEY": "value"}}),
-    Route(
-        name="agent-confirmation-policy",
-        path="/confirmation_policy",
-        body={"policy": {"kind": "AlwaysConfirm"}},
-    ),
-    Route(name="agent-security-analyzer", path="/security_analyzer", body={"security_analyzer": None}),
-    Route(name="agent-generate-title", path="/generate_title", body={}, owner=409),  # nothing was said
-    Route(name="agent-ask-agent", path="/ask_agent", body={"question": "Why?"}),
-    Route(name="agent-fork", path="/fork", body={}, owner=201),
-    Route(name="agent-navigate", path="/navigate", body={"event_id": None}),
-    Route(name="agent-agent-final-response", method="GET", path="/agent_final_response"),
-    Route(name="agent-events-search", method="GET", path="/events/search"),
-    Route(name="agent-events-count", method="GET", path="/events/count"),
-    Route(name="agent-event", method="GET", path="/events/none", owner=404),
-    Route(name="agent-events", method="GET", path="/events?event_ids=none"),
-    Route(name="agent-events", path="/events", body={"role": "user", "content": "hello"}),
-    Route(
-        name="agent-events-respond-to-confirmation",
-        path="/events/respond_to_confirmation",
-        body={"accept": False},
-    ),
-    Route(name="agent-switch-llm", path="/switch_llm", body={"llm": {"model": "openai/gpt-x"}}),
-    Route(name="agent-runtime", method="GET", path="/runtime"),
+    Route("agent-conversation", "", method="GET"),
+    Route("agent-conversation", "", method="PATCH", body={"title": "new"}),
+    Route("agent-run", "/run"),
+    Route("agent-pause", "/pause"),
+    Route("agent-interrupt", "/interrupt"),
+    Route("agent-condense", "/condense"),
+    Route("agent-secrets", "/secrets", body={"secrets": {"KEY": "value"}}),
+    Route("agent-confirmation-policy", "/confirmation_policy", body={"policy": {"kind": "AlwaysConfirm"}}),
+    Route("agent-security-analyzer", "/security_analyzer", body={"security_analyzer": None}),
+    Route("agent-generate-title", "/generate_title", body={}, owner=409),  # nothing was said
+    Route("agent-ask-agent", "/ask_agent", body={"question": "Why?"}),
+    Route("agent-fork", "/fork", body={}, owner=201),
+    Route("agent-navigate", "/navigate", body={"event_id": None}),
+    Route("agent-agent-final-response", "/agent_final_response", method="GET"),
+    Route("agent-events-search", "/events/search", method="GET"),
+    Route("agent-events-count", "/events/count", method="GET"),
+    Route("agent-event", "/events/none", method="GET", owner=404),
+    Route("agent-events", "/events?event_ids=none", method="GET"),
+    Route("agent-events", "/events", body={"role": "user", "content": "hello"}),
+    Route("agent-events-respond-to-confirmation", "/events/respond_to_confirmation", body={"accept": False}),
+    Route("agent-switch-llm", "/switch_llm", body={"llm": {"model": "openai/gpt-x"}}),
+    Route("agent-runtime", "/runtime", method="GET"),
     *(
-        Route(name=f"agent-{what.replace('/', '-').replace('_', '-')}", path=f"/{what}", body={}, owner=400)
+        Route(f"agent-{what.replace('/', '-').replace('_', '-')}", f"/{what}", body={}, owner=400)
         for what in ("goal", "goal/stop", "goal/resume", "load_plugin", "switch_acp_model")
     ),
-    Route(name="agent-runtime-reprovision", path="/runtime/reprovision", owner=400),
-    Route(name="agent-conversation", method="DELETE", path=""),
+    Route("agent-runtime-reprovision", "/runtime/reprovision", owner=400),
+    Route("agent-conversation", "", method="DELETE"),
 ]
 """Every operation on one conversation."""
 BEYOND_ONE = [
-    Route(name="agent-switch-profile", path="/switch_profile", body={"profile_name": "none"}, owner=404),
-    Route(name="agent-children", path="/children", body={"task": "Look around"}, owner=201),
+    Route("agent-switch-profile", "/switch_profile", body={"profile_name": "none"}, owner=404),
+    Route("agent-children", "/children", body={"task": "Look around"}, owner=201),
 ]
 """Operations on a conversation that reach what its own key does not open."""
 
@@ -110,5 +103,4 @@ class MuteAgent:
     """An agent that answers no question."""
 
     async def complete(self, messages: object) -> str:
-        """Fail."""
         raise RuntimeError("no answer")

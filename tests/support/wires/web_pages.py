@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Page:
     """What one address answers to alice, whose conversation is `talk`, and to bob.
 
@@ -14,8 +14,9 @@ class Page:
     """
 
     route: str
-    method: str = "GET"
     path: str
+    _: KW_ONLY
+    method: str = "GET"
     form: Mapping[str, str] = field(default_factory=dict)
     owner: int = 200
     stranger: int = 200
@@ -23,15 +24,22 @@ class Page:
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
 
+    def of_row(self, number: int) -> Page:
+        """Return the same address with the ids of this row: what one row changes, no other one sees."""
+        path = self.path.replace("talk", f"talk{number}").replace("gone", f"gone{number}")
+        path = path.replace(IMPORT_ID, f"{number:032x}")
+        form = {name: f"talk{number}" if value == "talk" else value for name, value in self.form.items()}
+        return replace(self, path=path, form=form)
+
 
 def _form(route: str, path: str, *, status: int = 302, **form: str) -> Page:
     """Return an address that only takes a form, of whoever sends it."""
-    return Page(route=route, method="POST", path=path, form=form, owner=status, stranger=status)
+    return Page(route, path, method="POST", form=form, owner=status, stranger=status)
 
 
 def _address(route: str, path: str, *, stranger: int = 302) -> Page:
     """Return the address of a form, loaded like a page: it leads to the page that the form stands on."""
-    return Page(route=route, path=path, owner=302, stranger=stranger)
+    return Page(route, path, owner=302, stranger=stranger)
 
 
 IMPORT_ID = "0123456789abcdef0123456789abcdef"
@@ -51,92 +59,77 @@ SETTINGS = (
     "password",
 )
 PAGES = [
-    Page(route="home", path="/"),
-    Page(route="new", path="/new"),
+    Page("home", "/"),
+    Page("new", "/new"),
     _form("begin", "/begin", text="hello"),
-    Page(route="conversation", path="/c/talk", stranger=404),
-    Page(route="conversation-events", path="/c/talk/events", stranger=404),
-    Page(route="conversation-answer", path="/c/talk/answer", owner=204, stranger=404),
-    Page(route="conversation-usage", path="/c/talk/usage", stranger=404),
-    Page(route="conversation-agent", path="/c/talk/agent", stranger=404),
-    Page(route="conversation-agent", method="POST", path="/c/talk/agent", owner=302, stranger=404),
-    Page(route="conversation-limits", path="/c/talk/limits", stranger=404),
-    Page(route="conversation-limits", method="POST", path="/c/talk/limits", owner=302, stranger=404),
-    Page(route="conversation-branch", path="/c/talk/branch?after=0", stranger=404),
+    Page("conversation", "/c/talk", stranger=404),
+    Page("conversation-events", "/c/talk/events", stranger=404),
+    Page("conversation-answer", "/c/talk/answer", owner=204, stranger=404),
+    Page("conversation-usage", "/c/talk/usage", stranger=404),
+    Page("conversation-agent", "/c/talk/agent", stranger=404),
+    Page("conversation-agent", "/c/talk/agent", method="POST", owner=302, stranger=404),
+    Page("conversation-limits", "/c/talk/limits", stranger=404),
+    Page("conversation-limits", "/c/talk/limits", method="POST", owner=302, stranger=404),
+    Page("conversation-branch", "/c/talk/branch?after=0", stranger=404),
     Page(
-        route="conversation-branch",
-        method="POST",
-        path="/c/talk/branch",
-        form={"after": "0"},
-        owner=302,
-        stranger=404,
+        "conversation-branch", "/c/talk/branch", method="POST", form={"after": "0"}, owner=302, stranger=404
     ),
-    Page(route="conversation-labels", path="/c/talk/labels", stranger=404),
+    Page("conversation-labels", "/c/talk/labels", stranger=404),
     Page(
-        route="conversation-labels",
+        "conversation-labels",
+        "/c/talk/labels",
         method="POST",
-        path="/c/talk/labels",
         form={"label": "work"},
         owner=302,
         stranger=404,
     ),
-    Page(route="labels", path="/labels"),
-    Page(route="batch", path="/batch"),
+    Page("labels", "/labels"),
+    Page("batch", "/batch"),
     _form("batch", "/batch", status=200, action="archive", id="talk"),
     _form("export-some", "/export", status=200, id="talk"),
     _address("export-some", "/export"),
-    Page(route="conversation", path="/c/talk?as_of=0", stranger=404),
-    Page(route="conversation-again", path="/c/talk/again?answer=0", owner=409, stranger=404),
-    Page(
-        route="conversation-again",
-        method="POST",
-        path="/c/talk/again",
-        form={"answer": "0"},
-        owner=409,
-        stranger=404,
-    ),
-    Page(route="settings-export", path="/settings/export"),
-    Page(route="settings-import", path="/settings/import"),
+    Page("conversation", "/c/talk?as_of=0", stranger=404),
+    Page("conversation-again", "/c/talk/again?answer=0", owner=409, stranger=404),
+    Page("conversation-again", "/c/talk/again", method="POST", form={"answer": "0"}, owner=409, stranger=404),
+    Page("settings-export", "/settings/export"),
+    Page("settings-import", "/settings/import"),
     _form("settings-import", "/settings/import", status=400),
-    Page(route="settings-import-run", path=f"/settings/import/{IMPORT_ID}", stranger=404),
+    Page("settings-import-run", f"/settings/import/{IMPORT_ID}", stranger=404),
     Page(
-        route="settings-import-remove",
+        "settings-import-remove",
+        f"/settings/import/{IMPORT_ID}/remove",
         method="POST",
-        path=f"/settings/import/{IMPORT_ID}/remove",
         owner=302,
         stranger=404,
     ),
     _address("settings-import-remove", f"/settings/import/{IMPORT_ID}/remove"),
     _form("settings-import-follow", "/settings/import/follow"),
     _address("settings-import-follow", "/settings/import/follow"),
-    Page(route="event-output", path="/c/talk/events/0/output", stranger=404),
-    *(Page(route="export", path=f"/c/talk/export.{name}", stranger=404) for name in ("jsonl", "md", "html")),
-    *(
-        Page(route="export-layout", path=f"/c/talk/export.openhands-v{number}.zip", stranger=404)
-        for number in (0, 1)
-    ),
+    Page("event-output", "/c/talk/events/0/output", stranger=404),
+    *(Page("export", f"/c/talk/export.{name}", stranger=404) for name in ("jsonl", "md", "html")),
+    *(Page("export-layout", f"/c/talk/export.openhands-v{number}.zip", stranger=404) for number in (0, 1)),
     Page(
-        route="conversation-messages",
+        "conversation-messages",
+        "/c/talk/messages",
         method="POST",
-        path="/c/talk/messages",
         form={"text": "hello"},
         owner=302,
         stranger=404,
     ),
     Page(
-        route="conversation-decision",
+        "conversation-decision",
+        "/c/talk/decision",
         method="POST",
-        path="/c/talk/decision",
         form={"decision": "approve", "seq": "0"},
         owner=302,
         stranger=404,
     ),
-    Page(route="conversation-reset-key", method="POST", path="/c/talk/reset-key", owner=302, stranger=404),
+    Page("conversation-reset-key", "/c/talk/reset-key", method="POST", owner=302, stranger=404),
     *(
         Page(
-            route=f"conversation-{action}",
+            f"conversation-{action}",
+            f"/c/talk/{action}",
             method="POST",
-            path=f"/c/talk/{action}",
             form={"title": "hello"},
             owner=302,
             stranger=404,
@@ -144,22 +137,22 @@ PAGES = [
         for action in ("rename", "pin", "archive", "delete", "restore")
     ),
     Page(
-        route="conversation-while-working",
+        "conversation-while-working",
+        "/c/talk/while-working",
         method="POST",
-        path="/c/talk/while-working",
         form={"while_working": "steer"},
         owner=302,
         stranger=404,
     ),
-    Page(route="conversation-purge", path="/c/gone/purge", stranger=404),
-    Page(route="conversation-purge", method="POST", path="/c/gone/purge", owner=302, stranger=404),
-    Page(route="rows", path="/rows"),
-    Page(route="search", path="/search?q=hello"),
-    Page(route="deleted", path="/deleted"),
-    Page(route="device", path="/device"),
-    Page(route="device", path="/device?user_code=BCDF-GHJK", owner=400, stranger=400),  # nothing waits
+    Page("conversation-purge", "/c/gone/purge", stranger=404),
+    Page("conversation-purge", "/c/gone/purge", method="POST", owner=302, stranger=404),
+    Page("rows", "/rows"),
+    Page("search", "/search?q=hello"),
+    Page("deleted", "/deleted"),
+    Page("device", "/device"),
+    Page("device", "/device?user_code=BCDF-GHJK", owner=400, stranger=400),  # nothing waits
     _form("device", "/device", status=400),
-    Page(route="settings", path="/settings"),
+    Page("settings", "/settings"),
     _form("theme", "/settings/theme", theme="dark"),
     _form("settings-model", "/settings/model", model="openai/gpt-5"),
     _form("settings-tools", "/settings/tools", status=400),
@@ -171,7 +164,7 @@ PAGES = [
     _form("settings-tokens", "/settings/tokens", status=400),
     _form("settings-tokens-revoke", "/settings/tokens/revoke"),
     _form("settings-keys", "/settings/keys"),
-    Page(route="settings-password", method="POST", path="/settings/password", owner=302, stranger=400),
+    Page("settings-password", "/settings/password", method="POST", owner=302, stranger=400),
     *(_address("settings-" + name, f"/settings/{name.replace('-', '/')}") for name in SETTINGS),
     _address("theme", "/settings/theme"),
     _address("begin", "/begin"),
