@@ -11,6 +11,7 @@ import socket
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
+from itertools import product
 
 import httpx
 import pytest
@@ -54,31 +55,34 @@ QUESTIONS: dict[str, Question] = {
 }
 
 
+def fresh(provider: ProviderType) -> GitServer:
+    """Return a provider with a token of one test, or of one row, alone."""
+    return GitServer(provider, secrets.token_hex())
+
+
 @pytest.fixture(params=FOUR)
 def git(request: pytest.FixtureRequest) -> Iterator[GitServer]:
     """Each of the four providers in turn, with a token of this test alone."""
-    with GitServer(request.param, secrets.token_hex()) as server:
+    with fresh(request.param) as server:
         yield server
 
 
 @pytest.fixture
 def github() -> Iterator[GitServer]:
-    """GitHub."""
-    with GitServer(GITHUB, secrets.token_hex()) as server:
+    with fresh(GITHUB) as server:
         yield server
 
 
 @pytest.fixture
 def gitlab() -> Iterator[GitServer]:
     """GitLab, for who has tokens of two providers."""
-    with GitServer(GITLAB, secrets.token_hex()) as server:
+    with fresh(GITLAB) as server:
         yield server
 
 
 @pytest.fixture
 def bitbucket() -> Iterator[GitServer]:
-    """Bitbucket."""
-    with GitServer(BITBUCKET, secrets.token_hex()) as server:
+    with fresh(BITBUCKET) as server:
         yield server
 
 
@@ -116,7 +120,6 @@ def names(server: GitServer, *repositories: str) -> list[str]:
 
 
 def paths(server: GitServer) -> list[str]:
-    """Return what was asked for."""
     return ["/".join(asked.path) for asked in server.asked]
 
 
@@ -188,21 +191,18 @@ async def test_a_wrong_token_opens_no_repository(git: GitServer) -> None:
         await with_wrong_token(git).verify_access(name, None)
 
 
-@pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
-@pytest.mark.parametrize(
-    "tokens",
-    [
-        {},
-        {GITHUB: ProviderToken(token="  ")},
-        {ProviderType.ENTERPRISE_SSO: ProviderToken(token="opens nothing")},
-    ],
-    ids=["none", "blank", "of no provider"],
-)
-async def test_without_a_token_one_is_asked_for(
-    tokens: dict[ProviderType, ProviderToken], question: Question
-) -> None:
-    with pytest.raises(GitAuthenticationError, match=f"^{re.escape(REQUIRED)}$"):
-        await question(GitProviders(tokens))
+NO_TOKENS: dict[str, dict[ProviderType, ProviderToken]] = {
+    "none": {},
+    "blank": {GITHUB: ProviderToken(token="  ")},
+    "of no provider": {ProviderType.ENTERPRISE_SSO: ProviderToken(token="opens nothing")},
+}
+
+
+async def test_without_a_token_one_is_asked_for(subtests: pytest.Subtests) -> None:
+    refused = pytest.raises(GitAuthenticationError, match=f"^{re.escape(REQUIRED)}$")
+    for (name, question), (tokens_name, tokens) in product(QUESTIONS.items(), NO_TOKENS.items()):
+        with subtests.test(name, tokens=tokens_name), refused:
+            await question(GitProviders(tokens))
 
 
 async def test_a_provider_without_a_token_is_not_replaced_by_another(github: GitServer) -> None:
@@ -237,27 +237,28 @@ async def test_a_provider_that_is_down_does_not_hide_what_another_has(
     assert found["git_provider"] == "gitlab"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "",
-        "site",
-        "..",
-        "acme/..",
-        "../user",
-        "acme//site",
-        "acme/site\n",
-        "acme/\x00",
-        "a\\b/c",
-        "acme/\ud800",
-    ],
-)
-async def test_a_name_that_no_repository_can_have_is_never_asked_for(git: GitServer, name: str) -> None:
-    with pytest.raises(GitAuthenticationError) as raised:
-        await of(git).verify_access(name, None)
-    assert str(raised.value).encode().startswith(b"Unable to access repo ")
-    # A question mark, which stands for what is no character, may be part of a name.
-    assert git.asked == [] or name.endswith("\ud800")
+NO_NAMES = [
+    "",
+    "site",
+    "..",
+    "acme/..",
+    "../user",
+    "acme//site",
+    "acme/site\n",
+    "acme/\x00",
+    "a\\b/c",
+    "acme/\ud800",
+]
+
+
+async def test_a_name_that_no_repository_can_have_is_never_asked_for(subtests: pytest.Subtests) -> None:
+    for provider, name in product(FOUR, NO_NAMES):
+        with subtests.test(name=name, provider=provider), fresh(provider) as git:
+            with pytest.raises(GitAuthenticationError) as raised:
+                await of(git).verify_access(name, None)
+            assert str(raised.value).encode().startswith(b"Unable to access repo ")
+            # A question mark, which stands for what is no character, may be part of a name.
+            assert git.asked == [] or name.endswith("\ud800")
 
 
 async def test_what_means_something_in_an_address_means_nothing_in_a_name(github: GitServer) -> None:
@@ -318,40 +319,44 @@ async def a_closed_port() -> int:
     return port
 
 
-@pytest.mark.parametrize("status", [401, 403, 203])
-async def test_a_token_that_is_refused_is_an_authentication_error(git: GitServer, status: int) -> None:
-    git.answer_all(status)
-    with pytest.raises(GitAuthenticationError):
-        await of(git).user()
+async def test_a_token_that_is_refused_is_an_authentication_error(subtests: pytest.Subtests) -> None:
+    for provider, status in product(FOUR, [401, 403, 203]):
+        with subtests.test(provider=provider, status=status), fresh(provider) as git:
+            git.answer_all(status)
+            with pytest.raises(GitAuthenticationError):
+                await of(git).user()
 
 
-@pytest.mark.parametrize(
-    ("status", "headers"),
-    [
-        (500, {}),
-        (502, {}),
-        (429, {}),
-        (418, {}),
-        (403, {"x_ratelimit_remaining": "0"}),
-        (403, {"retry_after": "9"}),
-    ],
-)
-async def test_a_provider_in_trouble_does_not_make_a_token_wrong(
-    git: GitServer, status: int, headers: dict[str, str]
-) -> None:
-    git.answer_all(status, **headers)
-    with pytest.raises(GitProviderError) as raised:
-        await of(git).user()
-    assert type(raised.value) is GitProviderError
+TROUBLES: list[tuple[int, dict[str, str]]] = [
+    (500, {}),
+    (502, {}),
+    (429, {}),
+    (418, {}),
+    (403, {"x_ratelimit_remaining": "0"}),
+    (403, {"retry_after": "9"}),
+]
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"<html>", b'{"id"', b"null", b"[]", b"{}", b"7", b'{"id": true, "uuid": [], "values": 0}']
-)
-async def test_nonsense_is_an_error_of_the_provider(git: GitServer, body: bytes) -> None:
-    git.answer_all(200, body)
-    answers = await outcomes(ask(of(git)) for ask in QUESTIONS.values())
-    assert [answer for answer in answers if not isinstance(answer, GitProviderError) and answer != []] == []
+async def test_a_provider_in_trouble_does_not_make_a_token_wrong(subtests: pytest.Subtests) -> None:
+    for provider, (status, headers) in product(FOUR, TROUBLES):
+        with subtests.test(status=status, provider=provider), fresh(provider) as git:
+            git.answer_all(status, **headers)
+            with pytest.raises(GitProviderError) as raised:
+                await of(git).user()
+            assert type(raised.value) is GitProviderError
+
+
+NONSENSE = [b"", b"<html>", b'{"id"', b"null", b"[]", b"{}", b"7", b'{"id": true, "uuid": [], "values": 0}']
+
+
+async def test_nonsense_is_an_error_of_the_provider(subtests: pytest.Subtests) -> None:
+    for provider, body in product(FOUR, NONSENSE):
+        with subtests.test(provider=provider, body=body), fresh(provider) as git:
+            git.answer_all(200, body)
+            answers = await outcomes(ask(of(git)) for ask in QUESTIONS.values())
+            assert [
+                answer for answer in answers if not isinstance(answer, GitProviderError) and answer != []
+            ] == []
 
 
 async def test_a_provider_that_never_answers_is_waited_for_no_longer(
@@ -482,16 +487,16 @@ REFUSED_HOSTS = [
 ]
 
 
-@pytest.mark.parametrize("host", REFUSED_HOSTS)
-@pytest.mark.parametrize("provider", FOUR)
 async def test_a_host_that_is_not_plain_is_refused_and_not_repeated(
-    provider: ProviderType, host: str, public: list[httpx.Request]
+    public: list[httpx.Request], subtests: pytest.Subtests
 ) -> None:
-    with pytest.raises(InvalidName) as raised:
-        await with_host(provider, host).user()
-    assert "evil" not in str(raised.value)
-    assert "secret" not in str(raised.value)
-    assert public == []
+    for host, provider in product(REFUSED_HOSTS, FOUR):
+        with subtests.test(host=host, provider=provider):
+            with pytest.raises(InvalidName) as raised:
+                await with_host(provider, host).user()
+            assert "evil" not in str(raised.value)
+            assert "secret" not in str(raised.value)
+            assert public == []
 
 
 @pytest.mark.parametrize("provider", [GITHUB, GITLAB, BITBUCKET])
@@ -507,52 +512,55 @@ async def test_azure_devops_needs_its_organisation(public: list[httpx.Request]) 
         await with_host(AZURE_DEVOPS, None).user()
 
 
-@pytest.mark.parametrize(
-    ("provider", "host", "address"),
-    [
-        (GITHUB, None, "https://api.github.com/user"),
-        (GITHUB, "", "https://api.github.com/user"),
-        (GITHUB, "https://GitHub.com/", "https://api.github.com/user"),
-        (GITHUB, "git.example.com", "https://git.example.com/api/v3/user"),
-        (GITHUB, "git.example.com:8443", "https://git.example.com:8443/api/v3/user"),
-        (GITHUB, "acme.ghe.com", "https://api.acme.ghe.com/user"),
-        (GITHUB, "localhost:3000", "http://localhost:3000/api/v3/user"),
-        (GITHUB, "https://127.0.0.1:3000", "https://127.0.0.1:3000/api/v3/user"),
-        (GITHUB, "[::1]:3000", "http://[::1]:3000/api/v3/user"),
-        (GITHUB, "localhost.example.com", "https://localhost.example.com/api/v3/user"),
-        (GITLAB, None, "https://gitlab.com/api/v4/user"),
-        (GITLAB, "gitlab.example.com", "https://gitlab.example.com/api/v4/user"),
-        (BITBUCKET, None, "https://api.bitbucket.org/2.0/user"),
-        (BITBUCKET, "bitbucket.org", "https://api.bitbucket.org/2.0/user"),
-        (
-            AZURE_DEVOPS,
-            "https://dev.azure.com/acme",
-            "https://dev.azure.com/acme/_apis/connectionData?api-version=7.1-preview",
-        ),
-        (
-            AZURE_DEVOPS,
-            "tfs.example.com/tfs/Collection",
-            "https://tfs.example.com/tfs/Collection/_apis/connectionData?api-version=7.1-preview",
-        ),
-    ],
-)
+GIVEN_HOSTS: list[tuple[ProviderType, str | None, str]] = [
+    (GITHUB, None, "https://api.github.com/user"),
+    (GITHUB, "", "https://api.github.com/user"),
+    (GITHUB, "https://GitHub.com/", "https://api.github.com/user"),
+    (GITHUB, "git.example.com", "https://git.example.com/api/v3/user"),
+    (GITHUB, "git.example.com:8443", "https://git.example.com:8443/api/v3/user"),
+    (GITHUB, "acme.ghe.com", "https://api.acme.ghe.com/user"),
+    (GITHUB, "localhost:3000", "http://localhost:3000/api/v3/user"),
+    (GITHUB, "https://127.0.0.1:3000", "https://127.0.0.1:3000/api/v3/user"),
+    (GITHUB, "[::1]:3000", "http://[::1]:3000/api/v3/user"),
+    (GITHUB, "localhost.example.com", "https://localhost.example.com/api/v3/user"),
+    (GITLAB, None, "https://gitlab.com/api/v4/user"),
+    (GITLAB, "gitlab.example.com", "https://gitlab.example.com/api/v4/user"),
+    (BITBUCKET, None, "https://api.bitbucket.org/2.0/user"),
+    (BITBUCKET, "bitbucket.org", "https://api.bitbucket.org/2.0/user"),
+    (
+        AZURE_DEVOPS,
+        "https://dev.azure.com/acme",
+        "https://dev.azure.com/acme/_apis/connectionData?api-version=7.1-preview",
+    ),
+    (
+        AZURE_DEVOPS,
+        "tfs.example.com/tfs/Collection",
+        "https://tfs.example.com/tfs/Collection/_apis/connectionData?api-version=7.1-preview",
+    ),
+]
+
+
 async def test_a_token_goes_to_the_host_that_was_given_with_it(
-    provider: ProviderType, host: str | None, address: str, public: list[httpx.Request]
+    public: list[httpx.Request], subtests: pytest.Subtests
 ) -> None:
-    with pytest.raises(GitAuthenticationError):
-        await with_host(provider, host).user()
-    assert [str(request.url) for request in public] == [address]
+    for provider, host, address in GIVEN_HOSTS:
+        with subtests.test(provider=provider, host=host):
+            public.clear()
+            with pytest.raises(GitAuthenticationError):
+                await with_host(provider, host).user()
+            assert [str(request.url) for request in public] == [address]
 
 
-@pytest.mark.parametrize("token", ["two\nlines", "a\r\nHost: evil.example", "nul\0", "tokén"])
 async def test_a_token_that_no_header_can_hold_is_refused_and_not_repeated(
-    token: str, github: GitServer
+    github: GitServer, subtests: pytest.Subtests
 ) -> None:
-    git = GitProviders({GITHUB: ProviderToken(token=token, host=github.host)})
-    with pytest.raises(GitAuthenticationError) as raised:
-        await git.user()
-    assert token not in str(raised.value)
-    assert github.asked == []
+    for token in ["two\nlines", "a\r\nHost: evil.example", "nul\0", "tokén"]:
+        with subtests.test(token=token):
+            git = GitProviders({GITHUB: ProviderToken(token=token, host=github.host)})
+            with pytest.raises(GitAuthenticationError) as raised:
+                await git.user()
+            assert token not in str(raised.value)
+            assert github.asked == []
 
 
 @pytest.mark.parametrize("fault", ["none", "refused", "broken", "nonsense", "redirect", "silent", "away"])
@@ -590,11 +598,13 @@ async def test_a_token_is_never_told(
 # Pull requests
 
 
-@pytest.mark.parametrize(("number", "is_open"), [(OPEN, True), (MERGED, False), (CLOSED, False), (99, True)])
-async def test_a_pull_request_is_open_until_it_is_merged_or_closed(
-    git: GitServer, number: int, is_open: bool
-) -> None:
-    assert await of(git).is_open(git.full_name("site"), git.provider, number) is is_open
+PULL_REQUESTS = [(OPEN, True), (MERGED, False), (CLOSED, False), (99, True)]
+
+
+async def test_a_pull_request_is_open_until_it_is_merged_or_closed(subtests: pytest.Subtests) -> None:
+    for provider, (number, is_open) in product(FOUR, PULL_REQUESTS):
+        with subtests.test(provider=provider, number=number), fresh(provider) as git:
+            assert await of(git).is_open(git.full_name("site"), git.provider, number) is is_open
 
 
 async def test_a_pull_request_of_a_provider_without_a_token_counts_as_open(git: GitServer) -> None:
@@ -605,19 +615,24 @@ async def test_a_pull_request_that_the_token_does_not_show_counts_as_open(git: G
     assert await with_wrong_token(git).is_open(git.full_name("site"), git.provider, CLOSED)
 
 
-@pytest.mark.parametrize("name", ["", "nonsense", "../..", "acme/\ud800"])
-async def test_a_pull_request_of_no_repository_counts_as_open(git: GitServer, name: str) -> None:
-    assert await of(git).is_open(name, git.provider, CLOSED)
+async def test_a_pull_request_of_no_repository_counts_as_open(subtests: pytest.Subtests) -> None:
+    for provider, name in product(FOUR, ["", "nonsense", "../..", "acme/\ud800"]):
+        with subtests.test(name=name, provider=provider), fresh(provider) as git:
+            assert await of(git).is_open(name, git.provider, CLOSED)
 
 
-@pytest.mark.parametrize(("status", "body"), [(500, b""), (200, b"<html>"), (200, b'{"state": 7}')])
+SENSELESS = [(500, b""), (200, b"<html>"), (200, b'{"state": 7}')]
+
+
 async def test_a_pull_request_counts_as_open_until_its_provider_makes_sense(
-    git: GitServer, status: int, body: bytes
+    subtests: pytest.Subtests,
 ) -> None:
-    git.answer_all(status, body)
-    assert await of(git).is_open(git.full_name("site"), git.provider, CLOSED)
-    git.recover()
-    assert not await of(git).is_open(git.full_name("site"), git.provider, CLOSED)
+    for provider, (status, body) in product(FOUR, SENSELESS):
+        with subtests.test(provider=provider, status=status, body=body), fresh(provider) as git:
+            git.answer_all(status, body)
+            assert await of(git).is_open(git.full_name("site"), git.provider, CLOSED)
+            git.recover()
+            assert not await of(git).is_open(git.full_name("site"), git.provider, CLOSED)
 
 
 async def test_a_pull_request_of_a_provider_that_is_away_counts_as_open() -> None:
@@ -755,12 +770,10 @@ async def test_an_installation_that_is_not_the_users_has_nothing(
         await of(git).repositories(provider=git.provider, installation_id=installation_id)
 
 
-@pytest.mark.parametrize("page", [None, 0, -3])
-@pytest.mark.parametrize("per_page", [None, 0, -1, 10**9])
-async def test_a_page_that_cannot_be_is_put_right(
-    git: GitServer, page: int | None, per_page: int | None
-) -> None:
-    assert len(await of(git).repositories(page=page, per_page=per_page)) in (1, 4)
+async def test_a_page_that_cannot_be_is_put_right(subtests: pytest.Subtests) -> None:
+    for provider, page, per_page in product(FOUR, [None, 0, -3], [None, 0, -1, 10**9]):
+        with subtests.test(provider=provider, page=page, per_page=per_page), fresh(provider) as git:
+            assert len(await of(git).repositories(page=page, per_page=per_page)) in (1, 4)
 
 
 async def test_repositories_of_all_providers_have_one_link_to_what_follows(
@@ -785,13 +798,15 @@ async def test_lists_come_without_the_provider_that_fails(github: GitServer, git
     assert {each["git_provider"] for each in await git.suggested_tasks()} == {"gitlab"}
 
 
-@pytest.mark.parametrize(("query", "found"), [("o", ["docs", "tools"]), ("nothing", []), ("sit", ["site"])])
-async def test_repositories_are_found_by_a_part_of_their_name(
-    git: GitServer, query: str, found: list[str]
-) -> None:
-    results = await of(git).search_repositories(query, provider=git.provider)
-    wanted = [each["full_name"].rpartition("/")[2] for each in results]
-    assert [name for name in wanted if name != ".openhands"] == found
+SEARCHED = [("o", ["docs", "tools"]), ("nothing", []), ("sit", ["site"])]
+
+
+async def test_repositories_are_found_by_a_part_of_their_name(subtests: pytest.Subtests) -> None:
+    for provider, (query, found) in product(FOUR, SEARCHED):
+        with subtests.test(provider=provider, query=query), fresh(provider) as git:
+            results = await of(git).search_repositories(query, provider=git.provider)
+            wanted = [each["full_name"].rpartition("/")[2] for each in results]
+            assert [name for name in wanted if name != ".openhands"] == found
 
 
 async def test_no_more_repositories_are_found_than_were_asked_for(git: GitServer) -> None:
@@ -817,11 +832,13 @@ async def test_a_web_address_finds_its_repository_on_its_own_host_alone(
     assert github.asked == []
 
 
-@pytest.mark.parametrize(
-    "query", ["https://[", "https://[::1", "https://x:y/z", '"\\', "\ud800", " ", "/", "a/b/c/d"]
-)
-async def test_whatever_is_searched_for_is_no_error(git: GitServer, query: str) -> None:
-    assert await of(git).search_repositories(query) is not None
+ODD_QUERIES = ["https://[", "https://[::1", "https://x:y/z", '"\\', "\ud800", " ", "/", "a/b/c/d"]
+
+
+async def test_whatever_is_searched_for_is_no_error(subtests: pytest.Subtests) -> None:
+    for provider, query in product(FOUR, ODD_QUERIES):
+        with subtests.test(provider=provider, query=query), fresh(provider) as git:
+            assert await of(git).search_repositories(query) is not None
 
 
 # Branches
@@ -863,10 +880,12 @@ async def test_branches_are_found_by_a_part_of_their_name(git: GitServer) -> Non
     ]
 
 
-@pytest.mark.parametrize("question", ["branches", "search_branches", "microagents", "microagent_content"])
-async def test_a_repository_without_access_has_nothing_to_tell(git: GitServer, question: str) -> None:
-    with pytest.raises(GitAuthenticationError, match="Unable to access repo acme/site"):
-        await QUESTIONS[question](with_wrong_token(git))
+async def test_a_repository_without_access_has_nothing_to_tell(subtests: pytest.Subtests) -> None:
+    questions = ("branches", "search_branches", "microagents", "microagent_content")
+    refused = pytest.raises(GitAuthenticationError, match="Unable to access repo acme/site")
+    for provider, question in product(FOUR, questions):
+        with subtests.test(question, provider=provider), fresh(provider) as git, refused:
+            await QUESTIONS[question](with_wrong_token(git))
 
 
 # Suggested tasks
@@ -926,48 +945,50 @@ async def test_a_microagent_that_is_not_there_is_not_found(git: GitServer) -> No
         await of(git).microagent_content(git.full_name("site"), ".openhands/microagents/gone.md")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "secrets.md",
-        ".openhands/microagents/notes.txt",
-        ".openhands/microagents/README.md",
-        ".openhands/microagents/../../secrets.md",
-        "/.openhands/microagents/repo.md",
-        "",
-    ],
-)
-async def test_only_microagents_are_read(git: GitServer, path: str) -> None:
-    with pytest.raises(InvalidName):
-        await of(git).microagent_content(git.full_name("site"), path)
+NO_MICROAGENTS = [
+    "secrets.md",
+    ".openhands/microagents/notes.txt",
+    ".openhands/microagents/README.md",
+    ".openhands/microagents/../../secrets.md",
+    "/.openhands/microagents/repo.md",
+    "",
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "content", "triggers"),
-    [
-        ("Only text.", "Only text.", []),
-        ("---\ntriggers: [a, 404]\n---\nText.", "Text.", ["a", "404"]),
-        ("---\r\ntriggers:\r\n- a\r\n---\r\nText.\r\n", "Text.", ["a"]),
-        ("\ufeff---\ntriggers: one\n---\n", "", ["one"]),
-        ("---\nname: x\n---\nText.", "Text.", []),
-        ("---\ntriggers:\n---\nText.", "Text.", []),
-        ("---\ntriggers: {a: b}\n---\nText.", "Text.", []),
-        ("---\ntriggers: [{a: b}, [c], d]\n---\nText.", "Text.", ["d"]),
-        ("---\n- a\n---\nText.", "Text.", []),
-        ("---\n---\nText.", "Text.", []),
-        ("---\n{{{\n---\nText.", "Text.", []),
-        ('---\ntriggers: ["\\UFFFFFFFF"]\n---\nText.', "Text.", []),
-        ('---\ntriggers: ["\\ud800"]\n---\nText.', "Text.", ["?"]),
-        ("---\n!!python/object/apply:os.system [true]\n---\nText.", "Text.", []),
-        ("---\ntriggers: !!timestamp x\n---\nText.", "Text.", ["x"]),
-        ("---\n" + "[" * 9_000 + "\n---\nText.", "Text.", []),
-        ("---\n? [a]\n: b\n---\nText.", "Text.", []),
-        ("---\nnever closed", "---\nnever closed", []),
-        ("", "", []),
-    ],
-)
-def test_front_matter_is_read_where_it_can_be(text: str, content: str, triggers: list[str]) -> None:
-    assert microagents.read(text) == (content, triggers)
+async def test_only_microagents_are_read(subtests: pytest.Subtests) -> None:
+    for provider, path in product(FOUR, NO_MICROAGENTS):
+        refused = pytest.raises(InvalidName)
+        with subtests.test(path=path, provider=provider), fresh(provider) as git, refused:
+            await of(git).microagent_content(git.full_name("site"), path)
+
+
+FRONT_MATTERS: list[tuple[str, str, list[str]]] = [
+    ("Only text.", "Only text.", []),
+    ("---\ntriggers: [a, 404]\n---\nText.", "Text.", ["a", "404"]),
+    ("---\r\ntriggers:\r\n- a\r\n---\r\nText.\r\n", "Text.", ["a"]),
+    ("\ufeff---\ntriggers: one\n---\n", "", ["one"]),
+    ("---\nname: x\n---\nText.", "Text.", []),
+    ("---\ntriggers:\n---\nText.", "Text.", []),
+    ("---\ntriggers: {a: b}\n---\nText.", "Text.", []),
+    ("---\ntriggers: [{a: b}, [c], d]\n---\nText.", "Text.", ["d"]),
+    ("---\n- a\n---\nText.", "Text.", []),
+    ("---\n---\nText.", "Text.", []),
+    ("---\n{{{\n---\nText.", "Text.", []),
+    ('---\ntriggers: ["\\UFFFFFFFF"]\n---\nText.', "Text.", []),
+    ('---\ntriggers: ["\\ud800"]\n---\nText.', "Text.", ["?"]),
+    ("---\n!!python/object/apply:os.system [true]\n---\nText.", "Text.", []),
+    ("---\ntriggers: !!timestamp x\n---\nText.", "Text.", ["x"]),
+    ("---\n" + "[" * 9_000 + "\n---\nText.", "Text.", []),
+    ("---\n? [a]\n: b\n---\nText.", "Text.", []),
+    ("---\nnever closed", "---\nnever closed", []),
+    ("", "", []),
+]
+
+
+def test_front_matter_is_read_where_it_can_be(subtests: pytest.Subtests) -> None:
+    for text, content, triggers in FRONT_MATTERS:
+        with subtests.test(text=text, content=content):
+            assert microagents.read(text) == (content, triggers)
 
 
 NOT_PUBLIC = [
@@ -980,22 +1001,25 @@ NOT_PUBLIC = [
 ]
 
 
-@pytest.mark.parametrize("host", NOT_PUBLIC)
 async def test_with_accounts_no_address_is_asked_that_is_not_public(
-    host: str, accounts: None, public: list[httpx.Request]
+    accounts: None, public: list[httpx.Request], subtests: pytest.Subtests
 ) -> None:
-    with pytest.raises(InvalidName):
-        await with_host(GITHUB, host).user()
-    assert public == []
+    for host in NOT_PUBLIC:
+        with subtests.test(host=host):
+            with pytest.raises(InvalidName):
+                await with_host(GITHUB, host).user()
+            assert public == []
 
 
-@pytest.mark.parametrize("host", ["8.8.8.8", "134744072:8443", "[2001:4860:4860::8888]", "[::ffff:8.8.8.8]"])
 async def test_with_accounts_a_public_address_is_asked(
-    host: str, accounts: None, public: list[httpx.Request]
+    accounts: None, public: list[httpx.Request], subtests: pytest.Subtests
 ) -> None:
-    with pytest.raises(GitAuthenticationError):
-        await with_host(GITHUB, host).user()
-    assert len(public) == 1
+    for host in ["8.8.8.8", "134744072:8443", "[2001:4860:4860::8888]", "[::ffff:8.8.8.8]"]:
+        with subtests.test(host=host):
+            public.clear()
+            with pytest.raises(GitAuthenticationError):
+                await with_host(GITHUB, host).user()
+            assert len(public) == 1
 
 
 def resolved(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
+from itertools import product
 from typing import Any
 
 import httpx
@@ -16,6 +17,7 @@ from conversations.events import NewEvent
 from conversations.log import reads, writes
 from conversations.models import ConversationRef, Version
 from conversations.store import changes, creation, store
+from sessions_app import astore
 from sessions_app.models import ApiToken, UserSettings
 from tests.support.data.events import event
 from tests.support.data.faulty import fail, find_locked
@@ -30,13 +32,14 @@ MICROAGENTS = "/api/microagent-management/conversations"
 ABSENT = object()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Case:
     """One request, and what it is answered with."""
 
     endpoint: str
     when: str
     path: str
+    _: KW_ONLY
     query: dict[str, Any] = field(default_factory=dict)
     body: Any = ABSENT
     text: str | None = None
@@ -95,11 +98,11 @@ TRAJECTORY = "GET …/{id}/trajectory"
 
 CASES = [
     # §1.1
-    Case(endpoint=CREATE, when="empty object", path=CONVERSATIONS, body={}, answer=created()),
+    Case(CREATE, "empty object", CONVERSATIONS, body={}, answer=created()),
     Case(
-        endpoint=CREATE,
-        when="everything that needs no repository",
-        path=CONVERSATIONS,
+        CREATE,
+        "everything that needs no repository",
+        CONVERSATIONS,
         body={
             "repository": None,
             "git_provider": "gitlab",
@@ -114,130 +117,99 @@ CASES = [
         },
         answer=created(),
     ),
-    Case(endpoint=CREATE, when="no body", path=CONVERSATIONS, status=422, answer=MISSING_BODY),
-    Case(endpoint=CREATE, when="no JSON", path=CONVERSATIONS, text="{]", status=422, answer=NO_JSON),
-    Case(
-        endpoint=CREATE,
-        when="a list",
-        path=CONVERSATIONS,
-        body=[],
-        status=422,
-        answer=Problem("model_attributes_type", ["body"]),
+    Case(CREATE, "no body", CONVERSATIONS, status=422, answer=MISSING_BODY),
+    Case(CREATE, "no JSON", CONVERSATIONS, text="{]", status=422, answer=NO_JSON),
+    *(
+        Case(CREATE, when, CONVERSATIONS, body=body, status=422, answer=Problem(problem, place))
+        for when, body, problem, place in [
+            ("a list", [], "model_attributes_type", ["body"]),
+            ("unknown field", {"colour": "green"}, "extra_forbidden", ["body", "colour"]),
+            (
+                "chosen id, not allowed",
+                {"conversation_id": "mine"},
+                "extra_forbidden",
+                ["body", "conversation_id"],
+            ),
+            ("unknown provider", {"git_provider": "sourceforge"}, "enum", ["body", "git_provider"]),
+            (
+                "task without its fields",
+                {"suggested_task": {}},
+                "missing",
+                ["body", "suggested_task", "issue_number"],
+            ),
+            ("message that is no text", {"initial_user_msg": 5}, "string_type", ["body", "initial_user_msg"]),
+            (
+                "unknown field of mcp_config",
+                {"mcp_config": {"servers": []}},
+                "extra_forbidden",
+                ["body", "mcp_config", "servers"],
+            ),
+            (
+                "replay and message",
+                {
+                    "initial_user_msg": "hi",
+                    "replay_json": json.dumps([{"action": "message", "args": {"content": "hello"}}]),
+                },
+                "value_error",
+                ["body"],
+            ),
+        ]
     ),
     Case(
-        endpoint=CREATE,
-        when="unknown field",
-        path=CONVERSATIONS,
-        body={"colour": "green"},
-        status=422,
-        answer=Problem("extra_forbidden", ["body", "colour"]),
-    ),
-    Case(
-        endpoint=CREATE,
-        when="chosen id, not allowed",
-        path=CONVERSATIONS,
-        body={"conversation_id": "mine"},
-        status=422,
-        answer=Problem("extra_forbidden", ["body", "conversation_id"]),
-    ),
-    Case(
-        endpoint=CREATE,
-        when="chosen id, allowed",
-        path=CONVERSATIONS,
+        CREATE,
+        "chosen id, allowed",
+        CONVERSATIONS,
         given=("ids may be chosen",),
         body={"conversation_id": "0F0E0D0C-0B0A-4908-8706-050403020100"},
         answer=created("0f0e0d0c0b0a49088706050403020100"),
     ),
     Case(
-        endpoint=CREATE,
-        when="chosen id that cannot be one",
-        path=CONVERSATIONS,
+        CREATE,
+        "chosen id that cannot be one",
+        CONVERSATIONS,
         given=("ids may be chosen",),
         body={"conversation_id": "../x"},
         status=422,
         answer=Problem("value_error", ["body", "conversation_id"]),
     ),
     Case(
-        endpoint=CREATE,
-        when="chosen id of one's own",
-        path=CONVERSATIONS,
+        CREATE,
+        "chosen id of one's own",
+        CONVERSATIONS,
         given=("talk", "ids may be chosen"),
         body={"conversation_id": "talk"},
         answer=created("talk"),
     ),
     Case(
-        endpoint=CREATE,
-        when="chosen id of another's",
-        path=CONVERSATIONS,
+        CREATE,
+        "chosen id of another's",
+        CONVERSATIONS,
         given=("bobs", "ids may be chosen"),
         body={"conversation_id": "bobs"},
         status=409,
         answer=detail("The conversation id bobs is taken."),
     ),
     Case(
-        endpoint=CREATE,
-        when="unknown provider",
-        path=CONVERSATIONS,
-        body={"git_provider": "sourceforge"},
-        status=422,
-        answer=Problem("enum", ["body", "git_provider"]),
-    ),
-    Case(
-        endpoint=CREATE,
-        when="task without its fields",
-        path=CONVERSATIONS,
-        body={"suggested_task": {}},
-        status=422,
-        answer=Problem("missing", ["body", "suggested_task", "issue_number"]),
-    ),
-    Case(
-        endpoint=CREATE,
-        when="message that is no text",
-        path=CONVERSATIONS,
-        body={"initial_user_msg": 5},
-        status=422,
-        answer=Problem("string_type", ["body", "initial_user_msg"]),
-    ),
-    Case(
-        endpoint=CREATE,
-        when="unknown field of mcp_config",
-        path=CONVERSATIONS,
-        body={"mcp_config": {"servers": []}},
-        status=422,
-        answer=Problem("extra_forbidden", ["body", "mcp_config", "servers"]),
-    ),
-    Case(
-        endpoint=CREATE,
-        when="replay and message",
-        path=CONVERSATIONS,
-        body={
-            "initial_user_msg": "hi",
-            "replay_json": json.dumps([{"action": "message", "args": {"content": "hello"}}]),
-        },
-        status=422,
-        answer=Problem("value_error", ["body"]),
-    ),
-    Case(
-        endpoint=CREATE,
-        when="repository without a token",
-        path=CONVERSATIONS,
+        CREATE,
+        "repository without a token",
+        CONVERSATIONS,
         body={"repository": "owner/name"},
         status=401,
         answer="Git provider token required. (such as GitHub).",
     ),
     Case(
-        endpoint=CREATE,
-        when="no settings",
-        path=CONVERSATIONS,
+        CREATE,
+        "no settings",
+        CONVERSATIONS,
         given=("an agent that asks a model",),
         body={},
         status=400,
         answer=refused("Settings not found", "CONFIGURATION$SETTINGS_NOT_FOUND"),
     ),
     Case(
-        endpoint=CREATE,
-        when="no key",
-        path=CONVERSATIONS,
+        CREATE,
+        "no key",
+        CONVERSATIONS,
         given=("an agent that asks a model", "settings without a key"),
         body={},
         status=400,
@@ -247,26 +219,26 @@ CASES = [
         ),
     ),
     Case(
-        endpoint=CREATE,
-        when="a model that needs no key",
-        path=CONVERSATIONS,
+        CREATE,
+        "a model that needs no key",
+        CONVERSATIONS,
         given=("an agent that asks a model", "settings of bedrock"),
         body={},
         answer=created(),
     ),
     # §1.2
-    Case(endpoint=LIST, when="nothing", path=CONVERSATIONS, answer={"results": [], "next_page_id": None}),
+    Case(LIST, "nothing", CONVERSATIONS, answer={"results": [], "next_page_id": None}),
     Case(
-        endpoint=LIST,
-        when="one's own, not another's",
-        path=CONVERSATIONS,
+        LIST,
+        "one's own, not another's",
+        CONVERSATIONS,
         given=("talk", "bobs"),
         answer={"results": [info("talk")], "next_page_id": None},
     ),
     Case(
-        endpoint=LIST,
-        when="a page that is not the last",
-        path=CONVERSATIONS,
+        LIST,
+        "a page that is not the last",
+        CONVERSATIONS,
         query={"limit": 1},
         given=("talk", "a V1 conversation"),
         answer={
@@ -284,42 +256,42 @@ CASES = [
         },
     ),
     Case(
-        endpoint=LIST,
-        when="the older form of a page id",
-        path=CONVERSATIONS,
+        LIST,
+        "the older form of a page id",
+        CONVERSATIONS,
         query={"page_id": "MQ==", "limit": 5},
         given=("talk", "a V1 conversation"),
         answer={"results": [info("talk")], "next_page_id": None},
     ),
     Case(
-        endpoint=LIST,
-        when="the older combined form",
-        path=CONVERSATIONS,
+        LIST,
+        "the older combined form",
+        CONVERSATIONS,
         query={"page_id": "eyJ2MCI6ICJNUT09IiwgInYxIjogbnVsbH0="},
         given=("talk", "a V1 conversation"),
         answer={"results": [info("talk")], "next_page_id": None},
     ),
     Case(
-        endpoint=LIST,
-        when="another repository",
-        path=CONVERSATIONS,
+        LIST,
+        "another repository",
+        CONVERSATIONS,
         query={"selected_repository": "owner/name"},
         given=("talk",),
         answer={"results": [], "next_page_id": None},
     ),
     Case(
-        endpoint=LIST,
-        when="page id that is none",
-        path=CONVERSATIONS,
+        LIST,
+        "page id that is none",
+        CONVERSATIONS,
         query={"page_id": "☃"},
         status=400,
         answer=detail(Matching(".*page.*")),
     ),
     *(
         Case(
-            endpoint=LIST,
-            when=f"{name}={value}",
-            path=CONVERSATIONS,
+            LIST,
+            f"{name}={value}",
+            CONVERSATIONS,
             query={name: value},
             status=422,
             answer=Problem(problem, ["query", name]),
@@ -334,39 +306,39 @@ CASES = [
         ]
     ),
     # §1.3
-    Case(endpoint=GET, when="stopped", path=TALK, given=("talk",), answer=info("talk")),
+    Case(GET, "stopped", TALK, given=("talk",), answer=info("talk")),
     Case(
-        endpoint=GET,
-        when="running",
-        path=TALK,
+        GET,
+        "running",
+        TALK,
         given=("talk", "running"),
         answer=info("talk", status="RUNNING", runtime_status="STATUS$READY", url="/api/conversations/talk"),
     ),
-    Case(endpoint=GET, when="unknown", path=UNKNOWN, answer=None),
-    Case(endpoint=GET, when="another's", path=BOBS, given=("bobs",), answer=None),
-    Case(endpoint=GET, when="deleted", path=TALK, given=("talk", "deleted"), answer=None),
-    Case(endpoint=PATCH, when="new title", path=TALK, given=("talk",), body={"title": " New "}, answer=True),
+    Case(GET, "unknown", UNKNOWN, answer=None),
+    Case(GET, "another's", BOBS, given=("bobs",), answer=None),
+    Case(GET, "deleted", TALK, given=("talk", "deleted"), answer=None),
+    Case(PATCH, "new title", TALK, given=("talk",), body={"title": " New "}, answer=True),
     Case(
-        endpoint=PATCH,
-        when="unknown",
-        path=UNKNOWN,
+        PATCH,
+        "unknown",
+        UNKNOWN,
         body={"title": "New"},
         status=404,
         answer=refused("Conversation not found", "CONVERSATION$NOT_FOUND"),
     ),
     Case(
-        endpoint=PATCH,
-        when="deleted",
-        path=TALK,
+        PATCH,
+        "deleted",
+        TALK,
         given=("talk", "deleted"),
         body={"title": "New"},
         status=404,
         answer=refused("Conversation not found", "CONVERSATION$NOT_FOUND"),
     ),
     Case(
-        endpoint=PATCH,
-        when="another's",
-        path=BOBS,
+        PATCH,
+        "another's",
+        BOBS,
         given=("bobs",),
         body={"title": "New"},
         status=403,
@@ -376,9 +348,9 @@ CASES = [
         ),
     ),
     Case(
-        endpoint=PATCH,
-        when="the store fails",
-        path=TALK,
+        PATCH,
+        "the store fails",
+        TALK,
         given=("talk", "a failing store"),
         body={"title": "New"},
         status=500,
@@ -388,9 +360,9 @@ CASES = [
     ),
     *(
         Case(
-            endpoint=PATCH,
-            when=json.dumps(body)[:40],
-            path=TALK,
+            PATCH,
+            json.dumps(body)[:40],
+            TALK,
             given=("talk",),
             body=body,
             status=422,
@@ -405,40 +377,33 @@ CASES = [
             ({"title": None}, "string_type", ["body", "title"]),
         ]
     ),
-    Case(endpoint=DELETE, when="one's own", path=TALK, given=("talk",), answer=True),
-    Case(endpoint=DELETE, when="running", path=TALK, given=("talk", "running"), answer=True),
-    Case(endpoint=DELETE, when="unknown", path=UNKNOWN, answer=False),
-    Case(endpoint=DELETE, when="a second time", path=TALK, given=("talk", "deleted"), answer=False),
-    Case(endpoint=DELETE, when="another's", path=BOBS, given=("bobs",), answer=False),
+    Case(DELETE, "one's own", TALK, given=("talk",), answer=True),
+    Case(DELETE, "running", TALK, given=("talk", "running"), answer=True),
+    Case(DELETE, "unknown", UNKNOWN, answer=False),
+    Case(DELETE, "a second time", TALK, given=("talk", "deleted"), answer=False),
+    Case(DELETE, "another's", BOBS, given=("bobs",), answer=False),
     # §1.4
     Case(
-        endpoint=START,
-        when="stopped",
-        path=f"{TALK}/start",
+        START,
+        "stopped",
+        f"{TALK}/start",
         given=("talk",),
         body={},
         answer={**created("talk"), "conversation_status": "RUNNING"},
     ),
     Case(
-        endpoint=START,
-        when="running, with providers",
-        path=f"{TALK}/start",
+        START,
+        "running, with providers",
+        f"{TALK}/start",
         given=("talk", "running"),
         body={"providers_set": ["github", "azure_devops"]},
         answer={**created("talk"), "conversation_status": "RUNNING"},
     ),
+    Case(START, "no body", f"{TALK}/start", given=("talk",), status=422, answer=MISSING_BODY),
     Case(
-        endpoint=START,
-        when="no body",
-        path=f"{TALK}/start",
-        given=("talk",),
-        status=422,
-        answer=MISSING_BODY,
-    ),
-    Case(
-        endpoint=START,
-        when="unknown provider",
-        path=f"{TALK}/start",
+        START,
+        "unknown provider",
+        f"{TALK}/start",
         given=("talk",),
         body={"providers_set": ["sourceforge"]},
         status=422,
@@ -446,9 +411,9 @@ CASES = [
     ),
     *(
         Case(
-            endpoint=START,
-            when=when,
-            path=f"{path}/start",
+            START,
+            when,
+            f"{path}/start",
             given=given,
             body={},
             status=404,
@@ -460,9 +425,9 @@ CASES = [
         ]
     ),
     Case(
-        endpoint=START,
-        when="the agent cannot be made",
-        path=f"{TALK}/start",
+        START,
+        "the agent cannot be made",
+        f"{TALK}/start",
         given=("talk", "a broken agent"),
         body={},
         status=500,
@@ -474,18 +439,18 @@ CASES = [
         },
     ),
     Case(
-        endpoint=START,
-        when="no settings",
-        path=f"{TALK}/start",
+        START,
+        "no settings",
+        f"{TALK}/start",
         given=("talk", "an agent that asks a model"),
         body={},
         status=400,
         answer=refused("Settings not found", "CONFIGURATION$SETTINGS_NOT_FOUND"),
     ),
     Case(
-        endpoint=STOP,
-        when="running: the status before",
-        path=f"{TALK}/stop",
+        STOP,
+        "running: the status before",
+        f"{TALK}/stop",
         given=("talk", "running"),
         answer={
             "status": "ok",
@@ -496,9 +461,9 @@ CASES = [
     ),
     *(
         Case(
-            endpoint=STOP,
-            when=when,
-            path=f"{path}/stop",
+            STOP,
+            when,
+            f"{path}/stop",
             given=given,
             answer={
                 "status": "ok",
@@ -514,9 +479,9 @@ CASES = [
         ]
     ),
     Case(
-        endpoint=STOP,
-        when="the loop does not let go",
-        path=f"{TALK}/stop",
+        STOP,
+        "the loop does not let go",
+        f"{TALK}/stop",
         given=("talk", "running", "an unstoppable manager"),
         status=500,
         answer={
@@ -526,50 +491,44 @@ CASES = [
         },
     ),
     # §1.5
+    Case(EVENTS, "no events", f"{TALK}/events", given=("talk",), answer={"events": [], "has_more": False}),
     Case(
-        endpoint=EVENTS,
-        when="no events",
-        path=f"{TALK}/events",
-        given=("talk",),
-        answer={"events": [], "has_more": False},
-    ),
-    Case(
-        endpoint=EVENTS,
-        when="a page of three",
-        path=f"{TALK}/events",
+        EVENTS,
+        "a page of three",
+        f"{TALK}/events",
         query={"start_id": 1, "limit": 2},
         given=("talk", "four messages"),
         answer={"events": [said(1, "b"), said(2, "c")], "has_more": True},
     ),
     Case(
-        endpoint=EVENTS,
-        when="reversed, to an end",
-        path=f"{TALK}/events",
+        EVENTS,
+        "reversed, to an end",
+        f"{TALK}/events",
         query={"start_id": 1, "end_id": 2, "reverse": "true"},
         given=("talk", "four messages"),
         answer={"events": [said(2, "c"), said(1, "b")], "has_more": False},
     ),
     Case(
-        endpoint=EVENTS,
-        when="filter in the body",
-        path=f"{TALK}/events",
+        EVENTS,
+        "filter in the body",
+        f"{TALK}/events",
         body={"query": "C", "source": "user"},
         given=("talk", "four messages"),
         answer={"events": [said(2, "c")], "has_more": False},
     ),
     Case(
-        endpoint=EVENTS,
-        when="filter in the query",
-        path=f"{TALK}/events",
+        EVENTS,
+        "filter in the query",
+        f"{TALK}/events",
         query={"query": "d", "exclude_hidden": "true", "start_date": "2020-01-01"},
         given=("talk", "four messages"),
         answer={"events": [said(3, "d")], "has_more": False},
     ),
     *(
         Case(
-            endpoint=EVENTS,
-            when=f"limit={limit}",
-            path=f"{TALK}/events",
+            EVENTS,
+            f"limit={limit}",
+            f"{TALK}/events",
             query={"limit": limit},
             given=("talk",),
             status=400,
@@ -578,53 +537,38 @@ CASES = [
         for limit in (-1, 101)
     ),
     Case(
-        endpoint=EVENTS,
-        when="a word for an id",
-        path=f"{TALK}/events",
+        EVENTS,
+        "a word for an id",
+        f"{TALK}/events",
         query={"start_id": "first"},
         given=("talk",),
         status=422,
         answer=Problem("int_parsing", ["query", "start_id"]),
     ),
-    Case(endpoint=EVENTS, when="unknown", path=f"{UNKNOWN}/events", status=404, answer=not_found()),
+    Case(EVENTS, "unknown", f"{UNKNOWN}/events", status=404, answer=not_found()),
+    Case(EVENTS, "another's", f"{BOBS}/events", given=("bobs",), status=404, answer=not_found("bobs")),
     Case(
-        endpoint=EVENTS,
-        when="another's",
-        path=f"{BOBS}/events",
-        given=("bobs",),
-        status=404,
-        answer=not_found("bobs"),
-    ),
-    Case(
-        endpoint=APPEND,
-        when="message",
-        path=f"{TALK}/events",
+        APPEND,
+        "message",
+        f"{TALK}/events",
         given=("talk",),
         body={"action": "message", "args": {"content": "hello"}},
         answer={"success": True},
     ),
     Case(
-        endpoint=APPEND,
-        when="observation",
-        path=f"{TALK}/events",
+        APPEND,
+        "observation",
+        f"{TALK}/events",
         given=("talk",),
         body={"observation": "error", "content": "boom", "extras": {"error_id": "E1"}},
         answer={"success": True},
     ),
-    Case(
-        endpoint=APPEND,
-        when="no JSON",
-        path=f"{TALK}/events",
-        given=("talk",),
-        text="{]",
-        status=422,
-        answer=NO_JSON,
-    ),
+    Case(APPEND, "no JSON", f"{TALK}/events", given=("talk",), text="{]", status=422, answer=NO_JSON),
     *(
         Case(
-            endpoint=APPEND,
-            when=json.dumps(body),
-            path=f"{TALK}/events",
+            APPEND,
+            json.dumps(body),
+            f"{TALK}/events",
             given=("talk",),
             body=body,
             status=422,
@@ -642,94 +586,75 @@ CASES = [
         ]
     ),
     Case(
-        endpoint=APPEND,
-        when="unknown",
-        path=f"{UNKNOWN}/events",
+        APPEND,
+        "unknown",
+        f"{UNKNOWN}/events",
         body={"action": "message", "args": {"content": "hello"}},
         status=404,
         answer=not_found(),
     ),
     Case(
-        endpoint=APPEND,
-        when="another's",
-        path=f"{BOBS}/events",
+        APPEND,
+        "another's",
+        f"{BOBS}/events",
         given=("bobs",),
         body={"action": "message", "args": {"content": "hello"}},
         status=404,
         answer=not_found("bobs"),
     ),
     Case(
-        endpoint=APPEND,
-        when="a decision that nothing waits for",
-        path=f"{TALK}/events",
+        APPEND,
+        "a decision that nothing waits for",
+        f"{TALK}/events",
         given=("talk",),
         body={"action": "change_agent_state", "args": {"agent_state": "user_confirmed"}},
         status=409,
         answer=detail("No call is waiting for approval."),
     ),
     Case(
-        endpoint=MESSAGE,
-        when="text",
-        path=f"{TALK}/message",
+        MESSAGE,
+        "text",
+        f"{TALK}/message",
         given=("talk",),
         body={"message": "hello"},
         answer={"success": True},
     ),
     Case(
-        endpoint=MESSAGE,
-        when="empty",
-        path=f"{TALK}/message",
-        given=("talk",),
-        body={"message": ""},
-        answer={"success": True},
+        MESSAGE, "empty", f"{TALK}/message", given=("talk",), body={"message": ""}, answer={"success": True}
     ),
     Case(
-        endpoint=MESSAGE,
-        when="no message",
-        path=f"{TALK}/message",
+        MESSAGE,
+        "no message",
+        f"{TALK}/message",
         given=("talk",),
         body={},
         status=422,
         answer=Problem("missing", ["body", "message"]),
     ),
+    Case(MESSAGE, "no body", f"{TALK}/message", given=("talk",), status=422, answer=MISSING_BODY),
+    Case(MESSAGE, "unknown", f"{UNKNOWN}/message", body={"message": "hello"}, status=404, answer=not_found()),
     Case(
-        endpoint=MESSAGE,
-        when="no body",
-        path=f"{TALK}/message",
-        given=("talk",),
-        status=422,
-        answer=MISSING_BODY,
-    ),
-    Case(
-        endpoint=MESSAGE,
-        when="unknown",
-        path=f"{UNKNOWN}/message",
-        body={"message": "hello"},
-        status=404,
-        answer=not_found(),
-    ),
-    Case(
-        endpoint=MESSAGE,
-        when="another's",
-        path=f"{BOBS}/message",
+        MESSAGE,
+        "another's",
+        f"{BOBS}/message",
         given=("bobs",),
         body={"message": "hello"},
         status=404,
         answer=not_found("bobs"),
     ),
     Case(
-        endpoint=MESSAGE,
-        when="the conversation stays locked",
-        path=f"{TALK}/message",
+        MESSAGE,
+        "the conversation stays locked",
+        f"{TALK}/message",
         given=("talk", "a busy store"),
         body={"message": "hello"},
         status=503,
         answer=detail("The conversation is locked by another process. Try again."),
     ),
     Case(
-        endpoint=MESSAGE,
-        when="the store fails",
-        path=f"{TALK}/message",
+        MESSAGE,
+        "the store fails",
+        f"{TALK}/message",
         given=("talk", "a failing store"),
         body={"message": "hello"},
         status=500,
@@ -738,17 +663,11 @@ CASES = [
             "error": "Error adding message to conversation: the server's log says why.",
         },
     ),
+    Case(TRAJECTORY, "no events", f"{TALK}/trajectory", given=("talk",), answer={"trajectory": []}),
     Case(
-        endpoint=TRAJECTORY,
-        when="no events",
-        path=f"{TALK}/trajectory",
-        given=("talk",),
-        answer={"trajectory": []},
-    ),
-    Case(
-        endpoint=TRAJECTORY,
-        when="events, hidden ones and what browsers show left out",
-        path=f"{TALK}/trajectory",
+        TRAJECTORY,
+        "events, hidden ones and what browsers show left out",
+        f"{TALK}/trajectory",
         given=("talk", "hidden and browsing events"),
         answer={
             "trajectory": [
@@ -764,111 +683,92 @@ CASES = [
             ]
         },
     ),
-    Case(endpoint=TRAJECTORY, when="unknown", path=f"{UNKNOWN}/trajectory", status=404, answer=not_found()),
+    Case(TRAJECTORY, "unknown", f"{UNKNOWN}/trajectory", status=404, answer=not_found()),
     Case(
-        endpoint=TRAJECTORY,
-        when="another's",
-        path=f"{BOBS}/trajectory",
-        given=("bobs",),
-        status=404,
-        answer=not_found("bobs"),
+        TRAJECTORY, "another's", f"{BOBS}/trajectory", given=("bobs",), status=404, answer=not_found("bobs")
     ),
     Case(
-        endpoint=TRAJECTORY,
-        when="the store fails",
-        path=f"{TALK}/trajectory",
+        TRAJECTORY,
+        "the store fails",
+        f"{TALK}/trajectory",
         given=("talk", "a failing store"),
         status=500,
         answer={"trajectory": None, "error": "Error getting trajectory: the server's log says why."},
     ),
     # §1.6
     Case(
-        endpoint=EXPERIMENT,
-        when="stored now",
-        path=f"{TALK}/exp-config",
+        EXPERIMENT,
+        "stored now",
+        f"{TALK}/exp-config",
         given=("talk",),
         body={"config": {"system_prompt_filename": "short.j2"}},
         answer=True,
     ),
+    Case(EXPERIMENT, "nothing is set", f"{TALK}/exp-config", given=("talk",), body={}, answer=True),
     Case(
-        endpoint=EXPERIMENT,
-        when="nothing is set",
-        path=f"{TALK}/exp-config",
-        given=("talk",),
-        body={},
-        answer=True,
-    ),
-    Case(
-        endpoint=EXPERIMENT,
-        when="already there",
-        path=f"{TALK}/exp-config",
+        EXPERIMENT,
+        "already there",
+        f"{TALK}/exp-config",
         given=("talk", "an experiment"),
         body={"config": None},
         answer=False,
     ),
     Case(
-        endpoint=EXPERIMENT,
-        when="key that no experiment may set",
-        path=f"{TALK}/exp-config",
+        EXPERIMENT,
+        "key that no experiment may set",
+        f"{TALK}/exp-config",
         given=("talk",),
         body={"config": {"llm": "mine"}},
         status=422,
         answer=Problem("value_error", ["body", "config"]),
     ),
+    Case(EXPERIMENT, "unknown", f"{UNKNOWN}/exp-config", body={}, status=404, answer=not_found()),
     Case(
-        endpoint=EXPERIMENT,
-        when="unknown",
-        path=f"{UNKNOWN}/exp-config",
-        body={},
-        status=404,
-        answer=not_found(),
-    ),
-    Case(
-        endpoint=EXPERIMENT,
-        when="another's",
-        path=f"{BOBS}/exp-config",
+        EXPERIMENT,
+        "another's",
+        f"{BOBS}/exp-config",
         given=("bobs",),
         body={},
         status=404,
         answer=not_found("bobs"),
     ),
     Case(
-        endpoint=REMEMBER,
-        when="around an event",
-        path=f"{TALK}/remember-prompt",
+        REMEMBER,
+        "around an event",
+        f"{TALK}/remember-prompt",
         query={"event_id": 2},
         given=("talk", "four messages"),
         answer={"status": "success", "prompt": "Remember what the user asked for: a"},
     ),
     Case(
-        endpoint=REMEMBER,
-        when="no event",
-        path=f"{TALK}/remember-prompt",
+        REMEMBER,
+        "no event",
+        f"{TALK}/remember-prompt",
         given=("talk",),
         status=422,
         answer=Problem("missing", ["query", "event_id"]),
     ),
     Case(
-        endpoint=REMEMBER,
-        when="unknown",
-        path=f"{UNKNOWN}/remember-prompt",
+        REMEMBER,
+        "unknown",
+        f"{UNKNOWN}/remember-prompt",
         query={"event_id": 2},
         status=404,
         answer=not_found(),
     ),
     Case(
-        endpoint=REMEMBER,
-        when="another's",
-        path=f"{BOBS}/remember-prompt",
+        REMEMBER,
+        "another's",
+        f"{BOBS}/remember-prompt",
         query={"event_id": 2},
         given=("bobs",),
         status=404,
         answer=not_found("bobs"),
     ),
     Case(
-        endpoint=REMEMBER,
-        when="no settings",
-        path=f"{TALK}/remember-prompt",
+        REMEMBER,
+        "no settings",
+        f"{TALK}/remember-prompt",
         query={"event_id": 2},
         given=("talk", "an agent that asks a model"),
         status=400,
@@ -876,9 +776,9 @@ CASES = [
     ),
     *(
         Case(
-            endpoint=REMEMBER,
-            when=given,
-            path=f"{TALK}/remember-prompt",
+            REMEMBER,
+            given,
+            f"{TALK}/remember-prompt",
             query={"event_id": 0},
             given=("talk", given),
             status=502,
@@ -887,9 +787,9 @@ CASES = [
         for given in ("an agent beside the point", "an agent that cannot answer")
     ),
     Case(
-        endpoint=MICROAGENT_LIST,
-        when="of one repository",
-        path=MICROAGENTS,
+        MICROAGENT_LIST,
+        "of one repository",
+        MICROAGENTS,
         query={"selected_repository": "owner/name"},
         given=("talk", "a microagent conversation"),
         answer={
@@ -902,24 +802,24 @@ CASES = [
         },
     ),
     Case(
-        endpoint=MICROAGENT_LIST,
-        when="no repository",
-        path=MICROAGENTS,
+        MICROAGENT_LIST,
+        "no repository",
+        MICROAGENTS,
         status=422,
         answer=Problem("missing", ["query", "selected_repository"]),
     ),
     Case(
-        endpoint=MICROAGENT_LIST,
-        when="limit=0",
-        path=MICROAGENTS,
+        MICROAGENT_LIST,
+        "limit=0",
+        MICROAGENTS,
         query={"selected_repository": "owner/name", "limit": 0},
         status=422,
         answer=Problem("greater_than_equal", ["query", "limit"]),
     ),
     Case(
-        endpoint=MICROAGENT_LIST,
-        when="page id that is none",
-        path=MICROAGENTS,
+        MICROAGENT_LIST,
+        "page id that is none",
+        MICROAGENTS,
         query={"selected_repository": "owner/name", "page_id": "!"},
         status=400,
         answer=detail(Matching(".*page.*")),
@@ -1072,12 +972,29 @@ def arrangement(
     return arranged
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+REFUSED = [case for case in CASES if case.status >= 400 and set(case.given) <= {"talk", "bobs"}]
+"""Cases that change nothing and can share the two conversations."""
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case not in REFUSED], ids=str)
 async def test_each_endpoint_answers_as_the_wire_says(
     case: Case, arrangement: Arrangement, rest: httpx.AsyncClient
 ) -> None:
     for conversation_id in arrangement.started:
         await _start(conversation_id)
+    await check(rest, case)
+
+
+async def test_each_endpoint_refuses_as_the_wire_says(
+    conversation: ConversationRef, bob: User, rest: httpx.AsyncClient, subtests: pytest.Subtests
+) -> None:
+    await astore.call(creation.create, bob, conversation_id="bobs")
+    for case in REFUSED:
+        with subtests.test(str(case)):
+            await check(rest, case)
+
+
+async def check(rest: httpx.AsyncClient, case: Case) -> None:
     body = {} if case.body is ABSENT else {"json": case.body}
     if case.text is not None:
         body = {"content": case.text}
@@ -1123,13 +1040,13 @@ WRONG_IDS = {
 }
 
 
-@pytest.mark.parametrize("wrong_id", WRONG_IDS)
-@pytest.mark.parametrize("endpoint", OF_ONE)
 async def test_an_id_that_cannot_be_one_is_refused_in_the_wires_words_everywhere(
-    endpoint: str, wrong_id: str, rest: httpx.AsyncClient
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    response = await rest.request(endpoint.partition(" ")[0], address(endpoint, wrong_id))
-    assert (response.status_code, response.json()) == (400, {"detail": WRONG_IDS[wrong_id]})
+    for wrong_id, endpoint in product(WRONG_IDS, OF_ONE):
+        with subtests.test(wrong_id=wrong_id, endpoint=endpoint):
+            response = await rest.request(endpoint.partition(" ")[0], address(endpoint, wrong_id))
+            assert (response.status_code, response.json()) == (400, {"detail": WRONG_IDS[wrong_id]})
 
 
 @pytest.mark.parametrize("spelling", ["with%20spaces%20in%20it", "x" * 100, "name-efeb15780f39c816"])
@@ -1140,18 +1057,22 @@ async def test_ids_with_spaces_and_of_exactly_100_characters_pass(
     assert (response.status_code, response.json()) == (200, None)
 
 
-@pytest.mark.parametrize("endpoint", ENDPOINTS)
 async def test_nobody_is_let_in_where_credentials_are_asked_for(
-    endpoint: str, rest: httpx.AsyncClient, accounts: None
+    rest: httpx.AsyncClient, accounts: None, subtests: pytest.Subtests
 ) -> None:
-    response = await rest.request(endpoint.partition(" ")[0], address(endpoint))
-    assert (response.status_code, response.json()) == (401, {"detail": "Unauthorized"})
+    for endpoint in ENDPOINTS:
+        with subtests.test(endpoint):
+            response = await rest.request(endpoint.partition(" ")[0], address(endpoint))
+            assert (response.status_code, response.json()) == (401, {"detail": "Unauthorized"})
 
 
-@pytest.mark.parametrize("endpoint", ENDPOINTS)
-async def test_a_method_that_nobody_serves_is_not_allowed(endpoint: str, rest: httpx.AsyncClient) -> None:
-    response = await rest.put(address(endpoint), json={})
-    assert (response.status_code, response.json()) == (405, {"detail": "Method Not Allowed"})
+async def test_a_method_that_nobody_serves_is_not_allowed(
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
+) -> None:
+    for endpoint in ENDPOINTS:
+        with subtests.test(endpoint):
+            response = await rest.put(address(endpoint), json={})
+            assert (response.status_code, response.json()) == (405, {"detail": "Method Not Allowed"})
 
 
 async def test_an_address_that_nobody_serves_is_not_found_and_none_ends_with_a_slash(
@@ -1167,22 +1088,22 @@ def bobs_token(bob: User) -> str:
     return ApiToken.issue(bob.pk, "laptop")[1]
 
 
-@pytest.mark.parametrize("endpoint", OF_ONE)
 async def test_a_strangers_token_sees_an_unknown_conversation_and_can_only_not_rename_it(
-    endpoint: str,
     conversation: ConversationRef,
     bobs_token: str,
     accounts: None,
     rest: httpx.AsyncClient,
+    subtests: pytest.Subtests,
 ) -> None:
-    async def answer(conversation_id: str) -> tuple[int, str]:
-        bodies: dict[str, dict[str, Any]] = {
-            PATCH: {"title": "mine"},
-            APPEND: {"action": "message", "args": {"content": "hi"}},
-            MESSAGE: {"message": "hi"},
-            START: {},
-            EXPERIMENT: {},
-        }
+    bodies: dict[str, dict[str, Any]] = {
+        PATCH: {"title": "mine"},
+        APPEND: {"action": "message", "args": {"content": "hi"}},
+        MESSAGE: {"message": "hi"},
+        START: {},
+        EXPERIMENT: {},
+    }
+
+    async def answer(endpoint: str, conversation_id: str) -> tuple[int, str]:
         response = await rest.request(
             endpoint.partition(" ")[0],
             address(endpoint, conversation_id),
@@ -1192,8 +1113,10 @@ async def test_a_strangers_token_sees_an_unknown_conversation_and_can_only_not_r
         )
         return response.status_code, response.text.replace(conversation_id, "…")
 
-    foreign, unknown = await answer("talk"), await answer("nowhere")
-    if endpoint == PATCH:
-        assert (foreign[0], unknown[0]) == (403, 404)
-    else:
-        assert foreign == unknown
+    for endpoint in OF_ONE:
+        with subtests.test(endpoint):
+            foreign, unknown = await answer(endpoint, "talk"), await answer(endpoint, "nowhere")
+            if endpoint == PATCH:
+                assert (foreign[0], unknown[0]) == (403, 404)
+            else:
+                assert foreign == unknown

@@ -50,84 +50,88 @@ def received(event: Mapping[str, object]) -> dict[str, Any]:
 # What a client sends
 
 
-@pytest.mark.parametrize("name", ACTIONS)
-def test_an_action_gets_every_default_in_the_wires_order(name: str) -> None:
-    given_args, args, message = FIRST_ACTIONS[name]
-    event = received({"action": name, "args": given_args})
-    assert list(event.items()) == [("message", message), ("action", name), ("args", args)]
-    assert list(event["args"]) == list(args)
+def test_an_action_gets_every_default_in_the_wires_order(subtests: pytest.Subtests) -> None:
+    for name in ACTIONS:
+        with subtests.test(name):
+            given_args, args, message = FIRST_ACTIONS[name]
+            event = received({"action": name, "args": given_args})
+            assert list(event.items()) == [("message", message), ("action", name), ("args", args)]
+            assert list(event["args"]) == list(args)
 
 
-@pytest.mark.parametrize("name", OBSERVATIONS)
-def test_an_observation_gets_every_default_in_the_wires_order(name: str) -> None:
-    given_extras, extras, message = FIRST_OBSERVATIONS[name]
-    event = received({"observation": name, "content": "It is.", "extras": given_extras})
-    success = event.pop("success", None)
-    assert list(event.items()) == [
-        ("message", message),
-        ("observation", name),
-        ("content", "It is."),
-        ("extras", extras),
-    ]
-    assert list(event["extras"]) == list(extras)
-    assert success is SUCCESSES.get(name)
+def test_an_observation_gets_every_default_in_the_wires_order(subtests: pytest.Subtests) -> None:
+    for name in OBSERVATIONS:
+        with subtests.test(name):
+            given_extras, extras, message = FIRST_OBSERVATIONS[name]
+            event = received({"observation": name, "content": "It is.", "extras": given_extras})
+            success = event.pop("success", None)
+            assert list(event.items()) == [
+                ("message", message),
+                ("observation", name),
+                ("content", "It is."),
+                ("extras", extras),
+            ]
+            assert list(event["extras"]) == list(extras)
+            assert success is SUCCESSES.get(name)
 
 
-@pytest.mark.parametrize("line", EXAMPLES)
-def test_an_example_of_the_wire_is_received_as_it_stands(line: str) -> None:
-    example = json.loads(line)
-    if example.get("action") == "reject":  # the example is shorter than the wire's own words
-        example["message"] += " Reason: …"
-    for column in (*LAID_OVER, "source", "llm_metrics", "timeout"):
-        example.pop(column, None)
-    event = received(json.loads(line))
-    assert list(event.items()) == list(example.items())
-    assert json.dumps(event) == json.dumps(example)
+def test_an_example_of_the_wire_is_received_as_it_stands(subtests: pytest.Subtests) -> None:
+    for line in EXAMPLES:
+        with subtests.test(line=line):
+            example = json.loads(line)
+            if example.get("action") == "reject":  # the example is shorter than the wire's own words
+                example["message"] += " Reason: …"
+            for column in (*LAID_OVER, "source", "llm_metrics", "timeout"):
+                example.pop(column, None)
+            event = received(json.loads(line))
+            assert list(event.items()) == list(example.items())
+            assert json.dumps(event) == json.dumps(example)
 
 
-@pytest.mark.parametrize(
-    ("event", "message"),
-    [
-        ({"action": "finish", "args": {"thought": "Done."}}, "Done."),
-        ({"action": "recall", "args": {"recall_type": "knowledge", "query": "é" * 51}}, "é" * 50),
-        ({"action": "task_tracking", "args": {"task_list": [{}]}}, "Managing 1 task item."),
-        ({"action": "task_tracking", "args": {"task_list": [{}, {}]}}, "Managing 2 task items."),
-        ({"action": "reject", "args": {"outputs": {"reason": "No."}}}, "rejected by the agent. Reason: No."),
-        ({"action": "reject", "args": {"outputs": {"reason": 7}}}, "rejected by the agent."),
-        (
-            {"action": "call_tool_mcp", "args": {"name": "n", "arguments": {"a": [None, True]}}},
-            "{'a': [None, True]}\n```",
-        ),
-        (
-            {
-                "action": "condensation",
-                "args": {"forgotten_event_ids": [], "summary": "S", "summary_offset": 0},
-            },
-            "Summary: S",
-        ),
-        (
-            {
-                "action": "condensation",
-                "args": {"forgotten_events_start_id": 3, "forgotten_events_end_id": 5},
-            },
-            "events: [3, 4, 5].",
-        ),
-        (
-            {
-                "action": "condensation",
-                "args": {"forgotten_events_start_id": 0, "forgotten_events_end_id": 10**15},
-            },
-            "events: [0, …, 1000000000000000].",
-        ),
-        ({"observation": "recall", "extras": {"recall_type": "knowledge"}}, "Added microagent knowledge"),
-        (
-            {"observation": "run", "extras": {"command": "ls", "metadata": {"exit_code": 0, "more": 1}}},
-            "Command `ls` executed with exit code 0.",
-        ),
-    ],
-)
-def test_a_message_is_made_of_the_fields(event: dict[str, Any], message: str) -> None:
-    assert received(event)["message"].endswith(message)
+MADE_MESSAGES: list[tuple[dict[str, Any], str]] = [
+    ({"action": "finish", "args": {"thought": "Done."}}, "Done."),
+    ({"action": "recall", "args": {"recall_type": "knowledge", "query": "é" * 51}}, "é" * 50),
+    ({"action": "task_tracking", "args": {"task_list": [{}]}}, "Managing 1 task item."),
+    ({"action": "task_tracking", "args": {"task_list": [{}, {}]}}, "Managing 2 task items."),
+    ({"action": "reject", "args": {"outputs": {"reason": "No."}}}, "rejected by the agent. Reason: No."),
+    ({"action": "reject", "args": {"outputs": {"reason": 7}}}, "rejected by the agent."),
+    (
+        {"action": "call_tool_mcp", "args": {"name": "n", "arguments": {"a": [None, True]}}},
+        "{'a': [None, True]}\n```",
+    ),
+    (
+        {
+            "action": "condensation",
+            "args": {"forgotten_event_ids": [], "summary": "S", "summary_offset": 0},
+        },
+        "Summary: S",
+    ),
+    (
+        {
+            "action": "condensation",
+            "args": {"forgotten_events_start_id": 3, "forgotten_events_end_id": 5},
+        },
+        "events: [3, 4, 5].",
+    ),
+    (
+        {
+            "action": "condensation",
+            "args": {"forgotten_events_start_id": 0, "forgotten_events_end_id": 10**15},
+        },
+        "events: [0, …, 1000000000000000].",
+    ),
+    ({"observation": "recall", "extras": {"recall_type": "knowledge"}}, "Added microagent knowledge"),
+    (
+        {"observation": "run", "extras": {"command": "ls", "metadata": {"exit_code": 0, "more": 1}}},
+        "Command `ls` executed with exit code 0.",
+    ),
+]
+
+
+def test_a_message_is_made_of_the_fields(subtests: pytest.Subtests) -> None:
+    for event, message in MADE_MESSAGES:
+        with subtests.test(event=event, message=message):
+            assert received(event)["message"].endswith(message)
 
 
 def test_a_command_succeeded_when_its_exit_code_is_zero() -> None:
@@ -135,70 +139,74 @@ def test_a_command_succeeded_when_its_exit_code_is_zero() -> None:
     assert (event["success"], event["extras"]["metadata"]) == (True, RUN_METADATA | {"exit_code": 0})
 
 
-@pytest.mark.parametrize(
-    ("event", "fields"),
-    [
-        ({"action": "message", "args": {"content": "", "images_urls": ["u"]}}, {"image_urls": ["u"]}),
-        ({"action": "message", "args": {"content": "", "timestamp": "now"}}, {}),
-        (
-            {"action": "run", "args": {"command": "ls", "is_confirmed": "rejected", "keep_prompt": True}},
-            {"confirmation_state": "rejected"},
-        ),
-        ({"action": "finish", "args": {"task_completed": "true"}}, {}),
-        ({"action": "run", "args": {"command": "ls", "security_risk": "high"}}, {"security_risk": -1}),
-        ({"action": "run", "args": {"command": "ls", "security_risk": 2}}, {"security_risk": 2}),
-        (
-            {
-                "action": "edit",
-                "args": {
-                    "path": "a",
-                    "translated_ipython_code": "print(file_editor(**{'command': 'undo', 'insert_line': 3}))",
-                },
+OLDER_SPELLINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"action": "message", "args": {"content": "", "images_urls": ["u"]}}, {"image_urls": ["u"]}),
+    ({"action": "message", "args": {"content": "", "timestamp": "now"}}, {}),
+    (
+        {"action": "run", "args": {"command": "ls", "is_confirmed": "rejected", "keep_prompt": True}},
+        {"confirmation_state": "rejected"},
+    ),
+    ({"action": "finish", "args": {"task_completed": "true"}}, {}),
+    ({"action": "run", "args": {"command": "ls", "security_risk": "high"}}, {"security_risk": -1}),
+    ({"action": "run", "args": {"command": "ls", "security_risk": 2}}, {"security_risk": 2}),
+    (
+        {
+            "action": "edit",
+            "args": {
+                "path": "a",
+                "translated_ipython_code": "print(file_editor(**{'command': 'undo', 'insert_line': 3}))",
             },
-            {"command": "undo", "insert_line": 3},
-        ),
-        (
-            {
-                "action": "read",
-                "args": {
-                    "path": "a",
-                    "translated_ipython_code": "print(file_editor(**{'command': 'view', 'path': 'b'}))",
-                },
+        },
+        {"command": "undo", "insert_line": 3},
+    ),
+    (
+        {
+            "action": "read",
+            "args": {
+                "path": "a",
+                "translated_ipython_code": "print(file_editor(**{'command': 'view', 'path': 'b'}))",
             },
-            {"path": "b"},
-        ),
-        ({"action": "read", "args": {"path": "a", "translated_ipython_code": None}}, {"path": "a"}),
-        ({"action": "read", "args": {"path": "a", "translated_ipython_code": "print(1)"}}, {"path": "a"}),
-        (
-            {
-                "action": "read",
-                "args": {"path": "a", "translated_ipython_code": f"print(file_editor(**{'[' * 9999}))"},
-            },
-            {"path": "a"},
-        ),
-        (
-            {"observation": "run", "extras": {"command": "ls", "exit_code": 3, "command_id": 9}},
-            {"metadata": RUN_METADATA | {"exit_code": 3, "pid": 9}},
-        ),
-        ({"observation": "edit", "extras": {"formatted_output_and_error": "x"}}, {}),
-    ],
-)
-def test_an_older_spelling_is_stored_as_todays(event: dict[str, Any], fields: dict[str, Any]) -> None:
-    today = received(event)
-    _, first, _ = (
-        FIRST_ACTIONS[event["action"]] if "action" in event else FIRST_OBSERVATIONS[event["observation"]]
-    )
-    members = today["args"] if "action" in event else today["extras"]
-    assert members.keys() == first.keys()
-    assert {name: members[name] for name in fields} == fields
+        },
+        {"path": "b"},
+    ),
+    ({"action": "read", "args": {"path": "a", "translated_ipython_code": None}}, {"path": "a"}),
+    ({"action": "read", "args": {"path": "a", "translated_ipython_code": "print(1)"}}, {"path": "a"}),
+    (
+        {
+            "action": "read",
+            "args": {"path": "a", "translated_ipython_code": f"print(file_editor(**{'[' * 9999}))"},
+        },
+        {"path": "a"},
+    ),
+    (
+        {"observation": "run", "extras": {"command": "ls", "exit_code": 3, "command_id": 9}},
+        {"metadata": RUN_METADATA | {"exit_code": 3, "pid": 9}},
+    ),
+    ({"observation": "edit", "extras": {"formatted_output_and_error": "x"}}, {}),
+]
 
 
-@pytest.mark.parametrize("line", recorded())
-def test_every_recorded_event_can_be_sent_again(line: str) -> None:
-    event = json.loads(line)
-    again = received(event)
-    assert again["message"].startswith(event["message"])
-    assert again.get("content") == event.get("content")
+def test_an_older_spelling_is_stored_as_todays(subtests: pytest.Subtests) -> None:
+    for event, fields in OLDER_SPELLINGS:
+        with subtests.test(event=event, fields=fields):
+            today = received(event)
+            _, first, _ = (
+                FIRST_ACTIONS[event["action"]]
+                if "action" in event
+                else FIRST_OBSERVATIONS[event["observation"]]
+            )
+            members = today["args"] if "action" in event else today["extras"]
+            assert members.keys() == first.keys()
+            assert {name: members[name] for name in fields} == fields
+
+
+def test_every_recorded_event_can_be_sent_again(subtests: pytest.Subtests) -> None:
+    for line in recorded():
+        with subtests.test(line=line):
+            event = json.loads(line)
+            again = received(event)
+            assert again["message"].startswith(event["message"])
+            assert again.get("content") == event.get("content")
 
 
 def test_nothing_is_taken_from_a_client_but_its_type_and_its_fields() -> None:
@@ -226,81 +234,82 @@ def test_text_that_no_database_takes_is_escaped() -> None:
     NewEvent(event_id="e", payload=payload, reading=dialects.read(json.loads(payload)))
 
 
-@pytest.mark.parametrize(
-    ("event", "words"),
-    [
-        ({}, "this one has neither."),
-        ({"action": None}, "this one has neither."),
-        ({"action": "run", "observation": "run"}, "this one has both."),
-        ({"action": 3}, "`action` must be a string."),
-        ({"observation": ["run"]}, "`observation` must be a string."),
-        ({"action": "dance"}, "There is no action 'dance'; known are browse, browse_interactive, "),
-        ({"action": ""}, "There is no action ''; known are"),
-        ({"observation": "dance"}, "There is no observation 'dance'; known are agent_state_changed, browse"),
-        *(
-            ({"action": name, "args": {}}, f"There is no action '{name}'")
-            for name in ("start", "pause", "resume", "stop", "push", "send_pr")
-        ),
-        *(
-            ({"observation": name}, f"There is no observation '{name}'")
-            for name in ("chat", "message", "browse_interactive")
-        ),
-        ({"action": "message"}, "`content` of the action `message` is missing; it must be a string."),
-        ({"action": "message", "args": []}, "`args` of the action `message` must be an object."),
-        ({"observation": "error", "extras": "x"}, "`extras` of the observation `error` must be an object."),
-        ({"observation": "error", "content": {}}, "`content` of the observation `error` must be a string."),
-        (
-            {"action": "message", "args": {"content": None}},
-            "`content` of the action `message` must be a string.",
-        ),
-        (
-            {"action": "message", "args": {"content": "", "image_urls": ["u", 3]}},
-            "`image_urls` of the action `message` must be a list of strings or null.",
-        ),
-        (
-            {"action": "message", "args": {"content": "", "wait_for_response": 1}},
-            "`wait_for_response` of the action `message` must be true or false.",
-        ),
-        (
-            {"action": "read", "args": {"path": "a", "start": True}},
-            "`start` of the action `read` must be a whole number.",
-        ),
-        (
-            {"observation": "run", "extras": {"command": "", "metadata": {"exit_code": "0"}}},
-            "`exit_code` of `metadata` of the observation `run` must be a whole number.",
-        ),
-        (
-            {"observation": "run", "extras": {"command": "", "metadata": [], "exit_code": 0}},
-            "`metadata` of the observation `run` must be an object.",
-        ),
-        (
-            {"action": "run", "args": {"command": "", "steps": 3, "tempo": 1}},
-            "The action `run` has no 'steps', 'tempo'.",
-        ),
-        ({"observation": "error", "extras": {"content": "x"}}, "The observation `error` has no 'content'."),
-        ({"action": "condensation"}, "A condensation names the forgotten events either by"),
-        (
-            {
-                "action": "condensation",
-                "args": {
-                    "forgotten_event_ids": [],
-                    "forgotten_events_start_id": 1,
-                    "forgotten_events_end_id": 2,
-                },
+NO_EVENTS: list[tuple[dict[str, Any], str]] = [
+    ({}, "this one has neither."),
+    ({"action": None}, "this one has neither."),
+    ({"action": "run", "observation": "run"}, "this one has both."),
+    ({"action": 3}, "`action` must be a string."),
+    ({"observation": ["run"]}, "`observation` must be a string."),
+    ({"action": "dance"}, "There is no action 'dance'; known are browse, browse_interactive, "),
+    ({"action": ""}, "There is no action ''; known are"),
+    ({"observation": "dance"}, "There is no observation 'dance'; known are agent_state_changed, browse"),
+    *(
+        ({"action": name, "args": {}}, f"There is no action '{name}'")
+        for name in ("start", "pause", "resume", "stop", "push", "send_pr")
+    ),
+    *(
+        ({"observation": name}, f"There is no observation '{name}'")
+        for name in ("chat", "message", "browse_interactive")
+    ),
+    ({"action": "message"}, "`content` of the action `message` is missing; it must be a string."),
+    ({"action": "message", "args": []}, "`args` of the action `message` must be an object."),
+    ({"observation": "error", "extras": "x"}, "`extras` of the observation `error` must be an object."),
+    ({"observation": "error", "content": {}}, "`content` of the observation `error` must be a string."),
+    (
+        {"action": "message", "args": {"content": None}},
+        "`content` of the action `message` must be a string.",
+    ),
+    (
+        {"action": "message", "args": {"content": "", "image_urls": ["u", 3]}},
+        "`image_urls` of the action `message` must be a list of strings or null.",
+    ),
+    (
+        {"action": "message", "args": {"content": "", "wait_for_response": 1}},
+        "`wait_for_response` of the action `message` must be true or false.",
+    ),
+    (
+        {"action": "read", "args": {"path": "a", "start": True}},
+        "`start` of the action `read` must be a whole number.",
+    ),
+    (
+        {"observation": "run", "extras": {"command": "", "metadata": {"exit_code": "0"}}},
+        "`exit_code` of `metadata` of the observation `run` must be a whole number.",
+    ),
+    (
+        {"observation": "run", "extras": {"command": "", "metadata": [], "exit_code": 0}},
+        "`metadata` of the observation `run` must be an object.",
+    ),
+    (
+        {"action": "run", "args": {"command": "", "steps": 3, "tempo": 1}},
+        "The action `run` has no 'steps', 'tempo'.",
+    ),
+    ({"observation": "error", "extras": {"content": "x"}}, "The observation `error` has no 'content'."),
+    ({"action": "condensation"}, "A condensation names the forgotten events either by"),
+    (
+        {
+            "action": "condensation",
+            "args": {
+                "forgotten_event_ids": [],
+                "forgotten_events_start_id": 1,
+                "forgotten_events_end_id": 2,
             },
-            "A condensation names the forgotten events either by",
-        ),
-        (
-            {"action": "condensation", "args": {"forgotten_event_ids": [], "summary": "S"}},
-            "A condensation has both `summary` and `summary_offset`, or neither.",
-        ),
-    ],
-)
-def test_what_is_no_event_of_the_wire_is_refused_in_a_sentence(event: dict[str, Any], words: str) -> None:
-    with pytest.raises(InvalidEvent) as refusal:
-        v0.received(event)
-    assert words in str(refusal.value)
-    assert str(refusal.value).endswith(".")
+        },
+        "A condensation names the forgotten events either by",
+    ),
+    (
+        {"action": "condensation", "args": {"forgotten_event_ids": [], "summary": "S"}},
+        "A condensation has both `summary` and `summary_offset`, or neither.",
+    ),
+]
+
+
+def test_what_is_no_event_of_the_wire_is_refused_in_a_sentence(subtests: pytest.Subtests) -> None:
+    for event, words in NO_EVENTS:
+        with subtests.test(event=event, words=words):
+            with pytest.raises(InvalidEvent) as refusal:
+                v0.received(event)
+            assert words in str(refusal.value)
+            assert str(refusal.value).endswith(".")
 
 
 def test_a_refusal_is_short_and_can_be_sent_whatever_was_refused() -> None:
@@ -392,68 +401,70 @@ def test_any_event_of_any_type_is_shown_in_the_wires_shape(
 # What a reader is shown
 
 
-@pytest.mark.parametrize("line", recorded())
-def test_every_recorded_event_is_shown_as_it_was_but_for_the_columns(line: str) -> None:
-    original, event = jsontext.members(line), stored(line, cause=2)
-    members = jsontext.members(v0.shown(event))
-    assert [members[name].value for name in ("id", "timestamp", "cause")] == [5, TIME, 2]
-    assert {name: members[name].text for name in members.keys() - LAID_OVER} == {
-        name: original[name].text for name in original.keys() - LAID_OVER
-    }
-    assert [name for name in members if name not in LAID_OVER] == [
-        name for name in original if name not in LAID_OVER
-    ]
+def test_every_recorded_event_is_shown_as_it_was_but_for_the_columns(subtests: pytest.Subtests) -> None:
+    for line in recorded():
+        with subtests.test(line=line):
+            original, event = jsontext.members(line), stored(line, cause=2)
+            members = jsontext.members(v0.shown(event))
+            assert [members[name].value for name in ("id", "timestamp", "cause")] == [5, TIME, 2]
+            assert {name: members[name].text for name in members.keys() - LAID_OVER} == {
+                name: original[name].text for name in original.keys() - LAID_OVER
+            }
+            assert [name for name in members if name not in LAID_OVER] == [
+                name for name in original if name not in LAID_OVER
+            ]
 
 
 V0_PAYLOADS = {name: text for name, text in PAYLOADS.items() if not name.endswith(("kind", "v1", "own-id"))}
 
 
-@pytest.mark.parametrize("text", V0_PAYLOADS.values(), ids=V0_PAYLOADS.keys())
-def test_an_odd_payload_is_shown_with_every_byte_of_its_members(text: str) -> None:
-    event = stored(text)
-    original, members = jsontext.members(text), jsontext.members(v0.shown(event))
-    assert (members["id"].value, members["timestamp"].value, "cause" in members) == (5, TIME, False)
-    assert isinstance(members["source"].value, str)
-    assert isinstance(members["message"].value, str)
-    for name in original.keys() - LAID_OVER - {"source", "message"}:
-        assert members[name].text == original[name].text
+def test_an_odd_payload_is_shown_with_every_byte_of_its_members(subtests: pytest.Subtests) -> None:
+    for name, text in V0_PAYLOADS.items():
+        with subtests.test(name):
+            event = stored(text)
+            original, members = jsontext.members(text), jsontext.members(v0.shown(event))
+            assert (members["id"].value, members["timestamp"].value, "cause" in members) == (5, TIME, False)
+            assert isinstance(members["source"].value, str)
+            assert isinstance(members["message"].value, str)
+            for name in original.keys() - LAID_OVER - {"source", "message"}:
+                assert members[name].text == original[name].text
 
 
-@pytest.mark.parametrize(
-    ("payload", "expected"),
-    [
-        (
-            '{"source":"agent","message":"","action":"null","args":{ "n" : 1.10 }}',
-            '{"id":5,"timestamp":"2025-11-20T08:49:31.898815","cause":3,'
-            '"source":"agent","message":"","action":"null","args":{ "n" : 1.10 }}',
-        ),
-        (
-            ' { "source" : "agent" , "message" : "" , "action":"null" }\n',
-            '{"id":5,"timestamp":"2025-11-20T08:49:31.898815","cause":3,'
-            ' "source" : "agent" , "message" : "" , "action":"null" }\n',
-        ),
-        (
-            '{ "action" : "run" , "args":{"command":"ls","source":1} }',
-            '{"id":5,"timestamp":"2025-11-20T08:49:31.898815","cause":3,'
-            '"source":"user","message":"Running command: ls", "action" : "run" , '
-            '"args":{"command":"ls","source":1} }',
-        ),
-        (
-            '{"id":9,"timestamp":"2001-01-01T00:00:00","source":"agent","message":"m","cause":8,'
-            '"observation":"null","content":"","extras":{"n":[1E5, 1.10]}}',
-            '{"id":5,"timestamp":"2025-11-20T08:49:31.898815","cause":3,"source":"agent","message":"m",'
-            '"observation":"null","content":"","extras":{"n":[1E5, 1.10]}}',
-        ),
-        (
-            '{"action":"dance","source":null,"message":7,"args":{"n":1.10}}',
-            '{"id":5,"timestamp":"2025-11-20T08:49:31.898815","cause":3,"source":"user","message":"",'
-            '"action":"dance","args":{"n":1.10}}',
-        ),
-    ],
-    ids=["complete", "spaces", "without-source-and-message", "own-columns", "source-and-message-of-no-use"],
-)
-def test_a_payload_is_shown_under_the_servers_columns(payload: str, expected: str) -> None:
-    assert v0.shown(stored(payload, cause=3)) == expected
+UNDER_COLUMNS: dict[str, tuple[str, str]] = {
+    "complete": (
+        '{"source":"agent","message":"","action":"null","args":{ "n" : 1.10 }}',
+        '{"id":5,"timestamp":"2025-11-20T08:49:31.898815","cause":3,'
+        '"source":"agent","message":"","action":"null","args":{ "n" : 1.10 }}',
+    ),
+    "spaces": (
+        ' { "source" : "agent" , "message" : "" , "action":"null" }\n',
+        '{"id":5,"timestamp":"2025-11-20T08:49:31.898815","cause":3,'
+        ' "source" : "agent" , "message" : "" , "action":"null" }\n',
+    ),
+    "without-source-and-message": (
+        '{ "action" : "run" , "args":{"command":"ls","source":1} }',
+        '{"id":5,"timestamp":"2025-11-20T08:49:31.898815","cause":3,'
+        '"source":"user","message":"Running command: ls", "action" : "run" , '
+        '"args":{"command":"ls","source":1} }',
+    ),
+    "own-columns": (
+        '{"id":9,"timestamp":"2001-01-01T00:00:00","source":"agent","message":"m","cause":8,'
+        '"observation":"null","content":"","extras":{"n":[1E5, 1.10]}}',
+        '{"id":5,"timestamp":"2025-11-20T08:49:31.898815","cause":3,"source":"agent","message":"m",'
+        '"observation":"null","content":"","extras":{"n":[1E5, 1.10]}}',
+    ),
+    "source-and-message-of-no-use": (
+        '{"action":"dance","source":null,"message":7,"args":{"n":1.10}}',
+        '{"id":5,"timestamp":"2025-11-20T08:49:31.898815","cause":3,"source":"user","message":"",'
+        '"action":"dance","args":{"n":1.10}}',
+    ),
+}
+
+
+def test_a_payload_is_shown_under_the_servers_columns(subtests: pytest.Subtests) -> None:
+    for name, (payload, expected) in UNDER_COLUMNS.items():
+        with subtests.test(name):
+            assert v0.shown(stored(payload, cause=3)) == expected
 
 
 @pytest.mark.parametrize("payload", ["{}", " { \n } ", '{"id":1}'])
@@ -463,29 +474,28 @@ def test_an_empty_object_is_shown_whole(payload: str) -> None:
     assert json.loads(text) == {"id": 5, "timestamp": TIME, "source": "agent", "message": ""}
 
 
-@pytest.mark.parametrize(
-    ("event", "message"),
-    [
-        ({"action": "message", "args": {"content": "Hi"}}, "Hi"),
-        ({"action": "message", "args": {"content": "\ud800"}}, "\ud800"),
-        ({"action": "run", "args": {"command": "ls", "of_tomorrow": 1}}, "Running command: ls"),
-        ({"action": "message", "args": {"images_urls": []}}, ""),
-        ({"action": "finish", "args": [1]}, "All done! What's next on the agenda?"),
-        ({"action": "dance", "args": {"content": "Hi"}}, ""),
-        ({"observation": "error", "content": "boom"}, "boom"),
-        (
-            {"observation": "run", "extras": {"command": "ls", "exit_code": 2}},
-            "Command `ls` executed with exit code 2.",
-        ),
-        ({"observation": "run", "content": ["x"], "extras": {"command": "ls"}}, ""),
-        ({"observation": "dance"}, ""),
-        ({"action": "", "observation": "null"}, "No observation"),
-    ],
-)
-def test_a_payload_without_a_message_is_shown_with_that_of_its_type(
-    event: dict[str, Any], message: str
-) -> None:
-    assert shown(json.dumps(event))["message"] == message
+WITHOUT_MESSAGE: list[tuple[dict[str, Any], str]] = [
+    ({"action": "message", "args": {"content": "Hi"}}, "Hi"),
+    ({"action": "message", "args": {"content": "\ud800"}}, "\ud800"),
+    ({"action": "run", "args": {"command": "ls", "of_tomorrow": 1}}, "Running command: ls"),
+    ({"action": "message", "args": {"images_urls": []}}, ""),
+    ({"action": "finish", "args": [1]}, "All done! What's next on the agenda?"),
+    ({"action": "dance", "args": {"content": "Hi"}}, ""),
+    ({"observation": "error", "content": "boom"}, "boom"),
+    (
+        {"observation": "run", "extras": {"command": "ls", "exit_code": 2}},
+        "Command `ls` executed with exit code 2.",
+    ),
+    ({"observation": "run", "content": ["x"], "extras": {"command": "ls"}}, ""),
+    ({"observation": "dance"}, ""),
+    ({"action": "", "observation": "null"}, "No observation"),
+]
+
+
+def test_a_payload_without_a_message_is_shown_with_that_of_its_type(subtests: pytest.Subtests) -> None:
+    for event, message in WITHOUT_MESSAGE:
+        with subtests.test(event=event, message=message):
+            assert shown(json.dumps(event))["message"] == message
 
 
 def test_the_source_that_a_payload_brings_is_shown_as_it_stands() -> None:

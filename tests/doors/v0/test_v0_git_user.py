@@ -230,22 +230,22 @@ async def test_tool_servers_that_come_with_tokens_are_stored(alice: User, rest: 
     assert SettingSecret.MCP_CONFIG in await astore.call(user_settings.setting_secrets, alice.pk)
 
 
-@pytest.mark.parametrize(
-    ("body", "problem"),
-    [
-        ({"provider_tokens": {"cvs": {}}}, Problem("enum", ["body", "provider_tokens", "cvs", "[key]"])),
-        ({"provider_tokens": []}, Problem("dict_type", ["body", "provider_tokens"])),
-        (
-            {"provider_tokens": {"github": {"token": 5}}},
-            Problem("string_type", ["body", "provider_tokens", "github", "token"]),
-        ),
-        ({"mcp_config": {"x": 1}}, Problem("extra_forbidden", ["body", "mcp_config", "x"])),
-    ],
-    ids=str,
-)
-async def test_what_can_be_no_token_is_refused(body: Any, problem: Problem, rest: httpx.AsyncClient) -> None:
-    response = await rest.post(ADD, json=body)
-    assert (response.status_code, response.json()) == (422, problem)
+NO_TOKENS: list[tuple[Any, Problem]] = [
+    ({"provider_tokens": {"cvs": {}}}, Problem("enum", ["body", "provider_tokens", "cvs", "[key]"])),
+    ({"provider_tokens": []}, Problem("dict_type", ["body", "provider_tokens"])),
+    (
+        {"provider_tokens": {"github": {"token": 5}}},
+        Problem("string_type", ["body", "provider_tokens", "github", "token"]),
+    ),
+    ({"mcp_config": {"x": 1}}, Problem("extra_forbidden", ["body", "mcp_config", "x"])),
+]
+
+
+async def test_what_can_be_no_token_is_refused(rest: httpx.AsyncClient, subtests: pytest.Subtests) -> None:
+    for body, problem in NO_TOKENS:
+        with subtests.test(body=body, problem=problem):
+            response = await rest.post(ADD, json=body)
+            assert (response.status_code, response.json()) == (422, problem)
 
 
 async def test_every_token_can_be_forgotten_and_nothing_else_is(
@@ -286,22 +286,24 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 """All nine, with a query that can be answered."""
 
 
-@pytest.mark.parametrize("path", QUESTIONS)
 async def test_without_a_token_a_question_is_a_401_with_a_bare_text(
-    path: str, rest: httpx.AsyncClient
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    status, body = await ask(rest, path, **QUESTIONS[path])
-    assert status == 401
-    assert body in (NO_TOKEN, "Unable to access repo acme/site")
+    for path in QUESTIONS:
+        with subtests.test(path):
+            status, body = await ask(rest, path, **QUESTIONS[path])
+            assert status == 401
+            assert body in (NO_TOKEN, "Unable to access repo acme/site")
 
 
-@pytest.mark.parametrize("path", QUESTIONS)
 async def test_a_token_that_opens_nothing_any_more_is_a_401_with_a_bare_text(
-    path: str, known: GitServer, rest: httpx.AsyncClient
+    known: GitServer, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
     known.answer_all(401)
-    status, body = await ask(rest, path, **QUESTIONS[path])
-    assert (status, type(body)) == (401, str)
+    for path in QUESTIONS:
+        with subtests.test(path):
+            status, body = await ask(rest, path, **QUESTIONS[path])
+            assert (status, type(body)) == (401, str)
 
 
 @pytest.mark.parametrize("path", ["info", "installations", "repositories", "search/repositories"])
@@ -314,12 +316,13 @@ async def test_a_provider_that_fails_is_a_500_with_a_bare_text(
     assert known.secret not in body
 
 
-@pytest.mark.parametrize("path", QUESTIONS)
 async def test_nobody_is_let_in_where_credentials_are_asked_for(
-    path: str, accounts: None, known: GitServer, rest: httpx.AsyncClient
+    accounts: None, known: GitServer, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    assert await ask(rest, path, **QUESTIONS[path]) == (401, {"detail": "Unauthorized"})
-    assert known.asked == []
+    for path in QUESTIONS:
+        with subtests.test(path):
+            assert await ask(rest, path, **QUESTIONS[path]) == (401, {"detail": "Unauthorized"})
+            assert known.asked == []
 
 
 async def test_a_users_tokens_answer_nobody_else(
@@ -433,21 +436,22 @@ async def test_a_repository_that_no_token_opens_is_a_401(known: GitServer, rest:
     assert answer == (401, "Unable to access repo acme/nowhere")
 
 
-@pytest.mark.parametrize(
-    ("path", "query", "problem"),
-    [
-        ("installations", {}, Problem("missing", ["query", "provider"])),
-        ("installations", {"provider": "cvs"}, Problem("enum", ["query", "provider"])),
-        ("repositories", {"selected_provider": "cvs"}, Problem("enum", ["query", "selected_provider"])),
-        ("repositories", {"page": "two"}, Problem("int_parsing", ["query", "page"])),
-        ("search/repositories", {}, Problem("missing", ["query", "query"])),
-        ("search/branches", {"repository": "a/b"}, Problem("missing", ["query", "query"])),
-        ("repository/branches", {}, Problem("missing", ["query", "repository"])),
-        ("repository/a/b/microagents/content", {}, Problem("missing", ["query", "file_path"])),
-    ],
-)
+WRONG_QUERIES: list[tuple[str, dict[str, Any], Problem]] = [
+    ("installations", {}, Problem("missing", ["query", "provider"])),
+    ("installations", {"provider": "cvs"}, Problem("enum", ["query", "provider"])),
+    ("repositories", {"selected_provider": "cvs"}, Problem("enum", ["query", "selected_provider"])),
+    ("repositories", {"page": "two"}, Problem("int_parsing", ["query", "page"])),
+    ("search/repositories", {}, Problem("missing", ["query", "query"])),
+    ("search/branches", {"repository": "a/b"}, Problem("missing", ["query", "query"])),
+    ("repository/branches", {}, Problem("missing", ["query", "repository"])),
+    ("repository/a/b/microagents/content", {}, Problem("missing", ["query", "file_path"])),
+]
+
+
 async def test_a_query_that_cannot_be_asked_is_refused(
-    path: str, query: dict[str, Any], problem: Problem, known: GitServer, rest: httpx.AsyncClient
+    known: GitServer, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    assert await ask(rest, path, **query) == (422, problem)
-    assert known.asked == []
+    for path, query, problem in WRONG_QUERIES:
+        with subtests.test(path=path, query=query):
+            assert await ask(rest, path, **query) == (422, problem)
+            assert known.asked == []

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from io import StringIO
+from itertools import product
 from typing import Any
 
 import httpx
@@ -109,24 +110,25 @@ async def test_a_conversation_without_a_message_is_started_all_the_same(rest: ht
     await until_true(is_running)
 
 
+REFUSED: list[tuple[dict[str, Any], int]] = [
+    ({"repository": "owner/name", "initial_user_msg": "hello"}, 401),
+    ({"suggested_task": {"git_provider": "github"}}, 422),
+    ({"selected_branch": "half of a pair \ud800"}, 422),
+    ({"conversation_instructions": "a\0b"}, 422),
+    ({"mcp_config": {"stdio_servers": [{"name": "x", "command": "y", "env": "A=\0"}]}}, 422),
+    ({"selected_branch": "a\0b"}, 422),
+    ({"replay_json": "no list"}, 422),
+]
+
+
 @pytest.mark.needs_engine
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        ({"repository": "owner/name", "initial_user_msg": "hello"}, 401),
-        ({"suggested_task": {"git_provider": "github"}}, 422),
-        ({"selected_branch": "half of a pair \ud800"}, 422),
-        ({"conversation_instructions": "a\0b"}, 422),
-        ({"mcp_config": {"stdio_servers": [{"name": "x", "command": "y", "env": "A=\0"}]}}, 422),
-        ({"selected_branch": "a\0b"}, 422),
-        ({"replay_json": "no list"}, 422),
-    ],
-)
 async def test_a_refused_creation_leaves_nothing_in_the_list(
-    body: dict[str, Any], status: int, rest: httpx.AsyncClient
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    response = await rest.post(CONVERSATIONS, content=json.dumps(body))
-    assert (response.status_code, await conversations_stored()) == (status, 0)
+    for body, status in REFUSED:
+        with subtests.test(body=body, status=status):
+            response = await rest.post(CONVERSATIONS, content=json.dumps(body))
+            assert (response.status_code, await conversations_stored()) == (status, 0)
 
 
 async def test_a_missing_key_is_told_before_anything_is_stored(
@@ -220,19 +222,22 @@ TASK = {"git_provider": "github", "repo": "owner/name", "issue_number": 7, "titl
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("provider", ["github", "gitlab", "bitbucket", "azure_devops"])
-@pytest.mark.parametrize(
-    "task_type", ["MERGE_CONFLICTS", "FAILING_CHECKS", "UNRESOLVED_COMMENTS", "OPEN_ISSUE"]
-)
 async def test_a_suggested_task_of_every_provider_becomes_the_first_message(
-    task_type: str, provider: str, rest: httpx.AsyncClient
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    task = {**TASK, "git_provider": provider, "task_type": task_type}
-    conversation_id = await create(rest, suggested_task=task, initial_user_msg="not this")
-    said = (await stored(conversation_id))[0]["args"]["content"]
-    assert all(word in said for word in ("#7", "owner/name"))
-    assert ("merge request" in said) == (provider == "gitlab")
-    assert (await rest.get(f"{CONVERSATIONS}/{conversation_id}")).json()["trigger"] == "suggested_task"
+    for provider, task_type in product(
+        ["github", "gitlab", "bitbucket", "azure_devops"],
+        ["MERGE_CONFLICTS", "FAILING_CHECKS", "UNRESOLVED_COMMENTS", "OPEN_ISSUE"],
+    ):
+        with subtests.test(provider=provider, task_type=task_type):
+            task = {**TASK, "git_provider": provider, "task_type": task_type}
+            conversation_id = await create(rest, suggested_task=task, initial_user_msg="not this")
+            said = (await stored(conversation_id))[0]["args"]["content"]
+            assert all(word in said for word in ("#7", "owner/name"))
+            assert ("merge request" in said) == (provider == "gitlab")
+            assert (await rest.get(f"{CONVERSATIONS}/{conversation_id}")).json()[
+                "trigger"
+            ] == "suggested_task"
 
 
 @pytest.mark.one_engine

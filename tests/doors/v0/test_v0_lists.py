@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import product
 from typing import Any
 
 import httpx
@@ -192,39 +193,40 @@ OLD_PAGE_IDS = {
 }
 
 
-@pytest.mark.parametrize("page_id", OLD_PAGE_IDS)
 async def test_a_page_id_of_an_older_server_stands_for_its_offset(
-    page_id: str, alice: User, rest: httpx.AsyncClient
+    alice: User, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
     await astore.call(fill, alice, 5)
     every, _ = await page(rest)
-    assert await page(rest, page_id=page_id) == (every[OLD_PAGE_IDS[page_id] :], None)
+    for page_id in OLD_PAGE_IDS:
+        with subtests.test(page_id=page_id):
+            assert await page(rest, page_id=page_id) == (every[OLD_PAGE_IDS[page_id] :], None)
 
 
-@pytest.mark.parametrize("path", [CONVERSATIONS, MICROAGENTS])
-@pytest.mark.parametrize(
-    "page_id",
-    [
-        "!",
-        "ÿ",
-        "AAAA",
-        base64_of("-1"),
-        base64_of("9" * 30),
-        base64_of("9" * 5000),
-        base64_of("[]"),
-        base64_of('{"v0": 5}'),
-        base64_of('{"v0": "MQ==", "v1": "-7"}'),
-        base64_of('{"v0": {}, "v1": []}'),
-        base64_of("{" * 5000),
-        base64_of("1.99999999999999999999999"),
-        "\0",
-    ],
-)
+WRONG_PAGES = [
+    "!",
+    "ÿ",
+    "AAAA",
+    base64_of("-1"),
+    base64_of("9" * 30),
+    base64_of("9" * 5000),
+    base64_of("[]"),
+    base64_of('{"v0": 5}'),
+    base64_of('{"v0": "MQ==", "v1": "-7"}'),
+    base64_of('{"v0": {}, "v1": []}'),
+    base64_of("{" * 5000),
+    base64_of("1.99999999999999999999999"),
+    "\0",
+]
+
+
 async def test_a_page_id_that_is_none_is_refused_in_a_sentence(
-    page_id: str, path: str, alice: User, rest: httpx.AsyncClient
+    alice: User, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    response = await rest.get(path, params={"page_id": page_id, "selected_repository": "owner/name"})
-    assert (response.status_code, list(response.json())) == (400, ["detail"])
+    for path, page_id in product([CONVERSATIONS, MICROAGENTS], WRONG_PAGES):
+        with subtests.test(path=path, page_id=page_id):
+            response = await rest.get(path, params={"page_id": page_id, "selected_repository": "owner/name"})
+            assert (response.status_code, list(response.json())) == (400, ["detail"])
 
 
 @given(st.text())

@@ -35,10 +35,13 @@ async def test_a_web_client_finds_an_open_source_server_that_reports_nothing_to_
     )
 
 
-@pytest.mark.parametrize("name", LISTS)
-async def test_a_list_is_sorted_and_names_nothing_twice(name: str, rest: httpx.AsyncClient) -> None:
-    found = await listed(rest, name)
-    assert found == sorted(set(found)) != []
+async def test_a_list_is_sorted_and_names_nothing_twice(
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
+) -> None:
+    for name in LISTS:
+        with subtests.test(name):
+            found = await listed(rest, name)
+            assert found == sorted(set(found)) != []
 
 
 async def test_every_model_is_named_with_its_provider(rest: httpx.AsyncClient) -> None:
@@ -67,9 +70,10 @@ async def test_the_security_analyzers_are_the_wires(rest: httpx.AsyncClient) -> 
     assert await listed(rest, "security-analyzers") == ["grayswan", "invariant", "llm"]
 
 
-@pytest.mark.parametrize("name", ["config", *LISTS])
 async def test_nobody_is_told_the_options_where_credentials_are_asked_for(
-    name: str, accounts: None, rest: httpx.AsyncClient
+    accounts: None, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    response = await rest.get(f"{OPTIONS}/{name}")
-    assert (response.status_code, response.json()) == (401, {"detail": "Unauthorized"})
+    for name in ["config", *LISTS]:
+        with subtests.test(name):
+            response = await rest.get(f"{OPTIONS}/{name}")
+            assert (response.status_code, response.json()) == (401, {"detail": "Unauthorized"})

@@ -56,11 +56,9 @@ class Polled:
     sid: str = ""
 
     async def get(self) -> httpx.Response:
-        """Poll."""
         return await self.http.get("/socket.io/", params=self._query, headers=dict(self.carried.headers))
 
     async def post(self, packets: str) -> httpx.Response:
-        """Send packets."""
         return await self.http.post(
             "/socket.io/", params=self._query, headers=dict(self.carried.headers), content=packets
         )
@@ -89,7 +87,6 @@ class Polled:
         return is_in
 
     async def until(self, text: str) -> None:
-        """Poll until this text has come."""
 
         async def has_come() -> bool:
             return text in (await self.get()).text
@@ -149,7 +146,6 @@ def _shown(answer: httpx.Response, polled: Polled) -> tuple[int, str, list[tuple
 
 
 def issued(user: User, **grant: Any) -> str:
-    """Return a new token."""
     return ApiToken.issue(user.pk, "laptop", Grant(**grant))[1]
 
 

@@ -59,13 +59,14 @@ async def test_a_microagents_repository_counts_where_the_body_names_none(
     assert shown == ["acme/site", "github", "microagent_management"]
 
 
-@pytest.mark.parametrize("repository", ["acme/nowhere", "no name", "../..", "a/b?c=d"])
 async def test_a_repository_that_no_token_opens_is_refused_and_nothing_is_stored(
-    repository: str, github: GitServer, rest: httpx.AsyncClient
+    github: GitServer, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    response = await rest.post(CONVERSATIONS, json={"repository": repository})
-    assert (response.status_code, response.json()) == (401, f"Unable to access repo {repository}")
-    assert not await astore.call(Conversation.objects.exists)
+    for repository in ["acme/nowhere", "no name", "../..", "a/b?c=d"]:
+        with subtests.test(repository=repository):
+            response = await rest.post(CONVERSATIONS, json={"repository": repository})
+            assert (response.status_code, response.json()) == (401, f"Unable to access repo {repository}")
+            assert not await astore.call(Conversation.objects.exists)
 
 
 def with_pull_requests(owner: User, **numbers: Any) -> None:

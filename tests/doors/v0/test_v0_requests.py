@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import httpx
@@ -92,14 +93,14 @@ LONG_BODIES: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("path", "body"), LONG_BODIES.values(), ids=LONG_BODIES.keys())
-@pytest.mark.sampled(8)
 async def test_a_long_body_that_is_refused_is_not_sent_back(
-    path: str, body: Any, conversation: ConversationRef, rest: httpx.AsyncClient
+    conversation: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    response = await rest.post(path, json=body)
-    assert (response.status_code, len(response.content) < ANSWER_MAX_BYTES) == (422, True)
-    assert 0 < len(response.json()["detail"]) <= 20
+    for name, (path, body) in LONG_BODIES.items():
+        with subtests.test(name):
+            response = await rest.post(path, json=body)
+            assert (response.status_code, len(response.content) < ANSWER_MAX_BYTES) == (422, True)
+            assert 0 < len(response.json()["detail"]) <= 20
 
 
 async def test_a_refused_value_is_shown_where_it_is_short_and_shallow(rest: httpx.AsyncClient) -> None:
@@ -135,23 +136,24 @@ async def test_known_members_are_looked_at_among_many_unknown_ones(rest: httpx.A
 # Numbers and dates at the edge
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("PATCH", TALK, '{"title":1e400}'),
-        ("GET", EVENTS, '{"exclude_hidden":1e400}'),
-        ("GET", EVENTS, '{"start_date":-1e400}'),
-        ("POST", CONVERSATIONS, '{"repository":[1e400]}'),
-        ("POST", EVENTS, '{"action":"finish","args":{"outputs":{"a":1e400}}}'),
-        ("POST", EVENTS, '{"action":"finish","args":{"outputs":{"a":NaN}}}'),
-    ],
-)
+NO_NUMBERS: list[tuple[str, str, str]] = [
+    ("PATCH", TALK, '{"title":1e400}'),
+    ("GET", EVENTS, '{"exclude_hidden":1e400}'),
+    ("GET", EVENTS, '{"start_date":-1e400}'),
+    ("POST", CONVERSATIONS, '{"repository":[1e400]}'),
+    ("POST", EVENTS, '{"action":"finish","args":{"outputs":{"a":1e400}}}'),
+    ("POST", EVENTS, '{"action":"finish","args":{"outputs":{"a":NaN}}}'),
+]
+
+
 async def test_a_number_beyond_every_range_is_no_json(
-    method: str, path: str, body: str, conversation: ConversationRef, rest: httpx.AsyncClient
+    conversation: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    response = await rest.request(method, path, content=body)
-    assert (response.status_code, response.json()) == (422, Problem("json_invalid", ["body", 0]))
-    assert (await rest.get(EVENTS)).json()["events"] == []
+    for method, path, body in NO_NUMBERS:
+        with subtests.test(method=method, path=path):
+            response = await rest.request(method, path, content=body)
+            assert (response.status_code, response.json()) == (422, Problem("json_invalid", ["body", 0]))
+            assert (await rest.get(EVENTS)).json()["events"] == []
 
 
 async def test_a_trajectory_with_a_number_beyond_every_range_is_refused(rest: httpx.AsyncClient) -> None:
@@ -162,40 +164,43 @@ async def test_a_trajectory_with_a_number_beyond_every_range_is_refused(rest: ht
     assert (response.status_code, response.json()) == (422, Problem("value_error", ["body", "replay_json"]))
 
 
-@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
-@pytest.mark.parametrize("name", ["start_date", "end_date"])
 async def test_a_date_that_is_beyond_the_calendar_in_utc_is_refused(
-    name: str, moment: str, conversation: ConversationRef, rest: httpx.AsyncClient
+    conversation: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    in_query = await rest.get(EVENTS, params={name: moment})
-    in_body = await rest.request("GET", EVENTS, json={name: moment})
-    assert (in_query.status_code, in_body.status_code) == (422, 422)
-    assert in_query.json() == Problem("value_error", ["query", name])
-    assert in_body.json() == Problem("value_error", ["body", name])
+    for moment, name in product(
+        ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"], ["start_date", "end_date"]
+    ):
+        with subtests.test(moment=moment, name=name):
+            in_query = await rest.get(EVENTS, params={name: moment})
+            in_body = await rest.request("GET", EVENTS, json={name: moment})
+            assert (in_query.status_code, in_body.status_code) == (422, 422)
+            assert in_query.json() == Problem("value_error", ["query", name])
+            assert in_body.json() == Problem("value_error", ["body", name])
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [
-        "0001-01-01T00:00:00",
-        "0001-01-01T00:00:00Z",
-        "9999-12-31T23:59:59.999999Z",
-        "9999-12-31",
-        "0",
-        "-1",
-        "1e400",
-        "inf",
-        "nan",
-        "9" * 400,
-        "2025-01-01T00:00:00+24:00",
-    ],
-)
+MOMENTS = [
+    "0001-01-01T00:00:00",
+    "0001-01-01T00:00:00Z",
+    "9999-12-31T23:59:59.999999Z",
+    "9999-12-31",
+    "0",
+    "-1",
+    "1e400",
+    "inf",
+    "nan",
+    "9" * 400,
+    "2025-01-01T00:00:00+24:00",
+]
+
+
 async def test_any_date_is_taken_or_refused(
-    moment: str, conversation: ConversationRef, rest: httpx.AsyncClient
+    conversation: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    for name in ("start_date", "end_date"):
-        assert (await rest.get(EVENTS, params={name: moment})).status_code in (200, 422)
-        assert (await rest.request("GET", EVENTS, json={name: moment})).status_code in (200, 422)
+    for moment in MOMENTS:
+        with subtests.test(moment=moment):
+            for name in ("start_date", "end_date"):
+                assert (await rest.get(EVENTS, params={name: moment})).status_code in (200, 422)
+                assert (await rest.request("GET", EVENTS, json={name: moment})).status_code in (200, 422)
 
 
 # The filter of events
@@ -204,17 +209,17 @@ async def test_any_date_is_taken_or_refused(
 FILTERS = ("query", "source", "start_date", "end_date")
 
 
-@pytest.mark.parametrize("blank", ["", " "])
-@pytest.mark.parametrize("name", FILTERS)
 async def test_a_blank_filter_is_none(
-    name: str, blank: str, conversation: ConversationRef, rest: httpx.AsyncClient
+    conversation: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
     await astore.call(writes.append, conversation, [event("hello")])
-    for response in (
-        await rest.get(EVENTS, params={name: blank}),
-        await rest.request("GET", EVENTS, json={name: blank}),
-    ):
-        assert (response.status_code, len(response.json()["events"])) == (200, 1)
+    for blank, name in product(["", " "], FILTERS):
+        with subtests.test(blank=blank, name=name):
+            for response in (
+                await rest.get(EVENTS, params={name: blank}),
+                await rest.request("GET", EVENTS, json={name: blank}),
+            ):
+                assert (response.status_code, len(response.json()["events"])) == (200, 1)
 
 
 async def test_a_blank_filter_of_the_query_leaves_that_of_the_body(
@@ -301,10 +306,13 @@ async def test_two_keys_that_open_nothing_open_nothing(accounts: None, rest: htt
 # Methods and parameters
 
 
-@pytest.mark.parametrize("path", [CONVERSATIONS, TALK, EVENTS, f"{TALK}/start", f"{TALK}/trajectory"])
-async def test_options_are_a_method_that_nobody_serves(path: str, rest: httpx.AsyncClient) -> None:
-    response = await rest.options(path)
-    assert (response.status_code, response.json()) == (405, {"detail": "Method Not Allowed"})
+async def test_options_are_a_method_that_nobody_serves(
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
+) -> None:
+    for path in [CONVERSATIONS, TALK, EVENTS, f"{TALK}/start", f"{TALK}/trajectory"]:
+        with subtests.test(path):
+            response = await rest.options(path)
+            assert (response.status_code, response.json()) == (405, {"detail": "Method Not Allowed"})
 
 
 @pytest.mark.parametrize("path", [CONVERSATIONS, EVENTS])

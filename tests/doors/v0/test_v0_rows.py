@@ -147,16 +147,29 @@ async def test_text_is_found_in_any_case_of_any_script(
     assert not await astore.call(lambda: Conversation.objects.matching(title="of aXb").exists())
 
 
-@pytest.mark.parametrize(
-    "letter",
-    ["é", "\u0131", "\u017f", "\u212a", "\u0149", "\ufb01", "\u01c6", "\u10d0", "\uab70", "\U00010428"],
-)
+LETTERS = [
+    "é",
+    "\u0131",
+    "\u017f",
+    "\u212a",
+    "\u0149",
+    "\ufb01",
+    "\u01c6",
+    "\u10d0",
+    "\uab70",
+    "\U00010428",
+]
+
+
 async def test_letters_with_odd_capitals_find_themselves_and_their_capitals(
-    letter: str, conversation: ConversationRef, rest: httpx.AsyncClient
+    alice: User, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    await astore.append(conversation, [event(letter), event(letter.upper()), event("other")])
-    found = (await rest.get(f"{CONVERSATIONS}/talk/events", params={"query": letter})).json()["events"]
-    assert [each["id"] for each in found] == [0, 1]
+    for number, letter in enumerate(LETTERS):
+        with subtests.test(letter=letter):
+            talk = await astore.call(creation.create, alice, conversation_id=f"talk{number}")
+            await astore.append(talk, [event(letter), event(letter.upper()), event("other")])
+            answer = await rest.get(f"{CONVERSATIONS}/talk{number}/events", params={"query": letter})
+            assert [each["id"] for each in answer.json()["events"]] == [0, 1]
 
 
 # Creation parameters

@@ -179,18 +179,20 @@ async def test_what_a_first_run_posts_is_stored(rest: httpx.AsyncClient) -> None
     assert await stored(rest, body) == {**UNSET, **told}
 
 
-@pytest.mark.parametrize("name", ALL)
-async def test_what_is_absent_stays(name: str, rest: httpx.AsyncClient) -> None:
+@pytest.mark.parametrize("changed", [{"enable_default_condenser": True}, {"language": "de"}])
+async def test_what_is_absent_stays(changed: dict[str, Any], rest: httpx.AsyncClient) -> None:
     before = await stored(rest, {**ALL, **KEYS})
-    changed = {"enable_default_condenser": True} if name == "language" else {"language": "de"}
     assert await stored(rest, changed) == {**before, **changed}
 
 
-@pytest.mark.parametrize("name", ALL)
-async def test_a_null_clears_but_for_what_the_wire_keeps(name: str, rest: httpx.AsyncClient) -> None:
-    before = await stored(rest, ALL)
-    expected = before if name in NULL_KEEPS else {**before, name: UNSET[name]}
-    assert await stored(rest, {name: None}) == expected
+async def test_a_null_clears_but_for_what_the_wire_keeps(
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
+) -> None:
+    for name in ALL:
+        with subtests.test(name):
+            before = await stored(rest, ALL)
+            expected = before if name in NULL_KEEPS else {**before, name: UNSET[name]}
+            assert await stored(rest, {name: None}) == expected
 
 
 @pytest.mark.parametrize("name", [SettingSecret(each) for each in KEYS])
@@ -269,15 +271,16 @@ REFUSED: list[tuple[Any, Problem]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "problem"), REFUSED, ids=short)
 async def test_a_bad_value_is_refused_and_nothing_is_stored(
-    body: Any, problem: Problem, rest: httpx.AsyncClient
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    before = await stored(rest, ALL)
-    given = {"language": "de", "llm_api_key": "new", **body} if isinstance(body, dict) else body
-    response = await rest.post(SETTINGS, content=json.dumps(given))
-    assert (response.status_code, response.json()) == (422, problem)
-    assert await shown(rest) == before
+    for body, problem in REFUSED:
+        with subtests.test(body=body, problem=problem):
+            before = await stored(rest, ALL)
+            given = {"language": "de", "llm_api_key": "new", **body} if isinstance(body, dict) else body
+            response = await rest.post(SETTINGS, content=json.dumps(given))
+            assert (response.status_code, response.json()) == (422, problem)
+            assert await shown(rest) == before
 
 
 async def test_no_body_is_refused(rest: httpx.AsyncClient) -> None:
@@ -401,25 +404,23 @@ async def test_a_name_that_is_taken_is_refused_and_the_secret_stays(
     assert (await secrets(rest), await astore.call(value, alice, "a")) == ({"a": "why"}, "value of a")
 
 
-@pytest.mark.parametrize(
-    ("body", "problem"),
-    [
-        ({"value": "v"}, Problem("missing", ["body", "name"])),
-        ({"name": "a"}, Problem("missing", ["body", "value"])),
-        ({"name": " ", "value": "v"}, Problem("value_error", ["body", "name"])),
-        ({"name": "a" * 256, "value": "v"}, Problem("string_too_long", ["body", "name"])),
-        ({"name": "a\0", "value": "v"}, Problem("value_error", ["body", "name"])),
-        ({"name": "a", "value": " "}, Problem("value_error", ["body", "value"])),
-        ({"name": "a", "value": 5}, Problem("string_type", ["body", "value"])),
-    ],
-    ids=short,
-)
-async def test_what_cannot_be_a_secret_is_refused(
-    body: Any, problem: Problem, rest: httpx.AsyncClient
-) -> None:
-    response = await rest.post(SECRETS, json=body)
-    assert (response.status_code, response.json()) == (422, problem)
-    assert await secrets(rest) == {}
+NO_SECRETS: list[tuple[Any, Problem]] = [
+    ({"value": "v"}, Problem("missing", ["body", "name"])),
+    ({"name": "a"}, Problem("missing", ["body", "value"])),
+    ({"name": " ", "value": "v"}, Problem("value_error", ["body", "name"])),
+    ({"name": "a" * 256, "value": "v"}, Problem("string_too_long", ["body", "name"])),
+    ({"name": "a\0", "value": "v"}, Problem("value_error", ["body", "name"])),
+    ({"name": "a", "value": " "}, Problem("value_error", ["body", "value"])),
+    ({"name": "a", "value": 5}, Problem("string_type", ["body", "value"])),
+]
+
+
+async def test_what_cannot_be_a_secret_is_refused(rest: httpx.AsyncClient, subtests: pytest.Subtests) -> None:
+    for body, problem in NO_SECRETS:
+        with subtests.test(body=body, problem=problem):
+            response = await rest.post(SECRETS, json=body)
+            assert (response.status_code, response.json()) == (422, problem)
+            assert await secrets(rest) == {}
 
 
 @pytest.mark.parametrize(

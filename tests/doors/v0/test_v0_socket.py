@@ -126,13 +126,14 @@ async def test_several_clients_see_the_same(connect: Connect) -> None:
     assert all(each == shown[0] for each in shown)
 
 
-@pytest.mark.parametrize("latest", ["undefined", "", "-1", "many", None, "99999999999999999999"])
 async def test_a_cursor_that_is_none_is_from_the_beginning(
-    connect: Connect, conversation: ConversationRef, latest: str | None
+    connect: Connect, conversation: ConversationRef, subtests: pytest.Subtests
 ) -> None:
     await append(conversation, raw(action="message", args={"content": "a"}))
-    client = await connect("talk", latest_event_id=latest)
-    assert (await client.event())["id"] == 0
+    for latest in ["undefined", "", "-1", "many", None, "99999999999999999999"]:
+        with subtests.test(latest=latest):
+            client = await connect("talk", latest_event_id=latest)
+            assert (await client.event())["id"] == 0
 
 
 async def test_a_client_that_has_more_than_there_is_is_sent_what_comes(
@@ -241,22 +242,31 @@ async def test_an_event_is_acknowledged_with_its_number_when_that_is_asked_for(c
     assert answer == {"success": True, "id": last + 1}
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"action": "dance", "args": {}}, {"kind": "MessageEvent"}, [], "hello", None, {"action": 5}]
-)
-async def test_an_event_that_is_none_is_refused_in_words(connect: Connect, wrong: Any) -> None:
-    client = await connect("talk")
-    answer = await client.asked(wrong)
-    assert (answer["success"], bool(answer["error"])) == (False, True)
-    frame = next(each for each in client.frames if each.get("type") == "error")
-    assert frame == {
-        "status_update": True,
-        "type": "error",
-        "id": "STATUS$ERROR",
-        "message": answer["error"],
-        "source": "environment",
-        "timestamp": EVENT_TIME,
-    }
+NO_EVENTS: list[Any] = [
+    {"action": "dance", "args": {}},
+    {"kind": "MessageEvent"},
+    [],
+    "hello",
+    None,
+    {"action": 5},
+]
+
+
+async def test_an_event_that_is_none_is_refused_in_words(connect: Connect, subtests: pytest.Subtests) -> None:
+    for wrong in NO_EVENTS:
+        with subtests.test(wrong=wrong):
+            client = await connect("talk")
+            answer = await client.asked(wrong)
+            assert (answer["success"], bool(answer["error"])) == (False, True)
+            frame = next(each for each in client.frames if each.get("type") == "error")
+            assert frame == {
+                "status_update": True,
+                "type": "error",
+                "id": "STATUS$ERROR",
+                "message": answer["error"],
+                "source": "environment",
+                "timestamp": EVENT_TIME,
+            }
 
 
 async def test_the_older_name_of_the_frame_is_taken_as_well(connect: Connect) -> None:
@@ -373,23 +383,27 @@ async def refusal(connect: Connect, conversation_id: str | None, **query: Any) -
     return refused.value.data
 
 
-@pytest.mark.parametrize("conversation_id", [None, "", "  "])
-async def test_a_join_of_nothing_is_refused(connect: Connect, conversation_id: str | None) -> None:
-    assert await refusal(connect, conversation_id) == {"message": "No conversation_id in query params"}
+async def test_a_join_of_nothing_is_refused(connect: Connect, subtests: pytest.Subtests) -> None:
+    for conversation_id in [None, "", "  "]:
+        with subtests.test(conversation_id=conversation_id):
+            assert await refusal(connect, conversation_id) == {
+                "message": "No conversation_id in query params"
+            }
 
 
-@pytest.mark.parametrize(
-    ("conversation_id", "message"),
-    [
-        ("../x", "Conversation ID contains invalid path characters"),
-        ("x" * 101, "Conversation ID is too long"),
-        ("a\0b", "Conversation ID contains invalid characters"),
-    ],
-)
+NO_IDS: list[tuple[str, str]] = [
+    ("../x", "Conversation ID contains invalid path characters"),
+    ("x" * 101, "Conversation ID is too long"),
+    ("a\0b", "Conversation ID contains invalid characters"),
+]
+
+
 async def test_an_id_that_cannot_be_one_is_refused_in_the_wires_words_by_sockets_too(
-    connect: Connect, conversation_id: str, message: str
+    connect: Connect, subtests: pytest.Subtests
 ) -> None:
-    assert await refusal(connect, conversation_id) == {"message": message}
+    for conversation_id, message in NO_IDS:
+        with subtests.test(conversation_id=conversation_id, message=message):
+            assert await refusal(connect, conversation_id) == {"message": message}
 
 
 async def test_an_unknown_provider_is_refused_at_once(connect: Connect) -> None:

@@ -52,45 +52,52 @@ REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "status", "body"), STUBS, ids=[path for path, _, _ in STUBS])
 async def test_each_question_about_a_workspace_is_answered_as_the_frontend_takes_it(
-    conversation: ConversationRef, rest: httpx.AsyncClient, path: str, status: int, body: Any
+    conversation: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    answer = await rest.get(f"{TALK}/{path}")
-    assert (answer.status_code, answer.json()) == (status, body)
-    assert answer.headers["cache-control"] == "no-cache, no-store, must-revalidate, max-age=0"
+    for path, status, body in STUBS:
+        with subtests.test(path=path, status=status):
+            answer = await rest.get(f"{TALK}/{path}")
+            assert (answer.status_code, answer.json()) == (status, body)
+            assert answer.headers["cache-control"] == "no-cache, no-store, must-revalidate, max-age=0"
 
 
-@pytest.mark.parametrize(("method", "path", "body"), REQUESTS, ids=[path for _, path, _ in REQUESTS])
 async def test_an_unknown_a_deleted_and_a_strangers_conversation_are_not_found(
-    alice: User, bob: User, rest: httpx.AsyncClient, method: str, path: str, body: dict[str, Any]
+    alice: User, bob: User, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
     await astore.call(lambda: deletion.soft_delete(creation.create(alice, conversation_id="gone")))
     await astore.call(creation.create, bob, conversation_id="bobs")
-    for name in ("nowhere", "gone", "bobs"):
-        answer = await rest.request(method, f"{CONVERSATIONS}/{name}/{path}", **body)
-        assert (answer.status_code, answer.json()) == (404, {"detail": f"Conversation {name} not found"})
-    assert not await astore.call(lambda: Feedback.objects.exists() or Attachment.objects.exists())
+    for method, path, body in REQUESTS:
+        with subtests.test(method=method, path=path):
+            for name in ("nowhere", "gone", "bobs"):
+                answer = await rest.request(method, f"{CONVERSATIONS}/{name}/{path}", **body)
+                assert (answer.status_code, answer.json()) == (
+                    404,
+                    {"detail": f"Conversation {name} not found"},
+                )
+            assert not await astore.call(lambda: Feedback.objects.exists() or Attachment.objects.exists())
 
 
-@pytest.mark.parametrize(("method", "path", "body"), REQUESTS, ids=[path for _, path, _ in REQUESTS])
 async def test_an_id_that_cannot_be_one_is_refused_here_too(
-    rest: httpx.AsyncClient, method: str, path: str, body: dict[str, Any]
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    answer = await rest.request(method, f"{CONVERSATIONS}/a..b/{path}", **body)
-    refusal = {"detail": "Conversation ID contains invalid path characters"}
-    assert (answer.status_code, answer.json()) == (400, refusal)
+    for method, path, body in REQUESTS:
+        with subtests.test(method=method, path=path):
+            answer = await rest.request(method, f"{CONVERSATIONS}/a..b/{path}", **body)
+            refusal = {"detail": "Conversation ID contains invalid path characters"}
+            assert (answer.status_code, answer.json()) == (400, refusal)
 
 
-@pytest.mark.parametrize(("method", "path", "body"), REQUESTS, ids=[path for _, path, _ in REQUESTS])
 async def test_nobody_is_let_in_and_no_other_method_is_served(
-    rest: httpx.AsyncClient, method: str, path: str, body: dict[str, Any], accounts: None, alice: User
+    rest: httpx.AsyncClient, accounts: None, alice: User, subtests: pytest.Subtests
 ) -> None:
-    answer = await rest.request(method, f"{TALK}/{path}", **body)
-    assert (answer.status_code, answer.json()) == (401, {"detail": "Unauthorized"})
-    token = await astore.call(lambda: ApiToken.issue(alice.pk, "laptop")[1])
-    answer = await rest.put(f"{TALK}/{path}", headers={"authorization": f"Bearer {token}"})
-    assert (answer.status_code, answer.json()) == (405, {"detail": "Method Not Allowed"})
+    for method, path, body in REQUESTS:
+        with subtests.test(method=method, path=path):
+            answer = await rest.request(method, f"{TALK}/{path}", **body)
+            assert (answer.status_code, answer.json()) == (401, {"detail": "Unauthorized"})
+            token = await astore.call(lambda: ApiToken.issue(alice.pk, "laptop")[1])
+            answer = await rest.put(f"{TALK}/{path}", headers={"authorization": f"Bearer {token}"})
+            assert (answer.status_code, answer.json()) == (405, {"detail": "Method Not Allowed"})
 
 
 async def test_a_v1_conversation_is_answered_by_its_id(alice: User, rest: httpx.AsyncClient) -> None:
@@ -139,24 +146,25 @@ async def test_only_the_polarity_is_needed(conversation: ConversationRef, rest: 
     assert (row.polarity, row.permissions, row.email, row.version) == ("positive", "private", "", "")
 
 
-@pytest.mark.parametrize(
-    ("body", "problem"),
-    [
-        ({}, Problem("missing", ["body", "polarity"])),
-        ({"polarity": None}, Problem("enum", ["body", "polarity"])),
-        ({"polarity": "so-so"}, Problem("enum", ["body", "polarity"])),
-        ({"polarity": "positive", "permissions": "all"}, Problem("enum", ["body", "permissions"])),
-        ({"polarity": "positive", "email": 5}, Problem("string_type", ["body", "email"])),
-        ({"polarity": "positive", "email": "x" * 321}, Problem("string_too_long", ["body", "email"])),
-        ({"polarity": "positive", "version": "a\0"}, Problem("value_error", ["body", "version"])),
-        ([], Problem("model_attributes_type", ["body"])),
-    ],
-)
+NO_FEEDBACK: list[tuple[Any, Problem]] = [
+    ({}, Problem("missing", ["body", "polarity"])),
+    ({"polarity": None}, Problem("enum", ["body", "polarity"])),
+    ({"polarity": "so-so"}, Problem("enum", ["body", "polarity"])),
+    ({"polarity": "positive", "permissions": "all"}, Problem("enum", ["body", "permissions"])),
+    ({"polarity": "positive", "email": 5}, Problem("string_type", ["body", "email"])),
+    ({"polarity": "positive", "email": "x" * 321}, Problem("string_too_long", ["body", "email"])),
+    ({"polarity": "positive", "version": "a\0"}, Problem("value_error", ["body", "version"])),
+    ([], Problem("model_attributes_type", ["body"])),
+]
+
+
 async def test_feedback_that_is_none_is_refused_and_not_stored(
-    conversation: ConversationRef, rest: httpx.AsyncClient, body: Any, problem: Problem
+    conversation: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    assert await feedback(rest, body) == (422, problem)
-    assert not await astore.call(Feedback.objects.exists)
+    for body, problem in NO_FEEDBACK:
+        with subtests.test(body=body, problem=problem):
+            assert await feedback(rest, body) == (422, problem)
+            assert not await astore.call(Feedback.objects.exists)
 
 
 async def test_feedback_without_a_body_is_refused(
@@ -250,12 +258,11 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize(("sent", "stored"), NAMES)
-def test_a_stored_name_is_no_path_and_can_be_seen(
-    conversation: ConversationRef, sent: str, stored: str
-) -> None:
-    (found,) = attachments.attach(conversation, [NewFile(name=sent, content=b"x")])
-    assert found.name == stored
+def test_a_stored_name_is_no_path_and_can_be_seen(alice: User, subtests: pytest.Subtests) -> None:
+    for sent, stored in NAMES:
+        with subtests.test(sent=sent, stored=stored):
+            (found,) = attachments.attach(creation.create(alice), [NewFile(name=sent, content=b"x")])
+            assert found.name == stored
 
 
 @pytest.mark.parametrize(
@@ -355,21 +362,16 @@ FORMS: list[tuple[str, str | None, bytes, Sequence[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("content_type", "content", "place"), [form[1:] for form in FORMS], ids=[form[0] for form in FORMS]
-)
 async def test_what_is_no_form_with_files_is_refused_whole(
-    conversation: ConversationRef,
-    rest: httpx.AsyncClient,
-    content_type: str | None,
-    content: bytes,
-    place: Sequence[str],
+    conversation: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    headers = {"content-type": content_type} if content_type else {}
-    answer = await rest.post(f"{TALK}/upload-files", content=content, headers=headers)
-    assert answer.status_code == 422
-    assert answer.json()["detail"][0]["loc"] == list(place)
-    assert await kept(conversation) == {}
+    for content_type, content, place in [form[1:] for form in FORMS]:
+        with subtests.test(content_type=content_type, content=content):
+            headers = {"content-type": content_type} if content_type else {}
+            answer = await rest.post(f"{TALK}/upload-files", content=content, headers=headers)
+            assert answer.status_code == 422
+            assert answer.json()["detail"][0]["loc"] == list(place)
+            assert await kept(conversation) == {}
 
 
 async def test_a_form_beyond_the_limit_of_bodies_is_a_413(
