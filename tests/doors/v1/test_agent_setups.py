@@ -122,24 +122,25 @@ def test_a_fork_of_what_no_v1_client_has_set_up_has_the_defaults(
     assert not AgentSetup.objects.exists()
 
 
-@pytest.mark.parametrize(
-    ("sent", "shown"),
-    [
-        ({"llm": {"api_key": "k", "aws_session_token": "k"}}, {"api_key": "*", "aws_session_token": "*"}),
-        ({"llm": {"api_key": None, "model": "m"}}, {"api_key": None, "model": "m"}),
-        ({"llm": {"extra_headers": {"X": "k"}}}, {"extra_headers": {"X": "*"}}),
-        ({"llm": {"fallbacks": [{"api_key": "k"}]}}, {"fallbacks": [{"api_key": "*"}]}),
-        ({"llm": {"acp_env": {"KEY": "k"}}}, {"acp_env": {"KEY": "*"}}),
-        ({"llm": {"secrets": {"T": {"value": "k"}}}}, {"secrets": {"T": "*"}}),
-        ({"llm": {"servers": {"a": {"auth": "k"}}}}, {"servers": {"a": {"auth": "*"}}}),
-        ({"llm": {"servers": {"a": {"auth": "oauth"}}}}, {"servers": {"a": {"auth": "oauth"}}}),
-        ({"llm": {"org_skills_auth_header": "k"}}, {"org_skills_auth_header": "*"}),
-        ({"llm": {"max_output_tokens": 9, "token": 9}}, {"max_output_tokens": 9, "token": 9}),
-    ],
-)
-def test_whatever_may_be_a_key_is_masked(sent: dict[str, Any], shown: dict[str, Any]) -> None:
-    masked = json.dumps(setup_keys.masked(sent)["llm"])
-    assert json.loads(masked.replace("*" * 10, "*")) == shown
+MASKED: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"llm": {"api_key": "k", "aws_session_token": "k"}}, {"api_key": "*", "aws_session_token": "*"}),
+    ({"llm": {"api_key": None, "model": "m"}}, {"api_key": None, "model": "m"}),
+    ({"llm": {"extra_headers": {"X": "k"}}}, {"extra_headers": {"X": "*"}}),
+    ({"llm": {"fallbacks": [{"api_key": "k"}]}}, {"fallbacks": [{"api_key": "*"}]}),
+    ({"llm": {"acp_env": {"KEY": "k"}}}, {"acp_env": {"KEY": "*"}}),
+    ({"llm": {"secrets": {"T": {"value": "k"}}}}, {"secrets": {"T": "*"}}),
+    ({"llm": {"servers": {"a": {"auth": "k"}}}}, {"servers": {"a": {"auth": "*"}}}),
+    ({"llm": {"servers": {"a": {"auth": "oauth"}}}}, {"servers": {"a": {"auth": "oauth"}}}),
+    ({"llm": {"org_skills_auth_header": "k"}}, {"org_skills_auth_header": "*"}),
+    ({"llm": {"max_output_tokens": 9, "token": 9}}, {"max_output_tokens": 9, "token": 9}),
+]
+
+
+def test_whatever_may_be_a_key_is_masked(subtests: pytest.Subtests) -> None:
+    for sent, shown in MASKED:
+        with subtests.test(sent=sent, shown=shown):
+            masked = json.dumps(setup_keys.masked(sent)["llm"])
+            assert json.loads(masked.replace("*" * 10, "*")) == shown
 
 
 def test_a_key_of_an_analyzer_is_neither_printed_nor_told(talk: ConversationRef) -> None:

@@ -69,7 +69,6 @@ async def set_back(seconds: float, *columns: str) -> None:
 
 @pytest.fixture
 async def alices(accounts: None, visitor: Browser, alice: User) -> Browser:
-    """Alice's browser."""
     await visitor.log_in(alice)
     return visitor
 

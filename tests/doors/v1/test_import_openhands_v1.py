@@ -108,7 +108,6 @@ def kept(tmp_path: Path) -> Kept:
 
 
 def imported(path: Path | Kept, *options: str) -> str:
-    """Import and return what is printed."""
     printed = StringIO()
     where = path.root if isinstance(path, Kept) else path
     call_command("import_openhands_v1", str(where), *options, stdout=printed)

@@ -58,41 +58,43 @@ SETUPS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("which", SETUPS)
 def test_a_key_of_the_setup_is_neither_shown_nor_stored_in_clear_nor_left_in_events(
-    which: str, alice: User
+    alice: User, subtests: pytest.Subtests
 ) -> None:
-    talk = agent_setups.create(alice, NewSetup(agent=SETUPS[which]))
-    row = AgentSetup.objects.get()
-    assert KEY not in json.dumps(row.shown_agent)
-    assert KEY.replace("-", "%2D") not in json.dumps(row.shown_agent)
-    stored = AgentSetup.objects.values_list("sealed_agent", "sealed_keys").get()
-    assert not any(KEY in each.token for each in stored)
-    assert json.loads(row.sealed_agent.open()) == SETUPS[which]
-    writes.append(talk, [event(f"it is {KEY}.")])
-    assert last(talk)["args"]["content"] == f"it is {MASK}."
+    for which, setup in SETUPS.items():
+        with subtests.test(which):
+            talk = agent_setups.create(alice, NewSetup(agent=setup))
+            row = AgentSetup.objects.get(conversation_id=talk.pk)
+            assert KEY not in json.dumps(row.shown_agent)
+            assert KEY.replace("-", "%2D") not in json.dumps(row.shown_agent)
+            stored = AgentSetup.objects.values_list("sealed_agent", "sealed_keys").get(pk=row.pk)
+            assert not any(KEY in each.token for each in stored)
+            assert json.loads(row.sealed_agent.open()) == setup
+            writes.append(talk, [event(f"it is {KEY}.")])
+            assert last(talk)["args"]["content"] == f"it is {MASK}."
 
 
-@pytest.mark.parametrize(
-    "plain",
-    [
-        {
-            "llm": {
-                "model": "m",
-                "base_url": "https://a.example/v1?x=1#y",
-                "max_output_tokens": 9,
-                "usage_id": "agent",
-            }
-        },
-        {"tools": [{"name": "terminal", "params": {"keyboard": "abcdefgh"}}]},
-        server(url="https://a.example:8000/mcp?page=2", transport="http", auth="oauth"),
-        server(command="npx", args=["-y", "serve", "--port", "8000", "--verbose", "a=b", "x: y"]),
-        {"system_prompt": "Give --token abcdefgh to nobody; key: value"},
-    ],
-)
-def test_what_is_no_key_is_shown_as_it_was_sent(plain: dict[str, Any]) -> None:
-    assert setup_keys.masked(plain) == plain
-    assert setup_keys.keys_of(plain) == []
+NO_KEYS: list[dict[str, Any]] = [
+    {
+        "llm": {
+            "model": "m",
+            "base_url": "https://a.example/v1?x=1#y",
+            "max_output_tokens": 9,
+            "usage_id": "agent",
+        }
+    },
+    {"tools": [{"name": "terminal", "params": {"keyboard": "abcdefgh"}}]},
+    server(url="https://a.example:8000/mcp?page=2", transport="http", auth="oauth"),
+    server(command="npx", args=["-y", "serve", "--port", "8000", "--verbose", "a=b", "x: y"]),
+    {"system_prompt": "Give --token abcdefgh to nobody; key: value"},
+]
+
+
+def test_what_is_no_key_is_shown_as_it_was_sent(subtests: pytest.Subtests) -> None:
+    for plain in NO_KEYS:
+        with subtests.test(plain=plain):
+            assert setup_keys.masked(plain) == plain
+            assert setup_keys.keys_of(plain) == []
 
 
 @pytest.mark.parametrize("placeholder", ["EMPTY", "*" * 10])

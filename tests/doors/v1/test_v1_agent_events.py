@@ -251,18 +251,21 @@ def test_the_table_of_filters_finds_something_and_never_everything(talk: Convers
     assert sum(0 < each < 1000 for each in found) >= 10
 
 
+WRONG_PAGES = [
+    *("limit=0", "limit=101", "limit=-1", "limit=x", "limit=1e2", "sort_order=x", "source=nobody"),
+    *("timestamp__gte=yesterday", "timestamp__lt=2025-13-01", "body=%00"),
+    *("page_id=x", "page_id=%00", "page_id=é", "page_id=MTIz", "page_id=YS0x"),
+    "page_id=YTk5OTk5OTk5OTk5OTk5OTk5OTk",
+]
+
+
 @pytest.mark.one_engine
-@pytest.mark.parametrize(
-    "query",
-    [
-        *("limit=0", "limit=101", "limit=-1", "limit=x", "limit=1e2", "sort_order=x", "source=nobody"),
-        *("timestamp__gte=yesterday", "timestamp__lt=2025-13-01", "body=%00"),
-        *("page_id=x", "page_id=%00", "page_id=é", "page_id=MTIz", "page_id=YS0x"),
-        "page_id=YTk5OTk5OTk5OTk5OTk5OTk5OTk",
-    ],
-)
-async def test_a_wrong_page_is_a_422(talk: ConversationRef, rest: httpx.AsyncClient, query: str) -> None:
-    known(await rest.get(f"{EVENTS}/search?{query}"), 422)
+async def test_a_wrong_page_is_a_422(
+    talk: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
+) -> None:
+    for query in WRONG_PAGES:
+        with subtests.test(query=query):
+            known(await rest.get(f"{EVENTS}/search?{query}"), 422)
 
 
 async def test_a_page_begins_with_the_event_whose_id_it_is_asked_for_by(
@@ -344,11 +347,12 @@ async def test_the_id_that_another_wire_stored_is_nobodys_here(
     known(await rest.get(f"{EVENTS}/stored-under"), 404)
 
 
-@pytest.mark.parametrize("event_id", ["none", NONE, "%00", "0", "search "])
 async def test_an_unknown_event_is_a_404(
-    talk: ConversationRef, rest: httpx.AsyncClient, event_id: str
+    talk: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    assert known(await rest.get(f"{EVENTS}/{event_id}"), 404) == {"detail": "Not Found"}
+    for event_id in ["none", NONE, "%00", "0", "search "]:
+        with subtests.test(event_id=event_id):
+            assert known(await rest.get(f"{EVENTS}/{event_id}"), 404) == {"detail": "Not Found"}
 
 
 async def test_a_batch_is_asked_for_by_body_or_query(talk: ConversationRef, rest: httpx.AsyncClient) -> None:
@@ -381,11 +385,12 @@ async def test_a_batch_of_long_events_is_answered_whole(
     assert known(await rest.request("GET", EVENTS, json=asked)) == log[::-1]
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b'{"a":1}', b"[1]", b'"text"'])
 async def test_a_batch_of_nothing_readable_is_a_422(
-    talk: ConversationRef, rest: httpx.AsyncClient, body: bytes
+    talk: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    known(await rest.request("GET", EVENTS, content=body), 422)
+    for body in [b"", b"{", b'{"a":1}', b"[1]", b'"text"']:
+        with subtests.test(body=body):
+            known(await rest.request("GET", EVENTS, content=body), 422)
 
 
 @pytest.mark.parametrize(
@@ -437,32 +442,33 @@ async def test_what_is_said_may_be_one_text(talk: ConversationRef, rest: httpx.A
     assert event["llm_message"]["content"] == [{"type": "text", "text": "hello"}]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"role": "assistant", "content": "hello"},
-        {"role": 1},
-        {},
-        {"nonsense": 1},
-        {"type": "ping", "run": True},
-        {"role": "user", "run": True},
-        {"role": "user", "content": None},
-        {"role": "user", "content": []},
-        {"content": {"type": "text"}},
-        {"content": [{"type": "video"}]},
-        {"content": [1]},
-        {"content": "hello", "run": "perhaps"},
-        {"content": "hello", "sender": 1},
-        [],
-        "hello",
-        None,
-    ],
-)
+NO_MESSAGES: list[Any] = [
+    {"role": "assistant", "content": "hello"},
+    {"role": 1},
+    {},
+    {"nonsense": 1},
+    {"type": "ping", "run": True},
+    {"role": "user", "run": True},
+    {"role": "user", "content": None},
+    {"role": "user", "content": []},
+    {"content": {"type": "text"}},
+    {"content": [{"type": "video"}]},
+    {"content": [1]},
+    {"content": "hello", "run": "perhaps"},
+    {"content": "hello", "sender": 1},
+    [],
+    "hello",
+    None,
+]
+
+
 async def test_what_is_no_message_is_a_422_and_not_stored(
-    talk: ConversationRef, rest: httpx.AsyncClient, body: Any
+    talk: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    assert isinstance(known(await rest.post(EVENTS, json=body), 422)["detail"], list)
-    assert known(await rest.get(f"{EVENTS}/count")) == 0
+    for body in NO_MESSAGES:
+        with subtests.test(body=body):
+            assert isinstance(known(await rest.post(EVENTS, json=body), 422)["detail"], list)
+            assert known(await rest.get(f"{EVENTS}/count")) == 0
 
 
 # Deciding

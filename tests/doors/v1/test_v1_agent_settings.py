@@ -524,23 +524,26 @@ async def test_documents_are_encrypted_and_go_on_under_a_new_key(
     assert shown["config"]["api_key"] == MASKED
 
 
-@pytest.mark.parametrize(
-    ("auth", "shown"),
-    [
-        ({"strategy": "none"}, {"strategy": "none"}),
-        ({"strategy": "bearer", "value": "sk-12345678"}, {"strategy": "bearer", "value": MASKED}),
-        (
-            {"strategy": "basic", "username": "ann", "password": "sk-12345678"},
-            {"strategy": "basic", "username": "ann", "password": MASKED},
-        ),
-        (
-            {"strategy": "header", "headers": {"X-A": "sk-12345678"}},
-            {"strategy": "header", "headers": {"X-A": MASKED}},
-        ),
-        ("sk-12345678", MASKED),
-        (["sk-12345678"], MASKED),
-        ("oauth", "oauth"),
-    ],
-)
-def test_the_auth_of_a_tool_server_shows_how_it_is_opened(auth: Any, shown: Any) -> None:
-    assert setup_keys.masked({"mcp_config": {"a": {"auth": auth}}}) == {"mcp_config": {"a": {"auth": shown}}}
+AUTHS: list[tuple[Any, Any]] = [
+    ({"strategy": "none"}, {"strategy": "none"}),
+    ({"strategy": "bearer", "value": "sk-12345678"}, {"strategy": "bearer", "value": MASKED}),
+    (
+        {"strategy": "basic", "username": "ann", "password": "sk-12345678"},
+        {"strategy": "basic", "username": "ann", "password": MASKED},
+    ),
+    (
+        {"strategy": "header", "headers": {"X-A": "sk-12345678"}},
+        {"strategy": "header", "headers": {"X-A": MASKED}},
+    ),
+    ("sk-12345678", MASKED),
+    (["sk-12345678"], MASKED),
+    ("oauth", "oauth"),
+]
+
+
+def test_the_auth_of_a_tool_server_shows_how_it_is_opened(subtests: pytest.Subtests) -> None:
+    for auth, shown in AUTHS:
+        with subtests.test(auth=auth, shown=shown):
+            assert setup_keys.masked({"mcp_config": {"a": {"auth": auth}}}) == {
+                "mcp_config": {"a": {"auth": shown}}
+            }

@@ -257,18 +257,19 @@ FILTERED: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.needs_engine
-@pytest.mark.parametrize(("query", "names"), FILTERED, ids=str)
 async def test_a_filter_holds_for_the_list_and_the_count(
-    alice: User, rest: httpx.AsyncClient, query: dict[str, Any], names: list[str]
+    alice: User, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
     titles = ["a 100% sure", "b_c", "c été"]
     for day, title in enumerate(titles, start=1):
         created = datetime(2025, 11, day, tzinfo=UTC)
         updated = datetime(2025, 12, day, tzinfo=UTC)
         await astore.call(create, alice, uuid4().hex, title=title, created_at=created, updated_at=updated)
-    items = (await answered(rest, SEARCH, **query))["items"]
-    assert [item["title"][0] for item in items] == names
-    assert await answered(rest, COUNT, **query) == len(names)
+    for query, names in FILTERED:
+        with subtests.test(query=query, names=names):
+            items = (await answered(rest, SEARCH, **query))["items"]
+            assert [item["title"][0] for item in items] == names
+            assert await answered(rest, COUNT, **query) == len(names)
 
 
 async def test_a_batch_keeps_the_order_asked_repeats_what_is_repeated_and_has_null_for_the_rest(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any
 from uuid import uuid4
 
@@ -44,7 +45,6 @@ def v0_talk(alice: User) -> ConversationRef:
 
 
 def at(second: int, **members: Any) -> Any:
-    """Return a message of some second."""
     return app_face.event(f"second {second}", timestamp=f"2025-11-28T10:00:0{second}.000000", **members)
 
 
@@ -79,16 +79,19 @@ async def test_the_pages_together_are_the_log_whatever_the_limit_while_it_grows(
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("text", EXAMPLES)
 async def test_an_event_of_this_wire_leaves_byte_for_byte(
-    text: str, talk: ConversationRef, rest: httpx.AsyncClient
+    alice: User, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    value = json.loads(text)
-    await astore.append(talk, [NewEvent(event_id=value["id"], payload=text, reading=dialects.read(value))])
-    page = await rest.get(SEARCH, params={"conversation_id__eq": ID})
-    batch = await rest.get(EVENTS, params={"id": value["id"]})
-    assert page.text == f'{{"items":[{text}],"next_page_id":null}}'
-    assert batch.text == f"[{text}]"
+    for text in EXAMPLES:
+        with subtests.test(text=text):
+            value, conversation_id = json.loads(text), uuid4()
+            talk = await astore.call(create, alice, conversation_id.hex)
+            new = NewEvent(event_id=value["id"], payload=text, reading=dialects.read(value))
+            await astore.append(talk, [new])
+            page = await rest.get(SEARCH, params={"conversation_id__eq": str(conversation_id)})
+            batch = await rest.get(EVENTS, params={"id": value["id"]})
+            assert page.text == f'{{"items":[{text}],"next_page_id":null}}'
+            assert batch.text == f"[{text}]"
 
 
 async def test_events_of_the_other_wire_are_shown_and_counted_as_their_counterparts(
@@ -127,34 +130,30 @@ FILTERED: list[tuple[dict[str, Any], list[int]]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "query"), FAMILIES)
-@pytest.mark.parametrize(("wanted", "seconds"), FILTERED, ids=str)
 @pytest.mark.needs_engine
 async def test_a_filter_holds_for_the_list_and_the_count(
-    path: str,
-    query: dict[str, Any],
-    wanted: dict[str, Any],
-    seconds: list[int],
-    talk: ConversationRef,
-    rest: httpx.AsyncClient,
+    talk: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
     log = [at(second) for second in range(4)]
     await astore.append(talk, log)
-    found = await all_ids(rest, f"{path}/search", **query, **wanted, limit=1)
-    assert found == [log[second].event_id for second in seconds]
-    count = await answered(rest, f"{path}/count", **query, **wanted, sort_order="TIMESTAMP_DESC")
-    assert count == len(seconds)
+    for (path, query), (wanted, seconds) in product(FAMILIES, FILTERED):
+        with subtests.test(path=path, query=query, wanted=wanted, seconds=seconds):
+            found = await all_ids(rest, f"{path}/search", **query, **wanted, limit=1)
+            assert found == [log[second].event_id for second in seconds]
+            count = await answered(rest, f"{path}/count", **query, **wanted, sort_order="TIMESTAMP_DESC")
+            assert count == len(seconds)
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("path", [SEARCH, COUNT, f"{LOG}/search", f"{LOG}/count"])
 async def test_an_unknown_kind_is_refused_by_a_sentence(
-    path: str, talk: ConversationRef, rest: httpx.AsyncClient
+    talk: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    answer = await rest.get(path, params={"kind__eq": "SmellEvent"})
-    (problem,) = answer.json()["detail"]
-    assert (answer.status_code, problem["loc"]) == (422, ["query", "kind__eq"])
-    assert "SmellEvent" in problem["msg"]
+    for path in [SEARCH, COUNT, f"{LOG}/search", f"{LOG}/count"]:
+        with subtests.test(path):
+            answer = await rest.get(path, params={"kind__eq": "SmellEvent"})
+            (problem,) = answer.json()["detail"]
+            assert (answer.status_code, problem["loc"]) == (422, ["query", "kind__eq"])
+            assert "SmellEvent" in problem["msg"]
 
 
 async def test_a_conversation_that_is_not_there_has_no_events_in_the_search_and_is_not_found_by_its_path(

@@ -31,7 +31,6 @@ MODEL = {"model": "openai/gpt-x", "api_key": KEY, "base_url": "https://models.ex
 
 
 async def stored(rest: httpx.AsyncClient) -> dict[str, Any]:
-    """Return the settings."""
     answer = await rest.get(SETTINGS)
     assert answer.status_code == 200, answer.text
     assert KEY not in answer.text
@@ -40,7 +39,6 @@ async def stored(rest: httpx.AsyncClient) -> dict[str, Any]:
 
 
 async def change(rest: httpx.AsyncClient, **body: Any) -> None:
-    """Change settings."""
     answer = await rest.post(SETTINGS, json=body)
     assert answer.status_code == 200, answer.text
 

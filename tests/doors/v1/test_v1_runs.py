@@ -541,19 +541,22 @@ def action_event(tool_call_id: str, *, turn_id: str) -> Any:
     return authored.event(tool_call_id, turn_id=turn_id)
 
 
-@pytest.mark.parametrize(
-    ("policy", "risks"),
-    [
-        ({"kind": "NeverConfirm"}, set()),
-        ({"kind": "AlwaysConfirm"}, {"LOW", "MEDIUM", "HIGH", "UNKNOWN"}),
-        ({"kind": "ConfirmRisky"}, {"HIGH", "UNKNOWN"}),
-        ({"kind": "ConfirmRisky", "threshold": "MEDIUM", "confirm_unknown": False}, {"MEDIUM", "HIGH"}),
-        ({"kind": "ConfirmRisky", "threshold": "odd"}, {"HIGH", "UNKNOWN"}),
-        ({}, set()),
-    ],
-)
-def test_a_policy_says_which_calls_wait(policy: dict[str, Any], risks: set[str]) -> None:
-    assert {risk for risk in ("LOW", "MEDIUM", "HIGH", "UNKNOWN") if wants_approval(policy, risk)} == risks
+POLICIES: list[tuple[dict[str, Any], set[str]]] = [
+    ({"kind": "NeverConfirm"}, set()),
+    ({"kind": "AlwaysConfirm"}, {"LOW", "MEDIUM", "HIGH", "UNKNOWN"}),
+    ({"kind": "ConfirmRisky"}, {"HIGH", "UNKNOWN"}),
+    ({"kind": "ConfirmRisky", "threshold": "MEDIUM", "confirm_unknown": False}, {"MEDIUM", "HIGH"}),
+    ({"kind": "ConfirmRisky", "threshold": "odd"}, {"HIGH", "UNKNOWN"}),
+    ({}, set()),
+]
+
+
+def test_a_policy_says_which_calls_wait(subtests: pytest.Subtests) -> None:
+    for policy, risks in POLICIES:
+        with subtests.test(policy=policy, risks=risks):
+            assert {
+                risk for risk in ("LOW", "MEDIUM", "HIGH", "UNKNOWN") if wants_approval(policy, risk)
+            } == risks
 
 
 @pytest.mark.parametrize(
@@ -740,7 +743,6 @@ async def test_a_run_of_another_process_cannot_be_paused_behind_its_back(
 
 
 def playing(conversation: ConversationRef, process: Process) -> None:
-    """Let a process play a turn."""
     epoch = leases.claim(conversation, process, agent="")
     runs.take(conversation, message("hello"), run=True)
     start = loop_turns.begin_turn(conversation, epoch)

@@ -102,15 +102,16 @@ def test_no_other_text_is_a_sandboxs_id(text: str) -> None:
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("text", ["", "talk", "0", "z" * 22, "00" + SANDBOX, "é", "a" * 5000, "null", "a\0"])
 async def test_a_text_that_is_no_sandboxs_id_is_null_and_not_found(
-    text: str, talk: ConversationRef, rest: httpx.AsyncClient
+    talk: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    if "\0" not in text:
-        assert await answered(rest, SANDBOXES, id=text) == [None]
-    if text:
-        path = f"{SANDBOXES}/{text.replace(chr(0), '%00')}/pause"
-        assert (await rest.post(path)).status_code == 404
+    for text in ["", "talk", "0", "z" * 22, "00" + SANDBOX, "é", "a" * 5000, "null", "a\0"]:
+        with subtests.test(text=text):
+            if "\0" not in text:
+                assert await answered(rest, SANDBOXES, id=text) == [None]
+            if text:
+                path = f"{SANDBOXES}/{text.replace(chr(0), '%00')}/pause"
+                assert (await rest.post(path)).status_code == 404
 
 
 # Whether it runs

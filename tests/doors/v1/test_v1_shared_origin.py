@@ -121,9 +121,12 @@ async def test_any_other_body_is_for_v0(rest: httpx.AsyncClient, body: bytes) ->
     assert V0_ONLY in answer or answer["detail"][0]["loc"] == ["body"]
 
 
-@pytest.mark.parametrize("body", [b'{"agent"', b'["agent"]', b'"agent"', b'\xff"agent"', b'{"agent":' * 9000])
-async def test_a_body_that_cannot_be_read_is_refused(rest: httpx.AsyncClient, body: bytes) -> None:
-    known(await rest.post(SHARED, content=body), 400, 422)
+async def test_a_body_that_cannot_be_read_is_refused(
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
+) -> None:
+    for body in [b'{"agent"', b'["agent"]', b'"agent"', b'\xff"agent"', b'{"agent":' * 9000]:
+        with subtests.test(body=body):
+            known(await rest.post(SHARED, content=body), 400, 422)
 
 
 async def test_a_body_that_the_framework_would_not_read_is_left_to_v0(
@@ -212,12 +215,17 @@ async def test_a_key_makes_no_other_conversation(
     assert await astore.call(Conversation.objects.count) == 2
 
 
-@pytest.mark.parametrize("path", ["/api/native/conversations", "/api/settings", "/api/conversations/x/start"])
 async def test_a_key_opens_no_other_door(
-    accounts: None, talk: ConversationRef, key: dict[str, str], rest: httpx.AsyncClient, path: str
+    accounts: None,
+    talk: ConversationRef,
+    key: dict[str, str],
+    rest: httpx.AsyncClient,
+    subtests: pytest.Subtests,
 ) -> None:
-    method = "POST" if path.endswith("start") else "GET"
-    assert (await rest.request(method, path, headers=key)).status_code == 401
+    for path in ["/api/native/conversations", "/api/settings", "/api/conversations/x/start"]:
+        with subtests.test(path):
+            method = "POST" if path.endswith("start") else "GET"
+            assert (await rest.request(method, path, headers=key)).status_code == 401
 
 
 async def test_a_key_is_void_once_it_is_rotated_or_its_owner_may_not_come_in(
@@ -287,14 +295,18 @@ async def test_a_file_without_the_key_of_a_conversation_is_nobodys(
     known(await rest.post("/api/file/upload/a", headers=key), 422)
 
 
-@pytest.mark.parametrize(
-    "page", ["/", f"/conversations/{NONE}", f"/conversations/task-{HEX}", f"/settings/conversations/{HEX}"]
-)
 async def test_a_file_from_a_page_that_shows_no_conversation_is_nobodys(
-    rest: httpx.AsyncClient, page: str
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    headers = {"referer": f"http://localhost{page}"}
-    known(await rest.post("/api/file/upload/a", files={"file": ("x", b"")}, headers=headers), 404)
+    for page in [
+        "/",
+        f"/conversations/{NONE}",
+        f"/conversations/task-{HEX}",
+        f"/settings/conversations/{HEX}",
+    ]:
+        with subtests.test(page):
+            headers = {"referer": f"http://localhost{page}"}
+            known(await rest.post("/api/file/upload/a", files={"file": ("x", b"")}, headers=headers), 404)
 
 
 async def test_a_page_gives_no_file_to_a_conversation_of_somebody_else(

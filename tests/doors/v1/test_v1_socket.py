@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -84,7 +85,6 @@ def old_talk(alice: User) -> ConversationRef:
 
 @pytest.fixture
 def staged(stage: Stage, configured: Callable[..., None]) -> Stage:
-    """Let agents do what the test says."""
     configured(agent="tests.support.people.scripted_agent.ScriptedAgent")
     return stage
 
@@ -141,19 +141,19 @@ def has_more_than(conversation: ConversationRef, count: int) -> bool:
 # The first frame and replays
 
 
-@pytest.mark.parametrize("name", [ID, ID.upper(), UUID(ID).hex])
-@pytest.mark.parametrize("prefix", ["", "/agent"])
 async def test_the_first_frame_is_the_whole_state(
-    talk: ConversationRef, dial: Dial, prefix: str, name: str
+    talk: ConversationRef, dial: Dial, subtests: pytest.Subtests
 ) -> None:
     await astore.append(talk, some_events(2))
-    client = await dial(prefix + events_path(name), query={"resend_all": "true"})
-    first = await client.receive()
-    assert set(first) == {"kind", "id", "timestamp", "source", "key", "value"}
-    assert is_full_state(first)
-    assert (first["value"]["id"], first["value"]["execution_status"]) == (ID, "idle")
-    assert not {"title", "metrics", "created_at", "updated_at"} & set(first["value"])
-    assert None not in first["value"].values()
+    for name, prefix in product([ID, ID.upper(), UUID(ID).hex], ["", "/agent"]):
+        with subtests.test(name=name, prefix=prefix):
+            client = await dial(prefix + events_path(name), query={"resend_all": "true"})
+            first = await client.receive()
+            assert set(first) == {"kind", "id", "timestamp", "source", "key", "value"}
+            assert is_full_state(first)
+            assert (first["value"]["id"], first["value"]["execution_status"]) == (ID, "idle")
+            assert not {"title", "metrics", "created_at", "updated_at"} & set(first["value"])
+            assert None not in first["value"].values()
 
 
 @pytest.mark.parametrize(
@@ -189,17 +189,20 @@ async def test_a_replay_brings_what_was_asked_for_and_then_what_happens(
     assert ids(await receive(client, len(expected))) == ids(expected)
 
 
+WRONG_PARAMETERS: list[dict[str, str]] = [
+    {"resend_all": "maybe"},
+    {"resend_mode": "none"},
+    {"resend_mode": "since", "after_timestamp": "yesterday"},
+]
+
+
 @pytest.mark.one_engine
-@pytest.mark.parametrize(
-    "query",
-    [
-        {"resend_all": "maybe"},
-        {"resend_mode": "none"},
-        {"resend_mode": "since", "after_timestamp": "yesterday"},
-    ],
-)
-async def test_a_wrong_parameter_is_refused(talk: ConversationRef, dial: Dial, query: dict[str, str]) -> None:
-    assert await is_refused(dial, query=query)
+async def test_a_wrong_parameter_is_refused(
+    talk: ConversationRef, dial: Dial, subtests: pytest.Subtests
+) -> None:
+    for query in WRONG_PARAMETERS:
+        with subtests.test(query=query):
+            assert await is_refused(dial, query=query)
 
 
 async def test_a_replay_since_a_moment_leaves_out_what_is_older_wherever_it_stands(
@@ -347,16 +350,13 @@ async def test_in_open_local_mode_nobody_needs_a_key(talk: ConversationRef, dial
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("sent", ["query", "header", "bearer", "frame"])
-@pytest.mark.parametrize("which", ["token", "server", "conversation"])
 async def test_each_key_opens_in_each_way(
     talk: ConversationRef,
     dial: Dial,
     alice: User,
     accounts: None,
     configured: Callable[..., None],
-    sent: str,
-    which: str,
+    subtests: pytest.Subtests,
 ) -> None:
     configured(session_api_key="the server's key")
     keys = {
@@ -364,17 +364,19 @@ async def test_each_key_opens_in_each_way(
         "server": "the server's key",
         "conversation": await astore.call(conversation_keys.key_of, talk),
     }
-    key = keys[which]
-    options: dict[str, dict[str, Any]] = {
-        "query": {"query": {"session_api_key": key}},
-        "header": {"headers": {"x-session-api-key": key}},
-        "bearer": {"headers": {"authorization": f"Bearer {key}"}},
-        "frame": {},
-    }
-    client = await dial(events_path(), **options[sent])
-    if sent == "frame":
-        await client.send(auth(key))
-    await greeted(client)
+    for sent, which in product(["query", "header", "bearer", "frame"], ["token", "server", "conversation"]):
+        with subtests.test(sent=sent, which=which):
+            key = keys[which]
+            options: dict[str, dict[str, Any]] = {
+                "query": {"query": {"session_api_key": key}},
+                "header": {"headers": {"x-session-api-key": key}},
+                "bearer": {"headers": {"authorization": f"Bearer {key}"}},
+                "frame": {},
+            }
+            client = await dial(events_path(), **options[sent])
+            if sent == "frame":
+                await client.send(auth(key))
+            await greeted(client)
 
 
 async def test_a_login_opens(talk: ConversationRef, dial: Dial, bob: User, accounts: None) -> None:
@@ -399,39 +401,41 @@ async def test_of_several_keys_the_first_that_opens_something_counts(
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("key", ["cs_wrong", "ck_wrong", f"ck_{UUID(ID).hex}_wrong", "ck_\udcff_x", "\0"])
 async def test_a_wrong_key_in_the_address_or_a_header_fails_the_handshake(
-    talk: ConversationRef, dial: Dial, accounts: None, key: str
+    talk: ConversationRef, dial: Dial, accounts: None, subtests: pytest.Subtests
 ) -> None:
-    given = key.encode(errors="surrogateescape")
-    assert await is_refused(dial, query={"session_api_key": given})
-    assert await is_refused(dial, headers={"x-session-api-key": given.decode("latin-1")})
+    for key in ["cs_wrong", "ck_wrong", f"ck_{UUID(ID).hex}_wrong", "ck_\udcff_x", "\0"]:
+        with subtests.test(key=key):
+            given = key.encode(errors="surrogateescape")
+            assert await is_refused(dial, query={"session_api_key": given})
+            assert await is_refused(dial, headers={"x-session-api-key": given.decode("latin-1")})
+
+
+NO_FIRST_FRAMES: list[Any] = [
+    auth("wrong"),
+    auth(None),
+    auth("ck_\ud800_x"),
+    auth("\0"),
+    {"type": "auth"},
+    message(),
+    "no JSON",
+    "[]",
+    "[" * 4_000,
+    json.dumps(auth("x" * 5_000)),
+]
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize(
-    "frame",
-    [
-        auth("wrong"),
-        auth(None),
-        auth("ck_\ud800_x"),
-        auth("\0"),
-        {"type": "auth"},
-        message(),
-        "no JSON",
-        "[]",
-        "[" * 4_000,
-        json.dumps(auth("x" * 5_000)),
-    ],
-)
 async def test_a_first_frame_that_lets_nobody_in_ends_with_4001(
-    talk: ConversationRef, dial: Dial, accounts: None, frame: Any
+    talk: ConversationRef, dial: Dial, accounts: None, subtests: pytest.Subtests
 ) -> None:
-    client = await dial(events_path())
-    await client.send(frame)
-    closed = await client.closed()
-    assert (closed.code, closed.reason) == (4001, "Authentication failed")
-    assert client.frames == []
+    for frame in NO_FIRST_FRAMES:
+        with subtests.test(frame=frame):
+            client = await dial(events_path())
+            await client.send(frame)
+            closed = await client.closed()
+            assert (closed.code, closed.reason) == (4001, "Authentication failed")
+            assert client.frames == []
 
 
 @pytest.mark.one_engine
@@ -443,12 +447,15 @@ async def test_a_first_frame_that_does_not_come_ends_with_4001(
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("name", ["talk", "1", f"{ID}0", "zz294d95-9ff6-4d2d-9c53-0a5849f2c4a0", f"{{{ID}}}"])
-@pytest.mark.parametrize("path", [events_path, session_path])
 async def test_what_is_no_uuid_fails_the_handshake(
-    alice: User, dial: Dial, path: Callable[[str], str], name: str
+    alice: User, dial: Dial, subtests: pytest.Subtests
 ) -> None:
-    assert await is_refused(dial, path(name))
+    for name, path in product(
+        ["talk", "1", f"{ID}0", "zz294d95-9ff6-4d2d-9c53-0a5849f2c4a0", f"{{{ID}}}"],
+        [events_path, session_path],
+    ):
+        with subtests.test(name=name, path=path):
+            assert await is_refused(dial, path(name))
 
 
 @pytest.mark.parametrize("path", [events_path, session_path])
@@ -892,9 +899,12 @@ async def test_the_sequenced_socket_says_where_the_log_ends_to_who_has_more(
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("after", ["", "-2", "x", str(2**63)])
-async def test_a_wrong_cursor_is_refused(talk: ConversationRef, dial: Dial, after: str) -> None:
-    assert await is_refused(dial, session_path(), query={"after_seq": after})
+async def test_a_wrong_cursor_is_refused(
+    talk: ConversationRef, dial: Dial, subtests: pytest.Subtests
+) -> None:
+    for after in ["", "-2", "x", str(2**63)]:
+        with subtests.test(after=after):
+            assert await is_refused(dial, session_path(), query={"after_seq": after})
 
 
 async def test_the_sequenced_socket_takes_messages_and_says_what_is_wrong_with_them(

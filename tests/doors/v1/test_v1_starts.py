@@ -242,23 +242,24 @@ async def test_odd_texts_of_a_message_can_be_shown_again(rest: httpx.AsyncClient
 # What cannot be made
 
 
+LONG_TEXTS: list[tuple[str, Any, str]] = [
+    ("system_message_suffix", "é" * 524_288, "`system_message_suffix` may have 1048576 bytes as JSON"),
+    ("sandbox_id", "x" * 501, "at most 500 characters"),
+    ("processors", [{"kind": "x" * 501}], "at most 500 characters"),
+]
+
+
 @pytest.mark.one_engine
-@pytest.mark.parametrize(
-    ("name", "value", "bound"),
-    [
-        ("system_message_suffix", "é" * 524_288, "`system_message_suffix` may have 1048576 bytes as JSON"),
-        ("sandbox_id", "x" * 501, "at most 500 characters"),
-        ("processors", [{"kind": "x" * 501}], "at most 500 characters"),
-    ],
-)
 async def test_a_text_of_a_start_that_is_too_long_is_a_422_that_names_it_and_the_bound(
-    rest: httpx.AsyncClient, name: str, value: Any, bound: str
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    response = await rest.post(CONVERSATIONS, json={name: value})
-    assert response.status_code == 422, response.text
-    (problem,) = response.json()["detail"]
-    assert problem["loc"][1] == name
-    assert bound in problem["msg"]
+    for name, value, bound in LONG_TEXTS:
+        with subtests.test(name=name, value=value):
+            response = await rest.post(CONVERSATIONS, json={name: value})
+            assert response.status_code == 422, response.text
+            (problem,) = response.json()["detail"]
+            assert problem["loc"][1] == name
+            assert bound in problem["msg"]
 
 
 @pytest.mark.parametrize("whose", ["nobody's", "bob's", "deleted", "of the other wire"])
