@@ -140,25 +140,26 @@ async def test_a_conversation_that_has_as_many_tags_as_it_may_is_named_and_the_o
     assert (done["changed"], [each["id"] for each in done["refused"]]) == (1, ["c"])
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ({"action": "label", "ids": ["a"]}, "label"),
-        ({"action": "label", "ids": ["a"], "label": ": x"}, "begins with its name"),
-        ({"action": "archive"}, "ids"),
-        ({"action": "archive", "ids": ["a"] * 201}, "200"),
-        ({"action": "burn", "ids": ["a"]}, "is not one of archive"),
-        ({"action": "undo"}, "undo"),
-        ({"action": "undo", "undo": "x"}, "undo"),
-        ({"action": "archive", "ids": [7]}, "string"),
-        ([], "object"),
-    ],
-)
+REFUSED: list[tuple[Any, str]] = [
+    ({"action": "label", "ids": ["a"]}, "label"),
+    ({"action": "label", "ids": ["a"], "label": ": x"}, "begins with its name"),
+    ({"action": "archive"}, "ids"),
+    ({"action": "archive", "ids": ["a"] * 201}, "200"),
+    ({"action": "burn", "ids": ["a"]}, "is not one of archive"),
+    ({"action": "undo"}, "undo"),
+    ({"action": "undo", "undo": "x"}, "undo"),
+    ({"action": "archive", "ids": [7]}, "string"),
+    ([], "object"),
+]
+
+
 async def test_what_cannot_be_done_is_refused_in_a_sentence(
-    rest: httpx.AsyncClient, four: None, body: Any, words: str
+    rest: httpx.AsyncClient, four: None, subtests: pytest.Subtests
 ) -> None:
-    answer = await rest.post(BATCH, json=body)
-    assert (answer.status_code, words in answer.json()["detail"]) == (400, True), answer.text
+    for body, words in REFUSED:
+        with subtests.test(body=body, words=words):
+            answer = await rest.post(BATCH, json=body)
+            assert (answer.status_code, words in answer.json()["detail"]) == (400, True), answer.text
 
 
 async def test_an_undo_is_of_the_user_who_has_made_the_change(
@@ -241,10 +242,11 @@ def family(alice: User) -> None:
         creation.create(alice, conversation_id=name, parent_id=head.pk)
 
 
-@pytest.mark.parametrize("form", [{}, {"action": "burn", "id": "a"}, {"action": "archive"}, {"undo": "x"}])
 async def test_the_page_is_told_in_a_sentence_what_cannot_be_done(
-    visitor: Any, four: None, form: dict[str, str]
+    visitor: Any, four: None, subtests: pytest.Subtests
 ) -> None:
-    answer = await visitor.send("/batch", form, page="/")
-    assert answer.status_code == 400
-    assert answer.text.endswith((".", "!"))
+    for form in [{}, {"action": "burn", "id": "a"}, {"action": "archive"}, {"undo": "x"}]:
+        with subtests.test(form=form):
+            answer = await visitor.send("/batch", form, page="/")
+            assert answer.status_code == 400
+            assert answer.text.endswith((".", "!"))

@@ -103,34 +103,34 @@ async def test_drafts_stand_apart(conversation: ConversationRef, bob: User, rest
     assert [(await rest.get(path)).json()["text"] for path in (IN_TALK, NEW)] == ["in talk", "new"]
 
 
+NO_DRAFTS: list[dict[str, Any]] = [
+    {},
+    {"version": -1},
+    {"version": 2**63},
+    {"version": None},
+    {"text": None},
+    {"text": "ä" * (drafts.TEXT_MAX_BYTES // 2 + 1)},
+    {"text": "null\0"},
+    {"text": "half \ud800"},
+    {"images": IMAGE},
+    {"images": [1]},
+    {"images": ["https://elsewhere.example/a.png"]},
+    {"images": ["data:text/html;base64,PGI+"]},
+    {"images": [IMAGE] * 101},
+    {"images": [f"data:image/png;base64,{'A' * drafts.IMAGES_MAX_BYTES}"]},
+]
+
+
 @pytest.mark.one_engine
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {},
-        {"version": -1},
-        {"version": 2**63},
-        {"version": None},
-        {"text": None},
-        {"text": "ä" * (drafts.TEXT_MAX_BYTES // 2 + 1)},
-        {"text": "null\0"},
-        {"text": "half \ud800"},
-        {"images": IMAGE},
-        {"images": [1]},
-        {"images": ["https://elsewhere.example/a.png"]},
-        {"images": ["data:text/html;base64,PGI+"]},
-        {"images": [IMAGE] * 101},
-        {"images": [f"data:image/png;base64,{'A' * drafts.IMAGES_MAX_BYTES}"]},
-    ],
-    ids=lambda wrong: f"{wrong}"[:40],
-)
 async def test_what_is_no_draft_is_refused_and_nothing_stored(
-    alice: User, rest: httpx.AsyncClient, wrong: dict[str, Any]
+    alice: User, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    sent = json.dumps({"text": "", "version": 0, **wrong} if wrong else {})
-    answer = await rest.put(NEW, content=sent, headers={"content-type": "application/json"})
-    assert (answer.status_code, answer.json()["code"]) == (400, "invalid")
-    assert (await rest.get(NEW)).json()["version"] == 0
+    for wrong in NO_DRAFTS:
+        with subtests.test(f"{wrong}"[:40]):
+            sent = json.dumps({"text": "", "version": 0, **wrong} if wrong else {})
+            answer = await rest.put(NEW, content=sent, headers={"content-type": "application/json"})
+            assert (answer.status_code, answer.json()["code"]) == (400, "invalid")
+            assert (await rest.get(NEW)).json()["version"] == 0
 
 
 async def test_a_written_draft_is_told_to_the_users_lists(

@@ -24,7 +24,7 @@ from convserver.exports import conversation as export
 from sessions_app import astore
 from tests.doors.test_access import login_cookie
 from tests.support.data.events import event
-from tests.support.data.hostile import HOSTILE, Hostile
+from tests.support.data.hostile import HOSTILE
 from tests.support.wires import event_places
 from tests.support.wires.page_parts import PageParts
 from tests.support.wires.v0_wire import RECORDINGS, stored
@@ -40,7 +40,6 @@ HIDDEN = '{"action":"run","args":{"command":"echo token","hidden":true}}'
 
 @pytest.fixture
 def talk(alice: User) -> ConversationRef:
-    """A conversation with some of everything."""
     conversation = creation.create(alice, conversation_id="talk", title="Fix the parser")
     events = [event(raw=raw) for raw in (SPACED, ODD, CALL, RESULT, HIDDEN)]
     writes.append(conversation, [*events, event("Thanks")])
@@ -162,20 +161,21 @@ def test_every_event_of_a_recording_is_a_section_with_its_text(path: Any) -> Non
             assert each["text"].rstrip("\n") in section
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda each: each.name)
-def test_no_text_ends_the_block_that_it_stands_in(hostile: Hostile) -> None:
-    for place, each in event_places.blocks(hostile.block).items():
-        lines = markdown.section(each).strip("\n").split("\n")
-        outside, fence = [], ""
-        for line in lines[1:]:
-            if fence:
-                fence = "" if line == fence else fence
-            elif opened := re.match(r"(`{3,})[a-z]*$", line):
-                fence = opened[1]
-            elif line and not line.startswith(">"):
-                outside.append(line)
-        assert not fence, place
-        assert outside in ([], ["(no text)"]), place
+def test_no_text_ends_the_block_that_it_stands_in(subtests: pytest.Subtests) -> None:
+    for hostile in HOSTILE:
+        with subtests.test(hostile.name):
+            for place, each in event_places.blocks(hostile.block).items():
+                lines = markdown.section(each).strip("\n").split("\n")
+                outside, fence = [], ""
+                for line in lines[1:]:
+                    if fence:
+                        fence = "" if line == fence else fence
+                    elif opened := re.match(r"(`{3,})[a-z]*$", line):
+                        fence = opened[1]
+                    elif line and not line.startswith(">"):
+                        outside.append(line)
+                assert not fence, place
+                assert outside in ([], ["(no text)"]), place
 
 
 def test_a_title_means_nothing_to_markdown() -> None:
@@ -234,21 +234,22 @@ async def test_a_hostile_conversation_is_exported(alice: User, rest: httpx.Async
 # Names
 
 
-@pytest.mark.parametrize(
-    ("title", "name"),
-    [
-        ("Fix the parser", "Fix the parser"),
-        ("../../etc/passwd", "etc passwd"),
-        ('a"b\r\nX: y', "a b X y"),
-        ("日本語 ✓", "日本語 ✓"),
-        ("invoice_\u202egnp.exe", "invoice_ gnp.exe"),
-        ("x" * 500, "x" * 80),
-        ("...", ""),
-        ("\x00\ud800", ""),
-    ],
-)
-def test_a_title_becomes_a_file_name_that_every_system_takes(title: str, name: str) -> None:
-    assert export.file_name(title) == name
+TITLES: list[tuple[str, str]] = [
+    ("Fix the parser", "Fix the parser"),
+    ("../../etc/passwd", "etc passwd"),
+    ('a"b\r\nX: y', "a b X y"),
+    ("日本語 ✓", "日本語 ✓"),
+    ("invoice_\u202egnp.exe", "invoice_ gnp.exe"),
+    ("x" * 500, "x" * 80),
+    ("...", ""),
+    ("\x00\ud800", ""),
+]
+
+
+def test_a_title_becomes_a_file_name_that_every_system_takes(subtests: pytest.Subtests) -> None:
+    for title, name in TITLES:
+        with subtests.test(title=title, name=name):
+            assert export.file_name(title) == name
 
 
 async def test_the_file_is_named_by_the_title_in_any_script(alice: User, rest: httpx.AsyncClient) -> None:

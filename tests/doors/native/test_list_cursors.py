@@ -260,7 +260,6 @@ class Writers:
             )
 
     def commit(self, writer: int, row: int) -> None:
-        """Commit what a writer has changed."""
         self._end(writer, self._connections[writer].commit)
 
     def rollback(self, writer: int, row: int) -> None:

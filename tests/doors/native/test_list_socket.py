@@ -28,14 +28,12 @@ PATH = "/ws/conversations"
 
 @pytest.fixture
 def quick_poll(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Poll at once, and say so at once."""
     monkeypatch.setattr(hub, "POLL_S", 0.02)
     monkeypatch.setattr(native_list, "HEARTBEAT_S", 0.02)
 
 
 @pytest.fixture
 def no_hints(hints_by_layer: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lose every hint."""
 
     async def lose(group: str, hint: Mapping[str, Any]) -> None:
         pass
@@ -192,9 +190,10 @@ async def test_since_misses_nothing_that_was_committed_a_little_late(
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("moment", ["yesterday", "", "2026-01-31T12:00:00", "0001-01-01T00:00:00+14:00"])
-async def test_a_moment_that_is_none_closes_with_4400(dial: Dial, moment: str) -> None:
-    assert (await (await dial(PATH, query={"since": moment})).closed()).code == 4400
+async def test_a_moment_that_is_none_closes_with_4400(dial: Dial, subtests: pytest.Subtests) -> None:
+    for moment in ["yesterday", "", "2026-01-31T12:00:00", "0001-01-01T00:00:00+14:00"]:
+        with subtests.test(moment=moment):
+            assert (await (await dial(PATH, query={"since": moment})).closed()).code == 4400
 
 
 @pytest.mark.no_second_try

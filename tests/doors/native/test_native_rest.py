@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from itertools import product
 from typing import Any
 from uuid import uuid4
 
@@ -366,31 +367,31 @@ async def test_a_token_is_shown_once_and_opens_the_door_until_it_is_revoked(
 # Reading the log
 
 
+PAGES: list[tuple[dict[str, int], list[int]]] = [
+    ({}, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
+    ({"after": -1, "limit": 3}, [0, 1, 2]),
+    ({"after": 4}, [5, 6, 7, 8, 9]),
+    ({"after": 4, "limit": 2}, [5, 6]),
+    ({"after": 9}, []),
+    ({"before": 4}, [0, 1, 2, 3]),
+    ({"before": 4, "limit": 2}, [2, 3]),
+    ({"before": 0}, []),
+    ({"before": 2**63 - 1, "limit": 2}, [8, 9]),
+    ({"after": 2, "before": 6}, [3, 4, 5]),
+    ({"after": 2, "before": 6, "limit": 2}, [4, 5]),
+    ({"after": 6, "before": 2}, []),
+]
+
+
 @pytest.mark.needs_engine
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ({}, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
-        ({"after": -1, "limit": 3}, [0, 1, 2]),
-        ({"after": 4}, [5, 6, 7, 8, 9]),
-        ({"after": 4, "limit": 2}, [5, 6]),
-        ({"after": 9}, []),
-        ({"before": 4}, [0, 1, 2, 3]),
-        ({"before": 4, "limit": 2}, [2, 3]),
-        ({"before": 0}, []),
-        ({"before": 2**63 - 1, "limit": 2}, [8, 9]),
-        ({"after": 2, "before": 6}, [3, 4, 5]),
-        ({"after": 2, "before": 6, "limit": 2}, [4, 5]),
-        ({"after": 6, "before": 2}, []),
-    ],
-    ids=str,
-)
 async def test_a_page_of_the_log_is_what_was_asked_for(
-    conversation: ConversationRef, rest: httpx.AsyncClient, query: dict[str, int], expected: list[int]
+    conversation: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
     await astore.call(writes.append, conversation, [event() for _ in range(10)])
-    page = (await rest.get(EVENTS, params=query)).json()
-    assert ([each["seq"] for each in page["events"]], page["last_seq"]) == (expected, 9)
+    for query, expected in PAGES:
+        with subtests.test(query=query, expected=expected):
+            page = (await rest.get(EVENTS, params=query)).json()
+            assert ([each["seq"] for each in page["events"]], page["last_seq"]) == (expected, 9)
 
 
 async def test_the_log_goes_on_after_the_cursor_of_any_event(
@@ -402,25 +403,25 @@ async def test_the_log_goes_on_after_the_cursor_of_any_event(
         assert [event["seq"] for event in page["events"]] == list(range(each["seq"] + 1, 3))
 
 
+GONE: list[tuple[str, str]] = [
+    ("3", "cursor_ahead"),
+    (str(2**63 - 1), "cursor_ahead"),
+    (f"3.{'0' * FINGERPRINT_LENGTH}", "cursor_ahead"),
+    (f"2.{'0' * FINGERPRINT_LENGTH}", "history_replaced"),
+    (f"0.{'0' * FINGERPRINT_LENGTH}", "history_replaced"),
+]
+
+
 @pytest.mark.needs_engine
-@pytest.mark.parametrize(
-    ("after", "code"),
-    [
-        ("3", "cursor_ahead"),
-        (str(2**63 - 1), "cursor_ahead"),
-        (f"3.{'0' * FINGERPRINT_LENGTH}", "cursor_ahead"),
-        (f"2.{'0' * FINGERPRINT_LENGTH}", "history_replaced"),
-        (f"0.{'0' * FINGERPRINT_LENGTH}", "history_replaced"),
-    ],
-)
-@pytest.mark.parametrize("more", [{}, {"before": "1"}], ids=str)
 async def test_a_cursor_of_another_history_is_gone(
-    conversation: ConversationRef, rest: httpx.AsyncClient, after: str, code: str, more: dict[str, str]
+    conversation: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
     await astore.call(writes.append, conversation, [event() for _ in range(3)])
-    answer = await rest.get(EVENTS, params={"after": after, **more})
-    assert (answer.status_code, answer.json()["code"]) == (410, code)
-    assert "read from the beginning" in answer.json()["detail"]
+    for (after, code), more in product(GONE, [{}, {"before": "1"}]):
+        with subtests.test(str(more), after=after, code=code):
+            answer = await rest.get(EVENTS, params={"after": after, **more})
+            assert (answer.status_code, answer.json()["code"]) == (410, code)
+            assert "read from the beginning" in answer.json()["detail"]
 
 
 async def test_the_log_is_read_as_the_bytes_that_were_sent(
@@ -805,23 +806,17 @@ def short(value: Any) -> str:
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize(("method", "path", "body", "status", "code"), NONSENSE, ids=short)
-@pytest.mark.sampled(40)
 async def test_wrong_input_is_answered_with_what_is_wrong(
-    conversation: ConversationRef,
-    rest: httpx.AsyncClient,
-    method: str,
-    path: str,
-    body: Any,
-    status: int,
-    code: str,
+    conversation: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    answer = await rest.request(
-        method, path, content=None if body is None else content, headers={"content-type": JSON}
-    )
-    assert (answer.status_code, answer.json()["code"]) == (status, code)
-    assert isinstance(answer.json()["detail"], str)
+    for method, path, body, status, code in NONSENSE:
+        with subtests.test(method=method, path=path, body=body):
+            content = body if isinstance(body, bytes) else json.dumps(body).encode()
+            answer = await rest.request(
+                method, path, content=None if body is None else content, headers={"content-type": JSON}
+            )
+            assert (answer.status_code, answer.json()["code"]) == (status, code)
+            assert isinstance(answer.json()["detail"], str)
 
 
 SENTENCES: list[tuple[str, str, Any, str]] = [
@@ -844,25 +839,29 @@ SENTENCES: list[tuple[str, str, Any, str]] = [
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize(("method", "path", "body", "detail"), SENTENCES, ids=short)
 async def test_a_wrong_body_is_answered_with_a_sentence_and_changes_nothing(
-    conversation: ConversationRef, rest: httpx.AsyncClient, method: str, path: str, body: Any, detail: str
+    conversation: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    before = (await rest.get(TALK)).json()
-    answer = await rest.request(method, path, content=json.dumps(body), headers={"content-type": JSON})
-    assert (answer.status_code, answer.json()) == (400, {"code": "invalid", "detail": detail})
-    assert (await rest.get(TALK)).json() == before
+    for method, path, body, detail in SENTENCES:
+        with subtests.test(method=method, path=path, body=body):
+            before = (await rest.get(TALK)).json()
+            answer = await rest.request(
+                method, path, content=json.dumps(body), headers={"content-type": JSON}
+            )
+            assert (answer.status_code, answer.json()) == (400, {"code": "invalid", "detail": detail})
+            assert (await rest.get(TALK)).json() == before
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("text", ["", "   ", "\n\t"])
 async def test_a_blank_message_is_refused_with_a_sentence_and_not_stored(
-    conversation: ConversationRef, rest: httpx.AsyncClient, text: str
+    conversation: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    refused = await rest.post(EVENTS, json=message(text))
-    detail = "A `message` needs a text that is not blank, or images."
-    assert (refused.status_code, refused.json()["detail"]) == (400, detail)
-    assert (await rest.get(EVENTS)).json()["events"] == []
+    for text in ["", "   ", "\n\t"]:
+        with subtests.test(text=text):
+            refused = await rest.post(EVENTS, json=message(text))
+            detail = "A `message` needs a text that is not blank, or images."
+            assert (refused.status_code, refused.json()["detail"]) == (400, detail)
+            assert (await rest.get(EVENTS)).json()["events"] == []
 
 
 async def test_a_message_of_images_alone_needs_no_text(
@@ -883,15 +882,16 @@ async def test_a_method_that_an_address_does_not_take_is_told_those_that_it_take
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("path", [LIST, EVENTS])
-@pytest.mark.parametrize(
-    "content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "nonsense", ""]
-)
 async def test_a_body_of_another_type_than_json_is_refused(
-    conversation: ConversationRef, rest: httpx.AsyncClient, path: str, content_type: str
+    conversation: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    answer = await rest.post(path, content=b"{}", headers={"content-type": content_type})
-    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
+    for path, content_type in product(
+        [LIST, EVENTS],
+        ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "nonsense", ""],
+    ):
+        with subtests.test(path=path, content_type=content_type):
+            answer = await rest.post(path, content=b"{}", headers={"content-type": content_type})
+            assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
 
 
 @pytest.mark.one_engine

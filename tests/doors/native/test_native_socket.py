@@ -64,7 +64,6 @@ class Commits:
         self.let_go = threading.Event()
 
     async def wait_for_one(self) -> None:
-        """Return once a commit would be made."""
         assert await asyncio.to_thread(self.begun.wait, WAIT_S)
 
 
@@ -182,40 +181,41 @@ async def test_a_cursor_of_another_history_is_told_so_and_goes_on_live(
     assert seqs(await client.events(1)) == [3]
 
 
+WRONG_PARAMETERS: list[dict[str, str]] = [
+    {"after": "x"},
+    {"after": "1."},
+    {"after": "1.0123456789ABCDEF"},
+    {"after": "1.0123456789abcdef0"},
+    {"after": "-1.0123456789abcdef"},
+    {"after": "-2"},
+    {"after": "1.5"},
+    {"after": ""},
+    {"after": "٣"},
+    {"after": str(2**63)},
+    {"after": "9" * 5_000},
+    {"version": "V2"},
+    {"version": "v0"},
+    {"follow": "maybe"},
+    {"payload": "no"},
+    {"session": ""},
+    {"session": "s" * 101},
+]
+
+
 @pytest.mark.one_engine
-@pytest.mark.parametrize(
-    "query",
-    [
-        {"after": "x"},
-        {"after": "1."},
-        {"after": "1.0123456789ABCDEF"},
-        {"after": "1.0123456789abcdef0"},
-        {"after": "-1.0123456789abcdef"},
-        {"after": "-2"},
-        {"after": "1.5"},
-        {"after": ""},
-        {"after": "٣"},
-        {"after": str(2**63)},
-        {"after": "9" * 5_000},
-        {"version": "V2"},
-        {"version": "v0"},
-        {"follow": "maybe"},
-        {"payload": "no"},
-        {"session": ""},
-        {"session": "s" * 101},
-    ],
-    ids=lambda query: str(query)[:40],
-)
 async def test_a_wrong_parameter_closes_with_4400(
-    conversation: ConversationRef, join: Join, query: dict[str, str]
+    conversation: ConversationRef, join: Join, subtests: pytest.Subtests
 ) -> None:
-    assert (await (await join(conversation, **query)).closed()).code == 4400
+    for query in WRONG_PARAMETERS:
+        with subtests.test(str(query)[:40]):
+            assert (await (await join(conversation, **query)).closed()).code == 4400
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize("conversation_id", ["search", "a%00b", "a..b", "n" * 101])
-async def test_an_id_that_can_name_nothing_closes_with_4400(join: Join, conversation_id: str) -> None:
-    assert (await (await join(conversation_id)).closed()).code == 4400
+async def test_an_id_that_can_name_nothing_closes_with_4400(join: Join, subtests: pytest.Subtests) -> None:
+    for conversation_id in ["search", "a%00b", "a..b", "n" * 101]:
+        with subtests.test(conversation_id=conversation_id):
+            assert (await (await join(conversation_id)).closed()).code == 4400
 
 
 # Live
@@ -488,7 +488,7 @@ async def test_an_event_repeated_with_other_bytes_is_a_conflict(
     assert (error["code"], error["id"]) == ("conflict", "a")
 
 
-WRONG = {
+WRONG: dict[str, tuple[Any, str, Any]] = {
     "no JSON": ("hello", "bad_frame", None),
     "nothing": (" ", "bad_frame", None),
     "an array": ("[]", "bad_frame", None),
@@ -522,17 +522,17 @@ WRONG = {
 
 
 @pytest.mark.one_engine
-@pytest.mark.parametrize(("frame", "code", "frame_id"), WRONG.values(), ids=WRONG.keys())
-@pytest.mark.sampled(12)
 async def test_a_wrong_frame_is_answered_with_an_error_and_the_socket_goes_on(
-    conversation: ConversationRef, join: Join, frame: Any, code: str, frame_id: Any
+    conversation: ConversationRef, join: Join, subtests: pytest.Subtests
 ) -> None:
-    client = await join(conversation)
-    await client.send(frame)
-    error = await client.until("error")
-    assert (error["code"], error["id"]) == (code, frame_id)
-    await client.send(recorded("good"))
-    assert (await client.until("ack"))["id"] == "good"
+    for number, (name, (frame, code, frame_id)) in enumerate(WRONG.items()):
+        with subtests.test(name):
+            client = await join(conversation)
+            await client.send(frame)
+            error = await client.until("error")
+            assert (error["code"], error["id"]) == (code, frame_id)
+            await client.send(recorded(f"good {number}"))
+            assert (await client.until("ack"))["id"] == f"good {number}"
 
 
 @pytest.mark.one_engine

@@ -75,12 +75,14 @@ async def test_a_message_that_the_agent_has_not_seen_has_no_receipt(
     assert [each["seq"] for each in (await rest.get(RECEIPTS)).json()["receipts"]] == [0]
 
 
-@pytest.mark.parametrize("query", [{"after": -2}, {"after": "x"}, {"limit": 0}, {"limit": 501}])
 async def test_what_is_no_place_is_refused(
-    conversation: ConversationRef, rest: httpx.AsyncClient, query: dict[str, str]
+    conversation: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    answer = await rest.get(RECEIPTS, params=query)
-    assert (answer.status_code, answer.json()["code"]) == (400, "invalid")
+    wrong: list[dict[str, int | str]] = [{"after": -2}, {"after": "x"}, {"limit": 0}, {"limit": 501}]
+    for query in wrong:
+        with subtests.test(query=query):
+            answer = await rest.get(RECEIPTS, params=query)
+            assert (answer.status_code, answer.json()["code"]) == (400, "invalid")
 
 
 async def test_many_messages_that_are_seen_at_once_come_in_several_receipts(
