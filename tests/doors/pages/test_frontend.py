@@ -8,6 +8,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from http.client import HTTPConnection
+from itertools import product
 from pathlib import Path
 
 import httpx
@@ -65,29 +66,32 @@ def addresses() -> Iterator[None]:
 # Pages and files
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/",
-        "/index.html",
-        "/conversations/0123",
-        "/conversations/task-0123",
-        "/settings",
-        "/settings/secrets",
-        "/microagent-management",
-        "/a.page.with.dots",
-        "/conversations/",
-        "/a%0Ab",
-        "/apiary",
-        "/?page=1",
-    ],
-)
-async def test_every_address_of_a_page_is_the_first_page(frontend: httpx.AsyncClient, path: str) -> None:
-    answer = await frontend.get(path)
-    assert (answer.status_code, answer.text) == (200, INDEX)
-    assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    assert answer.headers["cache-control"] == NO_CACHE
-    assert (answer.headers["pragma"], answer.headers["expires"]) == ("no-cache", "0")
+PAGES = [
+    "/",
+    "/index.html",
+    "/conversations/0123",
+    "/conversations/task-0123",
+    "/settings",
+    "/settings/secrets",
+    "/microagent-management",
+    "/a.page.with.dots",
+    "/conversations/",
+    "/a%0Ab",
+    "/apiary",
+    "/?page=1",
+]
+
+
+async def test_every_address_of_a_page_is_the_first_page(
+    frontend: httpx.AsyncClient, subtests: pytest.Subtests
+) -> None:
+    for path in PAGES:
+        with subtests.test(path):
+            answer = await frontend.get(path)
+            assert (answer.status_code, answer.text) == (200, INDEX)
+            assert answer.headers["content-type"] == "text/html; charset=utf-8"
+            assert answer.headers["cache-control"] == NO_CACHE
+            assert (answer.headers["pragma"], answer.headers["expires"]) == ("no-cache", "0")
 
 
 @pytest.mark.parametrize(
@@ -107,15 +111,16 @@ async def test_a_file_has_its_type_and_only_assets_may_be_kept(
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-@pytest.mark.parametrize("path", ["/", "/assets/app-1a2b.js", "/settings"])
 async def test_a_frontend_loads_and_asks_nothing_of_other_hosts(
-    frontend: httpx.AsyncClient, path: str
+    frontend: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    answer = await frontend.get(path)
-    policy = directives(answer)
-    assert (policy["default-src"], policy["script-src"], policy["connect-src"]) == (["'self'"],) * 3
-    assert "'none'" in policy["frame-ancestors"]
-    assert answer.headers["x-frame-options"] == "DENY"
+    for path in ["/", "/assets/app-1a2b.js", "/settings"]:
+        with subtests.test(path):
+            answer = await frontend.get(path)
+            policy = directives(answer)
+            assert (policy["default-src"], policy["script-src"], policy["connect-src"]) == (["'self'"],) * 3
+            assert "'none'" in policy["frame-ancestors"]
+            assert answer.headers["x-frame-options"] == "DENY"
 
 
 def directives(answer: httpx.Response) -> dict[str, list[str]]:
@@ -152,12 +157,13 @@ async def test_agent_canvas_takes_this_server_for_its_back_end_and_reports_to_no
         assert "SESSION_API_KEY" not in page
 
 
-@pytest.mark.parametrize("path", ["/assets/gone.js", "/assets", "/assets/", "/locales/xx/translation.json"])
 async def test_a_file_that_is_gone_is_no_page_and_is_not_remembered(
-    frontend: httpx.AsyncClient, path: str
+    frontend: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    answer = await frontend.get(path)
-    assert (answer.status_code, answer.headers["cache-control"]) == (404, NO_CACHE)
+    for path in ["/assets/gone.js", "/assets", "/assets/", "/locales/xx/translation.json"]:
+        with subtests.test(path):
+            answer = await frontend.get(path)
+            assert (answer.status_code, answer.headers["cache-control"]) == (404, NO_CACHE)
 
 
 async def test_a_file_is_sent_again_only_when_it_has_changed(frontend: httpx.AsyncClient) -> None:
@@ -253,33 +259,36 @@ async def test_a_link_that_stays_inside_is_followed(frontend: httpx.AsyncClient,
 # What stays convserver's
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-@pytest.mark.parametrize("path", ["/api/nothing", "/api/", "/api/conversations/talk/nothing"])
 async def test_an_unknown_address_of_the_api_is_a_404_in_json(
-    frontend: httpx.AsyncClient, method: str, path: str
+    frontend: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    answer = await frontend.request(method, path)
-    assert (answer.status_code, answer.json()) == (404, {"detail": "Not Found"})
+    for method, path in product(
+        ["GET", "POST", "DELETE"], ["/api/nothing", "/api/", "/api/conversations/talk/nothing"]
+    ):
+        with subtests.test(method=method, path=path):
+            answer = await frontend.request(method, path)
+            assert (answer.status_code, answer.json()) == (404, {"detail": "Not Found"})
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/admin/nothing",
-        "/static/nothing.js",
-        "/ui/nothing",
-        "/ws/nothing",
-        "/socket.io",
-        "/security/x",
-        "/mcp/nothing",
-    ],
-)
+OURS = [
+    "/admin/nothing",
+    "/static/nothing.js",
+    "/ui/nothing",
+    "/ws/nothing",
+    "/socket.io",
+    "/security/x",
+    "/mcp/nothing",
+]
+
+
 async def test_an_unknown_address_of_ours_is_no_page_of_the_frontend(
-    frontend: httpx.AsyncClient, path: str
+    frontend: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    answer = await frontend.get(path)
-    assert answer.status_code == 404
-    assert INDEX not in answer.text
+    for path in OURS:
+        with subtests.test(path):
+            answer = await frontend.get(path)
+            assert answer.status_code == 404
+            assert INDEX not in answer.text
 
 
 async def test_our_own_pages_are_under_ui_and_keep_their_policy(frontend: httpx.AsyncClient) -> None:
@@ -331,21 +340,20 @@ def test_a_server_that_is_told_of_a_frontend_serves_it_beside_its_sockets(
 # The variable
 
 
-@pytest.mark.parametrize(
-    "text", ["nowhere", "empty", "index.html", "linked", "directory", "nul\0", "~nobody/x"]
-)
 def test_a_directory_without_a_readable_first_page_is_refused_in_one_sentence(
-    tmp_path: Path, text: str
+    tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "index.html").write_text(INDEX)
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "index.html").symlink_to(tmp_path / "index.html")
     (tmp_path / "directory" / "index.html").mkdir(parents=True)
-    chosen = text if text.startswith("~") else str(tmp_path / text)
-    with pytest.raises(ConfigurationError, match=r"^CONVSERVER_FRONTEND_DIR is .+\.$") as refused:
-        configuration.read({"CONVSERVER_DATA_DIR": str(tmp_path), "CONVSERVER_FRONTEND_DIR": chosen})
-    assert "\n" not in str(refused.value)
+    for text in ["nowhere", "empty", "index.html", "linked", "directory", "nul\0", "~nobody/x"]:
+        with subtests.test(text=text):
+            chosen = text if text.startswith("~") else str(tmp_path / text)
+            with pytest.raises(ConfigurationError, match=r"^CONVSERVER_FRONTEND_DIR is .+\.$") as refused:
+                configuration.read({"CONVSERVER_DATA_DIR": str(tmp_path), "CONVSERVER_FRONTEND_DIR": chosen})
+            assert "\n" not in str(refused.value)
 
 
 def test_a_directory_with_a_first_page_is_taken_and_none_is_the_default(build: Path, tmp_path: Path) -> None:

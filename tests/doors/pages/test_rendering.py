@@ -57,13 +57,14 @@ def ran(output: str, *, exit_code: int = 0, seq: int = 2, cause: int = 1) -> Eve
     return event({"observation": "run", "content": output, "extras": extras}, seq=seq, cause=cause)
 
 
-def logs() -> list[list[EventEnvelope]]:
+def logs() -> dict[str, list[EventEnvelope]]:
     """Return each recording, and the examples of each wire, as a log has them."""
-    recordings = [[json.dumps(each) for each in json.loads(path.read_text())] for path in RECORDINGS]
-    return [
-        [stored(text, seq=seq, cause=json.loads(text).get("cause")) for seq, text in enumerate(log)]
-        for log in (*recordings, V0_EXAMPLES, V1_EXAMPLES, V1_RECORDINGS)
-    ]
+    logs = {path.stem: [json.dumps(each) for each in json.loads(path.read_text())] for path in RECORDINGS}
+    logs |= {"V0 examples": V0_EXAMPLES, "V1 examples": V1_EXAMPLES, "V1 recordings": V1_RECORDINGS}
+    return {
+        name: [stored(text, seq=seq, cause=json.loads(text).get("cause")) for seq, text in enumerate(log)]
+        for name, log in logs.items()
+    }
 
 
 TRICKS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202d\u202e\ud800-\udfff]")
@@ -77,34 +78,38 @@ def words(text: str) -> list[str]:
 # Recordings
 
 
-@pytest.mark.parametrize("log", logs())
-def test_every_event_of_a_recording_shows_its_text(log: list[EventEnvelope]) -> None:
-    for each in log:
-        shown = set(words(page(each).spaced))
-        if not shown or each["kind"] == "state":
-            continue  # bookkeeping is below; a state is said in the page's own words
-        if each["kind"] == "tool_result" and '"task_list"' in each["payload"]:
-            continue  # a plan is shown as a list, not as its text
-        said = words(each["text"])
-        # Before what it was called with, a call of V0 has a phrase of the wire's own.
-        is_there = set(said) & shown if each["kind"] == "tool_call" else set(said[:5]) <= shown
-        assert is_there, each["text"][:200]
+def test_every_event_of_a_recording_shows_its_text(subtests: pytest.Subtests) -> None:
+    for name, log in logs().items():
+        with subtests.test(name):
+            for each in log:
+                shown = set(words(page(each).spaced))
+                if not shown or each["kind"] == "state":
+                    continue  # bookkeeping is below; a state is said in the page's own words
+                if each["kind"] == "tool_result" and '"task_list"' in each["payload"]:
+                    continue  # a plan is shown as a list, not as its text
+                said = words(each["text"])
+                # Before what it was called with, a call of V0 has a phrase of the wire's own.
+                is_there = set(said) & shown if each["kind"] == "tool_call" else set(said[:5]) <= shown
+                assert is_there, each["text"][:200]
 
 
-@pytest.mark.parametrize("log", logs())
-def test_a_recording_is_shown_in_order_as_articles_with_anchors(log: list[EventEnvelope]) -> None:
-    articles = page(*log).named("article")
-    seqs = [int(each.attributes["data-seq"]) for each in articles]
-    assert seqs == sorted(seqs)
-    assert [each.attributes["id"] for each in articles] == [f"e{seq}" for seq in seqs]
-    assert all(each.attributes["aria-label"] for each in articles)
+def test_a_recording_is_shown_in_order_as_articles_with_anchors(subtests: pytest.Subtests) -> None:
+    for name, log in logs().items():
+        with subtests.test(name):
+            articles = page(*log).named("article")
+            seqs = [int(each.attributes["data-seq"]) for each in articles]
+            assert seqs == sorted(seqs)
+            assert [each.attributes["id"] for each in articles] == [f"e{seq}" for seq in seqs]
+            assert all(each.attributes["aria-label"] for each in articles)
 
 
-@pytest.mark.parametrize("log", logs())
-def test_what_shows_nothing_of_a_recording_is_bookkeeping(log: list[EventEnvelope]) -> None:
-    unseen = {(each["type"], each["kind"]) for each in log if not page(each).elements}
-    news = {(type_, kind) for type_, kind in unseen if type_ not in NO_NEWS and kind != "state"}
-    assert news <= {("think", "tool_result"), ("ObservationEvent", "tool_result")}  # the call has said it
+def test_what_shows_nothing_of_a_recording_is_bookkeeping(subtests: pytest.Subtests) -> None:
+    for name, log in logs().items():
+        with subtests.test(name):
+            unseen = {(each["type"], each["kind"]) for each in log if not page(each).elements}
+            news = {(type_, kind) for type_, kind in unseen if type_ not in NO_NEWS and kind != "state"}
+            # The call has said it.
+            assert news <= {("think", "tool_result"), ("ObservationEvent", "tool_result")}
 
 
 # Calls and results
@@ -502,56 +507,58 @@ def test_an_answer_that_was_interrupted_says_so() -> None:
 # States and errors
 
 
-@pytest.mark.parametrize(
-    ("payload", "shown"),
-    [
-        ({"kind": "PauseEvent"}, "Paused"),
-        ({"kind": "InterruptEvent"}, "The agent was stopped"),
-        (
-            {"kind": "ConversationStateUpdateEvent", "key": "llm", "value": {"model": "openai/x"}},
-            "Model set to openai/x",
-        ),
-        (
-            {"kind": "ConversationStateUpdateEvent", "key": "execution_status", "value": "stuck"},
-            "The agent is stuck: it keeps repeating itself",
-        ),
-        (
-            {
-                "kind": "ConversationStateUpdateEvent",
-                "key": "confirmation_policy",
-                "value": {"kind": "AlwaysConfirm"},
-            },
-            "The agent asks for approval before every call",
-        ),
-        ({"kind": "Condensation", "summary": "S"}, "Earlier events were summarised for the model"),
-        ({"action": "system", "args": {"content": "P"}}, "System prompt"),
-        ({"observation": "agent_state_changed", "extras": {"agent_state": "paused"}}, "Paused"),
-    ],
-)
-def test_what_happened_is_said_in_words(payload: dict[str, Any], shown: str) -> None:
-    parts = page(event(payload))
-    assert shown in parts.text
-    assert "quiet" in parts.named("article")[0].attributes["class"]
+HAPPENED: list[tuple[dict[str, Any], str]] = [
+    ({"kind": "PauseEvent"}, "Paused"),
+    ({"kind": "InterruptEvent"}, "The agent was stopped"),
+    (
+        {"kind": "ConversationStateUpdateEvent", "key": "llm", "value": {"model": "openai/x"}},
+        "Model set to openai/x",
+    ),
+    (
+        {"kind": "ConversationStateUpdateEvent", "key": "execution_status", "value": "stuck"},
+        "The agent is stuck: it keeps repeating itself",
+    ),
+    (
+        {
+            "kind": "ConversationStateUpdateEvent",
+            "key": "confirmation_policy",
+            "value": {"kind": "AlwaysConfirm"},
+        },
+        "The agent asks for approval before every call",
+    ),
+    ({"kind": "Condensation", "summary": "S"}, "Earlier events were summarised for the model"),
+    ({"action": "system", "args": {"content": "P"}}, "System prompt"),
+    ({"observation": "agent_state_changed", "extras": {"agent_state": "paused"}}, "Paused"),
+]
 
 
-@pytest.mark.parametrize(
-    ("code", "shown"),
-    [
-        ("STATUS$ERROR_LLM_AUTHENTICATION", "The model rejected the API key."),
-        ("LLMAuthenticationError", "The model rejected the API key."),
-        ("litellm.exceptions.RateLimitError", "rate limit"),
-        ("MaxBudgetReached", "budget"),
-        ("MaxIterationsReached", "step limit"),
-        ("LoopUnavailable", "could not be started"),
-        ("OfTomorrow", "Something went wrong."),
-    ],
-)
-def test_an_error_says_what_to_do_and_keeps_its_code(code: str, shown: str) -> None:
-    parts = page(event({"kind": "ConversationErrorEvent", "code": code, "detail": "401 {…}"}))
-    assert shown in parts.text
-    assert code in parts.text
-    assert "401 {…}" in parts.text
-    assert parts.of_class("next")
+def test_what_happened_is_said_in_words(subtests: pytest.Subtests) -> None:
+    for payload, shown in HAPPENED:
+        with subtests.test(payload=payload, shown=shown):
+            parts = page(event(payload))
+            assert shown in parts.text
+            assert "quiet" in parts.named("article")[0].attributes["class"]
+
+
+ERRORS: list[tuple[str, str]] = [
+    ("STATUS$ERROR_LLM_AUTHENTICATION", "The model rejected the API key."),
+    ("LLMAuthenticationError", "The model rejected the API key."),
+    ("litellm.exceptions.RateLimitError", "rate limit"),
+    ("MaxBudgetReached", "budget"),
+    ("MaxIterationsReached", "step limit"),
+    ("LoopUnavailable", "could not be started"),
+    ("OfTomorrow", "Something went wrong."),
+]
+
+
+def test_an_error_says_what_to_do_and_keeps_its_code(subtests: pytest.Subtests) -> None:
+    for code, shown in ERRORS:
+        with subtests.test(code=code, shown=shown):
+            parts = page(event({"kind": "ConversationErrorEvent", "code": code, "detail": "401 {…}"}))
+            assert shown in parts.text
+            assert code in parts.text
+            assert "401 {…}" in parts.text
+            assert parts.of_class("next")
 
 
 @pytest.mark.parametrize("code", ["AgentError", "OfTomorrow", "RuntimeError"])
@@ -685,38 +692,44 @@ def test_an_event_of_tomorrow_shows_its_text() -> None:
 # Hostile text
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda each: each.name)
-def test_hostile_text_shows_itself_and_does_nothing(hostile: Hostile) -> None:
-    for place, each in event_places.blocks(hostile.block).items():
-        parts = page(each)
-        assert hostile.mark in parts.text, place
-        assert not TRICKS.search(parts.spaced), place
+def test_hostile_text_shows_itself_and_does_nothing(subtests: pytest.Subtests) -> None:
+    for hostile in HOSTILE:
+        with subtests.test(hostile.name):
+            for place, each in event_places.blocks(hostile.block).items():
+                parts = page(each)
+                assert hostile.mark in parts.text, place
+                assert not TRICKS.search(parts.spaced), place
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda each: each.name)
-def test_a_hostile_name_shows_itself_and_does_nothing(hostile: Hostile) -> None:
-    for place, each in event_places.lines(hostile.line).items():
-        parts = page(each)
-        shown = parts.text + " ".join(element.attributes.get("title", "") for element in parts.elements)
-        assert hostile.mark in shown or "mage of the" in str(parts.elements), place
+def test_a_hostile_name_shows_itself_and_does_nothing(subtests: pytest.Subtests) -> None:
+    for hostile in HOSTILE:
+        with subtests.test(hostile.name):
+            for place, each in event_places.lines(hostile.line).items():
+                parts = page(each)
+                shown = parts.text + " ".join(
+                    element.attributes.get("title", "") for element in parts.elements
+                )
+                assert hostile.mark in shown or "mage of the" in str(parts.elements), place
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda each: each.name)
-def test_a_hostile_id_stays_inside_its_attribute(hostile: Hostile) -> None:
-    for place, each in event_places.hidden_places(hostile.line).items():
-        (article,) = page(each).named("article")
-        assert hostile.mark in str(article.attributes), place
+def test_a_hostile_id_stays_inside_its_attribute(subtests: pytest.Subtests) -> None:
+    for hostile in HOSTILE:
+        with subtests.test(hostile.name):
+            for place, each in event_places.hidden_places(hostile.line).items():
+                (article,) = page(each).named("article")
+                assert hostile.mark in str(article.attributes), place
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda each: each.name)
-def test_output_shows_hostile_text_to_the_letter(hostile: Hostile) -> None:
-    letters = re.sub(
-        r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c]", "", hostile.text
-    )
-    if hostile.name.startswith(("ansi", "returns")):
-        return  # a terminal shows no more of it
-    shown = re.sub("⟨U\\+[0-9A-F]{4}⟩|\ufffd", "", page(ran(hostile.text)).text)
-    assert letters.strip() in shown
+def test_output_shows_hostile_text_to_the_letter(subtests: pytest.Subtests) -> None:
+    for hostile in HOSTILE:
+        with subtests.test(hostile.name):
+            letters = re.sub(
+                r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c]", "", hostile.text
+            )
+            if hostile.name.startswith(("ansi", "returns")):
+                continue  # a terminal shows no more of it
+            shown = re.sub("⟨U\\+[0-9A-F]{4}⟩|\ufffd", "", page(ran(hostile.text)).text)
+            assert letters.strip() in shown
 
 
 @pytest.mark.parametrize("place", ["v0 path", "v0 tool", "v1 sender", "v1 title"])

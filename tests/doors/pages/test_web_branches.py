@@ -89,11 +89,14 @@ def test_what_is_deleted_is_no_branch_any_more(browser: Browser, talk: Conversat
     assert "1 branch" not in text_of(browser.get(f"/c/{made.public_id}"))
 
 
-@pytest.mark.parametrize("after", ["3", "-1", "x", "", "9" * 30, "²"])
-def test_a_place_that_is_none_begins_no_branch(browser: Browser, talk: ConversationRef, after: str) -> None:
-    assert browser.get("/c/talk/branch", {"after": after}).status_code == 404
-    assert browser.post("/c/talk/branch", {"after": after}).status_code == 404
-    assert Conversation.objects.count() == 1
+def test_a_place_that_is_none_begins_no_branch(
+    browser: Browser, talk: ConversationRef, subtests: pytest.Subtests
+) -> None:
+    for after in ["3", "-1", "x", "", "9" * 30, "²"]:
+        with subtests.test(after=after):
+            assert browser.get("/c/talk/branch", {"after": after}).status_code == 404
+            assert browser.post("/c/talk/branch", {"after": after}).status_code == 404
+            assert Conversation.objects.count() == 1
 
 
 def test_a_long_branch_says_how_far_it_is_until_it_is_whole(

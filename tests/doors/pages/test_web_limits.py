@@ -52,15 +52,16 @@ async def test_limits_are_changed_by_the_form_and_an_empty_field_restores_the_de
     assert "Limits saved." in words(await visitor.get(PAGE))
 
 
-@pytest.mark.parametrize("wrong", ["0", "-1", "many", "1.5", "9" * 30])
 async def test_what_is_no_limit_is_refused_beside_its_field(
-    conversation: ConversationRef, visitor: Browser, wrong: str
+    conversation: ConversationRef, visitor: Browser, subtests: pytest.Subtests
 ) -> None:
-    answer = await visitor.send(PAGE, {"max_tokens": wrong, "max_seconds": "9"}, page=PAGE)
-    assert answer.status_code == 400
-    assert re.findall(r'<p class="error" id="(.*?)_error">', answer.text) == ["limit-max_tokens"]
-    options = await astore.call(run_options.options_of, conversation)
-    assert (options.max_tokens, options.max_seconds) == (None, None)
+    for wrong in ["0", "-1", "many", "1.5", "9" * 30]:
+        with subtests.test(wrong=wrong):
+            answer = await visitor.send(PAGE, {"max_tokens": wrong, "max_seconds": "9"}, page=PAGE)
+            assert answer.status_code == 400
+            assert re.findall(r'<p class="error" id="(.*?)_error">', answer.text) == ["limit-max_tokens"]
+            options = await astore.call(run_options.options_of, conversation)
+            assert (options.max_tokens, options.max_seconds) == (None, None)
 
 
 async def test_the_menu_leads_to_the_limits(conversation: ConversationRef, visitor: Browser) -> None:

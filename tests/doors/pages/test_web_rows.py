@@ -65,7 +65,6 @@ def next_page(answer: Any) -> str | None:
 
 
 def row(answer: Any, public_id: str) -> str:
-    """Return the HTML of one row."""
     return body(answer).partition(f'id="row-{public_id}"')[2].partition("</li>")[0]
 
 
@@ -76,11 +75,12 @@ def do(browser: Browser, action: str, **form: Any) -> Any:
 # What stands in the list
 
 
-@pytest.mark.parametrize("path", ["/", "/new", "/c/talk", "/settings", "/c/nowhere", "/search?q=else"])
 def test_the_list_stands_beside_every_page(
-    conversation: ConversationRef, browser: Browser, path: str
+    conversation: ConversationRef, browser: Browser, subtests: pytest.Subtests
 ) -> None:
-    assert ids(browser.get(path)) == ["talk"]
+    for path in ["/", "/new", "/c/talk", "/settings", "/c/nowhere", "/search?q=else"]:
+        with subtests.test(path):
+            assert ids(browser.get(path)) == ["talk"]
 
 
 def test_the_newest_come_first_and_pinned_ones_before_them(alice: User, browser: Browser) -> None:
@@ -97,38 +97,40 @@ def test_archived_ones_stand_in_the_archive_alone(
     assert (ids(browser.get("/rows")), ids(browser.get("/rows?archived=true"))) == (["other"], ["talk"])
 
 
-@pytest.mark.parametrize("path", ["/c/talk", "/new", "/search", "/settings", "/deleted"])
 def test_the_way_back_leads_to_the_list_as_it_was_narrowed(
-    conversation: ConversationRef, browser: Browser, path: str
+    conversation: ConversationRef, browser: Browser, subtests: pytest.Subtests
 ) -> None:
-    narrowed = browser.get(path, {"list": 'q="login"&version=V1'})
-    assert ways_back(browser.get(path)) == ["/"]
-    assert ways_back(narrowed) == ["/?q=%22login%22&version=V1"]
+    for path in ["/c/talk", "/new", "/search", "/settings", "/deleted"]:
+        with subtests.test(path):
+            narrowed = browser.get(path, {"list": 'q="login"&version=V1'})
+            assert ways_back(browser.get(path)) == ["/"]
+            assert ways_back(narrowed) == ["/?q=%22login%22&version=V1"]
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        ("q=LOGIN", ["v1", "talk"]),
-        ("repository=acme/site", ["talk"]),
-        ("trigger=gui", ["talk"]),
-        ("status=error", ["talk"]),
-        ("status=not_started", ["v1"]),
-        ("status=idle", []),
-        ("version=V1", ["v1"]),
-        ("q=login&version=V0", ["talk"]),
-        ("status=asleep&version=V9&archived=perhaps&q=%00", ["v1", "talk"]),
-    ],
-)
+FILTERED: list[tuple[str, list[str]]] = [
+    ("q=LOGIN", ["v1", "talk"]),
+    ("repository=acme/site", ["talk"]),
+    ("trigger=gui", ["talk"]),
+    ("status=error", ["talk"]),
+    ("status=not_started", ["v1"]),
+    ("status=idle", []),
+    ("version=V1", ["v1"]),
+    ("q=login&version=V0", ["talk"]),
+    ("status=asleep&version=V9&archived=perhaps&q=%00", ["v1", "talk"]),
+]
+
+
 def test_filters_narrow_the_list_on_a_page_and_as_a_fragment(
-    alice: User, browser: Browser, query: str, found: list[str]
+    alice: User, browser: Browser, subtests: pytest.Subtests
 ) -> None:
     talk = creation.create(
         alice, conversation_id="talk", title="Fix the login", repository="acme/site", trigger="gui"
     )
     AgentLoop.objects.create(conversation_id=talk.pk, execution_status=ExecutionStatus.ERROR)
     creation.create(alice, conversation_id="v1", title="Login, again", version=Version.V1)
-    assert ids(browser.get(f"/rows?{query}")) == ids(browser.get(f"/?{query}")) == found
+    for query, found in FILTERED:
+        with subtests.test(query=query, found=found):
+            assert ids(browser.get(f"/rows?{query}")) == ids(browser.get(f"/?{query}")) == found
 
 
 def test_a_family_is_folded_under_its_head_and_found_by_itself(
@@ -166,11 +168,14 @@ def test_a_status_is_said_in_words(
     assert f'<span class="status {status}">{words}</span>' in row(browser.get("/rows"), "talk")
 
 
-@pytest.mark.parametrize("state", OWNER_WORDS)
-def test_the_list_and_the_search_can_be_narrowed_to_each_state(browser: Browser, state: str) -> None:
-    option = f'<option value="{state}" selected>{OWNER_WORDS[state]}</option>'
-    assert option in body(browser.get("/", {"status": state}))
-    assert option in body(browser.get("/search", {"q": "x", "status": state}))
+def test_the_list_and_the_search_can_be_narrowed_to_each_state(
+    browser: Browser, subtests: pytest.Subtests
+) -> None:
+    for state in OWNER_WORDS:
+        with subtests.test(state=state):
+            option = f'<option value="{state}" selected>{OWNER_WORDS[state]}</option>'
+            assert option in body(browser.get("/", {"status": state}))
+            assert option in body(browser.get("/search", {"q": "x", "status": state}))
 
 
 def test_what_is_unread_is_marked_by_a_word(
@@ -182,38 +187,43 @@ def test_what_is_unread_is_marked_by_a_word(
     assert '<span class="new">New</span>' not in row(browser.get("/rows"), "talk")
 
 
-@pytest.mark.parametrize("text", HOSTILE)
 def test_what_people_write_is_shown_as_text(
-    conversation: ConversationRef, browser: Browser, text: str
+    conversation: ConversationRef, browser: Browser, subtests: pytest.Subtests
 ) -> None:
-    changes.retitle(conversation, text)
-    writes.append(conversation, [event(text)])
-    Conversation.objects.filter(pk=conversation.pk).update(repository=text, branch=text)
-    for shown in (body(browser.get("/")), body(browser.get("/", {"q": text[:5], "repository": text}))):
-        assert not any(mark in shown for mark in ("<script>alert", "<img src=x"))
-    shown = unescape(row(browser.get("/rows"), "talk"))
-    assert f'<bdi class="title" dir="auto" title="{text}">{text}</bdi>' in shown
-    text = text.replace("\u202e", "⟨U+202E⟩")
-    assert f'<bdi class="excerpt" dir="auto">{text}</bdi>' in shown
+    for text in HOSTILE:
+        with subtests.test(text=text):
+            changes.retitle(conversation, text)
+            writes.append(conversation, [event(text)])
+            Conversation.objects.filter(pk=conversation.pk).update(repository=text, branch=text)
+            for shown in (
+                body(browser.get("/")),
+                body(browser.get("/", {"q": text[:5], "repository": text})),
+            ):
+                assert not any(mark in shown for mark in ("<script>alert", "<img src=x"))
+            shown = unescape(row(browser.get("/rows"), "talk"))
+            assert f'<bdi class="title" dir="auto" title="{text}">{text}</bdi>' in shown
+            text = text.replace("\u202e", "⟨U+202E⟩")
+            assert f'<bdi class="excerpt" dir="auto">{text}</bdi>' in shown
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("**Done**, see `x.py`:\n\n- *one*\n- [two](https://example.org)", "Done, see x.py: one two"),
-        ("# Plan\n```py\nprint(1)\n```", "Plan print(1)"),
-        ("![a cat](cat.png) | not\na table", "a cat | not a table"),
-        ("| a | b |\n|---|---|\n| 1 | 2 |", "a b 1 2"),
-        ("2 * 3 * 4 = snake_case_name &amp; <b>", "2 * 3 * 4 = snake_case_name & <b>"),
-        ("cut in **the mid", "cut in **the mid"),
-    ],
-)
+EXCERPTS: list[tuple[str, str]] = [
+    ("**Done**, see `x.py`:\n\n- *one*\n- [two](https://example.org)", "Done, see x.py: one two"),
+    ("# Plan\n```py\nprint(1)\n```", "Plan print(1)"),
+    ("![a cat](cat.png) | not\na table", "a cat | not a table"),
+    ("| a | b |\n|---|---|\n| 1 | 2 |", "a b 1 2"),
+    ("2 * 3 * 4 = snake_case_name &amp; <b>", "2 * 3 * 4 = snake_case_name & <b>"),
+    ("cut in **the mid", "cut in **the mid"),
+]
+
+
 def test_what_was_last_said_is_one_line_of_plain_words(
-    conversation: ConversationRef, browser: Browser, text: str, line: str
+    conversation: ConversationRef, browser: Browser, subtests: pytest.Subtests
 ) -> None:
-    writes.append(conversation, [event(text)])
-    shown = unescape(row(browser.get("/rows"), "talk"))
-    assert f'<bdi class="excerpt" dir="auto">{line}</bdi>' in shown
+    for text, line in EXCERPTS:
+        with subtests.test(text=text, line=line):
+            writes.append(conversation, [event(text)])
+            shown = unescape(row(browser.get("/rows"), "talk"))
+            assert f'<bdi class="excerpt" dir="auto">{line}</bdi>' in shown
 
 
 @pytest.mark.parametrize("public_id", ["a b", "50%", 'quote"s', "ä&b=c", "<i>", "?x=1#y"])
@@ -348,11 +358,14 @@ def test_nobody_is_asked_to_log_in(accounts: None, conversation: ConversationRef
         assert (answer.status_code, answer["location"].partition("?")[0]) == (302, "/ui/login")
 
 
-@pytest.mark.parametrize("action", ACTIONS)
-def test_an_action_needs_a_post_with_a_token(conversation: ConversationRef, alice: User, action: str) -> None:
+def test_an_action_needs_a_post_with_a_token(
+    conversation: ConversationRef, alice: User, subtests: pytest.Subtests
+) -> None:
     strict = Browser(headers={"host": "localhost"}, enforce_csrf_checks=True)
-    assert strict.get(f"/c/talk/{action}").status_code == 405
-    assert strict.post(f"/c/talk/{action}").status_code == 403
+    for action in ACTIONS:
+        with subtests.test(action):
+            assert strict.get(f"/c/talk/{action}").status_code == 405
+            assert strict.post(f"/c/talk/{action}").status_code == 403
 
 
 # What is done to a row
@@ -409,11 +422,12 @@ def test_without_a_script_a_action_leads_back_to_the_conversation_that_it_was_do
     assert by_form(browser, action, path="/c/talk?before=50") == "/c/talk"
 
 
-@pytest.mark.parametrize("path", ["/", "/c/other", "/settings", "//elsewhere/c/talk", "/c/talk/events"])
 def test_without_a_script_a_action_done_elsewhere_leads_to_the_list(
-    conversation: ConversationRef, alice: User, path: str
+    conversation: ConversationRef, alice: User, subtests: pytest.Subtests
 ) -> None:
-    assert by_form(Browser(headers={"host": "localhost"}), "rename", path=path) == "/"
+    for path in ["/", "/c/other", "/settings", "//elsewhere/c/talk", "/c/talk/events"]:
+        with subtests.test(path):
+            assert by_form(Browser(headers={"host": "localhost"}), "rename", path=path) == "/"
 
 
 def test_an_action_from_another_site_leads_to_the_list(conversation: ConversationRef, alice: User) -> None:
@@ -475,19 +489,20 @@ async def test_without_a_script_a_deleted_conversation_can_be_brought_back(
 # How long ago
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (-5, "now"),
-        (59, "now"),
-        (60, "1 min"),
-        (3_599, "59 min"),
-        (3_600, "1 h"),
-        (86_400, "1 d"),
-        (29 * 86_400, "29 d"),
-    ],
-)
-def test_a_time_is_told_in_a_few_letters(seconds: int, words: str) -> None:
-    moment = timezone.now()
-    state: Any = {"last_message_at": None, "created_at": moment.isoformat()}
-    assert listing.ListRow(state=state, now=moment + timedelta(seconds=seconds)).ago == words
+AGES: list[tuple[int, str]] = [
+    (-5, "now"),
+    (59, "now"),
+    (60, "1 min"),
+    (3_599, "59 min"),
+    (3_600, "1 h"),
+    (86_400, "1 d"),
+    (29 * 86_400, "29 d"),
+]
+
+
+def test_a_time_is_told_in_a_few_letters(subtests: pytest.Subtests) -> None:
+    for seconds, words in AGES:
+        with subtests.test(seconds=seconds, words=words):
+            moment = timezone.now()
+            state: Any = {"last_message_at": None, "created_at": moment.isoformat()}
+            assert listing.ListRow(state=state, now=moment + timedelta(seconds=seconds)).ago == words

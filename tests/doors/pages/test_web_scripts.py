@@ -20,21 +20,24 @@ FIXED = ("/api/", "/ws/")
 """What is there whatever is served at `/`."""
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_scripts_name_no_address_of_a_page(script: Path) -> None:
-    named = ADDRESS.findall(script.read_text())
-    assert [address for address in named if not address.startswith(FIXED)] == []
+def test_scripts_name_no_address_of_a_page(subtests: pytest.Subtests) -> None:
+    for script in SCRIPTS:
+        with subtests.test(script.name):
+            named = ADDRESS.findall(script.read_text())
+            assert [address for address in named if not address.startswith(FIXED)] == []
 
 
-@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
-def test_templates_bring_neither_styles_nor_scripts_of_their_own(template: Path) -> None:
-    text = template.read_text()
-    assert re.findall(r"<style|\sstyle=|\son[a-z]+=|javascript:|<script(?![^>]*\ssrc=)", text) == []
+def test_templates_bring_neither_styles_nor_scripts_of_their_own(subtests: pytest.Subtests) -> None:
+    for template in TEMPLATES:
+        with subtests.test(template.name):
+            text = template.read_text()
+            assert re.findall(r"<style|\sstyle=|\son[a-z]+=|javascript:|<script(?![^>]*\ssrc=)", text) == []
 
 
-@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
-def test_templates_name_no_address_of_a_page(template: Path) -> None:
-    assert re.findall(r'(?:href|action|src)="/[^"]*"', template.read_text()) == []
+def test_templates_name_no_address_of_a_page(subtests: pytest.Subtests) -> None:
+    for template in TEMPLATES:
+        with subtests.test(template.name):
+            assert re.findall(r'(?:href|action|src)="/[^"]*"', template.read_text()) == []
 
 
 def test_the_help_lists_every_key() -> None:
@@ -51,11 +54,12 @@ def test_the_help_lists_every_key() -> None:
     assert {"n", "a", "z"} <= set(known) <= listed
 
 
-@pytest.mark.parametrize("status", ["400", "403", "404", "403_csrf", "500"])
-def test_an_error_page_needs_nothing_and_says_what_to_do(status: str) -> None:
-    page = render_to_string(f"{status}.html")
-    assert 'href="/"' in page
-    assert page.count("<h1") == page.count("<main") == 1
+def test_an_error_page_needs_nothing_and_says_what_to_do(subtests: pytest.Subtests) -> None:
+    for status in ["400", "403", "404", "403_csrf", "500"]:
+        with subtests.test(status):
+            page = render_to_string(f"{status}.html")
+            assert 'href="/"' in page
+            assert page.count("<h1") == page.count("<main") == 1
 
 
 async def test_a_form_without_its_token_is_answered_by_a_page_that_says_so(visitor: Browser) -> None:

@@ -9,6 +9,7 @@ import re
 from datetime import timedelta
 from functools import partial
 from html import unescape
+from itertools import product
 from urllib.parse import parse_qs
 
 import httpx
@@ -77,13 +78,14 @@ async def test_fields_that_were_left_empty_filter_nothing(
     assert "<mark>needle</mark>" in answer.text
 
 
-@pytest.mark.parametrize(("query", "is_open"), [("needle", False), ("nowhere", True), ('"', True)])
 async def test_the_words_and_how_to_search_stay_whatever_was_found(
-    talk: ConversationRef, rest: httpx.AsyncClient, query: str, is_open: bool
+    talk: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    page = (await rest.get("/search", params={"q": query})).text
-    assert f'name="q" value="{html.escape(query)}"' in page
-    assert ("exact phrase" in page, '<details class="how quiet" open>' in page) == (True, is_open)
+    for query, is_open in [("needle", False), ("nowhere", True), ('"', True)]:
+        with subtests.test(query=query, is_open=is_open):
+            page = (await rest.get("/search", params={"q": query})).text
+            assert f'name="q" value="{html.escape(query)}"' in page
+            assert ("exact phrase" in page, '<details class="how quiet" open>' in page) == (True, is_open)
 
 
 async def test_filters_are_cleared_by_a_link_that_keeps_the_words(
@@ -105,21 +107,22 @@ async def test_a_page_leads_to_the_next_with_the_same_question(alice: User, rest
     assert (first.count("<mark>"), second.count("<mark>")) == (20, 5)
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "q=needle&since=yesterday",
-        "q=needle&page_id=x",
-        f"q=needle&page_id={base64.urlsafe_b64encode(b'9' * 5_001).decode()}",
-        "q=a%00b",
-    ],
-)
+UNSEARCHABLE = [
+    "q=needle&since=yesterday",
+    "q=needle&page_id=x",
+    f"q=needle&page_id={base64.urlsafe_b64encode(b'9' * 5_001).decode()}",
+    "q=a%00b",
+]
+
+
 async def test_what_cannot_be_looked_for_is_told_in_a_sentence(
-    talk: ConversationRef, rest: httpx.AsyncClient, query: str
+    talk: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    answer = await rest.get(f"/search?{query}")
-    assert answer.status_code == 400
-    assert 'role="alert"' in answer.text
+    for query in UNSEARCHABLE:
+        with subtests.test(query=query):
+            answer = await rest.get(f"/search?{query}")
+            assert answer.status_code == 400
+            assert 'role="alert"' in answer.text
 
 
 async def test_nothing_is_found_of_others(alice: User, bob: User, rest: httpx.AsyncClient) -> None:
@@ -150,41 +153,47 @@ async def test_the_last_day_is_a_whole_one(talk: ConversationRef, rest: httpx.As
     assert ("<mark>" in found, "<mark>" in before) == (True, False)
 
 
-@pytest.mark.parametrize(
-    ("zone", "day"),
-    [
-        ("Pacific/Kiritimati", "2026-01-03"),
-        ("UTC", "2026-01-02"),
-        ("Nowhere/At_all", "2026-01-02"),
-        ("../etc/passwd", "2026-01-02"),
-        ("Pacific", "2026-01-02"),
-        ("", "2026-01-02"),
-    ],
-)
+DAYS: list[tuple[str, str]] = [
+    ("Pacific/Kiritimati", "2026-01-03"),
+    ("UTC", "2026-01-02"),
+    ("Nowhere/At_all", "2026-01-02"),
+    ("../etc/passwd", "2026-01-02"),
+    ("Pacific", "2026-01-02"),
+    ("", "2026-01-02"),
+]
+
+
 async def test_a_day_is_one_of_the_readers_zone(
-    talk: ConversationRef, rest: httpx.AsyncClient, zone: str, day: str
+    talk: ConversationRef, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
     old = payload("an old thimble", timestamp="2026-01-02T12:00:00Z")
     await astore.call(writes.append, talk, [event(raw=old)])
-    found = [
-        each
-        for each in ("2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04")
-        if "<mark>"
-        in (
-            await rest.get("/search", params={"q": "thimble", "since": each, "until": each, "zone": zone})
-        ).text
-    ]
-    assert found == [day]
+    for zone, day in DAYS:
+        with subtests.test(zone=zone, day=day):
+            found = [
+                each
+                for each in ("2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04")
+                if "<mark>"
+                in (
+                    await rest.get(
+                        "/search", params={"q": "thimble", "since": each, "until": each, "zone": zone}
+                    )
+                ).text
+            ]
+            assert found == [day]
 
 
-@pytest.mark.parametrize("zone", ["", "Pacific/Kiritimati", "Pacific/Pago_Pago"])
-@pytest.mark.parametrize("day", ["0001-01-01", "9999-12-31", "2025-02-30", "tomorrow"])
-@pytest.mark.parametrize("name", ["since", "until"])
 async def test_a_day_at_the_end_of_time_or_beyond_is_answered(
-    alice: User, rest: httpx.AsyncClient, name: str, day: str, zone: str
+    alice: User, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    answer = await rest.get("/search", params={"q": "needle", name: day, "zone": zone})
-    assert answer.status_code == (200 if day[5:] in ("01-01", "12-31") else 400)
+    for zone, day, name in product(
+        ["", "Pacific/Kiritimati", "Pacific/Pago_Pago"],
+        ["0001-01-01", "9999-12-31", "2025-02-30", "tomorrow"],
+        ["since", "until"],
+    ):
+        with subtests.test(zone=zone, day=day, name=name):
+            answer = await rest.get("/search", params={"q": "needle", name: day, "zone": zone})
+            assert answer.status_code == (200 if day[5:] in ("01-01", "12-31") else 400)
 
 
 async def test_a_hit_says_in_words_what_it_is(talk: ConversationRef, rest: httpx.AsyncClient) -> None:

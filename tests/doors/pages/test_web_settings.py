@@ -225,25 +225,26 @@ async def test_a_model_wipes_nothing_else(visitor: Browser, alice: User) -> None
     assert (await stored(alice, SettingSecret.MCP_CONFIG)) == "{}"
 
 
-@pytest.mark.parametrize(
-    ("base_url", "reason"),
-    [
-        ("api.example.org", "starts with https://"),
-        ("ftp://api.example.org", "starts with https://"),
-        ("https://", "starts with https://"),
-        ("https://[", "https://"),
-        ("https://a:b@api.example.org/v1", "Remove the password"),
-        ("https://api.example.org/v1?key=1", "Remove the password"),
-        ("https://api.example.org/v1/chat/completions", "Remove the path"),
-        ("https://a\0b", "Null"),
-    ],
-)
+NO_BASE_URLS: list[tuple[str, str]] = [
+    ("api.example.org", "starts with https://"),
+    ("ftp://api.example.org", "starts with https://"),
+    ("https://", "starts with https://"),
+    ("https://[", "https://"),
+    ("https://a:b@api.example.org/v1", "Remove the password"),
+    ("https://api.example.org/v1?key=1", "Remove the password"),
+    ("https://api.example.org/v1/chat/completions", "Remove the path"),
+    ("https://a\0b", "Null"),
+]
+
+
 async def test_a_base_url_that_is_none_is_told_beside_its_field_and_nothing_is_stored(
-    visitor: Browser, alice: User, base_url: str, reason: str
+    visitor: Browser, alice: User, subtests: pytest.Subtests
 ) -> None:
-    errors = await beside(visitor, "model", model="openai/gpt-5", base_url=base_url, key=KEY)
-    assert (list(errors), reason in errors["model-base_url"]) == (["model-base_url"], True)
-    assert await astore.call(user_settings.settings_of, alice.pk) is None
+    for base_url, reason in NO_BASE_URLS:
+        with subtests.test(base_url=base_url, reason=reason):
+            errors = await beside(visitor, "model", model="openai/gpt-5", base_url=base_url, key=KEY)
+            assert (list(errors), reason in errors["model-base_url"]) == (["model-base_url"], True)
+            assert await astore.call(user_settings.settings_of, alice.pk) is None
 
 
 async def test_what_was_typed_is_still_there_when_it_is_refused_but_for_the_key(visitor: Browser) -> None:
@@ -348,23 +349,24 @@ async def test_without_any_tool_server_nothing_is_stored(visitor: Browser, alice
     assert await stored(alice, SettingSecret.MCP_CONFIG) is None
 
 
-@pytest.mark.parametrize(
-    ("form", "field"),
-    [
-        ({"url": "", "kind": "sse_servers"}, "server-url"),
-        ({"url": "tools.example.org", "kind": "sse_servers"}, "server-url"),
-        ({"url": SERVER, "kind": "carrier pigeon"}, "server-kind"),
-        ({"label": "", "command": "npx"}, "command-label"),
-        ({"label": "my files", "command": "npx"}, "command-label"),
-        ({"label": "files", "command": "npx -y"}, "command-command"),
-        ({"label": "files", "command": "npx", "args": "'open"}, "command-args"),
-        ({"label": "files", "command": "npx", "env": "TOKEN"}, "command-env"),
-    ],
-)
+WRONG_SERVERS: list[tuple[dict[str, str], str]] = [
+    ({"url": "", "kind": "sse_servers"}, "server-url"),
+    ({"url": "tools.example.org", "kind": "sse_servers"}, "server-url"),
+    ({"url": SERVER, "kind": "carrier pigeon"}, "server-kind"),
+    ({"label": "", "command": "npx"}, "command-label"),
+    ({"label": "my files", "command": "npx"}, "command-label"),
+    ({"label": "files", "command": "npx -y"}, "command-command"),
+    ({"label": "files", "command": "npx", "args": "'open"}, "command-args"),
+    ({"label": "files", "command": "npx", "env": "TOKEN"}, "command-env"),
+]
+
+
 async def test_what_is_wrong_with_a_tool_server_stands_beside_its_field(
-    visitor: Browser, form: dict[str, str], field: str
+    visitor: Browser, subtests: pytest.Subtests
 ) -> None:
-    assert list(await beside(visitor, "tools", **form)) == [field]
+    for form, field in WRONG_SERVERS:
+        with subtests.test(form=form, field=field):
+            assert list(await beside(visitor, "tools", **form)) == [field]
 
 
 PRIVATE = [
@@ -466,33 +468,33 @@ async def test_a_secret_is_deleted(visitor: Browser, alice: User) -> None:
     assert await astore.call(user_settings.custom_secrets, alice.pk) == []
 
 
-@pytest.mark.parametrize(
-    ("form", "field"),
-    [
-        ({"label": "", "value": VALUE}, "secret-label"),
-        ({"label": "k" * 256, "value": VALUE}, "secret-label"),
-        ({"label": "TAKEN", "value": VALUE}, "secret-label"),
-        ({"label": "KEY", "value": " "}, "secret-value"),
-        ({"label": "KEY", "value": "\r\n"}, "secret-value"),
-        ({"label": "KEY", "value": "v" * 16_385}, "secret-value"),
-    ],
-)
+WRONG_SECRETS: list[tuple[dict[str, str], str]] = [
+    ({"label": "", "value": VALUE}, "secret-label"),
+    ({"label": "k" * 256, "value": VALUE}, "secret-label"),
+    ({"label": "TAKEN", "value": VALUE}, "secret-label"),
+    ({"label": "KEY", "value": " "}, "secret-value"),
+    ({"label": "KEY", "value": "\r\n"}, "secret-value"),
+    ({"label": "KEY", "value": "v" * 16_385}, "secret-value"),
+]
+
+
 async def test_what_is_wrong_with_a_secret_stands_beside_its_field_without_the_value(
-    visitor: Browser, alice: User, form: dict[str, str], field: str
+    visitor: Browser, alice: User, subtests: pytest.Subtests
 ) -> None:
     await send(visitor, "secrets", label="TAKEN", value="first")
-    assert list(await beside(visitor, "secrets", **form)) == [field]
-    assert VALUE not in (await send(visitor, "secrets", **form)).text
+    for form, field in WRONG_SECRETS:
+        with subtests.test(form=form, field=field):
+            assert list(await beside(visitor, "secrets", **form)) == [field]
+            assert VALUE not in (await send(visitor, "secrets", **form)).text
 
 
-@pytest.mark.parametrize(
-    "form", [{"name": "none", "value": "v"}, {"name": "none", "do": "delete"}, {"name": "a\0b"}]
-)
 async def test_a_secret_that_is_not_there_cannot_be_changed(
-    visitor: Browser, alice: User, form: dict[str, str]
+    visitor: Browser, alice: User, subtests: pytest.Subtests
 ) -> None:
-    assert (await said(visitor, "secrets/change", **form)).startswith("alert: ")
-    assert not await astore.call(Secret.objects.exists)
+    for form in [{"name": "none", "value": "v"}, {"name": "none", "do": "delete"}, {"name": "a\0b"}]:
+        with subtests.test(form=form):
+            assert (await said(visitor, "secrets/change", **form)).startswith("alert: ")
+            assert not await astore.call(Secret.objects.exists)
 
 
 PEM = "-----BEGIN KEY-----\nMIIEvQ\n-----END KEY-----\n"
@@ -587,9 +589,12 @@ async def test_a_token_is_revoked_and_leaves_the_list(visitor: Browser, alice: U
     assert not await astore.call(ApiToken.objects.valid().exists)
 
 
-@pytest.mark.parametrize("token", ["", "x", "-1", "9" * 30, "999999"])
-async def test_a_token_that_is_not_there_cannot_be_revoked(visitor: Browser, token: str) -> None:
-    assert (await said(visitor, "tokens/revoke", token=token)).startswith("alert: ")
+async def test_a_token_that_is_not_there_cannot_be_revoked(
+    visitor: Browser, subtests: pytest.Subtests
+) -> None:
+    for token in ["", "x", "-1", "9" * 30, "999999"]:
+        with subtests.test(token=token):
+            assert (await said(visitor, "tokens/revoke", token=token)).startswith("alert: ")
 
 
 async def test_a_strangers_things_are_neither_shown_nor_changed(
