@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from hashlib import sha256
 from html import unescape
+from itertools import product
 from typing import Any
 
 import httpx
@@ -341,24 +342,26 @@ def test_connections_that_came_at_the_same_moment_are_all_listed(boss: Browser, 
     assert len(set(ids)) == 60
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        "2",
-        "older",
-        "older,",
-        "older,x",
-        "sideways,1",
-        "older,1,2",
-        f"newer,{10**30}",
-        "older,%00",
-        "newer,-5",
-    ],
-)
-@pytest.mark.parametrize("path", [LIST, CONNECTIONS])
-def test_a_place_that_nobody_wrote_is_no_failure(boss: Browser, alice: User, path: str, place: str) -> None:
+PLACES = [
+    "2",
+    "older",
+    "older,",
+    "older,x",
+    "sideways,1",
+    "older,1,2",
+    f"newer,{10**30}",
+    "older,%00",
+    "newer,-5",
+]
+
+
+def test_a_place_that_nobody_wrote_is_no_failure(
+    boss: Browser, alice: User, subtests: pytest.Subtests
+) -> None:
     make_connections(2, alice)
-    assert boss.get(f"{path}?p={place}").status_code == 200
+    for place, path in product(PLACES, [LIST, CONNECTIONS]):
+        with subtests.test(place=place, path=path):
+            assert boss.get(f"{path}?p={place}").status_code == 200
 
 
 @pytest.fixture
@@ -378,77 +381,77 @@ def various(alice: User, bob: User) -> None:
     Conversation.objects.filter(pk=plain.pk).update(created_at="2024-02-29T23:59:59Z")
 
 
-@pytest.mark.parametrize(
-    ("query", "titles"),
-    [
-        ("", ["other", "plain"]),
-        ("owner=bob", ["other"]),
-        ("owner=nobody", []),
-        ("version=V1", ["other"]),
-        ("trigger=slack", ["other"]),
-        ("repository=acme/shop", ["other"]),
-        ("repository=acme", []),
-        ("loop=error", ["other"]),
-        ("loop=not_started", ["plain"]),
-        ("deleted=yes", ["other"]),
-        ("deleted=no", ["plain"]),
-        ("since=2024-03-01", ["other"]),
-        ("since=2024-02-29&until=2024-02-29", ["plain"]),
-        ("until=2024-02-28", []),
-        ("until=9999-12-31", ["other", "plain"]),
-        ("owner=bob&deleted=no", []),
-        ("owner=&since=yesterday&version=V9&loop=x", ["other", "plain"]),
-        ("owner=%00", ["other", "plain"]),
-        ("q=plain", ["plain"]),
-        ("q=OTHE", ["other"]),
-        ("q=bob", ["other"]),
-        ("q=01234567", ["other"]),
-        ("q=0123456789ABCDEF0123456789abcdef", ["other"]),
-        ("q=01234567-89ab-cdef-0123-456789abcdef", ["other"]),
-        ("q=%20%20", ["other", "plain"]),
-        ("q=..", []),
-    ],
-)
-@pytest.mark.sampled(12)
-def test_conversations_are_found_by(boss: Browser, various: None, query: str, titles: list[str]) -> None:
-    assert shown(boss.get(f"{LIST}?{query}")) == titles
+FOUND_BY: list[tuple[str, list[str]]] = [
+    ("", ["other", "plain"]),
+    ("owner=bob", ["other"]),
+    ("owner=nobody", []),
+    ("version=V1", ["other"]),
+    ("trigger=slack", ["other"]),
+    ("repository=acme/shop", ["other"]),
+    ("repository=acme", []),
+    ("loop=error", ["other"]),
+    ("loop=not_started", ["plain"]),
+    ("deleted=yes", ["other"]),
+    ("deleted=no", ["plain"]),
+    ("since=2024-03-01", ["other"]),
+    ("since=2024-02-29&until=2024-02-29", ["plain"]),
+    ("until=2024-02-28", []),
+    ("until=9999-12-31", ["other", "plain"]),
+    ("owner=bob&deleted=no", []),
+    ("owner=&since=yesterday&version=V9&loop=x", ["other", "plain"]),
+    ("owner=%00", ["other", "plain"]),
+    ("q=plain", ["plain"]),
+    ("q=OTHE", ["other"]),
+    ("q=bob", ["other"]),
+    ("q=01234567", ["other"]),
+    ("q=0123456789ABCDEF0123456789abcdef", ["other"]),
+    ("q=01234567-89ab-cdef-0123-456789abcdef", ["other"]),
+    ("q=%20%20", ["other", "plain"]),
+    ("q=..", []),
+]
 
 
-@pytest.mark.parametrize(
-    ("path", "lookup"),
-    [
-        (LIST, "title__startswith"),
-        (LIST, "creation_parameters__parameters__contains"),
-        (TOKENS, "digest__startswith"),
-        (SECRETS, "value__startswith"),
-        (USERS, "password__startswith"),
-    ],
-)
-def test_what_is_not_shown_cannot_be_felt_for(boss: Browser, path: str, lookup: str) -> None:
-    assert boss.get(f"{path}?{lookup}=a").status_code == 400
+def test_conversations_are_found_by(boss: Browser, various: None, subtests: pytest.Subtests) -> None:
+    for query, titles in FOUND_BY:
+        with subtests.test(query=query, titles=titles):
+            assert shown(boss.get(f"{LIST}?{query}")) == titles
 
 
-@pytest.mark.parametrize(
-    ("path", "query", "count"),
-    [
-        (LOOPS, "status=running", 1),
-        (LOOPS, "execution_status=paused", 1),
-        (LOOPS, "owner=local", 2),
-        (CONNECTIONS, "presence=expired", 1),
-        (CONNECTIONS, "presence=present", 1),
-        (CONNECTIONS, "user=local&door=v0", 1),
-        (TOKENS, "user=local", 2),
-        (TOKENS, "revoked=yes", 1),
-        (TOKENS, "revoked=no&beginning=cs_", 1),
-        (SECRETS, "kind=custom&name=npm&user=local", 1),
-        (SETTINGS, "user=local&model=m", 1),
-        (USERS, "staff=no", 0),
-        (USERS, "superuser=yes&active=yes", 2),
-        (LOG, "who=boss&action=pain", 1),
-        (LOG, "who=boss&since=2020-01-01&until=2020-01-02", 0),
-    ],
-)
-def test_other_rows_are_found_by(boss: Browser, alice: User, path: str, query: str, count: int) -> None:
+FELT_FOR: list[tuple[str, str]] = [
+    (LIST, "title__startswith"),
+    (LIST, "creation_parameters__parameters__contains"),
+    (TOKENS, "digest__startswith"),
+    (SECRETS, "value__startswith"),
+    (USERS, "password__startswith"),
+]
+
+
+def test_what_is_not_shown_cannot_be_felt_for(boss: Browser, subtests: pytest.Subtests) -> None:
+    for path, lookup in FELT_FOR:
+        with subtests.test(path=path, lookup=lookup):
+            assert boss.get(f"{path}?{lookup}=a").status_code == 400
+
+
+OTHERS_FOUND_BY: list[tuple[str, str, int]] = [
+    (LOOPS, "status=running", 1),
+    (LOOPS, "execution_status=paused", 1),
+    (LOOPS, "owner=local", 2),
+    (CONNECTIONS, "presence=expired", 1),
+    (CONNECTIONS, "presence=present", 1),
+    (CONNECTIONS, "user=local&door=v0", 1),
+    (TOKENS, "user=local", 2),
+    (TOKENS, "revoked=yes", 1),
+    (TOKENS, "revoked=no&beginning=cs_", 1),
+    (SECRETS, "kind=custom&name=npm&user=local", 1),
+    (SETTINGS, "user=local&model=m", 1),
+    (USERS, "staff=no", 0),
+    (USERS, "superuser=yes&active=yes", 2),
+    (LOG, "who=boss&action=pain", 1),
+    (LOG, "who=boss&since=2020-01-01&until=2020-01-02", 0),
+]
+
+
+def test_other_rows_are_found_by(boss: Browser, alice: User, subtests: pytest.Subtests) -> None:
     first, second = make_conversations(2, alice)
     AgentLoop.objects.create(conversation=first, status=LoopStatus.RUNNING)
     AgentLoop.objects.create(conversation=second, execution_status=ExecutionStatus.PAUSED)
@@ -460,7 +463,9 @@ def test_other_rows_are_found_by(boss: Browser, alice: User, path: str, query: s
     store_secret(alice.pk, SecretKind.CUSTOM, name="npm", value=CLEAR)
     UserSettings.objects.create(user=alice, llm_model="m")
     LogEntry.objects.log_actions(User.objects.get(username="boss").pk, [alice], CHANGE, "Painted")
-    assert f"{count} shown" in text_of(boss.get(f"{path}?{query}"))
+    for path, query, count in OTHERS_FOUND_BY:
+        with subtests.test(path=path, query=query):
+            assert f"{count} shown" in text_of(boss.get(f"{path}?{query}"))
 
 
 # One conversation
@@ -534,13 +539,12 @@ def test_events_are_paged_by_seq(boss: Browser, conversation: ConversationRef) -
     assert seqs(boss.get(f"{path}?seq=77")) == list(range(77, 120))
 
 
-@pytest.mark.parametrize(
-    "query", ["after=x", "before=-1", f"seq={10**30}", "after=%00", "seq=999", "before=0"]
-)
 def test_a_page_of_events_that_is_not_there_is_no_failure(
-    boss: Browser, talk: ConversationRef, query: str
+    boss: Browser, talk: ConversationRef, subtests: pytest.Subtests
 ) -> None:
-    assert boss.get(of(talk, f"events/?{query}")).status_code == 200
+    for query in ["after=x", "before=-1", f"seq={10**30}", "after=%00", "seq=999", "before=0"]:
+        with subtests.test(query=query):
+            assert boss.get(of(talk, f"events/?{query}")).status_code == 200
 
 
 def test_an_empty_log_has_a_page(boss: Browser, conversation: ConversationRef) -> None:
@@ -627,14 +631,17 @@ def test_a_history_says_how_many_entries_it_shows_and_when_they_were_made(
     assert f"{entry.action_time:%Y-%m-%d %H:%M:%S} boss Read event 1 1 shown" in words
 
 
-@pytest.mark.parametrize("path", [LOOPS, CONNECTIONS, REMOTE_AGENTS, REPAIRS, LOG])
-def test_an_empty_list_offers_to_add_nothing_where_nothing_can_be_added(boss: Browser, path: str) -> None:
-    answer = boss.get(path)
-    words = text_of(answer)
-    assert re.search(r"<h2[^>]*>No [a-z ]+</h2>", answer.content.decode())
-    assert " yet" not in words  # rows are removed again, such as those of closed connections
-    assert "Add " not in words
-    assert "new item" not in words
+def test_an_empty_list_offers_to_add_nothing_where_nothing_can_be_added(
+    boss: Browser, subtests: pytest.Subtests
+) -> None:
+    for path in [LOOPS, CONNECTIONS, REMOTE_AGENTS, REPAIRS, LOG]:
+        with subtests.test(path):
+            answer = boss.get(path)
+            words = text_of(answer)
+            assert re.search(r"<h2[^>]*>No [a-z ]+</h2>", answer.content.decode())
+            assert " yet" not in words  # rows are removed again, such as those of closed connections
+            assert "Add " not in words
+            assert "new item" not in words
 
 
 def test_an_empty_list_of_a_search_offers_to_clear_it(boss: Browser) -> None:
@@ -676,47 +683,53 @@ def test_looking_at_a_conversations_facts_is_not_reading_it(boss: Browser, talk:
 # Nothing can be edited or removed
 
 
-@pytest.mark.parametrize("method", ["get", "post"])
-@pytest.mark.parametrize(
-    "path",
-    [
-        LIST + "add/",
-        LIST + "{pk}/delete/",
-        LOOPS + "add/",
-        LOOPS + "{pk}/delete/",
-        CONNECTIONS + "add/",
-        REPAIRS + "add/",
-        LOG + "add/",
-        USERS + "{user}/delete/",
-        "/admin/conversations/event/",
-        "/admin/conversations/event/add/",
-        "/admin/conversations/event/1/change/",
-        "/admin/conversations/event/1/delete/",
-        "/admin/conversations/purge/add/",
-        "/admin/conversations/purge/1/delete/",
-        "/admin/conversations/creationparameters/{pk}/change/",
-    ],
-)
+NO_WAYS = [
+    LIST + "add/",
+    LIST + "{pk}/delete/",
+    LOOPS + "add/",
+    LOOPS + "{pk}/delete/",
+    CONNECTIONS + "add/",
+    REPAIRS + "add/",
+    LOG + "add/",
+    USERS + "{user}/delete/",
+    "/admin/conversations/event/",
+    "/admin/conversations/event/add/",
+    "/admin/conversations/event/1/change/",
+    "/admin/conversations/event/1/delete/",
+    "/admin/conversations/purge/add/",
+    "/admin/conversations/purge/1/delete/",
+    "/admin/conversations/creationparameters/{pk}/change/",
+]
+
+
 def test_there_is_no_way_to_add_or_remove(
-    boss: Browser, talk: ConversationRef, path: str, method: str
+    boss: Browser, talk: ConversationRef, subtests: pytest.Subtests
 ) -> None:
     AgentLoop.objects.create(conversation_id=talk.pk)
-    answer = getattr(boss, method)(path.format(pk=talk.pk, user=talk.owner_id), {"post": "yes"})
-    assert answer.status_code in (403, 404)
-    assert Event.objects.of(talk).count() == 3
-    assert AgentLoop.objects.of(talk).exists()
+    for method, path in product(["get", "post"], NO_WAYS):
+        with subtests.test(method=method, path=path):
+            answer = getattr(boss, method)(path.format(pk=talk.pk, user=talk.owner_id), {"post": "yes"})
+            assert answer.status_code in (403, 404)
+            assert Event.objects.of(talk).count() == 3
+            assert AgentLoop.objects.of(talk).exists()
 
 
-@pytest.mark.parametrize("rest", ["change/", "events/", "events/1/", "events/1/payload/", "export/"])
-@pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])
 def test_a_conversations_pages_take_nothing(
-    boss: Browser, talk: ConversationRef, rest: str, method: str
+    boss: Browser, talk: ConversationRef, subtests: pytest.Subtests
 ) -> None:
     before = (Conversation.objects.values().get(pk=talk.pk), list(Event.objects.of(talk).values()))
-    answer = getattr(boss, method)(of(talk, rest), {"title": "mine", "payload": "{}"})
-    # The page that only shows facts answers some of these like a GET.
-    assert answer.status_code in ((200, 403) if rest == "change/" else (405,))
-    assert (Conversation.objects.values().get(pk=talk.pk), list(Event.objects.of(talk).values())) == before
+    for rest, method in product(
+        ["change/", "events/", "events/1/", "events/1/payload/", "export/"],
+        ["post", "put", "patch", "delete"],
+    ):
+        with subtests.test(rest=rest, method=method):
+            answer = getattr(boss, method)(of(talk, rest), {"title": "mine", "payload": "{}"})
+            # The page that only shows facts answers some of these like a GET.
+            assert answer.status_code in ((200, 403) if rest == "change/" else (405,))
+            assert (
+                Conversation.objects.values().get(pk=talk.pk),
+                list(Event.objects.of(talk).values()),
+            ) == before
 
 
 JARGON = re.compile(
@@ -772,16 +785,17 @@ CONVERSATION_PAGES = ["", "{pk}/change/", "{pk}/history/"]
 READING_PAGES = ["{pk}/events/", "{pk}/events/0/", "{pk}/events/0/payload/"]
 
 
-@pytest.mark.parametrize("page", [*CONVERSATION_PAGES, *READING_PAGES, "{pk}/export/", "{pk}/do/"])
 def test_only_staff_get_past_the_login_page(
-    accounts: None, alice: User, bob: User, talk: ConversationRef, page: str
+    accounts: None, alice: User, bob: User, talk: ConversationRef, subtests: pytest.Subtests
 ) -> None:
     User.objects.filter(pk=alice.pk).update(is_staff=False, is_superuser=False)
-    path = LIST + page.format(pk=talk.pk)
     browsers = [Browser(headers={"host": "localhost"}), log_in(bob), log_in(User.objects.get(pk=alice.pk))]
-    answers = [browser.get(path) for browser in browsers]
-    assert [answer.status_code for answer in answers] == [302, 302, 302]
-    assert {answer["Location"] for answer in answers} == {f"/admin/login/?next={path}"}
+    for page in [*CONVERSATION_PAGES, *READING_PAGES, "{pk}/export/", "{pk}/do/"]:
+        with subtests.test(page):
+            path = LIST + page.format(pk=talk.pk)
+            answers = [browser.get(path) for browser in browsers]
+            assert [answer.status_code for answer in answers] == [302, 302, 302]
+            assert {answer["Location"] for answer in answers} == {f"/admin/login/?next={path}"}
 
 
 @pytest.mark.parametrize(
@@ -808,14 +822,17 @@ def test_staff_see_what_their_permissions_let_them(
     assert may_read or not LogEntry.objects.exists()
 
 
-@pytest.mark.parametrize("action", ["start", "stop", "hide", "restore", "reset_key"])
-def test_staff_that_may_only_look_steer_nothing(staff: Staff, talk: ConversationRef, action: str) -> None:
+def test_staff_that_may_only_look_steer_nothing(
+    staff: Staff, talk: ConversationRef, subtests: pytest.Subtests
+) -> None:
     browser = staff("conversations.view_conversation", "conversations.view_event")
-    assert browser.post(of(talk, "do/"), {"action": action}).status_code == 403
-    browser.post(LIST, {"action": action, "_selected_action": [str(talk.pk)], "index": "0"})
-    assert not Conversation.objects.deleted().exists()
-    assert not ConversationKey.objects.exists()
-    assert "Stop agent" not in text_of(browser.get(of(talk)))
+    for action in ["start", "stop", "hide", "restore", "reset_key"]:
+        with subtests.test(action):
+            assert browser.post(of(talk, "do/"), {"action": action}).status_code == 403
+            browser.post(LIST, {"action": action, "_selected_action": [str(talk.pk)], "index": "0"})
+            assert not Conversation.objects.deleted().exists()
+            assert not ConversationKey.objects.exists()
+            assert "Stop agent" not in text_of(browser.get(of(talk)))
 
 
 def test_staff_that_may_not_read_are_offered_no_events(staff: Staff, talk: ConversationRef) -> None:
@@ -826,13 +843,12 @@ def test_staff_that_may_not_read_are_offered_no_events(staff: Staff, talk: Conve
     assert "Export as JSON" not in text_of(browser.get(LIST))
 
 
-@pytest.mark.parametrize(
-    "path", [LOOPS, CONNECTIONS, USE, REPAIRS, TOKENS, SECRETS, SETTINGS, USERS, GROUPS, LOG]
-)
-def test_a_list_needs_its_own_permission(staff: Staff, path: str) -> None:
-    app, model = path.split("/")[2:4]
-    assert staff("conversations.view_conversation").get(path).status_code == 403
-    assert staff(f"{app}.view_{model}").get(path).status_code == 200
+def test_a_list_needs_its_own_permission(staff: Staff, subtests: pytest.Subtests) -> None:
+    for path in [LOOPS, CONNECTIONS, USE, REPAIRS, TOKENS, SECRETS, SETTINGS, USERS, GROUPS, LOG]:
+        with subtests.test(path):
+            app, model = path.split("/")[2:4]
+            assert staff("conversations.view_conversation").get(path).status_code == 403
+            assert staff(f"{app}.view_{model}").get(path).status_code == 200
 
 
 def test_the_sidebar_shows_what_may_be_seen(staff: Staff) -> None:
@@ -1051,10 +1067,10 @@ async def test_an_action_takes_a_hundred_rows_and_no_more(page: Page, alice: Use
     assert "Nothing was done" in text_of(await page.post(LIST, **body))
 
 
-@pytest.mark.parametrize("key", ["x", "", 10**30, -1])
-@pytest.mark.parametrize("path", [LIST, LOOPS])
-async def test_rows_that_no_list_has_are_no_failure(page: Page, path: str, key: object) -> None:
-    assert (await page.choose(path, "stop", key)).status_code == 200
+async def test_rows_that_no_list_has_are_no_failure(page: Page, subtests: pytest.Subtests) -> None:
+    for key, path in product(["x", "", 10**30, -1], [LIST, LOOPS]):
+        with subtests.test(key=key, path=path):
+            assert (await page.choose(path, "stop", key)).status_code == 200
 
 
 async def test_loops_are_started_and_stopped_from_their_list(
@@ -1067,11 +1083,12 @@ async def test_loops_are_started_and_stopped_from_their_list(
     assert await status_of(conversation) == LoopStatus.STOPPED
 
 
-@pytest.mark.parametrize("action", ["", "paint", "export"])
 async def test_what_no_button_asks_for_is_not_found(
-    page: Page, conversation: ConversationRef, action: str
+    page: Page, conversation: ConversationRef, subtests: pytest.Subtests
 ) -> None:
-    assert (await page.post(of(conversation, "do/"), action=action)).status_code == 404
+    for action in ["", "paint", "export"]:
+        with subtests.test(action):
+            assert (await page.post(of(conversation, "do/"), action=action)).status_code == 404
 
 
 # Export
@@ -1254,29 +1271,28 @@ def test_a_secret_is_replaced_by_a_new_value_and_kept_without_one(boss: Browser,
     assert secret_value(bob.pk, SecretKind.CUSTOM, name="NPM_TOKEN") == CLEAR
 
 
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"clear": ""}, "A secret cannot be blank."),
-        ({"clear": " \t"}, "A secret cannot be blank."),
-        ({"name": ""}, "This field is required."),
-        ({"name": " "}, "This field is required."),
-        ({"name": "a\0b"}, "Null characters are not allowed."),
-        ({"kind": "setting"}, "A secret of this kind must be named llm_api_key"),
-        ({"kind": "provider_token"}, "A secret of this kind must be named"),
-        ({"kind": "magic"}, "Select a valid choice."),
-        ({"user": 10**9}, "Select a valid choice."),
-        ({"host": "git.example"}, "Only provider tokens have a host."),
-    ],
-)
-def test_a_secret_that_cannot_be_kept_is_refused(
-    boss: Browser, bob: User, changes: dict[str, Any], problem: str
-) -> None:
-    answer = boss.post(SECRETS + "add/", secret_form(bob, **changes))
-    assert answer.status_code == 200
-    assert problem in text_of(answer)
-    assert CLEAR not in answer.content.decode()
-    assert not Secret.objects.exists()
+NO_SECRETS: list[tuple[dict[str, Any], str]] = [
+    ({"clear": ""}, "A secret cannot be blank."),
+    ({"clear": " \t"}, "A secret cannot be blank."),
+    ({"name": ""}, "This field is required."),
+    ({"name": " "}, "This field is required."),
+    ({"name": "a\0b"}, "Null characters are not allowed."),
+    ({"kind": "setting"}, "A secret of this kind must be named llm_api_key"),
+    ({"kind": "provider_token"}, "A secret of this kind must be named"),
+    ({"kind": "magic"}, "Select a valid choice."),
+    ({"user": 10**9}, "Select a valid choice."),
+    ({"host": "git.example"}, "Only provider tokens have a host."),
+]
+
+
+def test_a_secret_that_cannot_be_kept_is_refused(boss: Browser, bob: User, subtests: pytest.Subtests) -> None:
+    for changes, problem in NO_SECRETS:
+        with subtests.test(changes=changes, problem=problem):
+            answer = boss.post(SECRETS + "add/", secret_form(bob, **changes))
+            assert answer.status_code == 200
+            assert problem in text_of(answer)
+            assert CLEAR not in answer.content.decode()
+            assert not Secret.objects.exists()
 
 
 def test_a_second_secret_of_a_name_is_refused(boss: Browser, bob: User) -> None:
@@ -1318,9 +1334,10 @@ def test_settings_are_made_for_a_user_who_has_none(boss: Browser, bob: User) -> 
     assert "greater than or equal to 20" in text_of(answer)
 
 
-@pytest.mark.parametrize(("page", "status"), [("x", 400), ("-1", 400), ("1", 200)])
-def test_a_search_for_a_page_that_is_no_number_is_refused(boss: Browser, page: str, status: int) -> None:
-    assert boss.get("/admin/search/", {"s": "conversations", "page": page}).status_code == status
+def test_a_search_for_a_page_that_is_no_number_is_refused(boss: Browser, subtests: pytest.Subtests) -> None:
+    for page, status in [("x", 400), ("-1", 400), ("1", 200)]:
+        with subtests.test(page=page, status=status):
+            assert boss.get("/admin/search/", {"s": "conversations", "page": page}).status_code == status
 
 
 # Users and groups
@@ -1450,31 +1467,31 @@ def policy_of(answer: Any) -> dict[str, str]:
     return dict(part.split(maxsplit=1) for part in answer["Content-Security-Policy"].split("; "))
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/ui/login", "/health", "/api/native/conversations", "/nowhere", "/adminx"]
-)
-def test_pages_beside_the_admin_keep_the_strict_policy(boss: Browser, path: str) -> None:
-    policy = policy_of(boss.get(path))
-    assert policy["default-src"] == "'self'"
-    assert not {"script-src", "style-src", "style-src-elem", "style-src-attr"} & policy.keys()
+def test_pages_beside_the_admin_keep_the_strict_policy(boss: Browser, subtests: pytest.Subtests) -> None:
+    for path in ["/", "/ui/login", "/health", "/api/native/conversations", "/nowhere", "/adminx"]:
+        with subtests.test(path):
+            policy = policy_of(boss.get(path))
+            assert policy["default-src"] == "'self'"
+            assert not {"script-src", "style-src", "style-src-elem", "style-src-attr"} & policy.keys()
 
 
-@pytest.mark.parametrize("path", ["/admin/", LIST, LOOPS, TOKENS + "add/", USERS, "/admin/login/"])
 def test_the_admins_policy_lets_in_unfolds_colours_and_no_other_text_of_a_page(
-    boss: Browser, path: str
+    boss: Browser, subtests: pytest.Subtests
 ) -> None:
-    answer = boss.get(path, follow=True)
-    page = answer.content.decode()
-    styles = re.findall(r"<style[^>]*>(.*?)</style>", page, re.DOTALL)
-    hashes = [f"'sha256-{b64encode(sha256(style.encode()).digest()).decode()}'" for style in styles]
-    policy = policy_of(answer)
-    assert policy["style-src-elem"] == " ".join(["'self'", *hashes])
-    assert len(styles) == 1
-    assert policy["script-src"] == "'self' 'unsafe-eval'"
-    assert policy["default-src"] == "'self'"
-    assert re.findall(r"<script(?![^>]* src=)", page) == []
-    assert re.findall(r'\son[a-z]+="', page) == []
-    assert re.findall(r'(?:src|href)="(?:https?:)?//[^"]*"', page) == []
+    for path in ["/admin/", LIST, LOOPS, TOKENS + "add/", USERS, "/admin/login/"]:
+        with subtests.test(path):
+            answer = boss.get(path, follow=True)
+            page = answer.content.decode()
+            styles = re.findall(r"<style[^>]*>(.*?)</style>", page, re.DOTALL)
+            hashes = [f"'sha256-{b64encode(sha256(style.encode()).digest()).decode()}'" for style in styles]
+            policy = policy_of(answer)
+            assert policy["style-src-elem"] == " ".join(["'self'", *hashes])
+            assert len(styles) == 1
+            assert policy["script-src"] == "'self' 'unsafe-eval'"
+            assert policy["default-src"] == "'self'"
+            assert re.findall(r"<script(?![^>]* src=)", page) == []
+            assert re.findall(r'\son[a-z]+="', page) == []
+            assert re.findall(r'(?:src|href)="(?:https?:)?//[^"]*"', page) == []
 
 
 def test_a_style_sheet_in_a_title_gets_no_hash(boss: Browser, talk: ConversationRef) -> None:

@@ -74,18 +74,19 @@ def test_use_is_summed_by_day_user_and_model(boss: Browser, uses: None, alice: U
     }
 
 
-@pytest.mark.parametrize(
-    ("query", "total"),
-    [
-        ("?user=bob", "1 call"),
-        ("?model=openai/a", "2 calls"),
-        ("?since=2026-11-02", "2 calls"),
-        ("?until=2026-11-01", "1 call"),
-        ("?since=2026-11-02&until=2026-11-02&model=openai/b", "1 call"),
-    ],
-)
-def test_sums_are_of_what_is_looked_for(boss: Browser, uses: None, query: str, total: str) -> None:
-    assert sums(boss, query)["Total"][0] == total
+SUMS: list[tuple[str, str]] = [
+    ("?user=bob", "1 call"),
+    ("?model=openai/a", "2 calls"),
+    ("?since=2026-11-02", "2 calls"),
+    ("?until=2026-11-01", "1 call"),
+    ("?since=2026-11-02&until=2026-11-02&model=openai/b", "1 call"),
+]
+
+
+def test_sums_are_of_what_is_looked_for(boss: Browser, uses: None, subtests: pytest.Subtests) -> None:
+    for query, total in SUMS:
+        with subtests.test(query=query, total=total):
+            assert sums(boss, query)["Total"][0] == total
 
 
 def test_without_use_there_are_no_sums(boss: Browser) -> None:

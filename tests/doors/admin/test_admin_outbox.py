@@ -105,25 +105,26 @@ def test_what_a_webhook_carries_stays_unless_it_is_replaced(
     assert transport.opened(endpoint) == transport.WebhookCredentials(*kept)
 
 
+WRONG_HOOKS: list[tuple[dict[str, Any], str]] = [
+    ({"base_url": "https://10.0.0.1"}, "No public address was found for this host."),
+    ({"base_url": "http://example.org"}, "over https only"),
+    ({"base_url": ""}, "looks like https://"),
+    ({"headers": f"nonsense {CLEAR}"}, "A header is"),
+    ({"session_key": f"{CLEAR}ü"}, "printable ASCII"),
+    ({"event_buffer_size": 0}, "greater than or equal to 1"),
+    ({"timeout_s": 10**6}, "less than or equal to 300"),
+]
+
+
 @pytest.mark.one_engine
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"base_url": "https://10.0.0.1"}, "No public address was found for this host."),
-        ({"base_url": "http://example.org"}, "over https only"),
-        ({"base_url": ""}, "looks like https://"),
-        ({"headers": f"nonsense {CLEAR}"}, "A header is"),
-        ({"session_key": f"{CLEAR}ü"}, "printable ASCII"),
-        ({"event_buffer_size": 0}, "greater than or equal to 1"),
-        ({"timeout_s": 10**6}, "less than or equal to 300"),
-    ],
-)
-def test_a_webhook_that_cannot_be_is_refused(boss: Browser, changes: dict[str, Any], problem: str) -> None:
-    answer = boss.post(ENDPOINTS + "add/", form(**changes))
-    assert answer.status_code == 200
-    assert problem in text_of(answer)
-    assert CLEAR not in answer.content.decode()
-    assert not Endpoint.objects.exists()
+def test_a_webhook_that_cannot_be_is_refused(boss: Browser, subtests: pytest.Subtests) -> None:
+    for changes, problem in WRONG_HOOKS:
+        with subtests.test(changes=changes, problem=problem):
+            answer = boss.post(ENDPOINTS + "add/", form(**changes))
+            assert answer.status_code == 200
+            assert problem in text_of(answer)
+            assert CLEAR not in answer.content.decode()
+            assert not Endpoint.objects.exists()
 
 
 def test_a_hook_can_only_be_switched_off(boss: Browser) -> None:
@@ -169,23 +170,24 @@ def test_a_conversation_that_was_never_told_is_told_again(
     assert Delivery.objects.get().known == 0
 
 
+NOT_THERE: list[tuple[dict[str, Any], str]] = [
+    ({"first": 7}, "The newest event of the conversation has the number 1."),
+    ({"first": -1}, "greater than or equal to 0"),
+    ({"first": "x"}, "Enter a whole number."),
+    ({"conversation_id": "nowhere"}, "Conversation not found."),
+    ({"conversation_id": "../x"}, "invalid path characters"),
+    ({"endpoint": 10**9}, "Select a valid choice."),
+]
+
+
 @pytest.mark.one_engine
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"first": 7}, "The newest event of the conversation has the number 1."),
-        ({"first": -1}, "greater than or equal to 0"),
-        ({"first": "x"}, "Enter a whole number."),
-        ({"conversation_id": "nowhere"}, "Conversation not found."),
-        ({"conversation_id": "../x"}, "invalid path characters"),
-        ({"endpoint": 10**9}, "Select a valid choice."),
-    ],
-)
 def test_what_there_is_not_is_not_told_again(
-    boss: Browser, failing: Delivery, changes: dict[str, Any], problem: str
+    boss: Browser, failing: Delivery, subtests: pytest.Subtests
 ) -> None:
-    chosen = {"endpoint": failing.endpoint_id, "conversation_id": "talk", "first": 0, **changes}
-    assert problem in text_of(boss.post(DELIVERIES + "add/", chosen))
+    for changes, problem in NOT_THERE:
+        with subtests.test(changes=changes, problem=problem):
+            chosen = {"endpoint": failing.endpoint_id, "conversation_id": "talk", "first": 0, **changes}
+            assert problem in text_of(boss.post(DELIVERIES + "add/", chosen))
 
 
 def make_endpoints(count: int, owner: User) -> None:
@@ -214,12 +216,11 @@ def test_a_list_asks_as_much_of_the_database_with_5_rows_as_with_45(
     assert len(statements(boss, path)) == len(few)
 
 
-@pytest.mark.parametrize(
-    "query", ["endpoint=https://example.org", "conversation=talk", "failing=yes", "failing=no"]
-)
-def test_deliveries_are_found_by(boss: Browser, failing: Delivery, query: str) -> None:
-    found = f"{DELIVERIES}{failing.pk}/change/" in boss.get(f"{DELIVERIES}?{query}").content.decode()
-    assert found is (query != "failing=no")
+def test_deliveries_are_found_by(boss: Browser, failing: Delivery, subtests: pytest.Subtests) -> None:
+    for query in ["endpoint=https://example.org", "conversation=talk", "failing=yes", "failing=no"]:
+        with subtests.test(query=query):
+            found = f"{DELIVERIES}{failing.pk}/change/" in boss.get(f"{DELIVERIES}?{query}").content.decode()
+            assert found is (query != "failing=no")
 
 
 @pytest.mark.one_engine

@@ -68,14 +68,15 @@ def test_without_the_permission_nothing_is_purged(staff: Staff, gone: Conversati
     assert not Purge.objects.exists()
 
 
-@pytest.mark.parametrize("pk", ["", "x", "-1", "9" * 30, "0"])
 def test_what_is_no_deleted_conversation_is_refused_in_words(
-    purger: Browser, conversation: ConversationRef, pk: str
+    purger: Browser, conversation: ConversationRef, subtests: pytest.Subtests
 ) -> None:
-    for wanted in (pk, str(conversation.pk)):
-        answer = purger.post(PURGE, {"pk": wanted}, follow=True)
-        assert "There is no such deleted conversation." in text_of(answer)
-    assert Conversation.objects.active().exists()
+    for pk in ["", "x", "-1", "9" * 30, "0"]:
+        with subtests.test(pk=pk):
+            for wanted in (pk, str(conversation.pk)):
+                answer = purger.post(PURGE, {"pk": wanted}, follow=True)
+                assert "There is no such deleted conversation." in text_of(answer)
+            assert Conversation.objects.active().exists()
 
 
 def test_a_policy_shows_what_it_would_delete(staff: Staff, alice: User) -> None:  # noqa: F811
