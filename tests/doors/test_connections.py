@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -351,14 +352,14 @@ DOORS = {
 }
 
 
-@pytest.mark.parametrize(("path", "status"), DOORS.values(), ids=DOORS)
-@pytest.mark.parametrize("key", [None, "another-key-of-a-server"])
 def test_a_large_body_of_an_unknown_client_is_refused_before_it_is_read(
-    quick: Server, path: str, status: int, key: str | None
+    quick: Server, subtests: pytest.Subtests
 ) -> None:
-    headers = {"x-session-api-key": key} if key else {}
-    with closing(dial(quick, post(path, length=UNKNOWN_BODY_MAX_BYTES + 1, **headers))) as client:
-        assert int(client.recv(12).split()[1]) == status
+    for (name, (path, status)), key in product(DOORS.items(), [None, "another-key-of-a-server"]):
+        with subtests.test(name, key=key):
+            headers = {"x-session-api-key": key} if key else {}
+            with closing(dial(quick, post(path, length=UNKNOWN_BODY_MAX_BYTES + 1, **headers))) as client:
+                assert int(client.recv(12).split()[1]) == status
 
 
 def test_a_large_body_without_a_length_is_refused_once_it_is_large(quick: Server) -> None:

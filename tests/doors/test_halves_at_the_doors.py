@@ -39,7 +39,6 @@ Schema = dict[str, Any]
 
 @pytest.fixture
 def talk(alice: User) -> ConversationRef:
-    """A conversation of alice's."""
     return creation.create(alice, conversation_id=TALK, title="A talk")
 
 

@@ -44,7 +44,6 @@ def nothing_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def of_process(**values: object) -> VerificationRun:
-    """Record a verification."""
     return VerificationRun.objects.create(covers="everything", host="here", pid=1, **values)
 
 

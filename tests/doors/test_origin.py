@@ -18,6 +18,7 @@ from tests.support.people.clients import SocketClosed
 pytestmark = pytest.mark.one_engine
 
 LIST = "/api/native/conversations"
+SOCKET = "/ws/conversations"
 PERMITTED = "https://pages.example"
 
 OUR_OWN = {
@@ -68,10 +69,6 @@ CROSS_SITE_LINK = {
 }
 
 
-def each(cases: dict[str, dict[str, str]]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("headers", cases.values(), ids=cases.keys())
-
-
 @pytest.fixture
 def permitted(configured: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Let pages of one other origin in, as PERMITTED_CORS_ORIGINS does."""
@@ -79,23 +76,25 @@ def permitted(configured: Callable[..., None], monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(settings, "CORS_ALLOWED_ORIGINS", [PERMITTED])
 
 
-@each(OUR_OWN)
 async def test_what_is_addressed_to_us_from_our_pages_is_let_in(
-    rest: httpx.AsyncClient, headers: dict[str, str]
+    rest: httpx.AsyncClient, dial: Dial, subtests: pytest.Subtests
 ) -> None:
-    assert (await rest.get(LIST, headers=headers)).status_code == 200
+    for name, headers in OUR_OWN.items():
+        with subtests.test(name):
+            assert (await rest.get(LIST, headers=headers)).status_code == 200
+            assert (await (await dial(SOCKET, headers=headers)).receive())["type"] == "hello"
 
 
-@each(OUR_OWN)
-async def test_a_socket_of_our_own_is_let_in(dial: Dial, headers: dict[str, str]) -> None:
-    assert (await (await dial("/ws/conversations", headers=headers)).receive())["type"] == "hello"
-
-
-@each(FOREIGN_NAMES)
-async def test_a_foreign_name_is_refused(rest: httpx.AsyncClient, headers: dict[str, str]) -> None:
-    answer = await rest.get(LIST, headers=headers)
-    assert (answer.status_code, answer.json()["code"]) == (403, "unknown_host")
-    assert "CONVSERVER_ALLOWED_HOSTS" in answer.json()["detail"]
+async def test_a_foreign_name_is_refused(
+    rest: httpx.AsyncClient, dial: Dial, subtests: pytest.Subtests
+) -> None:
+    for name, headers in FOREIGN_NAMES.items():
+        with subtests.test(name):
+            answer = await rest.get(LIST, headers=headers)
+            assert (answer.status_code, answer.json()["code"]) == (403, "unknown_host")
+            assert "CONVSERVER_ALLOWED_HOSTS" in answer.json()["detail"]
+            with pytest.raises(SocketClosed, match="4403"):
+                await dial(SOCKET, headers=headers)
 
 
 async def test_a_person_who_comes_by_a_foreign_name_gets_a_page_that_says_what_to_do(
@@ -108,59 +107,51 @@ async def test_a_person_who_comes_by_a_foreign_name_gets_a_page_that_says_what_t
     assert not re.search(r"(src|href)=", answer.text), "what this page needs would be refused, too"
 
 
-@each(FOREIGN_NAMES)
-async def test_a_socket_by_a_foreign_name_is_refused(dial: Dial, headers: dict[str, str]) -> None:
-    with pytest.raises(SocketClosed, match="4403"):
-        await dial("/ws/conversations", headers=headers)
-
-
 async def test_a_request_without_a_host_is_refused(live: None) -> None:
     answer = await HttpCommunicator(application, "GET", LIST).get_response()
     assert answer["status"] == 403
 
 
-@each(FOREIGN_PAGES)
-@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
 async def test_a_foreign_page_is_refused(
-    rest: httpx.AsyncClient, method: str, headers: dict[str, str]
+    rest: httpx.AsyncClient, dial: Dial, subtests: pytest.Subtests
 ) -> None:
-    answer = await rest.request(method, LIST, headers={"host": "localhost:8000", **headers})
-    assert (answer.status_code, answer.json()["code"]) == (403, "foreign_origin")
-    assert "access-control-allow-origin" not in answer.headers
-
-
-@each(FOREIGN_PAGES)
-async def test_a_socket_of_a_foreign_page_is_refused(dial: Dial, headers: dict[str, str]) -> None:
-    with pytest.raises(SocketClosed, match="4403"):
-        await dial("/ws/conversations", headers={"host": "localhost:8000", **headers})
+    for name, foreign in FOREIGN_PAGES.items():
+        headers = {"host": "localhost:8000", **foreign}
+        for method in ("GET", "POST", "OPTIONS"):
+            with subtests.test(name, method=method):
+                answer = await rest.request(method, LIST, headers=headers)
+                assert (answer.status_code, answer.json()["code"]) == (403, "foreign_origin")
+                assert "access-control-allow-origin" not in answer.headers
+        with subtests.test(name, method="socket"), pytest.raises(SocketClosed, match="4403"):
+            await dial(SOCKET, headers=headers)
 
 
 async def test_a_link_on_a_foreign_page_leads_here(rest: httpx.AsyncClient) -> None:
     assert (await rest.get("/", headers=CROSS_SITE_LINK)).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"method": "POST"},
-        {"sec-fetch-mode": "cors"},
-        {"sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"},
-        {"sec-fetch-dest": "iframe"},
-        {"host": "evil.example"},
-    ],
-    ids=["a form", "a fetch", "a picture", "a frame", "a rebound name"],
-)
+NO_LINKS: dict[str, dict[str, str]] = {
+    "a form": {"method": "POST"},
+    "a fetch": {"sec-fetch-mode": "cors"},
+    "a picture": {"sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"},
+    "a frame": {"sec-fetch-dest": "iframe"},
+    "a rebound name": {"host": "evil.example"},
+}
+
+
 async def test_only_a_followed_link_may_come_from_a_foreign_page(
-    rest: httpx.AsyncClient, change: dict[str, str]
+    rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    headers = {**CROSS_SITE_LINK, **change}
-    answer = await rest.request(headers.pop("method", "GET"), "/", headers=headers)
-    assert answer.status_code == 403
+    for name, change in NO_LINKS.items():
+        with subtests.test(name):
+            headers = {**CROSS_SITE_LINK, **change}
+            answer = await rest.request(headers.pop("method", "GET"), "/", headers=headers)
+            assert answer.status_code == 403
 
 
 async def test_a_link_opens_no_socket(dial: Dial) -> None:
     with pytest.raises(SocketClosed, match="4403"):
-        await dial("/ws/conversations", headers=CROSS_SITE_LINK)
+        await dial(SOCKET, headers=CROSS_SITE_LINK)
 
 
 async def test_a_permitted_page_is_let_in_and_may_read_the_answer(
@@ -207,7 +198,7 @@ async def test_a_preflight_of_a_foreign_page_is_refused(permitted: None, rest: h
 
 async def test_a_permitted_page_opens_sockets(permitted: None, dial: Dial) -> None:
     headers = {"origin": PERMITTED, "sec-fetch-site": "cross-site"}
-    assert (await (await dial("/ws/conversations", headers=headers)).receive())["type"] == "hello"
+    assert (await (await dial(SOCKET, headers=headers)).receive())["type"] == "hello"
 
 
 async def test_a_permitted_page_under_a_foreign_name_is_refused(
@@ -234,13 +225,13 @@ async def test_with_accounts_a_socket_is_opened_by_no_page_without_tls(
     accounts: None, dial: Dial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "ALLOWED_HOSTS", ["chat.example"])
-    await dial("/ws/conversations", headers={"host": "chat.example", "origin": "https://chat.example"})
+    await dial(SOCKET, headers={"host": "chat.example", "origin": "https://chat.example"})
     for scheme in ("http", "ws", ""):
         headers = {"host": "chat.example", "origin": f"{scheme}://chat.example"}
         with pytest.raises(SocketClosed, match="4403"):
-            await dial("/ws/conversations", headers=headers)
+            await dial(SOCKET, headers=headers)
 
 
 async def test_with_accounts_a_page_of_this_machine_needs_no_tls(accounts: None, dial: Dial) -> None:
     headers = {"host": "localhost:8000", "origin": "http://localhost:8000"}
-    await dial("/ws/conversations", headers=headers)
+    await dial(SOCKET, headers=headers)

@@ -206,7 +206,6 @@ async def waits_for_its_turn(send: Send, stranger: threading.Event, others: Send
 
 @pytest.fixture
 def other(alice: User) -> ConversationRef:
-    """Another conversation."""
     return creation.create(alice, conversation_id="other")
 
 

@@ -414,7 +414,6 @@ async def test_a_user_has_so_many_tokens(people: list[Person], limited: Limited)
 
 
 def draft(text: str, version: int = 0) -> dict[str, Any]:
-    """Return the body of a draft."""
     return {"text": text, "version": version}
 
 

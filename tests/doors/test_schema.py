@@ -206,7 +206,6 @@ def described(**annotation: Any) -> dict[str, Any]:
     class View(APIView):
         @extend_schema(**annotation)
         def post(self, request: Request) -> Response:
-            """Do it."""
             return Response()
 
     GENERATOR_STATS.reset()
@@ -238,22 +237,22 @@ def test_a_model_or_null_may_be_null() -> None:
     assert "required" not in schema["paths"]["/it"]["post"]["requestBody"]
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        (bool, {"type": "boolean"}),
-        (str, {"type": "string"}),
-        (type(None), {"type": "null"}),
-        (str | None, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
-        (list[str], {"type": "array", "items": {"type": "string"}}),
-        (list[Place], {"type": "array", "items": {"$ref": f"{REF}Place"}}),
-        (Place | bool, {"anyOf": [{"$ref": f"{REF}Place"}, {"type": "boolean"}]}),
-        (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
-    ],
-    ids=str,
-)
-def test_a_body_may_be_any_type(body: Any, expected: dict[str, Any]) -> None:
-    assert answer(described(request=None, responses={200: body})) == expected
+BODIES: list[tuple[Any, dict[str, Any]]] = [
+    (bool, {"type": "boolean"}),
+    (str, {"type": "string"}),
+    (type(None), {"type": "null"}),
+    (str | None, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
+    (list[str], {"type": "array", "items": {"type": "string"}}),
+    (list[Place], {"type": "array", "items": {"$ref": f"{REF}Place"}}),
+    (Place | bool, {"anyOf": [{"$ref": f"{REF}Place"}, {"type": "boolean"}]}),
+    (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
+]
+
+
+def test_a_body_may_be_any_type(subtests: pytest.Subtests) -> None:
+    for body, expected in BODIES:
+        with subtests.test(body=body, expected=expected):
+            assert answer(described(request=None, responses={200: body})) == expected
 
 
 def test_an_operation_that_describes_a_status_itself_is_left_alone() -> None:
@@ -271,26 +270,26 @@ def test_two_shapes_of_one_name_are_noticed() -> None:
 # Reading it
 
 
-@pytest.mark.parametrize(
-    ("accept", "query", "media_type"),
-    [
-        ("*/*", "", "application/json"),
-        ("text/html, */*;q=0.8", "", "application/json"),
-        ("application/json", "", "application/json"),
-        ("application/vnd.oai.openapi+json", "", "application/vnd.oai.openapi+json"),
-        ("application/yaml", "", "application/yaml"),
-        ("application/vnd.oai.openapi", "", "application/vnd.oai.openapi"),
-        ("*/*", "?format=json", "application/json"),
-        ("*/*", "?format=yaml", "application/yaml"),
-    ],
-)
-@pytest.mark.sampled(2)
+FORMS: list[tuple[str, str, str]] = [
+    ("*/*", "", "application/json"),
+    ("text/html, */*;q=0.8", "", "application/json"),
+    ("application/json", "", "application/json"),
+    ("application/vnd.oai.openapi+json", "", "application/vnd.oai.openapi+json"),
+    ("application/yaml", "", "application/yaml"),
+    ("application/vnd.oai.openapi", "", "application/vnd.oai.openapi"),
+    ("*/*", "?format=json", "application/json"),
+    ("*/*", "?format=yaml", "application/yaml"),
+]
+
+
 async def test_it_comes_in_the_form_that_is_asked_for(
-    rest: httpx.AsyncClient, schema: dict[str, Any], accept: str, query: str, media_type: str
+    rest: httpx.AsyncClient, schema: dict[str, Any], subtests: pytest.Subtests
 ) -> None:
-    answer = await rest.get(SCHEMA + query, headers={"accept": accept})
-    assert (answer.status_code, answer.headers["content-type"]) == (200, media_type)
-    assert (json.loads(answer.text) if "json" in media_type else read_yaml(answer.text)) == schema
+    for accept, query, media_type in FORMS:
+        with subtests.test(accept=accept, query=query):
+            answer = await rest.get(SCHEMA + query, headers={"accept": accept})
+            assert (answer.status_code, answer.headers["content-type"]) == (200, media_type)
+            assert (json.loads(answer.text) if "json" in media_type else read_yaml(answer.text)) == schema
 
 
 @pytest.mark.parametrize("address", [SCHEMA, DOCS])

@@ -119,7 +119,6 @@ OF_ALL = EXPECTED | {
 
 
 def expected(door: Door) -> dict[str, str]:
-    """Return what each is told at this door."""
     answers = OF_ALL if door.is_of_all else WITH_KEYS if door.knows_keys else EXPECTED
     return answers | {"a token that only reads": SMALL} if door.runs else answers
 
