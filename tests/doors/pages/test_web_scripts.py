@@ -27,17 +27,14 @@ def test_scripts_name_no_address_of_a_page(subtests: pytest.Subtests) -> None:
             assert [address for address in named if not address.startswith(FIXED)] == []
 
 
-def test_templates_bring_neither_styles_nor_scripts_of_their_own(subtests: pytest.Subtests) -> None:
+def test_templates_bring_no_styles_and_scripts_of_their_own_and_name_no_address_of_a_page(
+    subtests: pytest.Subtests,
+) -> None:
     for template in TEMPLATES:
         with subtests.test(template.name):
             text = template.read_text()
             assert re.findall(r"<style|\sstyle=|\son[a-z]+=|javascript:|<script(?![^>]*\ssrc=)", text) == []
-
-
-def test_templates_name_no_address_of_a_page(subtests: pytest.Subtests) -> None:
-    for template in TEMPLATES:
-        with subtests.test(template.name):
-            assert re.findall(r'(?:href|action|src)="/[^"]*"', template.read_text()) == []
+            assert re.findall(r'(?:href|action|src)="/[^"]*"', text) == []
 
 
 def test_the_help_lists_every_key() -> None:

@@ -761,13 +761,13 @@ async def test_repositories_of_one_installation_are_told(git: GitServer, install
     )
 
 
-@pytest.mark.parametrize("installation_id", ["other", "..", "a/../b", "\ud800", "locked"])
-@pytest.mark.parametrize("git", [GITHUB, BITBUCKET, AZURE_DEVOPS], indirect=True)
-async def test_an_installation_that_is_not_the_users_has_nothing(
-    git: GitServer, installation_id: str
-) -> None:
-    with pytest.raises(GitProviderError):
-        await of(git).repositories(provider=git.provider, installation_id=installation_id)
+async def test_an_installation_that_is_not_the_users_has_nothing(subtests: pytest.Subtests) -> None:
+    for provider, name in product(
+        [GITHUB, BITBUCKET, AZURE_DEVOPS], ["other", "..", "a/../b", "\ud800", "locked"]
+    ):
+        refused = pytest.raises(GitProviderError)
+        with subtests.test(name=name, provider=provider), fresh(provider) as git, refused:
+            await of(git).repositories(provider=provider, installation_id=name)
 
 
 async def test_a_page_that_cannot_be_is_put_right(subtests: pytest.Subtests) -> None:
