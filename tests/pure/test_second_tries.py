@@ -76,8 +76,9 @@ def test_that_is_marked_and_has_a_broken_fixture(broken):
     pass
 
 def test_with_failed_subtests(subtests):
-    with subtests.test():
-        assert False
+    for number in range(3):
+        with subtests.test("row", number=number):
+            assert number == 1, "what went wrong"
 
 def test_that_passes():
     pass
@@ -117,10 +118,10 @@ class Suite:
 
     def repeatable(self, tests: str, *arguments: str) -> list[str]:
         """Return which of these tests failed and may run again, as one run of pytest reports it."""
-        return [name.partition("::")[2] for name in self.reported(tests, *arguments)["repeatable"]]
+        return [name.partition("::")[2] for name in self.report(tests, *arguments)["repeatable"]]
 
-    def reported(self, tests: str, *arguments: str) -> dict[str, Any]:
-        """Return the report of one run of pytest."""
+    def report(self, tests: str, *arguments: str) -> dict[str, Any]:
+        """Return the report of one run of pytest with these tests."""
         report = self.directory / "report"
         self._run(
             "pytest",
@@ -128,8 +129,8 @@ class Suite:
             ["-p", "tests.support.runner.suite_run", *arguments],
             CONVSERVER_TEST_REPORT=str(report),
         )
-        found: dict[str, Any] = json.loads(report.read_text())
-        return found
+        told: dict[str, Any] = json.loads(report.read_text())
+        return told
 
     def flaky(self) -> list[str]:
         """Return the lines of its file of flaky tests, without the time."""
@@ -210,7 +211,7 @@ def test_what_is_marked_may_not_run_again(suite: Suite) -> None:
 
 
 def test_a_failed_subtest_is_named_and_takes_no_time_beside_its_tests(suite: Suite) -> None:
-    report = suite.reported(
+    report = suite.report(
         """
 import time
 
@@ -222,9 +223,17 @@ def test_rows(subtests):
 """
     )
     ((_, what),) = report["failures"].items()
-    assert what.startswith("[row] (number=1) assert 1 != 1")
+    assert what.startswith("[row] (number=1): assert 1 != 1")
     ((_, seconds),) = report["seconds"].items()
     assert 1.5 <= seconds < 3
+
+
+def test_a_failed_test_names_each_of_its_rows_that_failed(suite: Suite) -> None:
+    failures = suite.report(OF_ALL_SORTS)["failures"]
+    assert failures["tests/test_suite.py::test_with_failed_subtests"] == (
+        "[row] (number=0): AssertionError: what went wrong; "
+        "[row] (number=2): AssertionError: what went wrong; contains 2 failed subtests"
+    )
 
 
 @pytest.mark.parametrize(

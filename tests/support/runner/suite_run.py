@@ -65,8 +65,8 @@ def pytest_configure() -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Add what a phase of a test took; the time of a subtest is part of its test's."""
-    if not isinstance(report, pytest.SubtestReport):
+    """Add what a phase of a test took."""
+    if not isinstance(report, pytest.SubtestReport):  # its test takes this time as well
         _seconds[report.nodeid.partition("::")[0]] += report.duration
 
 
@@ -110,9 +110,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for outcome in ("passed", "xfailed", "xpassed", "failed", "error", "skipped")
     }
     skipped = tests.pop("skipped")
+    failures: defaultdict[str, list[str]] = defaultdict(list)
+    for outcome in ("failed", "error"):
+        for failed in terminalreporter.stats.get(outcome, []):
+            failures[failed.nodeid].append(_failure(failed))
     report = {
         "ran": len(set().union(*tests.values())),
-        "failures": _failures(terminalreporter),
+        "failures": {test: "; ".join(said) for test, said in failures.items()},
         "repeatable": [] if _ends_early(terminalreporter.config) or _broken_session else sorted(_repeatable),
         "skipped": len(skipped),
         "skipped_for": Counter(map(_reason, terminalreporter.stats.get("skipped", []))),
@@ -126,23 +130,14 @@ def _ends_early(config: pytest.Config) -> bool:
     return bool(config.option.maxfail)
 
 
-def _failures(terminalreporter: pytest.TerminalReporter) -> dict[str, str]:
-    """Return what went wrong first in each failed test."""
-    failures: dict[str, str] = {}
-    for outcome in ("failed", "error"):
-        for report in terminalreporter.stats.get(outcome, []):
-            failures.setdefault(report.nodeid, _failure(report))
-    return failures
-
-
 def _failure(report: pytest.TestReport | pytest.CollectReport) -> str:
-    """Return the first line of what went wrong, or the last line of a text, with the name of the subtest."""
+    """Return the first line of what went wrong, or the last line of a plain text, after the row's name."""
     crash = getattr(report.longrepr, "reprcrash", None)
     said = crash.message.splitlines() if crash else report.longreprtext.splitlines()[::-1]
-    line = next(iter(said), "")
+    first = next(iter(said), "")
     if isinstance(report, pytest.SubtestReport):
-        return f"{report.head_line.removeprefix(report.location[2]).strip()} {line}"
-    return line
+        return f"{report.head_line.removeprefix(report.location[2]).strip()}: {first}"
+    return first
 
 
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
