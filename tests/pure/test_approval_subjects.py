@@ -60,9 +60,8 @@ def asked(*events: EventEnvelope) -> tuple[str, PendingCall | None]:
     return PageParts(FOLDED.sub("", page.html)).text, page.asked
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
+def test_a_call_that_waits_shows_all_it_would_do_unfolded(subtests: pytest.Subtests) -> None:
+    for call, said in [
         (v0("run", command=COMMAND), [COMMAND]),
         (v0("run", command="ls", cwd="/etc"), ["ls", "/etc"]),
         (v0("run_ipython", code="x = 1\nimport os\nos.remove('a')"), ["os.remove('a')"]),
@@ -103,12 +102,11 @@ def asked(*events: EventEnvelope) -> tuple[str, PendingCall | None]:
             ['"title": "T"'],
         ),
         (v1("OfTomorrowAction", "of_tomorrow", what="this\nthat"), ["this\nthat"]),
-    ],
-)
-def test_a_call_that_waits_shows_all_it_would_do_unfolded(call: EventEnvelope, said: list[str]) -> None:
-    text, waiting = asked(call)
-    assert [each for each in said if each not in text] == []
-    assert waiting == PendingCall(seq=1, is_whole=True)
+    ]:
+        with subtests.test(call=call, said=said):
+            text, waiting = asked(call)
+            assert [each for each in said if each not in text] == []
+            assert waiting == PendingCall(seq=1, is_whole=True)
 
 
 def test_a_call_that_waits_says_how_long_it_is_and_shows_thought_and_risk() -> None:
@@ -133,9 +131,8 @@ def test_an_answered_call_does_not_wait_whatever_it_says() -> None:
     assert waiting is None
 
 
-@pytest.mark.parametrize(
-    ("hidden", "shown"),
-    [
+def test_what_nobody_would_see_is_shown_by_its_number(subtests: pytest.Subtests) -> None:
+    for hidden, shown in [
         ("\u202e", "⟨U+202E⟩"),
         ("\u2066", "⟨U+2066⟩"),
         ("\u200b", "⟨U+200B⟩"),
@@ -148,17 +145,16 @@ def test_an_answered_call_does_not_wait_whatever_it_says() -> None:
         ("\r", "⟨U+000D⟩"),
         ("\x1b[8m", "⟨U+001B⟩[8m"),
         ("\ud800", "⟨U+D800⟩"),
-    ],
-)
-@pytest.mark.parametrize("place", ["command", "argument", "diff"])
-def test_what_nobody_would_see_is_shown_by_its_number(hidden: str, shown: str, place: str) -> None:
-    text = f"ls{hidden}x"
-    call = {
-        "command": v0("run", command=text),
-        "argument": v0("call_tool_mcp", name="fetch", arguments={"a": text}),
-        "diff": v0("edit", path="a", old_str=text, new_str="y"),
-    }[place]
-    assert f"ls{shown}x" in asked(call)[0]
+    ]:
+        for place in ["command", "argument", "diff"]:
+            with subtests.test(hidden=hidden, shown=shown, place=place):
+                text = f"ls{hidden}x"
+                call = {
+                    "command": v0("run", command=text),
+                    "argument": v0("call_tool_mcp", name="fetch", arguments={"a": text}),
+                    "diff": v0("edit", path="a", old_str=text, new_str="y"),
+                }[place]
+                assert f"ls{shown}x" in asked(call)[0]
 
 
 @pytest.mark.parametrize(

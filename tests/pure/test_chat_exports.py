@@ -399,28 +399,29 @@ def test_a_chat_that_branches_at_each_of_its_messages_is_read() -> None:
     assert [place.node_id for place in branches[-1].shared] == ids[:-1]
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_every_message_is_in_one_branch_whatever_the_links_are(seed: int) -> None:
-    chance = random.Random(seed)
-    ids = [f"n{number}" for number in range(chance.randint(1, 12))]
-    places = [
-        ChatPlace(
-            node_id=each,
-            number=number,
-            value=None,
-            parent=chance.choice([*ids, None, "gone"]),
-            children=chance.choices([*ids, "gone"], k=chance.randint(0, 3)),
-            is_aside=chance.random() < 0.2,
-        )
-        for number, each in enumerate(ids, 1)
-    ]
-    branches = tree.branches(places)
-    assert sorted(place.node_id for each in branches for place in each.places) == sorted(ids)
-    for number, branch in enumerate(branches):
-        assert branch.leaves is None if number == 0 else branch.leaves in branches[:number]
-        assert branch.places
-        if branch.after is not None:
-            assert branch.shared[-1].node_id == branch.after
+def test_every_message_is_in_one_branch_whatever_the_links_are(subtests: pytest.Subtests) -> None:
+    for seed in range(300):
+        with subtests.test(seed=seed):
+            chance = random.Random(seed)
+            ids = [f"n{number}" for number in range(chance.randint(1, 12))]
+            places = [
+                ChatPlace(
+                    node_id=each,
+                    number=number,
+                    value=None,
+                    parent=chance.choice([*ids, None, "gone"]),
+                    children=chance.choices([*ids, "gone"], k=chance.randint(0, 3)),
+                    is_aside=chance.random() < 0.2,
+                )
+                for number, each in enumerate(ids, 1)
+            ]
+            branches = tree.branches(places)
+            assert sorted(place.node_id for each in branches for place in each.places) == sorted(ids)
+            for number, branch in enumerate(branches):
+                assert branch.leaves is None if number == 0 else branch.leaves in branches[:number]
+                assert branch.places
+                if branch.after is not None:
+                    assert branch.shared[-1].node_id == branch.after
 
 
 @formats

@@ -111,14 +111,14 @@ def test_there_is_a_wrong_history_for_every_rule() -> None:
     assert WRONG.keys() == set(Rule)
 
 
-@pytest.mark.parametrize(
-    ("rule", "done", "kept"),
-    [(rule, done, kept) for rule, histories in WRONG.items() for done, kept in histories],
-)
-def test_what_is_wrong_is_named(rule: Rule, done: list[Record], kept: list[Record]) -> None:
-    findings = checked(done, kept)
-    assert rule in findings.broken
-    assert rule in {violation.rule for violation in findings.violations}
+def test_what_is_wrong_is_named(subtests: pytest.Subtests) -> None:
+    for rule, done, kept in [
+        (rule, done, kept) for rule, histories in WRONG.items() for done, kept in histories
+    ]:
+        with subtests.test(rule=rule, done=done, kept=kept):
+            findings = checked(done, kept)
+            assert rule in findings.broken
+            assert rule in {violation.rule for violation in findings.violations}
 
 
 def test_each_wrong_history_breaks_its_own_rule_first_of_all() -> None:

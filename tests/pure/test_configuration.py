@@ -50,9 +50,8 @@ def read(data_dir: Path, variables: Mapping[str, str] | None = None) -> Configur
     return configuration.read({"CONVSERVER_DATA_DIR": str(data_dir), **(variables or {})})
 
 
-@pytest.mark.parametrize(
-    ("attribute", "value"),
-    [
+def test_every_variable_has_a_default(subtests: pytest.Subtests, data_dir: Path) -> None:
+    for attribute, value in [
         ("host", "127.0.0.1"),
         ("port", 8000),
         ("redis_url", None),
@@ -79,10 +78,9 @@ def read(data_dir: Path, variables: Mapping[str, str] | None = None) -> Configur
         ("import_max_mb", 8_590),
         ("log_format", LogFormat.TEXT),
         ("log_level", LogLevel.INFO),
-    ],
-)
-def test_every_variable_has_a_default(data_dir: Path, attribute: str, value: object) -> None:
-    assert getattr(read(data_dir), attribute) == value
+    ]:
+        with subtests.test(attribute=attribute, value=value):
+            assert getattr(read(data_dir), attribute) == value
 
 
 def test_the_documentation_has_the_table_of_the_variables() -> None:
@@ -105,9 +103,8 @@ def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
     assert read(data_dir, dict.fromkeys(names, "")) == read(data_dir)
 
 
-@pytest.mark.parametrize(
-    ("variable", "text", "attribute", "value"),
-    [
+def test_a_good_value_is_taken(subtests: pytest.Subtests, data_dir: Path) -> None:
+    for variable, text, attribute, value in [
         ("HOST", "localhost", "host", "localhost"),
         ("HOST", "::1", "host", "::1"),
         ("HOST", "[::1]", "host", "::1"),
@@ -211,12 +208,9 @@ def test_an_empty_variable_is_one_that_is_not_set(data_dir: Path) -> None:
             "hooks",
             ("tests.support.people.hooks.Deaf",),
         ),
-    ],
-)
-def test_a_good_value_is_taken(
-    data_dir: Path, variable: str, text: str, attribute: str, value: object
-) -> None:
-    assert getattr(read(data_dir, {variable: text}), attribute) == value
+    ]:
+        with subtests.test(variable=variable, text=text, attribute=attribute, value=value):
+            assert getattr(read(data_dir, {variable: text}), attribute) == value
 
 
 def test_a_data_directory_may_have_any_name(tmp_path: Path) -> None:
@@ -304,13 +298,14 @@ def is_one_sentence(text: str) -> bool:
     return "\n" not in text and text.endswith(".")
 
 
-@pytest.mark.parametrize(("variable", "text"), WRONG, ids=[f"{name}={text[:40]}" for name, text in WRONG])
 def test_a_wrong_value_is_refused_by_one_sentence_that_names_the_variable(
-    data_dir: Path, variable: str, text: str
+    subtests: pytest.Subtests, data_dir: Path
 ) -> None:
-    with pytest.raises(ConfigurationError, match=variable) as refused:
-        read(data_dir, {variable: text})
-    assert is_one_sentence(str(refused.value))
+    for variable, text in WRONG:
+        with subtests.test(variable=variable, text=text):
+            with pytest.raises(ConfigurationError, match=variable) as refused:
+                read(data_dir, {variable: text})
+            assert is_one_sentence(str(refused.value))
 
 
 @pytest.mark.parametrize("key", ["", "k" * 31])
@@ -631,12 +626,17 @@ def test_each_command_of_that_help_exists() -> None:
     assert [name for name in management.MANAGEMENT if name not in get_commands()] == []
 
 
+NO_DATABASE = (
+    "There is no database at {}/convserver.sqlite3 yet."
+    f" Run this first: {program.python()} -m convserver manage migrate\n"
+)
+
+
 @pytest.mark.parametrize(
     ("command", "status", "said"),
     [
-        (["create_token", "boss", "--name", "t1"], 1, "There is no database at {}/"),
-        (["createsuperuser", "--username", "me"], 1, "There is no database at {}/"),
-        (["createsuperuser", "--username", "me"], 1, f"{program.python()} -m convserver manage migrate\n"),
+        (["create_token", "boss", "--name", "t1"], 1, NO_DATABASE),
+        (["createsuperuser", "--username", "me"], 1, NO_DATABASE),
         (["migrate", "-v0"], 0, ""),
     ],
 )

@@ -197,9 +197,8 @@ def test_each_v1_example_has_its_kind_and_text() -> None:
     assert [shown(dialects.read(event)) for event in examples] == V1_EXAMPLES
 
 
-@pytest.mark.parametrize(
-    ("payload", "expected"),
-    [
+def test_the_other_v0_types_have_a_kind_and_a_text(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[dict[str, object], tuple[str, str, str]]] = [
         ({"action": "null"}, ("null", "other", "")),
         ({"observation": "null", "message": "No observation"}, ("null", "other", "No observation")),
         ({"action": "condensation", "args": {"summary": "S"}}, ("condensation", "summary", "S")),
@@ -224,12 +223,10 @@ def test_each_v1_example_has_its_kind_and_text() -> None:
             {"observation": "error", "content": "E", "cause": 1, "tool_call_metadata": {"tool_call_id": "c"}},
             ("error", "error", "E"),
         ),
-    ],
-)
-def test_the_other_v0_types_have_a_kind_and_a_text(
-    payload: dict[str, object], expected: tuple[str, str, str]
-) -> None:
-    assert shown(dialects.read(payload)) == expected
+    ]
+    for payload, expected in rows:
+        with subtests.test(payload=payload, expected=expected):
+            assert shown(dialects.read(payload)) == expected
 
 
 @pytest.mark.parametrize(
@@ -264,16 +261,17 @@ def test_other_shapes_of_v1_events_have_a_kind_and_a_text(
     assert shown(dialects.read(payload)) == expected
 
 
-@pytest.mark.parametrize("line", json_lines("openhands-v1-examples.jsonl"), ids=lambda line: line["kind"])
-def test_a_v1_kind_may_be_written_with_the_path_of_its_class(line: dict[str, Any]) -> None:
-    path = "openhands.sdk.event.some_module."
-    spelled = {
-        name: value | {"kind": f"openhands.tools.{value['kind']}"}
-        if isinstance(value, dict) and "kind" in value
-        else value
-        for name, value in line.items()
-    }
-    assert dialects.read(spelled | {"kind": path + line["kind"]}) == dialects.read(line)
+def test_a_v1_kind_may_be_written_with_the_path_of_its_class(subtests: pytest.Subtests) -> None:
+    for line in json_lines("openhands-v1-examples.jsonl"):
+        with subtests.test(line["kind"]):
+            path = "openhands.sdk.event.some_module."
+            spelled = {
+                name: value | {"kind": f"openhands.tools.{value['kind']}"}
+                if isinstance(value, dict) and "kind" in value
+                else value
+                for name, value in line.items()
+            }
+            assert dialects.read(spelled | {"kind": path + line["kind"]}) == dialects.read(line)
 
 
 # Columns of odd payloads
@@ -513,52 +511,49 @@ WRITINGS: dict[str, tuple[Writing, Kind, str]] = {
         "",
     ),
 }
-each_writing = pytest.mark.parametrize(("write", "kind", "text"), WRITINGS.values(), ids=WRITINGS.keys())
 
 
-@pytest.mark.parametrize("dialect", Dialect)
-@each_writing
-def test_an_authored_event_reads_back_as_what_was_written(
-    dialect: Dialect, write: Writing, kind: Kind, text: str
-) -> None:
-    authored = write(dialects.author(dialect))
-    assert authored.reading == dialects.read(json.loads(authored.payload))
-    assert (authored.reading.dialect, authored.reading.kind) == (dialect, kind)
-    assert text in authored.reading.text
+def test_an_authored_event_reads_back_as_what_was_written(subtests: pytest.Subtests) -> None:
+    for case, (write, kind, text) in WRITINGS.items():
+        for dialect in Dialect:
+            with subtests.test(case, dialect=dialect):
+                authored = write(dialects.author(dialect))
+                assert authored.reading == dialects.read(json.loads(authored.payload))
+                assert (authored.reading.dialect, authored.reading.kind) == (dialect, kind)
+                assert text in authored.reading.text
 
 
-@pytest.mark.parametrize("dialect", Dialect)
-@each_writing
-def test_an_authored_payload_is_compact_json_in_utf8(
-    dialect: Dialect, write: Writing, kind: Kind, text: str
-) -> None:
-    payload = write(dialects.author(dialect)).payload
-    json.loads(payload.encode(), parse_constant=pytest.fail)
-    assert "\n" not in payload
+def test_an_authored_payload_is_compact_json_in_utf8(subtests: pytest.Subtests) -> None:
+    for case, (write, _, _) in WRITINGS.items():
+        for dialect in Dialect:
+            with subtests.test(case, dialect=dialect):
+                payload = write(dialects.author(dialect)).payload
+                json.loads(payload.encode(), parse_constant=pytest.fail)
+                assert "\n" not in payload
 
 
-@each_writing
-def test_an_authored_v0_event_leaves_its_envelope_to_the_server(
-    write: Writing, kind: Kind, text: str
-) -> None:
-    authored = write(v0.AUTHOR)
-    payload = json.loads(authored.payload)
-    assert list(payload)[:2] == ["source", "message"]
-    assert isinstance(payload.get("args", payload.get("extras")), dict)
-    assert not authored.reading.brings_envelope
-    assert authored.stamp_offset is None
+def test_an_authored_v0_event_leaves_its_envelope_to_the_server(subtests: pytest.Subtests) -> None:
+    for case, (write, _, _) in WRITINGS.items():
+        with subtests.test(case):
+            authored = write(v0.AUTHOR)
+            payload = json.loads(authored.payload)
+            assert list(payload)[:2] == ["source", "message"]
+            assert isinstance(payload.get("args", payload.get("extras")), dict)
+            assert not authored.reading.brings_envelope
+            assert authored.stamp_offset is None
 
 
-@each_writing
-def test_an_authored_v1_event_has_the_stamp_where_it_says(write: Writing, kind: Kind, text: str) -> None:
-    authored = write(v1.AUTHOR)
-    assert authored.stamp_offset is not None
-    stamped = splice(authored.payload, authored.stamp_offset, "2025-11-20T08:49:31.899301")
-    assert authored.payload[authored.stamp_offset :].startswith(PLACEHOLDER)
-    assert dialects.read(json.loads(stamped)).timestamp == datetime(
-        2025, 11, 20, 8, 49, 31, 899301, tzinfo=UTC
-    )
-    assert authored.reading.event_id == EVENT_ID
+def test_an_authored_v1_event_has_the_stamp_where_it_says(subtests: pytest.Subtests) -> None:
+    for case, (write, _, _) in WRITINGS.items():
+        with subtests.test(case):
+            authored = write(v1.AUTHOR)
+            assert authored.stamp_offset is not None
+            stamped = splice(authored.payload, authored.stamp_offset, "2025-11-20T08:49:31.899301")
+            assert authored.payload[authored.stamp_offset :].startswith(PLACEHOLDER)
+            assert dialects.read(json.loads(stamped)).timestamp == datetime(
+                2025, 11, 20, 8, 49, 31, 899301, tzinfo=UTC
+            )
+            assert authored.reading.event_id == EVENT_ID
 
 
 @given(TEXTS)
@@ -583,13 +578,12 @@ V1_FIELDS = {
 }
 
 
-@each_writing
-def test_an_authored_v1_event_has_only_fields_of_the_first_release(
-    write: Writing, kind: Kind, text: str
-) -> None:
-    payload = json.loads(write(v1.AUTHOR).payload)
-    assert payload.keys() - {"kind", "id", "timestamp", "source"} <= V1_FIELDS[payload["kind"]]
-    assert None not in payload.values()
+def test_an_authored_v1_event_has_only_fields_of_the_first_release(subtests: pytest.Subtests) -> None:
+    for case, (write, _, _) in WRITINGS.items():
+        with subtests.test(case):
+            payload = json.loads(write(v1.AUTHOR).payload)
+            assert payload.keys() - {"kind", "id", "timestamp", "source"} <= V1_FIELDS[payload["kind"]]
+            assert None not in payload.values()
 
 
 @pytest.mark.parametrize("dialect", Dialect)
@@ -683,20 +677,26 @@ def assert_storable(column: str) -> None:
     assert "\x00" not in column
 
 
-@pytest.mark.parametrize("dialect", list(Dialect))
-@pytest.mark.parametrize("state", list(AgentState))
-def test_the_state_that_an_author_writes_is_the_one_that_is_read(dialect: Dialect, state: AgentState) -> None:
-    authored = dialects.author(dialect).state(state=state, event_id="e", reason="running: out of time")
-    column = dialects.read(json.loads(authored.payload)).text
-    same = {
-        Dialect.V0: {
-            AgentState.FINISHED: AgentState.IDLE,
-            AgentState.INTERRUPTED: AgentState.ERROR,
-            AgentState.STUCK: AgentState.ERROR,
-        },
-        Dialect.V1: {AgentState.STOPPED: AgentState.PAUSED, AgentState.INTERRUPTED: AgentState.ERROR},
-    }
-    assert dialects.state_in(column) is same[dialect].get(state, state)
+def test_the_state_that_an_author_writes_is_the_one_that_is_read(subtests: pytest.Subtests) -> None:
+    for dialect in Dialect:
+        for state in AgentState:
+            with subtests.test(dialect=dialect, state=state):
+                authored = dialects.author(dialect).state(
+                    state=state, event_id="e", reason="running: out of time"
+                )
+                column = dialects.read(json.loads(authored.payload)).text
+                same = {
+                    Dialect.V0: {
+                        AgentState.FINISHED: AgentState.IDLE,
+                        AgentState.INTERRUPTED: AgentState.ERROR,
+                        AgentState.STUCK: AgentState.ERROR,
+                    },
+                    Dialect.V1: {
+                        AgentState.STOPPED: AgentState.PAUSED,
+                        AgentState.INTERRUPTED: AgentState.ERROR,
+                    },
+                }
+                assert dialects.state_in(column) is same[dialect].get(state, state)
 
 
 def test_a_word_that_no_wire_has_is_no_state() -> None:

@@ -23,10 +23,11 @@ def test_every_row_is_there_once_in_order() -> None:
     assert [row.id for row in ROWS] == [f"FI-{number:02}" for number in range(1, 46)]
 
 
-@pytest.mark.parametrize("test", catalogue_tests.named())
-def test_every_test_that_is_named_exists(test: str) -> None:
-    file, _, name = test.partition("::")
-    assert re.search(rf"^(async )?def {name}\(", (ROOT / file).read_text(), re.MULTILINE)
+def test_every_test_that_is_named_exists(subtests: pytest.Subtests) -> None:
+    for test in catalogue_tests.named():
+        with subtests.test(test=test):
+            file, _, name = test.partition("::")
+            assert re.search(rf"^(async )?def {name}\(", (ROOT / file).read_text(), re.MULTILINE)
 
 
 def test_every_command_that_is_named_is_one_of_the_makefile() -> None:

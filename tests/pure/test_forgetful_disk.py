@@ -31,14 +31,15 @@ def left(disk: Disk, seed: int, path: str) -> bytes | None:
         return None
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_what_was_synced_is_safe(seed: int) -> None:
-    disk = Disk()
-    node = disk.add("/log", file())
-    node.change(Change(0, b"one"))
-    disk.sync_file(node)
-    disk.sync_folder(disk.root)
-    assert left(disk, seed, "/log") == b"one"
+def test_what_was_synced_is_safe(subtests: pytest.Subtests) -> None:
+    for seed in SEEDS:
+        with subtests.test(seed=seed):
+            disk = Disk()
+            node = disk.add("/log", file())
+            node.change(Change(0, b"one"))
+            disk.sync_file(node)
+            disk.sync_folder(disk.root)
+            assert left(disk, seed, "/log") == b"one"
 
 
 def test_what_was_not_synced_may_be_there_or_gone_or_torn_between_sectors() -> None:
@@ -84,39 +85,44 @@ def test_a_new_name_is_lost_unless_its_folder_was_synced() -> None:
     assert found == {None, b"one"}
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_where_names_are_synced_with_files_a_new_file_is_safe_once_it_was_synced(seed: int) -> None:
-    disk = Disk(syncs_names=True)
-    node = disk.add("/log", file())
-    node.change(Change(0, b"one"))
-    disk.sync_file(node)
-    assert left(disk, seed, "/log") == b"one"
+def test_where_names_are_synced_with_files_a_new_file_is_safe_once_it_was_synced(
+    subtests: pytest.Subtests,
+) -> None:
+    for seed in SEEDS:
+        with subtests.test(seed=seed):
+            disk = Disk(syncs_names=True)
+            node = disk.add("/log", file())
+            node.change(Change(0, b"one"))
+            disk.sync_file(node)
+            assert left(disk, seed, "/log") == b"one"
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_rename_is_there_or_not_and_never_half(seed: int) -> None:
-    disk = Disk()
-    disk.add("/a", folder())
-    disk.add("/b", folder())
-    for path, text in (("/a/new", b"new"), ("/b/old", b"old")):
-        disk.add(path, file()).change(Change(0, text))
-    disk.sync_all()
-    disk.rename("/a/new", "/b/old")
-    content = left(disk, seed, "/b/old")
-    assert content in (b"new", b"old")
-    assert ("new" in disk.node("/a").names) == (content == b"old")
+def test_a_rename_is_there_or_not_and_never_half(subtests: pytest.Subtests) -> None:
+    for seed in SEEDS:
+        with subtests.test(seed=seed):
+            disk = Disk()
+            disk.add("/a", folder())
+            disk.add("/b", folder())
+            for path, text in (("/a/new", b"new"), ("/b/old", b"old")):
+                disk.add(path, file()).change(Change(0, text))
+            disk.sync_all()
+            disk.rename("/a/new", "/b/old")
+            content = left(disk, seed, "/b/old")
+            assert content in (b"new", b"old")
+            assert ("new" in disk.node("/a").names) == (content == b"old")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_rename_is_safe_once_either_folder_was_synced(seed: int) -> None:
-    disk = Disk()
-    disk.add("/a", folder())
-    disk.add("/b", folder())
-    disk.add("/a/new", file()).change(Change(0, b"new"))
-    disk.sync_all()
-    disk.rename("/a/new", "/b/new")
-    disk.sync_folder(disk.node("/a"))
-    assert left(disk, seed, "/b/new") == b"new"
+def test_a_rename_is_safe_once_either_folder_was_synced(subtests: pytest.Subtests) -> None:
+    for seed in SEEDS:
+        with subtests.test(seed=seed):
+            disk = Disk()
+            disk.add("/a", folder())
+            disk.add("/b", folder())
+            disk.add("/a/new", file()).change(Change(0, b"new"))
+            disk.sync_all()
+            disk.rename("/a/new", "/b/new")
+            disk.sync_folder(disk.node("/a"))
+            assert left(disk, seed, "/b/new") == b"new"
 
 
 def test_a_file_that_was_removed_may_come_back() -> None:

@@ -22,9 +22,8 @@ LOCAL = "http://127.0.0.1:9/v1"
 GOOGLE = "https://generativelanguage.googleapis.com"
 
 
-@pytest.mark.parametrize(
-    ("model", "base_url", "wire", "name", "address"),
-    [
+def test_a_name_leads_to_a_server_a_wire_and_a_name_there(subtests: pytest.Subtests) -> None:
+    for model, base_url, wire, name, address in [
         ("openai/gpt-5", "", Wire.OPENAI, "gpt-5", "https://api.openai.com/v1"),
         ("gpt-5", "", Wire.OPENAI, "gpt-5", "https://api.openai.com/v1"),
         ("anthropic/claude-x", "", Wire.ANTHROPIC, "claude-x", "https://api.anthropic.com"),
@@ -41,13 +40,10 @@ GOOGLE = "https://generativelanguage.googleapis.com"
         ("org/model", f"{LOCAL}/", Wire.OPENAI, "org/model", LOCAL),
         ("model", LOCAL, Wire.OPENAI, "model", LOCAL),
         ("anthropic/claude-x", LOCAL, Wire.ANTHROPIC, "claude-x", "http://127.0.0.1:9"),
-    ],
-)
-def test_a_name_leads_to_a_server_a_wire_and_a_name_there(
-    model: str, base_url: str, wire: Wire, name: str, address: str
-) -> None:
-    found = target_of(ModelChoice(model=model, base_url=base_url, key=KEY))
-    assert (found.wire, found.name, found.base_url) == (wire, name, address)
+    ]:
+        with subtests.test(model=model, base_url=base_url, wire=wire, name=name, address=address):
+            found = target_of(ModelChoice(model=model, base_url=base_url, key=KEY))
+            assert (found.wire, found.name, found.base_url) == (wire, name, address)
 
 
 @pytest.mark.parametrize(

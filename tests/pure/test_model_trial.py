@@ -84,9 +84,8 @@ async def test_without_a_key_none_is_sent() -> None:
     assert {each.key for each in asked} == {""}
 
 
-@pytest.mark.parametrize(
-    ("models", "completion", "words"),
-    [
+async def test_what_a_server_refuses_is_named(subtests: pytest.Subtests) -> None:
+    for models, completion, said in [
         (Answer(401), REPLY, "rejected the key (401)"),
         (LIST, Answer(401), "rejected the key (401)"),  # the list is for everybody
         (LIST, Answer(402), "out of credits (402)"),
@@ -106,12 +105,11 @@ async def test_without_a_key_none_is_sent() -> None:
         (Answer(body="[" * 2000), REPLY, "leads to a web page, not to an API"),
         (Answer(body="x" * (model_trial.ANSWER_MAX_BYTES + 1)), REPLY, "response is too long"),
         (Answer(body=f'{{"data":[{"1," * 100_000}1]}}'), REPLY, "response is too long"),
-    ],
-)
-async def test_what_a_server_refuses_is_named(models: Answer, completion: Answer, words: str) -> None:
-    with model_server(answers(models=models, completion=completion)) as (base_url, _):
-        finding = await ask(base_url)
-    assert (finding.is_fault, words in finding.text) == (True, True), finding
+    ]:
+        with subtests.test(models=models, completion=completion, said=said):
+            with model_server(answers(models=models, completion=completion)) as (base_url, _):
+                finding = await ask(base_url)
+            assert (finding.is_fault, said in finding.text) == (True, True), finding
 
 
 @pytest.mark.parametrize("body", ["3", '"text"', "[1]", '{"data": 7}', '{"data": [1, {"id": 2}]}', "{}"])
@@ -168,22 +166,20 @@ async def test_what_cannot_be_asked_is_told(setup: dict[str, str], words: str) -
     assert (finding.is_fault, words in finding.text) == (True, True), finding
 
 
-@pytest.mark.parametrize(
-    "base_url",
-    [
+async def test_an_address_that_cannot_be_one_is_told(
+    subtests: pytest.Subtests, configured: Callable[..., None]
+) -> None:
+    for base_url in [
         *("http://xn--a/v1", "https://xn--xn--a/v1", f"http://{'a' * 64}.com/v1", "http://a..b/v1"),
         *("http://.a/v1", f"http://{'a.' * 127}b/v1", "http://[::1", "http://[1:2]/v1", "http://\ud800/v1"),
         *("http://a.example:99999/v1", "http://a.example:-1/v1", "http://a.example:0/v1"),
         *("http://a.example/\ud800", "http://", "http://:80/v1", "ftp://a.example/v1"),
-    ],
-)
-@pytest.mark.parametrize("auth", [AuthMode.LOCAL, AuthMode.ACCOUNTS])
-async def test_an_address_that_cannot_be_one_is_told(
-    base_url: str, auth: AuthMode, configured: Callable[..., None]
-) -> None:
-    configured(auth=auth)
-    finding = await ask(base_url)
-    assert (finding.is_fault, "starts with https://" in finding.text) == (True, True), finding
+    ]:
+        for auth in [AuthMode.LOCAL, AuthMode.ACCOUNTS]:
+            with subtests.test(base_url=base_url, auth=auth):
+                configured(auth=auth)
+                finding = await ask(base_url)
+                assert (finding.is_fault, "starts with https://" in finding.text) == (True, True), finding
 
 
 async def test_a_redirect_to_what_cannot_be_an_address_is_a_fault() -> None:
@@ -299,18 +295,24 @@ async def test_with_accounts_no_proxy_is_asked_for_a_name_that_leads_inside(
     assert ("public address" in finding.text, sent) == (True, [])
 
 
-@pytest.mark.parametrize("auth", [AuthMode.LOCAL, AuthMode.ACCOUNTS])
-@pytest.mark.parametrize(
-    "proxy",
-    ["socks5://127.0.0.1:1080", "socks://127.0.0.1:1", "ftp://127.0.0.1", "http://a:99999", "http://["],
-)
 async def test_a_proxy_that_cannot_be_used_is_told(
-    proxy: str, auth: AuthMode, configured: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    subtests: pytest.Subtests, configured: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configured(auth=auth)
-    monkeypatch.setenv("ALL_PROXY", proxy)
-    finding = await ask("https://models.example.org/v1")
-    assert finding == Finding(is_fault=True, text="The proxy configured for this server can't be used.")
+    for auth in [AuthMode.LOCAL, AuthMode.ACCOUNTS]:
+        for proxy in [
+            "socks5://127.0.0.1:1080",
+            "socks://127.0.0.1:1",
+            "ftp://127.0.0.1",
+            "http://a:99999",
+            "http://[",
+        ]:
+            with subtests.test(auth=auth, proxy=proxy):
+                configured(auth=auth)
+                monkeypatch.setenv("ALL_PROXY", proxy)
+                finding = await ask("https://models.example.org/v1")
+                assert finding == Finding(
+                    is_fault=True, text="The proxy configured for this server can't be used."
+                )
 
 
 async def test_what_is_excepted_from_a_proxy_is_asked_without_it(monkeypatch: pytest.MonkeyPatch) -> None:

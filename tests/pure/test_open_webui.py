@@ -304,9 +304,8 @@ def test_only_blocks_of_the_program_are_taken_out_of_an_answer(content: str, tex
     assert "|".join(said) == (content.strip("\n") if text is None else text)
 
 
-@pytest.mark.parametrize(
-    ("given", "arguments"),
-    [
+def test_arguments_are_an_object_or_the_text_that_they_are(subtests: pytest.Subtests) -> None:
+    for given, arguments in [
         ('{"a": 1}', {"a": 1}),
         (json.dumps('{"a": 1}'), {"a": 1}),
         (json.dumps(json.dumps('{"a": 1}')), {"a": 1}),
@@ -318,16 +317,15 @@ def test_only_blocks_of_the_program_are_taken_out_of_an_answer(content: str, tex
         ('"\\ud800"', "\ufffd"),
         ("[" * 2000, "[" * 2000),
         ("9" * 5000, "9" * 5000),
-    ],
-)
-def test_arguments_are_an_object_or_the_text_that_they_are(given: str, arguments: object) -> None:
-    block = f'<details type="tool_calls" name="t" arguments="{html.escape(given)}">\n</details>'
-    [call] = answered(block)
-    assert isinstance(call, ToolCall)
-    assert call.arguments == arguments
-    [same] = answered("", output=[{"type": "function_call", "name": "t", "arguments": given}])
-    assert isinstance(same, ToolCall)
-    assert same.arguments == arguments
+    ]:
+        with subtests.test(given=given, arguments=arguments):
+            block = f'<details type="tool_calls" name="t" arguments="{html.escape(given)}">\n</details>'
+            [call] = answered(block)
+            assert isinstance(call, ToolCall)
+            assert call.arguments == arguments
+            [same] = answered("", output=[{"type": "function_call", "name": "t", "arguments": given}])
+            assert isinstance(same, ToolCall)
+            assert same.arguments == arguments
 
 
 def test_an_answer_of_many_blocks_and_quotations_is_read_in_time() -> None:

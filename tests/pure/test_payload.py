@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from conversations.models import ConversationRef, Event
 from conversations.payloads import jsontext
+from conversations.store import creation
 from sessions_app import astore
 from tests.conftest import Join
 from tests.support.data.events import payload
@@ -21,7 +22,7 @@ from tests.support.people.clients import Client
 
 pytestmark = pytest.mark.one_engine
 
-EVENTS_URL = "/api/native/conversations/talk/events"
+JSON = {"content-type": "application/json"}
 
 
 def nested(depth: int) -> str:
@@ -79,8 +80,8 @@ NO_EVENTS = {
 }
 
 
-def each_of(cases: dict[str, str]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("text", list(cases.values()), ids=list(cases))
+def url(conversation_id: str) -> str:
+    return f"/api/native/conversations/{conversation_id}/events"
 
 
 def frame(text: str) -> str:
@@ -99,41 +100,42 @@ async def next_event(socket: Client) -> str:
             return received
 
 
-def rows() -> list[tuple[str, int]]:
-    return list(Event.objects.values_list("payload", "size"))
+def rows(conversation: ConversationRef) -> list[tuple[str, int]]:
+    return list(Event.objects.of(conversation).values_list("payload", "size"))
 
 
 @pytest.mark.needs_engine
-@each_of(PAYLOADS)
-@pytest.mark.sampled(6)
 async def test_what_a_socket_sends_comes_back_byte_for_byte_everywhere(
-    conversation: ConversationRef, join: Join, rest: httpx.AsyncClient, text: str
+    subtests: pytest.Subtests, alice: User, join: Join, rest: httpx.AsyncClient
 ) -> None:
-    sender, follower = await join(conversation), await join(conversation)
-    await follower.until("replay_complete")
-    await sender.send(frame(text))
-    live, replayed = await next_event(follower), await next_event(await join(conversation))
-    page = (await rest.get(EVENTS_URL)).content.decode()
-    assert ends_with_payload(live, text)
-    assert ends_with_payload(replayed, text)
-    assert page == f'{{"events":[{live}],"last_seq":0}}'
-    assert await astore.call(rows) == [(text, len(text.encode()))]
+    for case, text in PAYLOADS.items():
+        with subtests.test(case):
+            talk = await astore.call(creation.create, alice, conversation_id=case)
+            sender, follower = await join(talk), await join(talk)
+            await follower.until("replay_complete")
+            await sender.send(frame(text))
+            live, replayed = await next_event(follower), await next_event(await join(talk))
+            page = (await rest.get(url(case))).content.decode()
+            assert ends_with_payload(live, text)
+            assert ends_with_payload(replayed, text)
+            assert page == f'{{"events":[{live}],"last_seq":0}}'
+            assert await astore.call(rows, talk) == [(text, len(text.encode()))]
 
 
 @pytest.mark.needs_engine
-@each_of(PAYLOADS)
-@pytest.mark.sampled(6)
 async def test_what_rest_sends_comes_back_byte_for_byte(
-    conversation: ConversationRef, join: Join, rest: httpx.AsyncClient, text: str
+    subtests: pytest.Subtests, alice: User, join: Join, rest: httpx.AsyncClient
 ) -> None:
-    headers = {"content-type": "application/json"}
-    alone = await rest.post(EVENTS_URL, content=frame(text).encode(), headers=headers)
-    listed = await rest.post(EVENTS_URL, content=f" [ {frame(text)} ] ".encode(), headers=headers)
-    assert (alone.json(), listed.json()) == (
-        {"type": "ack", "id": "mine", "seq": 0},
-        [{"type": "ack", "id": "mine", "seq": 0}],
-    )
-    assert ends_with_payload(await next_event(await join(conversation)), text)
+    for case, text in PAYLOADS.items():
+        with subtests.test(case):
+            talk = await astore.call(creation.create, alice, conversation_id=case)
+            alone = await rest.post(url(case), content=frame(text).encode(), headers=JSON)
+            listed = await rest.post(url(case), content=f" [ {frame(text)} ] ".encode(), headers=JSON)
+            assert (alone.json(), listed.json()) == (
+                {"type": "ack", "id": "mine", "seq": 0},
+                [{"type": "ack", "id": "mine", "seq": 0}],
+            )
+            assert ends_with_payload(await next_event(await join(talk)), text)
 
 
 @pytest.mark.needs_engine
@@ -146,49 +148,53 @@ async def test_a_batch_keeps_every_byte_of_each_event(conversation: Conversation
     assert [ends_with_payload(*pair) for pair in zip(received, texts, strict=True)] == [True] * len(texts)
 
 
-@each_of(NOT_JSON)
 async def test_a_socket_refuses_what_is_not_json_in_a_sentence(
-    conversation: ConversationRef, join: Join, text: str
+    subtests: pytest.Subtests, alice: User, join: Join
 ) -> None:
-    socket = await join(conversation)
-    await socket.send(frame(text))
-    refusal = await socket.until("error")
-    assert (refusal["code"], refusal["id"]) == ("bad_frame", None)
-    assert refusal["detail"].startswith("A frame is one JSON object: ")
-    assert await astore.call(rows) == []
+    for case, text in NOT_JSON.items():
+        with subtests.test(case):
+            talk = await astore.call(creation.create, alice, conversation_id=case)
+            socket = await join(talk)
+            await socket.send(frame(text))
+            refusal = await socket.until("error")
+            assert (refusal["code"], refusal["id"]) == ("bad_frame", None)
+            assert refusal["detail"].startswith("A frame is one JSON object: ")
+            assert await astore.call(rows, talk) == []
 
 
-@each_of(NO_EVENTS)
 async def test_a_socket_refuses_what_is_no_event_in_a_sentence_with_the_frames_id(
-    conversation: ConversationRef, join: Join, text: str
+    subtests: pytest.Subtests, alice: User, join: Join
 ) -> None:
-    socket = await join(conversation)
-    await socket.send(frame(text))
-    refusal = await socket.until("error", id="mine")
-    assert refusal["code"] in ("bad_frame", "invalid_event")
-    assert refusal["detail"].endswith(".")
-    assert await astore.call(rows) == []
+    for case, text in NO_EVENTS.items():
+        with subtests.test(case):
+            talk = await astore.call(creation.create, alice, conversation_id=case)
+            socket = await join(talk)
+            await socket.send(frame(text))
+            refusal = await socket.until("error", id="mine")
+            assert refusal["code"] in ("bad_frame", "invalid_event")
+            assert refusal["detail"].endswith(".")
+            assert await astore.call(rows, talk) == []
 
 
-@each_of(NOT_JSON | NO_EVENTS)
 async def test_rest_refuses_what_is_no_event_in_a_sentence(
-    conversation: ConversationRef, rest: httpx.AsyncClient, text: str
+    subtests: pytest.Subtests, alice: User, rest: httpx.AsyncClient
 ) -> None:
-    answer = await rest.post(
-        EVENTS_URL, content=frame(text).encode(), headers={"content-type": "application/json"}
-    )
-    assert answer.status_code == 400
-    assert answer.json()["detail"].endswith(".")
-    assert await astore.call(rows) == []
+    for case, text in (NOT_JSON | NO_EVENTS).items():
+        with subtests.test(case):
+            talk = await astore.call(creation.create, alice, conversation_id=case)
+            answer = await rest.post(url(case), content=frame(text).encode(), headers=JSON)
+            assert answer.status_code == 400
+            assert answer.json()["detail"].endswith(".")
+            assert await astore.call(rows, talk) == []
 
 
 async def test_rest_refuses_bytes_that_are_no_text(
     conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
     body = frame('{"action":"message","args":{"content":"\u00e9"}}').encode("latin-1")
-    answer = await rest.post(EVENTS_URL, content=body, headers={"content-type": "application/json"})
+    answer = await rest.post(url("talk"), content=body, headers=JSON)
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_frame")
-    assert await astore.call(rows) == []
+    assert await astore.call(rows, conversation) == []
 
 
 @pytest.mark.needs_engine

@@ -82,12 +82,13 @@ def test_whatever_a_decoder_takes_within_the_bounds_is_not_refused(parts: Sequen
     assert is_refused(text, 3, 2) is (shape.values > 3 or shape.depth > 2)
 
 
-@pytest.mark.parametrize("offset", range(-3, 4))
-@pytest.mark.parametrize("run", [1, 2, 3, 4, SLICE - 1, SLICE, SLICE + 1])
-def test_escapes_are_followed_from_one_slice_to_the_next(run: int, offset: int) -> None:
-    string = "x" * (SLICE - run + offset) + "\\" * (2 * run)
-    text = f'["{string}",["{string}' + r'\"],[[\\",1]]'
-    assert bounds.shape_of(text) == decoded_shape(json.loads(text))
+def test_escapes_are_followed_from_one_slice_to_the_next(subtests: pytest.Subtests) -> None:
+    for offset in range(-3, 4):
+        for run in [1, 2, 3, 4, SLICE - 1, SLICE, SLICE + 1]:
+            with subtests.test(offset=offset, run=run):
+                string = "x" * (SLICE - run + offset) + "\\" * (2 * run)
+                text = f'["{string}",["{string}' + r'\"],[[\\",1]]'
+                assert bounds.shape_of(text) == decoded_shape(json.loads(text))
 
 
 def test_a_list_that_opens_where_a_slice_ends_counts_only_if_it_is_not_empty() -> None:

@@ -17,7 +17,7 @@ from convserver.rendering.text.previews import GROWTH, Preview
 from sessions_app import astore
 from sessions_app.models import UnfinishedAnswer
 from tests.conftest import once
-from tests.support.data.hostile import COSTLY, HOSTILE, HUGE, Hostile
+from tests.support.data.hostile import COSTLY, HOSTILE, HUGE
 from tests.support.people.web_browser import Browser
 from tests.support.wires.page_parts import PageParts
 
@@ -76,14 +76,17 @@ def test_a_finished_answer_looks_like_the_stored_message() -> None:
     assert html(grown(ANSWER)).replace("\n", "") == str(markdown(ANSWER)).replace("\n", "")
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_blocks_rendered_one_by_one_are_the_document(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("convserver.rendering.text.markdown.MAX_CHARS", 10**6)
-    monkeypatch.setattr("convserver.rendering.text.markdown.MAX_MARKS", 10**6)
-    text = path.read_text(encoding="utf-8")
-    env = {"highest": 1}
-    parts = [str(markdown(block, env=env)) for block in blocks(text)]
-    assert "".join(parts).replace("\n", "") == str(markdown(text)).replace("\n", "")
+def test_blocks_rendered_one_by_one_are_the_document(
+    subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in DOCUMENTS:
+        with subtests.test(path.name):
+            monkeypatch.setattr("convserver.rendering.text.markdown.MAX_CHARS", 10**6)
+            monkeypatch.setattr("convserver.rendering.text.markdown.MAX_MARKS", 10**6)
+            text = path.read_text(encoding="utf-8")
+            env = {"highest": 1}
+            parts = [str(markdown(block, env=env)) for block in blocks(text)]
+            assert "".join(parts).replace("\n", "") == str(markdown(text)).replace("\n", "")
 
 
 @pytest.mark.parametrize(
@@ -130,11 +133,12 @@ def test_readers_of_one_answer_ask_less_often_when_they_are_many() -> None:
     assert waits[-1] == pytest.approx(4, abs=0.1)
 
 
-@pytest.mark.parametrize("hostile", [*HOSTILE, *HUGE, *COSTLY], ids=lambda each: each.name)
-def test_hostile_answers_stay_balanced_and_bounded(hostile: Hostile) -> None:
-    text = hostile.text[:60_000]
-    preview = grown(text, max(1, len(text) // 8))
-    PageParts(html(preview))
+def test_hostile_answers_stay_balanced_and_bounded(subtests: pytest.Subtests) -> None:
+    for hostile in [*HOSTILE, *HUGE, *COSTLY]:
+        with subtests.test(hostile.name):
+            text = hostile.text[:60_000]
+            preview = grown(text, max(1, len(text) // 8))
+            PageParts(html(preview))
 
 
 @given(

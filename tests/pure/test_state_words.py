@@ -28,9 +28,8 @@ from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd, LoopStatus
 PAGE_WORDS = Path(convserver.__file__).parent / "static" / "web" / "agent_status.js"
 
 
-@pytest.mark.parametrize(
-    ("status", "execution_status", "agent", "ended_by", "words"),
-    [
+def test_a_state_has_one_name(subtests: pytest.Subtests) -> None:
+    for status, execution_status, agent, ended_by, words in [
         ("stopped", "idle", "", "", "Not started"),
         ("starting", "idle", "", "", "Starting"),
         ("stopped", "running", "", "", "Running"),
@@ -44,13 +43,12 @@ PAGE_WORDS = Path(convserver.__file__).parent / "static" / "web" / "agent_status
         ("stopped", "finished", "a", "stopped", "Finished"),
         ("error", "running", "a", "failed", "Failed"),
         ("stopped", "stuck", "a", "idle", "Stuck"),
-    ],
-)
-def test_a_state_has_one_name(
-    status: str, execution_status: str, agent: str, ended_by: str, words: str
-) -> None:
-    state = state_of(status=status, execution_status=execution_status, agent=agent, ended_by=ended_by)
-    assert WORDS[state] == words
+    ]:
+        with subtests.test(
+            status=status, execution_status=execution_status, agent=agent, ended_by=ended_by, words=words
+        ):
+            state = state_of(status=status, execution_status=execution_status, agent=agent, ended_by=ended_by)
+            assert WORDS[state] == words
 
 
 def test_every_state_has_words_for_staff_and_for_owners() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
 import pytest
@@ -87,15 +87,17 @@ def test_the_table_names_every_state() -> None:
     assert set(TRANSITIONS) == {*Stage, *PauseRequest, *Interruption, *Stay}
 
 
-@pytest.mark.parametrize(("before", "after"), ALLOWED, ids=str)
-def test_what_the_table_allows_is_allowed(before: State, after: State) -> None:
-    require_allowed(before, after)
+def test_what_the_table_allows_is_allowed(subtests: pytest.Subtests) -> None:
+    for before, after in ALLOWED:
+        with subtests.test(before=str(before), after=str(after)):
+            require_allowed(before, after)
 
 
-@pytest.mark.parametrize(("before", "after"), FORBIDDEN, ids=str)
-def test_everything_else_raises(before: State, after: State) -> None:
-    with pytest.raises(ForbiddenTransition, match=f"{after} must not follow {before}"):
-        require_allowed(before, after)
+def test_everything_else_raises(subtests: pytest.Subtests) -> None:
+    for before, after in FORBIDDEN:
+        refused = pytest.raises(ForbiddenTransition, match=f"{after} must not follow {before}")
+        with subtests.test(before=str(before), after=str(after)), refused:
+            require_allowed(before, after)
 
 
 def test_the_table_allows_what_steps_and_requests_do_and_nothing_more() -> None:
@@ -105,25 +107,23 @@ def test_the_table_allows_what_steps_and_requests_do_and_nothing_more() -> None:
 # The steps of a turn
 
 
-@pytest.mark.parametrize(
-    ("step", "begins_at"),
-    [
-        (Steering.begin_turn, [WAITING]),
-        (Steering.begin_play, [PREPARING]),
-        (Steering.end_play, [PLAYING]),
-        (Steering.end_turn, [PREPARING, ENDING]),
-        (lambda steering: steering.interrupt(through=THROUGH), INTERRUPTIBLE),
-        (lambda steering: steering.supersede(through=THROUGH), [PLAYING]),
-    ],
-    ids=["begin_turn", "begin_play", "end_play", "end_turn", "interrupt", "supersede"],
-)
-@pytest.mark.parametrize("steering", [WAITING, *TURN], ids=lambda steering: steering.stage.name)
-def test_a_step_that_is_not_next_raises(step: Change, begins_at: list[Steering], steering: Steering) -> None:
-    if steering in begins_at:
-        assert step(steering) != steering
-    else:
-        with pytest.raises(ForbiddenTransition):
-            step(steering)
+def test_a_step_that_is_not_next_raises(subtests: pytest.Subtests) -> None:
+    steps: dict[str, tuple[Change, Sequence[Steering]]] = {
+        "begin_turn": (Steering.begin_turn, [WAITING]),
+        "begin_play": (Steering.begin_play, [PREPARING]),
+        "end_play": (Steering.end_play, [PLAYING]),
+        "end_turn": (Steering.end_turn, [PREPARING, ENDING]),
+        "interrupt": (lambda steering: steering.interrupt(through=THROUGH), INTERRUPTIBLE),
+        "supersede": (lambda steering: steering.supersede(through=THROUGH), [PLAYING]),
+    }
+    for name, (step, begins_at) in steps.items():
+        for steering in [WAITING, *TURN]:
+            with subtests.test(name, steering=steering.stage.name):
+                if steering in begins_at:
+                    assert step(steering) != steering
+                else:
+                    with pytest.raises(ForbiddenTransition):
+                        step(steering)
 
 
 @pytest.mark.parametrize(

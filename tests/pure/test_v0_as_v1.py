@@ -73,9 +73,10 @@ def numbered(text: str) -> EventEnvelope:
 # Events of the V1 wire
 
 
-@pytest.mark.parametrize("text", [*EXAMPLES, *V1_RECORDINGS])
-def test_every_v1_event_is_shown_as_it_was_stored(text: str) -> None:
-    assert v1.shown(stored(text), CONVERSATION) == text
+def test_every_v1_event_is_shown_as_it_was_stored(subtests: pytest.Subtests) -> None:
+    for text in [*EXAMPLES, *V1_RECORDINGS]:
+        with subtests.test(text=text):
+            assert v1.shown(stored(text), CONVERSATION) == text
 
 
 def test_a_v1_payload_is_never_decoded() -> None:
@@ -112,28 +113,30 @@ def test_calls_and_answers_of_a_recording_carry_the_same_tool_call_id(log: list[
 STATES = ("agent_state_changed", "condensation_request", "null")
 
 
-@pytest.mark.parametrize("text", recorded())
-def test_the_text_of_every_recorded_v0_event_is_shown(text: str) -> None:
-    event = numbered(text)
-    read = shown_event(event)
-    if event["type"] in STATES or event["kind"] == "tool_call":
-        return  # a state has a word of V1; what a call was called with is below
-    assert event["text"] in list(texts_in(read))
+def test_the_text_of_every_recorded_v0_event_is_shown(subtests: pytest.Subtests) -> None:
+    for text in recorded():
+        with subtests.test(text=text):
+            event = numbered(text)
+            read = shown_event(event)
+            if event["type"] in STATES or event["kind"] == "tool_call":
+                continue  # a state has a word of V1; what a call was called with is below
+            assert event["text"] in list(texts_in(read))
 
 
-@pytest.mark.parametrize("text", recorded())
-def test_a_recorded_v0_tool_call_is_shown_with_all_that_it_was_called_with(text: str) -> None:
-    event = numbered(text)
-    read, args = shown_event(event), values_of(text).get("args", {})
-    if read["kind"] != "ActionEvent":
-        return
-    texts = set(texts_in(read)) | {"confirmed", "oh_aci", "default"}
-    # Older spellings and empty fields aside, each argument is there, and so is what was thought.
-    wanted = {value for name, value in args.items() if isinstance(value, str) and value}
-    assert wanted - texts <= {args.get("translated_ipython_code"), args.get("task_completed")}
-    assert json.loads(read["tool_call"]["arguments"]) == read["action"].get(
-        "data", json.loads(read["tool_call"]["arguments"])
-    )
+def test_a_recorded_v0_tool_call_is_shown_with_all_that_it_was_called_with(subtests: pytest.Subtests) -> None:
+    for text in recorded():
+        with subtests.test(text=text):
+            event = numbered(text)
+            read, args = shown_event(event), values_of(text).get("args", {})
+            if read["kind"] != "ActionEvent":
+                continue
+            texts = set(texts_in(read)) | {"confirmed", "oh_aci", "default"}
+            # Older spellings and empty fields aside, each argument is there, and so is what was thought.
+            wanted = {value for name, value in args.items() if isinstance(value, str) and value}
+            assert wanted - texts <= {args.get("translated_ipython_code"), args.get("task_completed")}
+            assert json.loads(read["tool_call"]["arguments"]) == read["action"].get(
+                "data", json.loads(read["tool_call"]["arguments"])
+            )
 
 
 def test_an_id_is_a_uuid_5_of_the_conversation_and_the_place_and_stays_so() -> None:
@@ -178,41 +181,44 @@ OBSERVATION_KINDS = {
 )
 
 
-@pytest.mark.parametrize("name", ACTIONS)
-def test_each_v0_action_is_shown_as_its_counterpart(name: str) -> None:
-    args, _, _ = FIRST_ACTIONS[name]
-    read = shown({"action": name, "source": "agent", "args": args})
-    assert read["kind"] == ACTION_KINDS.get(name, "ActionEvent")
-    assert read["timestamp"] == TIME
+def test_each_v0_action_is_shown_as_its_counterpart(subtests: pytest.Subtests) -> None:
+    for name in ACTIONS:
+        with subtests.test(name=name):
+            args, _, _ = FIRST_ACTIONS[name]
+            read = shown({"action": name, "source": "agent", "args": args})
+            assert read["kind"] == ACTION_KINDS.get(name, "ActionEvent")
+            assert read["timestamp"] == TIME
 
 
-@pytest.mark.parametrize("name", OBSERVATIONS)
-def test_each_v0_observation_is_shown_as_its_counterpart(name: str) -> None:
-    extras, _, _ = FIRST_OBSERVATIONS[name]
-    event = {"observation": name, "source": "agent", "content": "It is.", "extras": extras}
-    answer, statement = shown(event, cause=3), shown(event)
-    assert (answer["kind"], statement["kind"]) == OBSERVATION_KINDS.get(
-        name, ("ObservationEvent", "MessageEvent")
-    )
-    if name not in STATES:
-        assert "It is." in list(texts_in(answer))
-        assert "It is." in list(texts_in(statement))
+def test_each_v0_observation_is_shown_as_its_counterpart(subtests: pytest.Subtests) -> None:
+    for name in OBSERVATIONS:
+        with subtests.test(name=name):
+            extras, _, _ = FIRST_OBSERVATIONS[name]
+            event = {"observation": name, "source": "agent", "content": "It is.", "extras": extras}
+            answer, statement = shown(event, cause=3), shown(event)
+            assert (answer["kind"], statement["kind"]) == OBSERVATION_KINDS.get(
+                name, ("ObservationEvent", "MessageEvent")
+            )
+            if name not in STATES:
+                assert "It is." in list(texts_in(answer))
+                assert "It is." in list(texts_in(statement))
 
 
-@pytest.mark.parametrize("name", sorted(ACTIONS.keys() | OBSERVATIONS.keys() | {"dance"}))
-@pytest.mark.parametrize("key", ["action", "observation"])
-def test_a_hidden_event_is_counted_and_nothing_of_it_is_shown(key: str, name: str) -> None:
-    fields = {"hidden": True, "command": "export TOKEN=abc"}
-    event = {
-        key: name,
-        "source": "agent",
-        "message": "abc",
-        "content": "abc",
-        "args": fields,
-        "extras": fields,
-    }
-    read = shown(event, cause=3)
-    assert (read["key"], read["value"]) == ("v0_event", {"type": name, "hidden": True})
+def test_a_hidden_event_is_counted_and_nothing_of_it_is_shown(subtests: pytest.Subtests) -> None:
+    for name in sorted(ACTIONS.keys() | OBSERVATIONS.keys() | {"dance"}):
+        for key in ["action", "observation"]:
+            with subtests.test(name=name, key=key):
+                fields = {"hidden": True, "command": "export TOKEN=abc"}
+                event = {
+                    key: name,
+                    "source": "agent",
+                    "message": "abc",
+                    "content": "abc",
+                    "args": fields,
+                    "extras": fields,
+                }
+                read = shown(event, cause=3)
+                assert (read["key"], read["value"]) == ("v0_event", {"type": name, "hidden": True})
 
 
 def test_a_users_message_keeps_its_images() -> None:
@@ -318,9 +324,8 @@ def test_a_call_that_the_server_asks_about_shows_a_v1_client_what_it_approves() 
     assert read["tool_name"] == "terminal"
 
 
-@pytest.mark.parametrize(
-    ("state", "status"),
-    [
+def test_a_v0_state_is_shown_as_a_status_of_v1(subtests: pytest.Subtests) -> None:
+    for state, status in [
         ("init", "idle"),
         ("loading", "idle"),
         ("running", "running"),
@@ -334,13 +339,15 @@ def test_a_call_that_the_server_asks_about_shows_a_v1_client_what_it_approves() 
         ("awaiting_user_confirmation", "waiting_for_confirmation"),
         ("user_confirmed", "running"),
         ("user_rejected", "idle"),
-    ],
-)
-@pytest.mark.parametrize("kind", ["state", "turn"])
-def test_a_v0_state_is_shown_as_a_status_of_v1(state: str, status: str, kind: str) -> None:
-    event = {"observation": "agent_state_changed", "extras": {"agent_state": state, "reason": "R"}}
-    read = shown(event, kind=kind)
-    assert (read["key"], read["value"]) == ("execution_status", status)
+    ]:
+        for kind in ["state", "turn"]:
+            with subtests.test(state=state, status=status, kind=kind):
+                event = {
+                    "observation": "agent_state_changed",
+                    "extras": {"agent_state": state, "reason": "R"},
+                }
+                read = shown(event, kind=kind)
+                assert (read["key"], read["value"]) == ("execution_status", status)
 
 
 @pytest.mark.parametrize("state", AgentState)
@@ -440,26 +447,24 @@ def test_any_v0_event_is_shown_under_exactly_one_kind(
     assert [(shown.kind, shown.source) for shown in met] == [(read["kind"], read["source"])]
 
 
-def stored_of_both_wires() -> list[EventEnvelope]:
-    return [numbered(text) for text in recorded()] + [stored(text) for text in [*EXAMPLES, *V1_RECORDINGS]]
-
-
-@pytest.mark.parametrize("kind", [None, *KINDS])
-@pytest.mark.parametrize("source", [None, "agent", "user", "environment", "hook"])
-@pytest.mark.sampled(40)
 def test_a_filter_meets_what_is_shown_under_kind_and_source_and_nothing_else(
-    kind: str | None, source: str | None
+    subtests: pytest.Subtests,
 ) -> None:
-    wanted = v1.shown_as(kind=kind, source=source)
-    for event in stored_of_both_wires():
-        read = json.loads(v1.shown(event, CONVERSATION))
-        is_wanted = kind in (None, read["kind"]) and source in (None, read["source"])
-        assert any(is_met(match, event) for match in wanted) is is_wanted
+    of_both_wires = [*map(numbered, recorded()), *map(stored, [*EXAMPLES, *V1_RECORDINGS])]
+    events = [(event, json.loads(v1.shown(event, CONVERSATION))) for event in of_both_wires]
+    for kind in [None, *KINDS]:
+        for source in [None, "agent", "user", "environment", "hook"]:
+            with subtests.test(kind=kind, source=source):
+                wanted = v1.shown_as(kind=kind, source=source)
+                for event, read in events:
+                    is_wanted = kind in (None, read["kind"]) and source in (None, read["source"])
+                    assert any(is_met(match, event) for match in wanted) is is_wanted
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_kind_may_be_asked_for_with_the_path_of_its_class(kind: str) -> None:
-    assert v1.shown_as(kind=f"openhands.sdk.event.some_module.{kind}") == v1.shown_as(kind=kind)
+def test_a_kind_may_be_asked_for_with_the_path_of_its_class(subtests: pytest.Subtests) -> None:
+    for kind in KINDS:
+        with subtests.test(kind=kind):
+            assert v1.shown_as(kind=f"openhands.sdk.event.some_module.{kind}") == v1.shown_as(kind=kind)
 
 
 @pytest.mark.parametrize("kind", ["", ".", "run", "DanceEvent", "openhands.", "MessageEvent.", "\ud800" * 50])

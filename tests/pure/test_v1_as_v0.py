@@ -54,22 +54,24 @@ def counterpart(event: dict[str, Any]) -> str:
     return COUNTERPARTS.get(event["kind"], "success")
 
 
-@pytest.mark.parametrize("text", v1_recorded())
-def test_every_recorded_v1_event_is_shown_as_its_counterpart_of_v0(text: str) -> None:
-    event = stored(text, cause=1)
-    read = json.loads(v0.shown(event))
-    assert (read["id"], read["timestamp"], read["cause"]) == (5, TIME, 1)
-    assert (read.get("action") or read.get("observation")) == counterpart(json.loads(text))
-    require_valid(read)
+def test_every_recorded_v1_event_is_shown_as_its_counterpart_of_v0(subtests: pytest.Subtests) -> None:
+    for text in v1_recorded():
+        with subtests.test(text=text):
+            event = stored(text, cause=1)
+            read = json.loads(v0.shown(event))
+            assert (read["id"], read["timestamp"], read["cause"]) == (5, TIME, 1)
+            assert (read.get("action") or read.get("observation")) == counterpart(json.loads(text))
+            require_valid(read)
 
 
-@pytest.mark.parametrize("text", [text for text in v1_recorded() if '"ConversationState' not in text])
-def test_the_text_of_every_recorded_v1_event_is_shown(text: str) -> None:
-    event = stored(text)
-    shown_text = v0.read(json.loads(v0.shown(event))).text
-    if event["kind"] == "tool_call":
-        return  # its text is what was thought; see below
-    assert shown_text == (event["text"] or event["type"]) or event["type"] == "CondensationRequest"
+def test_the_text_of_every_recorded_v1_event_is_shown(subtests: pytest.Subtests) -> None:
+    for text in [text for text in v1_recorded() if '"ConversationState' not in text]:
+        with subtests.test(text=text):
+            event = stored(text)
+            shown_text = v0.read(json.loads(v0.shown(event))).text
+            if event["kind"] == "tool_call":
+                continue  # its text is what was thought; see below
+            assert shown_text == (event["text"] or event["type"]) or event["type"] == "CondensationRequest"
 
 
 @pytest.mark.parametrize("text", [text for text in v1_recorded() if '"ActionEvent"' in text])
@@ -197,9 +199,8 @@ def test_the_end_of_a_v1_command_is_shown_with_its_exit_code() -> None:
     assert read["tool_call_metadata"]["tool_call_id"] == "c"
 
 
-@pytest.mark.parametrize(
-    ("event", "state"),
-    [
+def test_a_v1_status_is_shown_as_a_state_of_the_v0_agent(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[dict[str, object], str | None]] = [
         ({"key": "execution_status", "value": "idle"}, "awaiting_user_input"),
         ({"key": "execution_status", "value": "running"}, "running"),
         ({"key": "execution_status", "value": "paused"}, "paused"),
@@ -213,12 +214,14 @@ def test_the_end_of_a_v1_command_is_shown_with_its_exit_code() -> None:
         ({"key": "execution_status", "value": "dancing"}, None),
         ({"key": "execution_status", "value": ["idle"]}, None),
         ({"key": "title", "value": "running"}, None),
-    ],
-)
-def test_a_v1_status_is_shown_as_a_state_of_the_v0_agent(event: dict[str, Any], state: str | None) -> None:
-    read = shown(json.dumps({"kind": "ConversationStateUpdateEvent", "source": "environment", **event}))
-    assert read["extras"] == ({} if state is None else {"agent_state": state, "reason": ""})
-    assert read["observation"] == ("success" if state is None else "agent_state_changed")
+    ]
+    for event, state in rows:
+        with subtests.test(event=event, state=state):
+            read = shown(
+                json.dumps({"kind": "ConversationStateUpdateEvent", "source": "environment", **event})
+            )
+            assert read["extras"] == ({} if state is None else {"agent_state": state, "reason": ""})
+            assert read["observation"] == ("success" if state is None else "agent_state_changed")
 
 
 def test_the_end_of_a_v1_turn_is_shown_as_the_state_that_it_brings() -> None:

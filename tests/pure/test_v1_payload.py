@@ -81,14 +81,15 @@ EVENTS: dict[str, tuple[V1Event, Kind, str]] = {
 }
 
 
-@pytest.mark.parametrize(("event", "kind", "text"), EVENTS.values(), ids=EVENTS.keys())
 def test_each_kind_that_the_server_writes_is_one_that_a_strict_client_takes(
-    event: V1Event, kind: Kind, text: str
+    subtests: pytest.Subtests,
 ) -> None:
-    authored = v1.authored(event, event_id=EVENT_ID)
-    require_strict(json.loads(authored.payload))
-    assert (authored.reading.kind, authored.reading.text) == (kind, text)
-    assert authored.reading.event_id == EVENT_ID
+    for name, (event, kind, text) in EVENTS.items():
+        with subtests.test(name):
+            authored = v1.authored(event, event_id=EVENT_ID)
+            require_strict(json.loads(authored.payload))
+            assert (authored.reading.kind, authored.reading.text) == (kind, text)
+            assert authored.reading.event_id == EVENT_ID
 
 
 @pytest.mark.parametrize(

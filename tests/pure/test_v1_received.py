@@ -72,9 +72,8 @@ def test_a_client_speaks_for_nobody_but_the_user(role: object) -> None:
     str(refusal.value).encode()
 
 
-@pytest.mark.parametrize(
-    ("request_", "sentence"),
-    [
+def test_a_message_of_another_shape_is_refused_by_a_sentence(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[dict[str, object], str]] = [
         ({}, "A message needs `content`"),
         ({"content": []}, "A message needs `content`"),
         ({"content": 3}, "`content` must be a string or a list of parts."),
@@ -86,11 +85,10 @@ def test_a_client_speaks_for_nobody_but_the_user(role: object) -> None:
         ({"content": [{"type": "image_url", "image_url": {}}]}, "Part 0 of `content` is none of"),
         ({"content": [{"type": "audio"}]}, "Part 0 of `content` is none of"),
         ({"content": [None]}, "Part 0 of `content` is none of"),
-    ],
-)
-def test_a_message_of_another_shape_is_refused_by_a_sentence(request_: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(InvalidEvent, match=sentence):
-        v1.received(request_, event_id=EVENT_ID)
+    ]
+    for request_, sentence in rows:
+        with subtests.test(request_=request_), pytest.raises(InvalidEvent, match=sentence):
+            v1.received(request_, event_id=EVENT_ID)
 
 
 TEXTS = st.text(max_size=20) | st.just("half \ud800 of a pair")

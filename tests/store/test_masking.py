@@ -44,7 +44,7 @@ from sessions_app.models import Secret, SecretKind, UnfinishedAnswer
 from sessions_app.settings import agent_setups, user_settings
 from sessions_app.settings.user_settings import SettingSecret, store_secret
 from tests.conftest import Join
-from tests.pure.test_payload import PAYLOADS, each_of, json_texts
+from tests.pure.test_payload import PAYLOADS, json_texts
 from tests.support.data.events import event, payload
 from tests.support.people.dictation import Dictate, SilentAgent, dictate, end_answer, silence
 from tests.support.people.scripted_agent import until
@@ -220,7 +220,7 @@ def test_where_no_value_is_nothing_is_found(text: str, value: str) -> None:
     assert Masks([value]).in_event(f'{{"x": {text}}}') == []
 
 
-@each_of(PAYLOADS)
+@pytest.mark.parametrize("text", list(PAYLOADS.values()), ids=list(PAYLOADS))
 def test_what_stands_beside_a_value_stays_whatever_it_is(text: str) -> None:
     holding = text.replace("{", f'{{"zz":"{TOKEN}",', 1)
     assert hidden(holding, TOKEN) == holding.replace(TOKEN, MASK)
