@@ -50,7 +50,7 @@ ENVELOPE: dict[str, Any] = {
     "payload": "{}",
 }
 APPENDED = {"kind": "appended", "last_seq": 0, "events": [ENVELOPE]}
-GOOD = [
+GOOD: list[dict[str, object]] = [
     APPENDED,
     {"kind": "appended", "last_seq": 7, "events": []},
     {"kind": "changed"},
@@ -106,28 +106,32 @@ REDIS_WAIT_S = 1.0
 """No request waits for Redis longer than half a second; a machine that tests keep busy has as much again."""
 
 
-@pytest.mark.parametrize("hint", GOOD)
-def test_what_processes_tell_each_other_passes_the_check(hint: dict[str, Any]) -> None:
-    message = {**hint, "type": "hint", "group": "conversation.1"}
-    assert hints.checked(message) == message
+def test_what_processes_tell_each_other_passes_the_check(subtests: pytest.Subtests) -> None:
+    for hint in GOOD:
+        with subtests.test(hint=hint):
+            message = {**hint, "type": "hint", "group": "conversation.1"}
+            assert hints.checked(message) == message
 
 
-@pytest.mark.parametrize("message", BAD, ids=repr)
-def test_whatever_is_no_hint_does_not(message: Any) -> None:
-    assert hints.checked({"group": "user.1", **message} if isinstance(message, dict) else message) is None
+def test_whatever_is_no_hint_does_not(subtests: pytest.Subtests) -> None:
+    for message in BAD:
+        with subtests.test(message=message):
+            sent = {"group": "user.1", **message} if isinstance(message, dict) else message
+            assert hints.checked(sent) is None
 
 
-@pytest.mark.parametrize(
-    "payload", ["not json", "", "[]", "7", "NaN", '{"a": NaN}', '{"a"', "{}" + " " * 200_000]
-)
-def test_events_that_no_wire_could_show_are_left_to_be_read(payload: str) -> None:
-    message = {**APPENDED, "group": "conversation.1", "events": [ENVELOPE | {"payload": payload}]}
-    assert hints.checked(message) == {**message, "events": []}
+def test_events_that_no_wire_could_show_are_left_to_be_read(subtests: pytest.Subtests) -> None:
+    for payload in ["not json", "", "[]", "7", "NaN", '{"a": NaN}', '{"a"', "{}" + " " * 200_000]:
+        with subtests.test(payload=payload):
+            message = {**APPENDED, "group": "conversation.1", "events": [ENVELOPE | {"payload": payload}]}
+            assert hints.checked(message) == {**message, "events": []}
 
 
-@pytest.mark.parametrize("group", [None, 3, [], {}, b"conversation.1"])
-def test_a_hint_names_its_group(group: Any) -> None:
-    assert hints.checked({"kind": "changed", "group": group}) is None
+def test_a_hint_names_its_group(subtests: pytest.Subtests) -> None:
+    groups: list[object] = [None, 3, [], {}, b"conversation.1"]
+    for group in groups:
+        with subtests.test(group=group):
+            assert hints.checked({"kind": "changed", "group": group}) is None
 
 
 @pytest.fixture

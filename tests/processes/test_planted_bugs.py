@@ -21,15 +21,16 @@ pytestmark = [pytest.mark.one_engine, pytest.mark.no_second_try]
 CUT = "connections of clients reset"
 
 
-@pytest.mark.parametrize("bug", BUGS)
-def test_a_bug_replaces_a_function_that_exists(bug: str) -> None:
-    module = import_module(f"faults.planted.{bug}")
-    place, _, name = module.REPLACES.rpartition(".")
-    try:
-        owner = import_module(place)
-    except ModuleNotFoundError:
-        owner = import_string(place)
-    assert isinstance(getattr(owner, name), Callable)  # type: ignore[arg-type]
+def test_a_bug_replaces_a_function_that_exists(subtests: pytest.Subtests) -> None:
+    for bug in BUGS:
+        with subtests.test(bug=bug):
+            module = import_module(f"faults.planted.{bug}")
+            place, _, name = module.REPLACES.rpartition(".")
+            try:
+                owner = import_module(place)
+            except ModuleNotFoundError:
+                owner = import_string(place)
+            assert isinstance(getattr(owner, name), Callable)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

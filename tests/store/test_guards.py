@@ -172,35 +172,29 @@ def drop(name: str) -> None:
         cursor.execute(f"DROP TRIGGER {name}{table}")
 
 
-@pytest.mark.parametrize(
-    ("statement", "refusal"),
-    [
-        ("DELETE FROM conversations_event", guards.NO_DELETE),
-        ("DELETE FROM conversations_event WHERE seq = 2", guards.NO_DELETE),
-        ("UPDATE conversations_event SET payload = '{}'", guards.NO_UPDATE),
-        ("UPDATE conversations_event SET hidden = true WHERE seq = 0", guards.NO_UPDATE),
-        ("UPDATE conversations_conversation SET next_seq = 2", guards.NO_FALL),
-        ("UPDATE conversations_conversation SET loop_epoch = loop_epoch - 1", guards.NO_FALL),
-        pytest.param("DELETE FROM conversations_conversation", guards.NO_ORPHANS, marks=on_sqlite),
-        pytest.param("TRUNCATE conversations_event", guards.NO_DELETE, marks=on_postgresql),
-        pytest.param(
-            "TRUNCATE conversations_conversation, conversations_event CASCADE",
-            guards.NO_DELETE,
-            marks=on_postgresql,
-        ),
-        pytest.param(
-            "REPLACE INTO conversations_event SELECT * FROM conversations_event",
-            guards.NO_REPLACE,
-            marks=on_sqlite,
-        ),
-        pytest.param("UPDATE OR REPLACE conversations_event SET seq = 1", guards.NO_UPDATE, marks=on_sqlite),
-        pytest.param(
-            "REPLACE INTO conversations_conversation SELECT * FROM conversations_conversation",
-            guards.NO_REPLACE,
-            marks=on_sqlite,
-        ),
-    ],
-)
+REFUSED = {
+    "DELETE FROM conversations_event": guards.NO_DELETE,
+    "DELETE FROM conversations_event WHERE seq = 2": guards.NO_DELETE,
+    "UPDATE conversations_event SET payload = '{}'": guards.NO_UPDATE,
+    "UPDATE conversations_event SET hidden = true WHERE seq = 0": guards.NO_UPDATE,
+    "UPDATE conversations_conversation SET next_seq = 2": guards.NO_FALL,
+    "UPDATE conversations_conversation SET loop_epoch = loop_epoch - 1": guards.NO_FALL,
+}
+REFUSED_BY_ENGINE = {
+    "sqlite": {
+        "DELETE FROM conversations_conversation": guards.NO_ORPHANS,
+        "REPLACE INTO conversations_event SELECT * FROM conversations_event": guards.NO_REPLACE,
+        "UPDATE OR REPLACE conversations_event SET seq = 1": guards.NO_UPDATE,
+        "REPLACE INTO conversations_conversation SELECT * FROM conversations_conversation": guards.NO_REPLACE,
+    },
+    "postgresql": {
+        "TRUNCATE conversations_event": guards.NO_DELETE,
+        "TRUNCATE conversations_conversation, conversations_event CASCADE": guards.NO_DELETE,
+    },
+}
+
+
+@pytest.mark.parametrize(("statement", "refusal"), (REFUSED | REFUSED_BY_ENGINE[connection.vendor]).items())
 def test_what_would_lose_history_is_refused_from_outside(
     log: ConversationRef, complaint: Complaint, statement: str, refusal: str
 ) -> None:

@@ -172,9 +172,10 @@ def test_nothing_begins_before_the_whole_file_is_here(alice: User) -> None:
 # What may be uploaded
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
+def test_what_is_wrong_with_an_import_is_said_before_anything_is_sent(
+    subtests: pytest.Subtests, alice: User
+) -> None:
+    rows: list[tuple[dict[str, Any], str]] = [
         ({"size": 0}, "The file is empty"),
         ({"format": "word-perfect"}, "There is no format 'word-perfect'. Choose one of: .*chatgpt"),
         ({"labels": ["x" * 51]}, "A label has 1 to 50 characters"),
@@ -182,14 +183,12 @@ def test_nothing_begins_before_the_whole_file_is_here(alice: User) -> None:
         ({"labels": list("abcdefghijklmnopqrstuvwxyz")}, "at most 20 labels"),
         ({"zone": "Mars/Olympus"}, "'Mars/Olympus' is not a time zone"),
         ({"file_name": "ü" * 180}, "The name of the file is too long"),
-    ],
-)
-def test_what_is_wrong_with_an_import_is_said_before_anything_is_sent(
-    alice: User, options: dict[str, Any], problem: str
-) -> None:
-    with pytest.raises(InvalidImport, match=problem):
-        runs.begin(alice.pk, NewImport(**{"file_name": "export.zip", "size": 10, **options}))
-    assert not ImportRun.objects.exists()
+    ]
+    for options, problem in rows:
+        with subtests.test(options=options, problem=problem):
+            with pytest.raises(InvalidImport, match=problem):
+                runs.begin(alice.pk, NewImport(**{"file_name": "export.zip", "size": 10, **options}))
+            assert not ImportRun.objects.exists()
 
 
 def test_the_size_limit_holds_for_one_file_and_for_all_that_wait(

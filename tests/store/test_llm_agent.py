@@ -119,32 +119,34 @@ async def test_what_was_used_is_added_to_the_conversations_totals(
     assert (row.prompt_tokens, row.completion_tokens, row.accumulated_cost) == (220, 21, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        (Answer(401, {"error": {"message": f"bad key {KEY}"}}), "rejected the key (401)"),
-        (Answer(403, {"error": {"message": "no"}}), "isn't allowed to use the model (403)"),
-        (Answer(404, {"error": {"message": "no such model"}}), "no model `gpt-x` (404)"),
-        (Answer(400, {"error": {"message": f"temperature {KEY}"}}), "It says: temperature ***"),
-        (Answer(429, {"error": {"message": "slow down"}}), "rate limit was reached (429)"),
-        (Answer(500, {"error": {"message": KEY}}), "The model's server failed (500)"),
-        (Answer(307, headers={"location": "http://127.0.0.1:1/v1"}), "redirects to another address"),
-        (Answer(200, "<!doctype html>"), "sent no answer that can be read"),
-        (completion([]), "The model gave an empty answer"),
-        (cut_completion([]), "broke before its answer was complete"),
-    ],
-)
-@pytest.mark.sampled(8)
+FAILURES = {
+    "rejected the key (401)": Answer(401, {"error": {"message": f"bad key {KEY}"}}),
+    "isn't allowed to use the model (403)": Answer(403, {"error": {"message": "no"}}),
+    "no model `gpt-x` (404)": Answer(404, {"error": {"message": "no such model"}}),
+    "It says: temperature ***": Answer(400, {"error": {"message": f"temperature {KEY}"}}),
+    "rate limit was reached (429)": Answer(429, {"error": {"message": "slow down"}}),
+    "The model's server failed (500)": Answer(500, {"error": {"message": KEY}}),
+    "redirects to another address": Answer(307, headers={"location": "http://127.0.0.1:1/v1"}),
+    "sent no answer that can be read": Answer(200, "<!doctype html>"),
+    "The model gave an empty answer": completion([]),
+    "broke before its answer was complete": cut_completion([]),
+}
+
+
 async def test_a_failure_is_told_in_words_without_the_key(
-    talk: ConversationRef, alice: User, join: Join, answer: Answer, words: str
+    subtests: pytest.Subtests, talk: ConversationRef, alice: User, join: Join
 ) -> None:
-    async with model(alice, answer):
-        client = await join(talk)
-        await said(client, "hello")
-        assert words in await error_of(client)
-    frames = client.frames
-    assert KEY not in json.dumps(frames)
-    assert "Traceback" not in json.dumps(frames)
+    version = Version(talk.version)
+    for wrong, answer in FAILURES.items():
+        with subtests.test(wrong):
+            own = await astore.call(creation.create, alice, version=version, title="A talk")
+            async with model(alice, answer):
+                client = await join(own)
+                await said(client, "hello")
+                assert wrong in await error_of(client)
+            frames = client.frames
+            assert KEY not in json.dumps(frames)
+            assert "Traceback" not in json.dumps(frames)
 
 
 async def test_a_message_that_is_sent_again_after_a_failure_is_told_to_the_model_once(

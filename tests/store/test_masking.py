@@ -76,9 +76,8 @@ def last(conversation: ConversationRef) -> Any:
 # The text
 
 
-@pytest.mark.parametrize(
-    ("value", "spelling"),
-    [
+def test_a_value_is_found_in_every_spelling(subtests: pytest.Subtests) -> None:
+    for value, spelling in [
         ("plain", "plain"),
         ("plain", r"p\u006cain"),
         ("plain", r"\u0070\u006C\u0061\u0069\u006E"),
@@ -99,14 +98,13 @@ def last(conversation: ConversationRef) -> Any:
         ("clé", r"{\"x\":\"cl\\u00e9\"}"),
         ("two\nlines", r"{\"x\":\"two\\nlines\"}"),
         ('a"b', r"{\"x\":\"{\\\"y\\\":\\\"a\\\\\\\"b\\\"}\"}"),
-    ],
-)
-def test_a_value_is_found_in_every_spelling(value: str, spelling: str) -> None:
-    text = f'{{"args":{{"content":"before {spelling} after"}}}}'
-    found = json.loads(hidden(text, value))["args"]["content"]
-    assert MASK in found
-    assert value not in found.replace(r"\"", '"').replace(r"\\", "\\")
-    assert (found.startswith("before "), found.endswith(" after")) == (True, True)
+    ]:
+        with subtests.test(value=value, spelling=spelling):
+            text = f'{{"args":{{"content":"before {spelling} after"}}}}'
+            found = json.loads(hidden(text, value))["args"]["content"]
+            assert MASK in found
+            assert value not in found.replace(r"\"", '"').replace(r"\\", "\\")
+            assert (found.startswith("before "), found.endswith(" after")) == (True, True)
 
 
 VALUES = st.text('aé"/\\😀\n\t\x00u01<KK', max_size=6).map(lambda inner: f"K{inner}K")
@@ -220,10 +218,11 @@ def test_where_no_value_is_nothing_is_found(text: str, value: str) -> None:
     assert Masks([value]).in_event(f'{{"x": {text}}}') == []
 
 
-@pytest.mark.parametrize("text", list(PAYLOADS.values()), ids=list(PAYLOADS))
-def test_what_stands_beside_a_value_stays_whatever_it_is(text: str) -> None:
-    holding = text.replace("{", f'{{"zz":"{TOKEN}",', 1)
-    assert hidden(holding, TOKEN) == holding.replace(TOKEN, MASK)
+def test_what_stands_beside_a_value_stays_whatever_it_is(subtests: pytest.Subtests) -> None:
+    for case, text in PAYLOADS.items():
+        with subtests.test(case):
+            holding = text.replace("{", f'{{"zz":"{TOKEN}",', 1)
+            assert hidden(holding, TOKEN) == holding.replace(TOKEN, MASK)
 
 
 # Encodings
@@ -288,15 +287,16 @@ def test_an_encoded_value_is_hidden_piece_by_piece_as_in_the_whole(value: str, d
     assert shown + masks.hide(waiting) == masks.hide(text)
 
 
-@pytest.mark.parametrize("how", encodings(b""))
 def test_an_encoded_value_is_hidden_in_what_is_stored(
-    conversation: ConversationRef, alice: User, how: str
+    subtests: pytest.Subtests, conversation: ConversationRef, alice: User
 ) -> None:
     keep(alice, TOKEN)
-    encoded = encodings(f"user:{TOKEN}\n".encode())[how]
-    writes.append(conversation, [event(raw=message(f"Basic {encoded}."))])
-    content = last(conversation)["args"]["content"]
-    assert (MASK in content, content.startswith("Basic "), content.endswith(".")) == (True, True, True)
+    for how, encoded in encodings(f"user:{TOKEN}\n".encode()).items():
+        with subtests.test(how):
+            writes.append(conversation, [event(raw=message(f"Basic {encoded}."))])
+            content = last(conversation)["args"]["content"]
+            assert (content.startswith("Basic "), content.endswith(".")) == (True, True)
+            assert MASK in content
 
 
 def test_the_encodings_of_a_short_value_are_left() -> None:
@@ -331,9 +331,11 @@ def test_a_tool_call_is_known_by_its_masked_id(conversation: ConversationRef, al
     assert Event.objects.get().tool_call_id == f"call {MASK}"
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
+def test_an_event_whose_id_or_type_contains_a_secret_is_refused_and_says_so(
+    subtests: pytest.Subtests, conversation: ConversationRef, alice: User
+) -> None:
+    keep(alice, TOKEN)
+    for raw in [
         *(
             f'{{"kind":"MessageEvent","{name}":"my {TOKEN}"}}'
             for name in ("id", "parent_id", "action_id", "source")
@@ -341,15 +343,11 @@ def test_a_tool_call_is_known_by_its_masked_id(conversation: ConversationRef, al
         *(f'{{"{name}":"{TOKEN}"}}' for name in ("kind", "action", "observation")),
         f'{{"\\u006bind":"{TOKEN}"}}',
         f'{{"kind":"{TOKEN.encode().hex()}"}}',
-    ],
-)
-def test_an_event_whose_id_or_type_contains_a_secret_is_refused_and_says_so(
-    conversation: ConversationRef, alice: User, raw: str
-) -> None:
-    keep(alice, TOKEN)
-    with pytest.raises(InvalidEvent, match="contains a secret") as refusal:
-        writes.append(conversation, [event(raw=raw)])
-    assert (payloads(conversation), TOKEN in str(refusal.value)) == ([], False)
+    ]:
+        with subtests.test(raw=raw):
+            with pytest.raises(InvalidEvent, match="contains a secret") as refusal:
+                writes.append(conversation, [event(raw=raw)])
+            assert (payloads(conversation), TOKEN in str(refusal.value)) == ([], False)
 
 
 async def test_a_frame_whose_id_contains_a_secret_is_refused_and_says_so(
@@ -437,17 +435,16 @@ def test_blank_values_hide_nothing(blank: str) -> None:
     assert hidden(text, blank) == text
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["message", "run", "content", "agent", "2000-01-01", "abc-1", "MessageEvent", "1.10", "10", "true"],
-)
-def test_a_value_never_breaks_names_numbers_or_what_says_which_event_it_is(value: str) -> None:
+def test_a_value_never_breaks_names_numbers_or_what_says_which_event_it_is(subtests: pytest.Subtests) -> None:
     text = (
         '{"id":"abc-1","timestamp":"2000-01-01T00:00:00","source":"agent","kind":"MessageEvent","action":"message",'
         '"observation":"run","cause":10,"action_id":"abc-1","parent_id":"abc-1","tool_call_id":"abc-1",'
         '"content":1.10,"message":true}'
     )
-    assert hidden(text, value) == text
+    kinds_and_names = ["message", "run", "content", "agent", "abc-1", "MessageEvent"]
+    for value in [*kinds_and_names, "2000-01-01", "1.10", "10", "true"]:
+        with subtests.test(value=value):
+            assert hidden(text, value) == text
 
 
 def test_what_only_looks_like_such_a_member_is_hidden() -> None:

@@ -25,8 +25,8 @@ from sessions_app.processes import this_process
 SELF = "Self"
 
 
-def building() -> Iterator[Any]:
-    """Yield every method of this project's QuerySets that returns a QuerySet."""
+def building() -> Iterator[tuple[str, Any, Callable[..., Any]]]:
+    """Yield every method of this project's QuerySets that returns a QuerySet, with a name and its model."""
     for model in apps.get_models():
         rows = type(model._default_manager.all())
         if rows is QuerySet or not rows.__module__.startswith(("conversations.", "sessions_app.")):
@@ -34,7 +34,7 @@ def building() -> Iterator[Any]:
         for name, method in vars(rows).items():
             returned = getattr(method, "__annotations__", {}).get("return")
             if returned == SELF and not name.startswith("_"):
-                yield pytest.param(model, method, id=f"{model.__name__}.{name}")
+                yield f"{model.__name__}.{name}", model, method
 
 
 def value_of(annotation: str, conversation: ConversationRef, alice: User) -> Any:
@@ -66,23 +66,23 @@ def value_of(annotation: str, conversation: ConversationRef, alice: User) -> Any
     return samples[annotation.partition(" | ")[0]]
 
 
-@pytest.mark.parametrize(("model", "method"), list(building()))
-@pytest.mark.slow(on="postgresql")
 def test_a_queryset_is_built_without_a_query(
-    model: Any, method: Callable[..., Any], conversation: ConversationRef, alice: User
+    subtests: pytest.Subtests, conversation: ConversationRef, alice: User
 ) -> None:
-    positional: list[Any] = []
-    named: dict[str, Any] = {}
-    for name, parameter in list(inspect.signature(method).parameters.items())[1:]:
-        value = value_of(parameter.annotation, conversation, alice)
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-            named[name] = value
-        else:
-            positional.append(value)
-    with CaptureQueriesContext(connection) as asked:
-        rows = method(model._default_manager.all(), *positional, **named)
-    assert isinstance(rows, QuerySet)
-    assert [each["sql"] for each in asked] == []
+    for title, model, method in building():
+        with subtests.test(title):
+            positional: list[Any] = []
+            named: dict[str, Any] = {}
+            for name, parameter in list(inspect.signature(method).parameters.items())[1:]:
+                value = value_of(parameter.annotation, conversation, alice)
+                if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+                    named[name] = value
+                else:
+                    positional.append(value)
+            with CaptureQueriesContext(connection) as asked:
+                rows = method(model._default_manager.all(), *positional, **named)
+            assert isinstance(rows, QuerySet)
+            assert [each["sql"] for each in asked] == []
 
 
 def test_a_search_for_titles_asks_the_index_once_however_often_it_is_executed(

@@ -36,21 +36,24 @@ def family(alice: User) -> list[ConversationRef]:
     return found
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
-def test_a_read_takes_two_statements_at_most(alice: User, family: list[ConversationRef], route: Any) -> None:
-    for conversation in family:
-        named = "conversation_id" in route.address.groupindex
-        query = {
-            "app-conversations": f"ids={conversation.public_id}",
-            "app-event-search": f"conversation_id__eq={conversation.public_id}",
-        }.get(route.name, "")
-        read = Read(alice, None, conversation.public_id if named else "", query, "http://localhost")
-        with CaptureQueriesContext(
-            connection,
-        ) as asked:
-            answer = route.read(read)
-        assert len(asked) <= STATEMENTS_MAX, asked.captured_queries
-        assert answer.body.startswith((b"{", b"["))
+def test_a_read_takes_two_statements_at_most(
+    subtests: pytest.Subtests, alice: User, family: list[ConversationRef]
+) -> None:
+    for route in ROUTES:
+        with subtests.test(route.name):
+            for conversation in family:
+                named = "conversation_id" in route.address.groupindex
+                query = {
+                    "app-conversations": f"ids={conversation.public_id}",
+                    "app-event-search": f"conversation_id__eq={conversation.public_id}",
+                }.get(route.name, "")
+                read = Read(alice, None, conversation.public_id if named else "", query, "http://localhost")
+                with CaptureQueriesContext(
+                    connection,
+                ) as asked:
+                    answer = route.read(read)
+                assert len(asked) <= STATEMENTS_MAX, asked.captured_queries
+                assert answer.body.startswith((b"{", b"["))
 
 
 def _named(limit: int, *, titles: list[Value], since: Value) -> QuerySet[Conversation, Any]:

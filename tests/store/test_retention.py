@@ -369,19 +369,16 @@ def test_the_command_finishes_purges_that_were_interrupted(conversation: Convers
     assert not Event.objects.exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
+def test_the_command_refuses_in_words(subtests: pytest.Subtests, database: None) -> None:
+    for arguments, words in [
         (["--owner", "nobody"], "There is no user 'nobody'."),
         (["--conversation", "none"], "There is no such conversation: none."),
         (["--conversation", "a/b"], "invalid path characters"),
         (["--older-than", "-1"], "is not a whole number of days"),
         (["--older-than", "many"], "is not a whole number of days"),
-    ],
-)
-def test_the_command_refuses_in_words(database: None, arguments: list[str], words: str) -> None:
-    with pytest.raises(CommandError, match=words):
-        call_command("purge_conversations", *arguments, "--yes")
+    ]:
+        with subtests.test(arguments=arguments), pytest.raises(CommandError, match=words):
+            call_command("purge_conversations", *arguments, "--yes")
 
 
 def test_without_a_terminal_the_command_wants_a_yes(alice: User) -> None:

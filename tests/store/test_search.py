@@ -665,9 +665,8 @@ def test_a_query_that_cannot_be_typed_is_refused_with_a_sentence(alice: User) ->
 
 
 @once
-@pytest.mark.parametrize(
-    "query",
-    [
+def test_a_wrong_parameter_is_refused_with_a_sentence(subtests: pytest.Subtests, alice: User) -> None:
+    queries: list[dict[str, Any]] = [
         {"limit": 0},
         {"limit": 101},
         {"page_id": "nonsense"},
@@ -682,10 +681,10 @@ def test_a_query_that_cannot_be_typed_is_refused_with_a_sentence(alice: User) ->
         {"source": ["a"] * 21},
         {"source": "a" * 51},
         {"source": ["user", "a" * 4_000]},
-    ],
-)
-def test_a_wrong_parameter_is_refused_with_a_sentence(alice: User, query: dict[str, Any]) -> None:
-    assert refusal("hello", **query).endswith(".")
+    ]
+    for query in queries:
+        with subtests.test(query=query):
+            assert refusal("hello", **query).endswith(".")
 
 
 # One truth

@@ -162,11 +162,12 @@ def test_metadata_is_valid_for_the_owner_of_a_conversation_that_stands(
     assert store.validate_metadata(conversation_id, str(alice.pk)) is is_valid
 
 
-@pytest.mark.parametrize("user_id", ["", "alice", "-1", "\u00b2", "\u0663"])
 def test_metadata_is_valid_for_nobody_whose_id_is_no_number(
-    store: ConversationStore, conversation: ConversationRef, user_id: str
+    subtests: pytest.Subtests, store: ConversationStore, conversation: ConversationRef
 ) -> None:
-    assert store.validate_metadata("talk", user_id) is False
+    for user_id in ["", "alice", "-1", "\u00b2", "\u0663"]:
+        with subtests.test(user_id=user_id):
+            assert store.validate_metadata("talk", user_id) is False
 
 
 @pytest.mark.parametrize("refused", ["get_metadata", "delete_metadata"])
@@ -281,9 +282,10 @@ def test_an_id_of_another_form_is_kept_as_it_is(
     assert Conversation.objects.count() == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
+def test_an_id_that_could_mislead_is_refused(
+    subtests: pytest.Subtests, store: ConversationStore, alice: User
+) -> None:
+    for name, reason in [
         ("", "cannot be ''"),
         ("search", "cannot be 'search'"),
         ("count", "cannot be 'count'"),
@@ -296,15 +298,12 @@ def test_an_id_of_another_form_is_kept_as_it_is(
         ("..", "path"),
         ("\ud800", "cannot be"),
         ("a\u200eb", "cannot be"),
-    ],
-)
-def test_an_id_that_could_mislead_is_refused(
-    store: ConversationStore, alice: User, name: str, reason: str
-) -> None:
-    for use in (store.exists, store.get_metadata, lambda name: creation.join(alice, name)):
-        with pytest.raises(InvalidConversationId, match=reason):
-            use(name)
-    assert not Conversation.objects.exists()
+    ]:
+        with subtests.test(name=name, reason=reason):
+            for use in (store.exists, store.get_metadata, lambda name: creation.join(alice, name)):
+                with pytest.raises(InvalidConversationId, match=reason):
+                    use(name)
+            assert not Conversation.objects.exists()
 
 
 # Pages of conversations
@@ -363,10 +362,13 @@ def test_a_page_of_conversations_shows_the_newest_first(store: ConversationStore
     assert followed(store, 2, lambda: None) == ["day-3", "day-2", "day-1"]
 
 
-@pytest.mark.parametrize("page_id", ["x", "0", "MTIz", "\u00e9", "a" * 300])
-def test_a_page_id_that_was_never_given_out_is_refused(store: ConversationStore, page_id: str) -> None:
-    with pytest.raises(InvalidCursor, match="use next_page_id of the page before"):
-        store.search(page_id)
+def test_a_page_id_that_was_never_given_out_is_refused(
+    subtests: pytest.Subtests, store: ConversationStore
+) -> None:
+    for page_id in ["x", "0", "MTIz", "\u00e9", "a" * 300]:
+        refused = pytest.raises(InvalidCursor, match="use next_page_id of the page before")
+        with subtests.test(page_id=page_id), refused:
+            store.search(page_id)
 
 
 def test_an_empty_page_cannot_be_asked_for(store: ConversationStore, conversation: ConversationRef) -> None:

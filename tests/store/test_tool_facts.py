@@ -150,9 +150,8 @@ async def test_what_a_client_records_changes_neither(join: Join) -> None:
     assert (await branch(), await pull_requests()) == ("main", [])
 
 
-@pytest.mark.parametrize(
-    ("command", "output", "expected"),
-    [
+def test_the_branch_is_what_git_says(subtests: pytest.Subtests) -> None:
+    for command, output, expected in [
         ("git branch", "  main\n* dev\n", "dev"),
         ("git -C shop -c a.b=c switch dev", "Switched to branch 'dev'\nYour branch is up to date.", "dev"),
         ("git switch a; git switch b", "Switched to branch 'a'\nSwitched to branch 'b'", "b"),
@@ -168,7 +167,6 @@ async def test_what_a_client_records_changes_neither(join: Join) -> None:
         ("git switch x", "Switched to branch 'a\0b'", None),
         ("git switch x", "Switched to branch 'a\ud800b'", None),
         ("git switch x", f"Switched to branch '{'b' * 251}'", None),
-    ],
-)
-def test_the_branch_is_what_git_says(command: str, output: str, expected: str | None) -> None:
-    assert tool_facts.branch_after(command, output) == expected
+    ]:
+        with subtests.test(command=command, output=output, expected=expected):
+            assert tool_facts.branch_after(command, output) == expected

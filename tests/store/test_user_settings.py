@@ -189,9 +189,8 @@ def test_a_value_that_cannot_be_kept_changes_nothing(alice: User, value: str) ->
     assert Secret.objects.get().value.open() == "sk-1"
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
+def test_a_name_that_its_kind_cannot_have_is_refused(subtests: pytest.Subtests, alice: User) -> None:
+    for kind, name in [
         (SecretKind.SETTING, "llm_model"),
         (SecretKind.PROVIDER_TOKEN, "sourceforge"),
         (SecretKind.CUSTOM, ""),
@@ -199,12 +198,11 @@ def test_a_value_that_cannot_be_kept_changes_nothing(alice: User, value: str) ->
         (SecretKind.CUSTOM, "N" * 256),
         (SecretKind.CUSTOM, "a\0b"),
         (SecretKind.CUSTOM, "\ud800"),
-    ],
-)
-def test_a_name_that_its_kind_cannot_have_is_refused(alice: User, kind: SecretKind, name: str) -> None:
-    with pytest.raises(InvalidSecret, match="name"):
-        store_secret(alice.pk, kind, name=name, value="value")
-    assert not Secret.objects.exists()
+    ]:
+        with subtests.test(kind=kind, name=name):
+            with pytest.raises(InvalidSecret, match="name"):
+                store_secret(alice.pk, kind, name=name, value="value")
+            assert not Secret.objects.exists()
 
 
 def test_only_a_providers_token_has_a_host(alice: User) -> None:

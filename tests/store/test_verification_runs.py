@@ -95,9 +95,10 @@ def test_only_some_conversations_can_be_verified(log: ConversationRef, command: 
     assert damaged(log) == [("changed", 1)]  # of which the last run says nothing
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
+def test_what_cannot_be_verified_has_a_status_of_its_own(
+    subtests: pytest.Subtests, log: ConversationRef, command: Run
+) -> None:
+    for arguments, reason in [
         (("--conversation", "nobody's"), "There is no conversation nobody's."),
         (("--conversation", "a/b"), "invalid path characters"),
         (("--since", "yesterday"), "'yesterday' is not a time"),
@@ -106,15 +107,12 @@ def test_only_some_conversations_can_be_verified(log: ConversationRef, command: 
         (("--no-such-option",), "unrecognized arguments"),
         (("--repair-derived", "--conversation", "talk"), "leave out --conversation"),
         (("--repair-derived", "--since", "2026-01-01"), "leave out --conversation"),
-    ],
-)
-def test_what_cannot_be_verified_has_a_status_of_its_own(
-    log: ConversationRef, command: Run, arguments: tuple[str, ...], reason: str
-) -> None:
-    status, said, complaint = command("verify", *arguments)
-    assert (status, said) == (2, "")
-    assert reason in complaint
-    assert not VerificationRun.objects.exists()
+    ]:
+        with subtests.test(arguments=arguments, reason=reason):
+            status, said, complaint = command("verify", *arguments)
+            assert (status, said) == (2, "")
+            assert reason in complaint
+            assert not VerificationRun.objects.exists()
 
 
 def test_a_checkpoint_is_written_and_compared(
