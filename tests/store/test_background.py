@@ -18,6 +18,8 @@ from sessions_app.search_indexer import Indexer
 from sessions_app.webhooks.dispatcher import Dispatcher
 from tests.conftest import Join
 
+pytestmark = pytest.mark.one_engine
+
 
 class Works:
     """Counts the dispatchers, indexers and purgers that run."""

@@ -39,6 +39,8 @@ from sessions_app.storage import attachments
 from sessions_app.storage.attachments import NewFile
 from tests.support.data.events import event
 
+pytestmark = pytest.mark.one_engine
+
 TEXTS = st.text(max_size=30)
 NEW = ("received_at", "epoch", "input", "wire_id")
 """The members of lines that the first version did not have."""
@@ -96,6 +98,7 @@ def events(draw: st.DrawFn) -> NewEvent:
     )
 
 
+@pytest.mark.needs_engine
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(log=st.lists(events(), max_size=8), version=st.sampled_from(Version), epoch=st.none() | st.just(0))
 def test_what_was_imported_is_exported_with_the_same_bytes(
@@ -152,6 +155,7 @@ WRONG_LAST: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.needs_engine
 @pytest.mark.parametrize("wrong", WRONG_LAST)
 def test_an_export_with_a_wrong_last_line_stores_nothing_though_its_digest_is_right(
     alice: User, wrong: str

@@ -25,6 +25,8 @@ from tests.support.people.model_talks import answers_of, model, notices_of, said
 from tests.support.people.scripted_agent import manager
 from tests.support.servers.model_server import Answer, Asked, completion
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["manager"]
 
 SUMMARY = "They talked about the letter x."

@@ -27,6 +27,8 @@ from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
 from tests.support.data.events import event
 
+pytestmark = pytest.mark.one_engine
+
 V0: list[dict[str, Any]] = [
     {"action": "message", "source": "user", "args": {"content": "Häagen", "image_urls": []}},
     {"action": "run", "source": "agent", "args": {"command": "ls", "number": 1.10}},

@@ -19,6 +19,8 @@ from sessions_app.models import AgentLoop, AgentSetup
 from sessions_app.openhands_v1.following import DirectoryFollower
 from tests.support.wires.v1_directories import RUNNING, Kept, event_id
 
+pytestmark = pytest.mark.one_engine
+
 LONG_AGO_S = 600.0
 
 
@@ -215,6 +217,7 @@ def test_a_source_that_is_moved_or_deleted_takes_nothing_away(follower: Follower
     assert kept.stored() == ids(0, 1)
 
 
+@pytest.mark.needs_engine
 def test_one_conversation_that_cannot_be_stored_costs_no_other(
     follower: Follower, kept: Kept, bob: User
 ) -> None:
@@ -228,6 +231,7 @@ def test_one_conversation_that_cannot_be_stored_costs_no_other(
     assert [sentence for sentence in follower.said if "belongs to another user" in sentence]
 
 
+@pytest.mark.needs_engine
 def test_what_is_followed_is_stored(kept: Kept, alice: User) -> None:
     with pytest.raises(CommandError, match="leave out --dry-run or --follow"):
         call_command("import_openhands_v1", str(kept.path), "--follow", "--dry-run")

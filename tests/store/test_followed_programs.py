@@ -18,6 +18,8 @@ from sessions_app.imports.followers.runner import FollowerRunner
 from sessions_app.models import FollowedProgram
 from tests.support.people.scripted_agent import until
 
+pytestmark = pytest.mark.one_engine
+
 
 @pytest.fixture(autouse=True)
 def home(configured: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -20,6 +20,8 @@ from conversations.transcripts.sources import lines
 from tests.support.data import stored
 from tests.support.data.import_samples import DATA, SAMPLES, digest_of, imported
 
+pytestmark = pytest.mark.one_engine
+
 GOLDEN = DATA / "golden"
 
 
@@ -46,7 +48,6 @@ def everywhere_the_same(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("format", SAMPLES)
-@pytest.mark.slow(on="postgresql")
 def test_what_is_stored_of_the_samples_is_what_was_found_right(format: str, alice: User) -> None:
     report = everywhere_the_same(imported(format))
     conversations = stored.dump(Conversation.objects.filter(owner=alice))
@@ -58,7 +59,6 @@ def test_what_is_stored_of_the_samples_is_what_was_found_right(format: str, alic
 
 
 @pytest.mark.no_second_try
-@pytest.mark.one_engine
 @pytest.mark.parametrize("format", SAMPLES)
 @pytest.mark.sampled(4)
 def test_an_import_that_is_repeated_changes_nothing_here_or_in_its_source(format: str, alice: User) -> None:

@@ -21,6 +21,8 @@ from sessions_app.imports.report import ConversationReport
 from sessions_app.live import marks
 from sessions_app.settings.user_settings import create_custom_secret
 
+pytestmark = pytest.mark.one_engine
+
 STORE = Path(__file__).parents[1] / "data" / "openhands-v0-store"
 TEA = "7d1f3c0a52e84f6c9b1a0c4d5e6f7a01"
 SPLIT = "7d1f3c0a52e84f6c9b1a0c4d5e6f7a02"
@@ -56,6 +58,7 @@ def of_bytes(directory: Path) -> str:
     return whole.hexdigest()
 
 
+@pytest.mark.needs_engine
 def test_a_conversation_is_stored_with_the_bytes_of_its_files(alice: User) -> None:
     imported(alice)
     files = [STORE / f"sessions/{TEA}/events/{number}.json" for number in (*range(6), 9, 10, 11)]

@@ -44,6 +44,8 @@ from sessions_app.processes import Process, this_process
 from tests.support.data.import_files import SAID, chat, chats, export, zipped
 from tests.support.data.threads import in_threads
 
+pytestmark = pytest.mark.one_engine
+
 CLAUDE_CODE = Path(__file__).parents[1] / "data" / "claude-code" / "projects"
 GONE = Process(this_process().host, this_process().pid, this_process().started - 1)
 """A process of this host that has ended: another one has its number by now."""
@@ -128,6 +130,7 @@ def test_a_file_is_what_was_sent_however_it_was_cut_repeated_and_disordered(
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_a_piece_that_comes_twice_at_once_is_stored_once(alice: User) -> None:
     content = b"0123456789" * 1_000
@@ -147,6 +150,7 @@ def test_no_piece_goes_beyond_the_end_of_its_file(alice: User, offset: int) -> N
         pieces.put(run, offset, b"123456789")
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_what_is_acknowledged_is_changed_by_no_late_request(alice: User) -> None:
     run = begun(alice, b"12345678")
@@ -209,6 +213,7 @@ def test_ten_imports_may_wait(alice: User) -> None:
         begun(alice, b"1")
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_two_imports_at_once_cannot_exceed_the_limit_together(
     alice: User, configured: Callable[..., None]
@@ -265,6 +270,7 @@ def test_a_packed_directory_is_imported(alice: User) -> None:
     assert Conversation.objects.count() > 1
 
 
+@pytest.mark.needs_engine
 def test_nothing_of_an_import_stays_on_the_disk_or_in_the_database(alice: User, data_directory: Path) -> None:
     carried_out(uploaded(alice, export()))
     assert not ImportPiece.objects.exists()
@@ -387,6 +393,7 @@ def test_a_zip_file_that_is_cut_off_is_refused(alice: User, kept: int) -> None:
     assert refused(alice, export()[:kept])
 
 
+@pytest.mark.needs_engine
 def test_the_quota_of_stored_bytes_holds(
     alice: User, configured: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -416,6 +423,7 @@ def test_an_operator_imports_for_somebody_beyond_the_quota(
 # Once, by one process, to the end
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_two_starts_at_once_import_once(alice: User) -> None:
     run = begun(alice, export())
@@ -431,6 +439,7 @@ def test_two_starts_at_once_import_once(alice: User) -> None:
     assert len([each for each in claimed if each is not None]) == 1
 
 
+@pytest.mark.needs_engine
 def test_a_user_has_one_running_and_all_together_two(alice: User, bob: User) -> None:
     eve = User.objects.create_user("eve")
     for user in (alice, alice, bob, eve):
@@ -445,6 +454,7 @@ def test_the_import_of_a_deactivated_user_does_not_begin(bob: User) -> None:
     assert leases.claim(this_process()) is None
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_places_taken_at_the_same_moment_are_no_more_than_there_are(alice: User, bob: User) -> None:
     for user in (alice, bob, User.objects.create_user("eve"), User.objects.create_user("joe")):
@@ -457,6 +467,7 @@ def test_places_taken_at_the_same_moment_are_no_more_than_there_are(alice: User,
     assert ImportRun.objects.running().count() <= 2
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_an_import_of_a_process_that_was_killed_goes_on_in_another_one(
     alice: User, monkeypatch: pytest.MonkeyPatch
@@ -483,6 +494,7 @@ def test_an_import_of_a_process_that_was_killed_goes_on_in_another_one(
     assert ImportedConversation.objects.of(run.pk).count() == 5
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_a_process_that_says_nothing_for_long_loses_its_import(alice: User) -> None:
     run = uploaded(alice, export())
@@ -502,6 +514,7 @@ def test_a_process_that_says_nothing_for_long_loses_its_import(alice: User) -> N
     assert run.state == ImportState.RUNNING
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_an_attempt_that_was_left_behind_takes_nothing_from_the_one_that_follows(alice: User) -> None:
     run = uploaded(alice, export())
@@ -583,6 +596,7 @@ def test_an_import_that_gets_further_between_crashes_is_not_given_up(alice: User
     assert carried_out(run).state == ImportState.DONE
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_after_a_failure_of_the_database_an_import_pauses_and_goes_on(
     alice: User, monkeypatch: pytest.MonkeyPatch
@@ -601,6 +615,7 @@ def test_after_a_failure_of_the_database_an_import_pauses_and_goes_on(
     assert said() == [SAID]
 
 
+@pytest.mark.needs_engine
 def test_a_conversation_that_the_database_refuses_does_not_keep_the_others_out(
     alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -628,6 +643,7 @@ def test_a_report_lists_so_many_conversations_and_counts_all(
     assert ImportedConversation.objects.of(run.pk).count() == 2
 
 
+@pytest.mark.needs_engine
 def test_who_has_no_room_is_left_no_empty_conversation(
     alice: User, configured: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

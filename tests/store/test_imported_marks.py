@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from django.contrib.auth.models import User
 
 from conversations.models import Conversation, Event
@@ -13,6 +14,8 @@ from conversations.transcripts.sources.chats import open_webui
 from sessions_app.imports.importer import Importer
 from sessions_app.live import marks
 from sessions_app.models import Mark
+
+pytestmark = pytest.mark.one_engine
 
 
 def chat(**members: Any) -> dict[str, Any]:

@@ -24,6 +24,8 @@ from sessions_app.settings.user_settings import create_custom_secret
 from tests.support.data import hostile_databases
 from tests.support.data.threads import in_threads
 
+pytestmark = pytest.mark.one_engine
+
 SAMPLES = Path(__file__).parents[1] / "data"
 CLAUDE_CODE = SAMPLES / "claude-code" / "projects"
 SOURCES = {
@@ -78,6 +80,7 @@ def digest_of(directory: Path) -> str:
     return whole.hexdigest()
 
 
+@pytest.mark.needs_engine
 def test_a_session_is_stored_as_people_read_it(alice: User) -> None:
     imported("claude-code", str(CLAUDE_CODE))
     talk = by_source(alice, "claude-code", SHOP)
@@ -195,6 +198,7 @@ def test_an_import_that_is_repeated_adds_nothing(format: str, alice: User, tmp_p
     assert list(Event.objects.values_list("conversation", "seq", "event_id", "payload")) == before
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_two_imports_at_once_store_the_same_as_one(alice: User, bob: User) -> None:
     imported("claude-code", str(CLAUDE_CODE), owner=bob.username)

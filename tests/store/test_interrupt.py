@@ -30,6 +30,8 @@ from tests.support.people.scripted_agent import (
     until_true,
 )
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["manager", "stage"]
 
 STOPPED = ["stopped: The agent was stopped."]
@@ -104,6 +106,7 @@ async def test_an_agent_that_does_not_hear_the_interruption_finishes_its_turn(
     await until_said(conversation, "What?", "answer to more")
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 async def test_two_interruptions_end_one_turn(
     conversation: ConversationRef, stage: Stage, manager: ConversationManager

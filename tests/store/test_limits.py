@@ -44,6 +44,8 @@ from tests.support.people.scripted_agent import manager, stage
 from tests.support.servers.model_server import Answer, Asked, calling, completion
 from tests.support.wires.network import wait_until
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["manager", "stage"]
 
 
@@ -96,7 +98,6 @@ async def until_ended(client: Client, talk: ConversationRef, code: str) -> None:
     assert error["event"]["code"] == code
 
 
-@pytest.mark.one_engine
 @pytest.mark.parametrize(
     ("options", "code", "notice"),
     [
@@ -134,7 +135,6 @@ async def test_a_limit_of_the_turn_ends_it_or_pauses_it_and_resuming_grants_it_o
         assert len(asked) == 4
 
 
-@pytest.mark.one_engine
 @pytest.mark.parametrize(
     ("name", "most", "more", "code"),
     [
@@ -172,7 +172,6 @@ async def test_a_limit_of_the_conversation_stays_reached_until_it_is_raised(
         assert len(asked) == 4
 
 
-@pytest.mark.one_engine
 async def test_the_time_of_a_turn_bounds_an_answer_under_way_and_what_was_said_is_kept(
     talk: ConversationRef, alice: User, join: Join
 ) -> None:
@@ -186,7 +185,6 @@ async def test_the_time_of_a_turn_bounds_an_answer_under_way_and_what_was_said_i
     assert 1000 <= meter.worked_ms == meter.turn_worked_ms
 
 
-@pytest.mark.one_engine
 async def test_the_time_of_a_conversation_bounds_a_call_under_way_which_gets_a_result(
     talk: ConversationRef, alice: User, join: Join, tmp_path: Path
 ) -> None:
@@ -200,7 +198,6 @@ async def test_the_time_of_a_conversation_bounds_a_call_under_way_which_gets_a_r
     assert "What the call has done by then is unknown" in result["text"]
 
 
-@pytest.mark.one_engine
 async def test_a_limit_of_cost_says_once_that_it_does_not_count_a_model_without_a_price(
     talk: ConversationRef, alice: User, join: Join
 ) -> None:
@@ -213,7 +210,6 @@ async def test_a_limit_of_cost_says_once_that_it_does_not_count_a_model_without_
     assert told == ["The price of the model openai/gpt-x is unknown: the cost limit does not count it."]
 
 
-@pytest.mark.one_engine
 async def test_a_question_beside_the_turns_is_refused_at_a_limit_of_the_conversation(
     talk: ConversationRef, alice: User
 ) -> None:
@@ -276,7 +272,6 @@ def test_settings_that_are_no_limits_are_none(database: None, alice: User) -> No
     assert found(talk) == {"turn_iterations": (500, Origin.DEFAULT)}
 
 
-@pytest.mark.one_engine
 async def test_an_agent_that_does_not_look_at_its_time_is_ended(
     talk: ConversationRef, join: Join, manager: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,6 +324,7 @@ def in_threads(calls: list[Callable[[], bool]]) -> list[bool]:
         return list(pool.map(call, calls))
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_loops_and_questions_at_the_same_time_go_no_further_than_what_they_reserve(
     family: list[ConversationRef],
@@ -345,6 +341,7 @@ def test_loops_and_questions_at_the_same_time_go_no_further_than_what_they_reser
     assert sum(in_threads(calls)) == 10
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 @on_postgresql
 def test_a_first_reservation_counts_for_whoever_waited_while_it_was_made(
@@ -365,6 +362,7 @@ def test_a_first_reservation_counts_for_whoever_waited_while_it_was_made(
         assert asked.result() == [False]
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_steps_of_a_conversation_and_of_those_that_it_has_started_are_never_more_than_its_limit(
     family: list[ConversationRef],
@@ -384,6 +382,7 @@ def test_steps_of_a_conversation_and_of_those_that_it_has_started_are_never_more
     assert sum(row.iterations for row in RunMeter.objects.all()) == 10
 
 
+@pytest.mark.needs_engine
 def test_each_loop_goes_beyond_a_limit_by_at_most_its_call_under_way(family: list[ConversationRef]) -> None:
     limit(family[0], max_tokens=100)
     assert all(reserve(each, Amounts(1, 30)) for each in family[:3])
@@ -393,6 +392,7 @@ def test_each_loop_goes_beyond_a_limit_by_at_most_its_call_under_way(family: lis
     assert sum(row.tokens for row in RunMeter.objects.all()) == 990
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_what_a_dead_loop_has_reserved_counts_until_the_next_one_runs_and_then_what_it_used(
     family: list[ConversationRef], alice: User
@@ -412,6 +412,7 @@ def test_what_a_dead_loop_has_reserved_counts_until_the_next_one_runs_and_then_w
     assert (meter.tokens, meter.iterations, meter.turn_iterations) == (50, 1, 1)
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_a_reservation_that_is_repeated_counts_once(family: list[ConversationRef]) -> None:
     for _ in range(2):
@@ -423,6 +424,7 @@ def test_a_reservation_that_is_repeated_counts_once(family: list[ConversationRef
     assert RunMeter.objects.get(pk=family[0].pk).used == Amounts(2, 8, 9, 10)
 
 
+@pytest.mark.needs_engine
 def test_a_call_costs_two_statements_beside_its_transaction_and_a_lock_where_rows_have_one(
     family: list[ConversationRef],
 ) -> None:

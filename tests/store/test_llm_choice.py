@@ -21,7 +21,7 @@ from sessions_app.settings import agent_setups, run_options, user_settings
 from sessions_app.settings.agent_setups import NewSetup
 from sessions_app.settings.user_settings import SettingSecret
 
-pytestmark = pytest.mark.needs_engine
+pytestmark = pytest.mark.one_engine
 
 OWNERS = ModelChoice(model="openai/gpt-5", key="owner's key")
 SERVERS = ModelChoice(

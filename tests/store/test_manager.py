@@ -47,7 +47,7 @@ from tests.support.wires.event_views import is_interrupted
 
 __all__ = ["hooked", "manager", "stage"]
 
-pytestmark = pytest.mark.no_second_try
+pytestmark = [pytest.mark.one_engine, pytest.mark.no_second_try]
 
 
 # Messages and starts
@@ -85,6 +85,7 @@ async def test_a_message_that_arrives_as_the_loop_finds_nothing_to_do_is_answere
     await until_said(conversation, "answer to late")
 
 
+@pytest.mark.needs_engine
 async def test_two_starts_at_once_make_one_loop(
     conversation: ConversationRef, manager: ConversationManager
 ) -> None:
@@ -277,6 +278,7 @@ async def test_a_pause_before_a_decided_call_is_carried_out_keeps_the_decision(
     assert [event["kind"] for event in await log(conversation)][-2:] == ["tool_result", "turn"]
 
 
+@pytest.mark.needs_engine
 async def test_a_pause_that_comes_while_a_dead_loop_is_taken_over_holds_for_what_follows(
     conversation: ConversationRef,
     manager: ConversationManager,
@@ -341,6 +343,7 @@ async def test_a_message_that_comes_while_the_agent_is_being_stopped_is_answered
     await until_said(conversation, "step 1", "answer to another tab")
 
 
+@pytest.mark.needs_engine
 async def test_stopping_twice_at_once_is_stopping_once(
     conversation: ConversationRef, manager: ConversationManager, stage: Stage
 ) -> None:
@@ -456,6 +459,7 @@ async def test_a_turn_that_waits_for_approval_outlives_the_manager(
     assert [event["kind"] for event in await log(conversation)][-2:] == ["tool_result", "turn"]
 
 
+@pytest.mark.needs_engine
 async def test_closing_the_manager_while_a_loop_claims_its_lease_gives_the_lease_back(
     conversation: ConversationRef, manager: ConversationManager, hooked: Hooked
 ) -> None:
@@ -477,6 +481,7 @@ def take_over(conversation: ConversationRef) -> None:
     loops.update(epoch=epoch, owner_host="elsewhere", owner_pid=1)
 
 
+@pytest.mark.needs_engine
 async def test_a_loop_that_lost_its_lease_is_cancelled_and_writes_nothing(
     conversation: ConversationRef,
     manager: ConversationManager,
@@ -492,6 +497,7 @@ async def test_a_loop_that_lost_its_lease_is_cancelled_and_writes_nothing(
     assert (await loop_of(conversation)).refused_writes == 1  # that its turn was stopped
 
 
+@pytest.mark.needs_engine
 async def test_what_a_loop_writes_without_its_lease_is_refused_and_counted(
     conversation: ConversationRef,
     manager: ConversationManager,
@@ -508,6 +514,7 @@ async def test_what_a_loop_writes_without_its_lease_is_refused_and_counted(
     assert (await loop_of(conversation)).refused_writes == 1
 
 
+@pytest.mark.needs_engine
 async def test_a_renewal_leaves_a_loop_alone_that_was_started_anew_meanwhile(
     conversation: ConversationRef,
     manager: ConversationManager,

@@ -50,6 +50,8 @@ from tests.support.people.scripted_agent import (
     until_true,
 )
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["hooked", "manager", "stage"]
 
 DEAD = this_process()._replace(started=1.0)
@@ -258,6 +260,7 @@ async def test_an_approval_is_waited_for_however_long(
 # Lost wake-ups, dead processes
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 @pytest.mark.usefixtures("quick_rounds")
 async def test_a_message_whose_wake_up_was_lost_is_found(
@@ -268,6 +271,7 @@ async def test_a_message_whose_wake_up_was_lost_is_found(
     await until_said(conversation, "answer to hello")
 
 
+@pytest.mark.needs_engine
 @pytest.mark.usefixtures("quick_rounds")
 async def test_a_message_that_somebody_else_stored_is_found_while_the_loop_idles(
     conversation: ConversationRef, manager: ConversationManager, hooked: Hooked
@@ -279,6 +283,7 @@ async def test_a_message_that_somebody_else_stored_is_found_while_the_loop_idles
     await until_said(conversation, "answer to hello")
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 @pytest.mark.usefixtures("quick_rounds")
 async def test_leases_are_renewed_while_every_thread_of_the_store_waits(
@@ -307,6 +312,7 @@ def fail() -> None:
     raise OperationalError("The connection broke.")
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 @pytest.mark.parametrize("trouble", [refuse, fail])
 @pytest.mark.parametrize(
@@ -326,6 +332,7 @@ async def test_a_loop_outlives_a_locked_conversation_and_a_broken_connection(
     assert (await row_of(conversation)).loop_epoch == 1
 
 
+@pytest.mark.needs_engine
 @pytest.mark.parametrize("trouble", [refuse, fail])
 async def test_a_turn_whose_beginning_cannot_be_read_reads_it_again(
     conversation: ConversationRef, manager: ConversationManager, hooked: Hooked, trouble: Callable[[], None]
@@ -335,6 +342,7 @@ async def test_a_turn_whose_beginning_cannot_be_read_reads_it_again(
     await until_said(conversation, "answer to hello")
 
 
+@pytest.mark.needs_engine
 @pytest.mark.parametrize("trouble", [refuse, fail])
 async def test_an_answer_goes_on_when_a_snapshot_of_it_fails(
     conversation: ConversationRef,
@@ -357,6 +365,7 @@ def left_behind(conversation: ConversationRef, process: Process) -> None:
     loop_turns.begin_turn(conversation, epoch)
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 async def test_a_turn_of_a_dead_process_is_ended_once_at_the_start(
     conversation: ConversationRef, manager: ConversationManager
@@ -368,6 +377,7 @@ async def test_a_turn_of_a_dead_process_is_ended_once_at_the_start(
     assert not (await row_of(conversation)).is_unanswered
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 @pytest.mark.usefixtures("quick_rounds")
 async def test_a_turn_of_another_host_is_left_alone_until_its_lease_has_run_out(
@@ -410,12 +420,14 @@ async def test_who_is_connected_is_known_until_they_leave(
     await until(lambda: not Connection.objects.exists())
 
 
+@pytest.mark.needs_engine
 async def test_a_connection_that_was_not_seen_for_long_does_not_count(
     present: Connection, manager: ConversationManager
 ) -> None:
     assert await manager.get_connections() == {}
 
 
+@pytest.mark.needs_engine
 @pytest.mark.usefixtures("quick_rounds", "present")
 async def test_what_a_killed_process_left_behind_is_removed(manager: ConversationManager) -> None:
     await manager.ensure_started()
@@ -436,6 +448,7 @@ async def test_who_stays_is_seen_again_and_again(
 # Questions, and what is sent past a socket
 
 
+@pytest.mark.needs_engine
 async def test_loops_are_told_by_user_and_by_conversation(
     talks: list[ConversationRef], bob: User, alice: User, manager: ConversationManager
 ) -> None:
@@ -449,6 +462,7 @@ async def test_loops_are_told_by_user_and_by_conversation(
     assert await manager.get_agent_loop_info(filter_to_sids=[]) == []
 
 
+@pytest.mark.needs_engine
 async def test_connections_are_told_by_user_and_by_conversation(
     talks: list[ConversationRef], bob: User, alice: User, manager: ConversationManager
 ) -> None:

@@ -50,6 +50,8 @@ from tests.support.people.dictation import Dictate, SilentAgent, dictate, end_an
 from tests.support.people.scripted_agent import until
 from tests.support.wires.v0_socket import V0Client
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["dictate", "silence"]
 
 TOKEN = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
@@ -547,6 +549,7 @@ def test_a_secret_is_hidden_from_the_first_event_on_and_every_other_byte_stays(
     assert payloads(conversation) == [raw.replace(TOKEN, MASK)]
 
 
+@pytest.mark.needs_engine
 def test_size_digest_text_and_last_message_are_those_of_what_is_stored(
     conversation: ConversationRef, alice: User
 ) -> None:
@@ -559,6 +562,7 @@ def test_size_digest_text_and_last_message_are_those_of_what_is_stored(
     assert TOKEN not in row.payload
 
 
+@pytest.mark.needs_engine
 def test_a_secret_at_the_end_of_what_the_text_column_keeps_is_not_shown_in_part(
     conversation: ConversationRef, alice: User
 ) -> None:
@@ -682,6 +686,7 @@ def test_a_secret_that_no_key_opens_keeps_no_event_out(
     assert TOKEN not in caplog.text
 
 
+@pytest.mark.needs_engine
 @pytest.mark.parametrize("version", list(Version))
 def test_a_repeated_event_keeps_its_place_whatever_was_a_secret_in_between(
     alice: User, version: Version
@@ -709,6 +714,7 @@ def test_a_repeated_event_keeps_its_place_whatever_was_a_secret_in_between(
     assert again() == [(0, False), (1, False)]
 
 
+@pytest.mark.needs_engine
 @pytest.mark.parametrize(
     "other",
     [
@@ -1074,6 +1080,7 @@ def test_a_forks_events_show_none_of_the_secrets_that_it_was_given(alice: User) 
     assert payloads(fork) == [hidden(text, OWN)]
 
 
+@pytest.mark.needs_engine
 @pytest.mark.parametrize("setup", [SETUP, agent_setups.NewSetup()], ids=["secrets", "none"])
 def test_secrets_of_a_conversation_cost_an_append_no_statement(
     alice: User, setup: agent_setups.NewSetup

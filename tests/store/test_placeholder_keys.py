@@ -12,6 +12,8 @@ from sessions_app.settings import agent_setups, placeholder_keys, user_settings
 from sessions_app.settings.agent_setups import NewSetup
 from sessions_app.settings.user_settings import SettingSecret
 
+pytestmark = pytest.mark.one_engine
+
 PLACEHOLDERS = (
     "EMPTY",
     "ollama",

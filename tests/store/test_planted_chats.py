@@ -14,6 +14,8 @@ from django.contrib.auth.models import User
 from tests.support.data.import_samples import SAMPLES
 from tests.support.data.planted_marks import Marks
 
+pytestmark = pytest.mark.one_engine
+
 FILES = {
     "chatgpt": "conversations.json",
     "claude-ai": "conversations.json",

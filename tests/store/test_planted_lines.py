@@ -13,6 +13,8 @@ from django.contrib.auth.models import User
 from tests.support.data.import_samples import SAMPLES
 from tests.support.data.planted_marks import Marks, Path_
 
+pytestmark = pytest.mark.one_engine
+
 LEFT_OUT = frozenset({"toolUseResult", "replacement_history"})
 """What readers leave out, because the file has it once more; the report counts it."""
 

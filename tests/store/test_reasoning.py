@@ -24,7 +24,7 @@ __all__ = ["dictate", "manager"]
 
 Frame = dict[str, Any]
 SECRET = "xyzzy-and-plugh"
-pytestmark = pytest.mark.usefixtures("live")
+pytestmark = [pytest.mark.one_engine, pytest.mark.usefixtures("live")]
 
 
 @pytest.fixture(params=[Version.V0, Version.V1])

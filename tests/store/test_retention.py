@@ -42,6 +42,8 @@ from tests.support.data.refusing import refusing
 from tests.support.data.threads import is_somebody_waiting
 from tests.support.people.clients import WAIT_S
 
+pytestmark = pytest.mark.one_engine
+
 DAY = timedelta(days=1)
 
 
@@ -90,6 +92,7 @@ def purge_by_command(*arguments: str) -> dict[str, Any]:
     return report
 
 
+@pytest.mark.needs_engine
 def test_what_was_deleted_long_enough_ago_is_purged(alice: User) -> None:
     deleted(alice, "long", days=31)
     deleted(alice, "lately", days=29)
@@ -108,6 +111,7 @@ def test_without_a_limit_nothing_is_purged(alice: User, configured: Callable[...
     assert rounds.begin_due() == 0
 
 
+@pytest.mark.needs_engine
 def test_what_was_deleted_before_there_was_a_limit_has_its_time_from_then_on(alice: User) -> None:
     deleted(alice, "long", days=500)
     limited(since_days=10)
@@ -151,6 +155,7 @@ def test_after_a_restore_of_a_backup_deleted_conversations_have_their_full_time_
     assert rounds.begin_due() == 0
 
 
+@pytest.mark.needs_engine
 def test_a_purge_that_cannot_begin_keeps_no_other_from_it(alice: User) -> None:
     first = deleted(alice, "first", days=40)
     deleted(alice, "second", days=35)
@@ -164,6 +169,7 @@ def test_a_purge_that_cannot_begin_keeps_no_other_from_it(alice: User) -> None:
     assert set(Conversation.objects.deleted().values_list("public_id", flat=True)) == {"first", "old"}
 
 
+@pytest.mark.needs_engine
 def test_when_as_many_are_purged_as_are_begun_at_once_the_next_follow(
     live: None, alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +217,7 @@ def test_what_was_purged_is_not_imported_again_and_it_is_said_why(alice: User) -
         importing.standing(alice, "gone", Version.V0)
 
 
+@pytest.mark.needs_engine
 def test_a_policy_matches_by_age_label_and_owner(alice: User, bob: User) -> None:
     quiet(alice, "plain")
     quiet(alice, "marked", tags={"kind": "test"})
@@ -222,6 +229,7 @@ def test_a_policy_matches_by_age_label_and_owner(alice: User, bob: User) -> None
     assert matched(policy(93, label="kind=else")) == set()
 
 
+@pytest.mark.needs_engine
 def test_a_label_may_be_called_as_it_likes(alice: User) -> None:
     for number, name in enumerate(("2026", "a__b", "größe", "a.b", "$")):
         quiet(alice, f"of-{number}", tags={name: name})
@@ -229,6 +237,7 @@ def test_a_label_may_be_called_as_it_likes(alice: User) -> None:
         assert matched(policy(90 - number, label=f"{name}={name}")) == {f"of-{number}"}
 
 
+@pytest.mark.needs_engine
 def test_pinned_shared_and_working_conversations_are_spared(alice: User) -> None:
     names = ("pinned", "shared", "working", "asked", "deleted", "free")
     made = {name: quiet(alice, name) for name in names}
@@ -242,6 +251,7 @@ def test_pinned_shared_and_working_conversations_are_spared(alice: User) -> None
     assert matched(policy()) == {"free"}
 
 
+@pytest.mark.needs_engine
 def test_only_policies_in_force_delete_and_what_they_delete_can_be_restored(alice: User) -> None:
     conversation = quiet(alice, "old")
     rule = policy()
@@ -254,6 +264,7 @@ def test_only_policies_in_force_delete_and_what_they_delete_can_be_restored(alic
     assert Conversation.objects.active().exists()
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_a_policy_leaves_what_was_used_while_it_was_applied(
     alice: User, monkeypatch: pytest.MonkeyPatch
@@ -312,6 +323,7 @@ def test_without_an_age_the_command_leaves_what_is_not_deleted(alice: User, sele
     assert Conversation.objects.active().get().public_id == "standing"
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_what_changes_between_the_question_and_the_purge_is_skipped(
     alice: User, monkeypatch: pytest.MonkeyPatch
@@ -388,6 +400,7 @@ def test_without_a_terminal_the_command_wants_a_yes(alice: User) -> None:
     assert Conversation.objects.deleted().exists()
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 @on_postgresql
 def test_nothing_is_added_between_the_last_look_of_a_policy_and_its_deletion(

@@ -24,6 +24,8 @@ from sessions_app.models import Secret, SecretKind
 from tests.support.people.clients import program_environment
 from tests.support.people.scripted_agent import Hooked, hooked
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["hooked"]
 
 FIRST_KEY, SECOND_KEY, THIRD_KEY = (letter * 50 for letter in "abc")
@@ -188,6 +190,7 @@ def test_a_second_rotation_changes_nothing(secret: Secret, keys: Keys) -> None:
     assert raw_values() == stands
 
 
+@pytest.mark.needs_engine
 def test_a_rotation_goes_through_more_secrets_than_one_batch(
     alice: User, bob: User, keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +229,7 @@ def store_meanwhile(secret: Secret, keys: Keys, text: str) -> None:
     keys(SECOND_KEY, FIRST_KEY)
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_what_is_stored_during_a_rotation_is_kept_and_rotated_too(
     secret: Secret, keys: Keys, hooked: Hooked
@@ -237,6 +241,7 @@ def test_what_is_stored_during_a_rotation_is_kept_and_rotated_too(
     assert again(secret).value.open() == "newer"
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_what_is_deleted_during_a_rotation_stays_deleted(secret: Secret, keys: Keys, hooked: Hooked) -> None:
     keys(SECOND_KEY, FIRST_KEY)
@@ -245,8 +250,8 @@ def test_what_is_deleted_during_a_rotation_stays_deleted(secret: Secret, keys: K
     assert raw_values() == []
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
-@pytest.mark.slow(on="postgresql")
 def test_a_rotation_that_is_killed_loses_nothing_and_can_be_repeated(
     alice: User, keys: Keys, tmp_path: Path
 ) -> None:

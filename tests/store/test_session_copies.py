@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from django.contrib.auth.models import User
 
 from conversations.models import Conversation, ConversationQuerySet, Event
@@ -15,6 +16,8 @@ from conversations.store import deletion, forks
 from conversations.transcripts.sources import formats
 from sessions_app.imports.importer import Importer
 from tests.support.data.import_samples import imported
+
+pytestmark = pytest.mark.one_engine
 
 FIRST, SECOND, THIRD = (f"c0ffee00-0000-4000-8000-00000000000{number}" for number in (1, 2, 3))
 
@@ -147,6 +150,7 @@ def hits(user: User, question: str, *, among: ConversationQuerySet | None = None
         below = page.below
 
 
+@pytest.mark.needs_engine
 def test_a_search_finds_what_copies_share_once(alice: User, tmp_path: Path) -> None:
     sessions = {
         FIRST: talk(FIRST, [2, 3, 4, 5]),

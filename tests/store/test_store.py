@@ -42,6 +42,8 @@ from tests.conftest import Join
 from tests.support.data.events import event, payload
 from tests.support.wires.v1_socket import START, v1_event
 
+pytestmark = pytest.mark.one_engine
+
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 UUID_SPELLINGS = (
     "0f0e0d0c-0b0a-4908-8706-050403020100",
@@ -64,6 +66,7 @@ def of(user: User) -> ConversationStore:
 # Metadata
 
 
+@pytest.mark.needs_engine
 def test_saved_metadata_makes_a_conversation_that_reads_back_the_same(
     store: ConversationStore, alice: User
 ) -> None:
@@ -129,6 +132,7 @@ async def test_a_metadata_save_is_shown_to_who_follows(
     assert (await socket.until("conversation"))["changes"] == {"title": "Saved"}
 
 
+@pytest.mark.needs_engine
 def test_all_metadata_comes_by_one_query_in_the_order_asked(
     store: ConversationStore, alice: User, django_assert_num_queries: Callable[[int], Any]
 ) -> None:
@@ -189,6 +193,7 @@ def test_a_strangers_metadata_save_neither_changes_nor_takes_a_conversation(
     assert store.get_metadata("talk") == before
 
 
+@pytest.mark.needs_engine
 @pytest.mark.parametrize(("title_is", "is_set"), [("Old", True), ("Older", False), (None, False)])
 def test_a_conditional_title_is_set_only_while_the_condition_holds(
     store: ConversationStore, conversation: ConversationRef, title_is: str | None, is_set: bool
@@ -198,6 +203,7 @@ def test_a_conditional_title_is_set_only_while_the_condition_holds(
     assert store.get_metadata("talk").title == ("New" if is_set else "Old")
 
 
+@pytest.mark.needs_engine
 def test_a_title_is_given_on_the_condition_that_there_is_none(
     store: ConversationStore, conversation: ConversationRef
 ) -> None:
@@ -209,6 +215,7 @@ def test_a_title_is_given_on_the_condition_that_there_is_none(
 # Deleting
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_a_deleted_conversation_is_nowhere_to_be_seen_but_loses_no_event(
     store: ConversationStore, conversation: ConversationRef
@@ -240,6 +247,7 @@ async def test_a_deleted_conversation_is_missing_at_every_door(
     assert (await socket.closed()).code == 4404
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_a_restored_conversation_is_whole_again(
     store: ConversationStore, conversation: ConversationRef
@@ -282,6 +290,7 @@ def test_an_id_of_another_form_is_kept_as_it_is(
     assert Conversation.objects.count() == 2
 
 
+@pytest.mark.needs_engine
 def test_an_id_that_could_mislead_is_refused(
     subtests: pytest.Subtests, store: ConversationStore, alice: User
 ) -> None:
@@ -321,6 +330,7 @@ def followed(store: ConversationStore, limit: int, between: Callable[[], None]) 
     return found
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 @on_one_database
 @given(
@@ -356,6 +366,7 @@ def test_following_the_pages_shows_each_standing_conversation_once(
     assert standing <= set(found)
 
 
+@pytest.mark.needs_engine
 def test_a_page_of_conversations_shows_the_newest_first(store: ConversationStore, alice: User) -> None:
     for day in (2, 3, 1):
         creation.create(alice, conversation_id=f"day-{day}", created_at=BEGINNING + timedelta(days=day))
@@ -397,6 +408,7 @@ def sizes(page: Sequence[EventEnvelope]) -> list[int]:
     return [len(each["payload"].encode()) for each in page]
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 @on_one_database
 @given(
@@ -423,6 +435,7 @@ def test_pages_of_events_both_ways_make_up_the_log(
     assert all(len(page) == limit or sum(sizes(page)) >= max_bytes for page in backwards[1:])
 
 
+@pytest.mark.needs_engine
 def test_a_page_of_long_events_ends_once_it_is_full(conversation: ConversationRef) -> None:
     megabyte = 1024 * 1024
     writes.append(conversation, [event("x" * megabyte) for _ in range(6)])
@@ -456,6 +469,7 @@ async def test_another_validator_decides_who_joins(join: Join, settings: Any) ->
     assert not await astore.call(Conversation.objects.filter(public_id="closed-room").exists)
 
 
+@pytest.mark.needs_engine
 def test_events_that_are_asked_for_one_by_one_are_read_as_far_as_a_page_goes(
     conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -467,6 +481,7 @@ def test_events_that_are_asked_for_one_by_one_are_read_as_far_as_a_page_goes(
     assert [(each.seq, each.id) for each in found.deferred] == [(n, f"event {n}") for n in (2, 4, 5)]
 
 
+@pytest.mark.needs_engine
 def test_one_event_that_is_asked_for_is_read_however_long_it_is(
     conversation: ConversationRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -476,6 +491,7 @@ def test_one_event_that_is_asked_for_is_read_however_long_it_is(
     assert (len(found.events), found.deferred) == (1, [])
 
 
+@pytest.mark.needs_engine
 def test_the_first_event_since_a_moment_is_found_wherever_it_stands(conversation: ConversationRef) -> None:
     moments = [START + timedelta(seconds=second) for second in (5, 1, 7, 3)]
     writes.append(conversation, [v1_event(at_s=second) for second in (5, 1, 7, 3)])
@@ -484,6 +500,7 @@ def test_the_first_event_since_a_moment_is_found_wherever_it_stands(conversation
     assert reads.first_since(conversation, moments[2] + timedelta(microseconds=1)) is None
 
 
+@pytest.mark.needs_engine
 def test_the_first_event_since_a_moment_is_found_in_an_index(conversation: ConversationRef) -> None:
     writes.append(conversation, [event() for _ in range(200)])
     with CaptureQueriesContext(connection) as captured:

@@ -28,7 +28,7 @@ from tests.support.people.scripted_agent import Stage, ask, manager, stage, unti
 
 __all__ = ["manager", "stage"]
 
-pytestmark = pytest.mark.usefixtures("live")
+pytestmark = [pytest.mark.one_engine, pytest.mark.usefixtures("live")]
 
 LONG = "a question that nobody can ask in fifty characters or less, try as they may"
 
@@ -115,6 +115,7 @@ async def test_conversations_that_begin_with_the_same_command_have_titles_that_d
     assert titles == ["/slow · mine", "/slow · yours", f"/slow · {begun[2].public_id[:5]}"]
 
 
+@pytest.mark.needs_engine
 async def test_a_title_is_made_once(conversation: ConversationRef) -> None:
     await say(conversation, "hello")
     agent = AnsweringAgent("A title")
@@ -124,6 +125,7 @@ async def test_a_title_is_made_once(conversation: ConversationRef) -> None:
     assert (agent.asked, await title(conversation)) == (1, None)
 
 
+@pytest.mark.needs_engine
 async def test_a_title_that_somebody_gave_stays_also_while_one_is_made(conversation: ConversationRef) -> None:
     class Renaming(AnsweringAgent):
         async def complete(self, messages: object) -> str:
@@ -226,6 +228,7 @@ async def test_what_is_said_first_to_a_paused_agent_is_the_title(
     await until(lambda: Conversation.objects.filter(pk=conversation.pk, title="hello").exists())
 
 
+@pytest.mark.needs_engine
 @pytest.mark.parametrize("chosen", ["hello", "Mine", None])
 async def test_a_title_that_somebody_chose_while_one_is_made_stays_whatever_it_is(
     conversation: ConversationRef, chosen: str | None

@@ -19,6 +19,8 @@ from tests.support.data.threads import in_threads
 from tests.support.people.clients import Client
 from tests.support.people.dictation import SilentAgent
 
+pytestmark = pytest.mark.one_engine
+
 
 class Result(NamedTuple):
     """A call, and what it gives back."""
@@ -134,6 +136,7 @@ async def test_a_branch_that_holds_a_secret_is_not_taken(carry_out: Carry, alice
     assert await branch() == "main"
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_pull_requests_that_are_noted_at_the_same_time_are_all_kept(conversation: ConversationRef) -> None:
     in_threads(8, lambda number: changes.note_pull_request(conversation, number))

@@ -14,6 +14,8 @@ from sessions_app.models import ImportState
 from tests.store.test_import_uploads import carried_out, refused, uploaded
 from tests.support.data.import_files import chat, chats, export, zipped
 
+pytestmark = pytest.mark.one_engine
+
 
 @pytest.fixture(autouse=True)
 def data_directory(configured: Callable[..., None], tmp_path: Path) -> Path:

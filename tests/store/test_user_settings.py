@@ -21,6 +21,8 @@ from sessions_app.settings.user_settings import (
     store_secret,
 )
 
+pytestmark = pytest.mark.one_engine
+
 UNSET = {
     "language": None,
     "agent": None,
@@ -86,12 +88,14 @@ def test_settings_are_the_users_own(alice: User, bob: User) -> None:
     assert (found.git_user_name, found.llm_model) == ("Alice", None)
 
 
+@pytest.mark.needs_engine
 def test_a_user_has_settings_once(alice: User) -> None:
     UserSettings.objects.create(user=alice)
     with pytest.raises(IntegrityError):
         UserSettings.objects.create(user=alice)
 
 
+@pytest.mark.needs_engine
 def test_the_database_refuses_a_condenser_that_is_too_small(alice: User) -> None:
     UserSettings.objects.create(user=alice, condenser_max_size=20)
     with pytest.raises(IntegrityError):
@@ -160,6 +164,7 @@ def test_there_is_no_secret_of_another_name_kind_or_user(alice: User, bob: User)
     assert [user_settings.secret_value(user.pk, kind, name=name) for user, kind, name in asked] == [None] * 3
 
 
+@pytest.mark.needs_engine
 def test_storing_again_replaces_the_value_and_keeps_the_description(alice: User) -> None:
     first = store_custom(alice, "DEPLOY_KEY", "old", description="for staging")
     store_custom(alice, "DEPLOY_KEY", "new")
@@ -181,6 +186,7 @@ def test_a_new_token_brings_its_own_host_and_user(alice: User) -> None:
     assert (row.value.open(), row.host, row.provider_user_id) == ("t2", None, None)
 
 
+@pytest.mark.needs_engine
 @pytest.mark.parametrize("value", ["", "  ", "\ud800"])
 def test_a_value_that_cannot_be_kept_changes_nothing(alice: User, value: str) -> None:
     store_key(alice, "sk-1")
@@ -214,6 +220,7 @@ def test_only_a_providers_token_has_a_host(alice: User) -> None:
         )
 
 
+@pytest.mark.needs_engine
 def test_a_description_and_a_host_may_be_any_text(alice: User) -> None:
     store_token(alice, ProviderType.GITHUB, "t", host="git\0.example.org", description="half: \ud83d")
     row = Secret.objects.get()
@@ -229,6 +236,7 @@ def test_a_secret_that_no_key_opens_is_an_error_and_not_an_absent_one(
         user_settings.secret_value(alice.pk, SecretKind.SETTING, name=SettingSecret.LLM_API_KEY)
 
 
+@pytest.mark.needs_engine
 def test_settings_and_secrets_go_with_their_user(bob: User) -> None:
     UserSettings.objects.create(user=bob)
     store_key(bob)

@@ -107,7 +107,7 @@ def short_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "_LIMIT", 4)
 
 
-@pytest.fixture(params=["one page", "many pages"], autouse=True)
+@pytest.fixture(params=[pytest.param("one page", marks=pytest.mark.one_engine), "many pages"], autouse=True)
 def length(request: pytest.FixtureRequest) -> None:
     """Read logs both as short and as long ones."""
     if request.param == "many pages":

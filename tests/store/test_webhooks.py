@@ -36,6 +36,8 @@ from tests.support.people.clients import WAIT_S, Server
 from tests.support.people.scripted_agent import Hooked, ask, hooked, manager, stage, until, until_here
 from tests.support.servers.webhook_server import WebhookServer
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["hooked", "manager", "stage"]
 
 CLEAR = "the-clear-text-of-a-key"
@@ -158,6 +160,7 @@ async def test_the_conversation_is_posted_when_it_is_made_retitled_and_before_it
     assert endpoint.infos[-1] == (await astore.call(information_of, [talk.pk], deleted=True))[talk.pk]
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_events_that_came_while_a_deletion_was_looked_for_are_told_before_it(
     database: None, endpoint: WebhookServer, alice: User, hooked: Hooked
@@ -237,6 +240,7 @@ async def test_after_failures_the_same_batches_come_in_order_before_newer_ones(
     assert texts(endpoint.batches) == list(map(str, range(8)))
 
 
+@pytest.mark.needs_engine
 @pytest.mark.parametrize("step", ["next_step", "delivered", "failed"])
 async def test_a_fault_of_the_database_holds_up_a_delivery_for_a_moment_only(
     dispatching: None, endpoint: WebhookServer, conversation: ConversationRef, hooked: Hooked, step: str
@@ -309,6 +313,7 @@ async def test_a_dead_endpoint_delays_no_other(
         assert dead.batches == []
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 async def test_two_dispatchers_deliver_each_batch_once(
     live: None, endpoint: WebhookServer, alice: User
@@ -355,6 +360,7 @@ async def test_what_happens_while_a_webhook_is_switched_off_comes_when_it_is_on_
     assert texts(endpoint.batches) == ["one"]
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_a_server_that_is_killed_mid_delivery_delivers_again(server: Server, endpoint: WebhookServer) -> None:
     webhook(endpoint)

@@ -40,6 +40,8 @@ from tests.support.people.scripted_agent import (
     until_status,
 )
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = ["hooked", "manager", "stage"]
 
 STEER, QUEUE, INTERRUPT, REJECT = (
@@ -123,7 +125,6 @@ async def test_a_message_that_waits_is_answered_by_the_next_turn(
     assert await seen(talk) == {"hold": "1", "more": "2"}
 
 
-@pytest.mark.one_engine
 async def test_by_default_messages_steer_on_v1_and_wait_elsewhere(
     talk: ConversationRef, stage: Stage, listening: ConversationManager
 ) -> None:
@@ -135,7 +136,6 @@ async def test_by_default_messages_steer_on_v1_and_wait_elsewhere(
     assert len(await ends(talk)) == (1 if talk.version == Version.V1 else 2)
 
 
-@pytest.mark.one_engine
 async def test_where_the_native_door_refuses_messages_those_of_the_wires_do_as_by_default(
     talk: ConversationRef, stage: Stage, listening: ConversationManager
 ) -> None:
@@ -148,7 +148,6 @@ async def test_where_the_native_door_refuses_messages_those_of_the_wires_do_as_b
     assert len(await ends(talk)) == (1 if talk.version == Version.V1 else 2)
 
 
-@pytest.mark.one_engine
 async def test_an_agent_that_does_not_look_for_messages_is_not_steered(
     talk: ConversationRef, stage: Stage, manager: ConversationManager
 ) -> None:
@@ -268,7 +267,6 @@ async def test_a_message_interrupts_the_turn_and_is_answered(
     assert await seen(talk) == {"speak": "1", "more": "2"}
 
 
-@pytest.mark.one_engine
 async def test_what_was_shown_of_an_interrupted_answer_is_marked(
     conversation: ConversationRef, stage: Stage, manager: ConversationManager
 ) -> None:
@@ -336,7 +334,6 @@ async def test_a_pause_that_was_asked_for_is_not_undone_by_a_message(
     assert "answer to more" in await said(conversation)
 
 
-@pytest.mark.one_engine
 @pytest.mark.parametrize("talk", [Version.V1], indirect=True)
 async def test_a_v1_run_goes_on_through_the_interruption(
     talk: ConversationRef, stage: Stage, manager: ConversationManager, hooked: Hooked
@@ -476,6 +473,7 @@ class World:
         choose(self.conversation, self.chance.choice([STEER, STEER, QUEUE]))
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 def test_every_message_is_dealt_with_exactly_once_whatever_happens_when(
     alice: User, chance: Random, is_full: bool
@@ -503,6 +501,7 @@ def test_every_message_is_dealt_with_exactly_once_whatever_happens_when(
         }
 
 
+@pytest.mark.needs_engine
 @pytest.mark.no_second_try
 async def test_messages_at_any_moment_are_each_answered_once(
     talk: ConversationRef, stage: Stage, listening: ConversationManager, chance: Random, is_full: bool
