@@ -303,7 +303,6 @@ def configured(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.fixture
 def accounts(configured: Callable[..., None]) -> None:
-    """Switch accounts mode on."""
     configured(auth=AuthMode.ACCOUNTS)
 
 

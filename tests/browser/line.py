@@ -33,7 +33,6 @@ class Line:
         page.route_web_socket("**/ws/conversations/**", self._opened)
 
     def say(self, frame: dict[str, Any]) -> None:
-        """Let the page hear a frame."""
         self._socket.send(json.dumps(frame))
 
     def let_go(self, count: int | None = None) -> None:

@@ -579,7 +579,6 @@ def _take(studio: Studio, scenes: dict[str, Scene], names: Sequence[str]) -> Non
 
 
 def _folder(picture: str) -> Path:
-    """Return where a picture belongs."""
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     is_shown = any(f"pictures/{picture}" in page.read_text() for page in pages)
     return DOCUMENTED if is_shown else OTHERS

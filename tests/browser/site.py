@@ -45,7 +45,6 @@ class Site(Server):
         return str(new["id"])
 
     def has(self, conversation_id: str) -> bool:
-        """Say whether there is such a conversation."""
         address = f"{self.url}/api/native/conversations/{conversation_id}"
         return HTTP.get(address, headers=self.headers).status_code == 200
 
@@ -61,7 +60,6 @@ class Site(Server):
             self.send(conversation_id, {"type": "events", "id": uuid4().hex, "events": batch})
 
     def send(self, conversation_id: str, frame: dict[str, Any]) -> None:
-        """Send one frame by REST."""
         self._post(f"/api/native/conversations/{conversation_id}/events", frame)
 
     def events(self, conversation_id: str, *, after: int = -1) -> list[dict[str, Any]]:
@@ -79,7 +77,6 @@ class Site(Server):
         return [each["text"] for each in events if each["kind"] == "message" and each["source"] == source]
 
     def rename(self, conversation_id: str, title: str) -> None:
-        """Give a conversation another title."""
         HTTP.patch(
             f"{self.url}/api/native/conversations/{conversation_id}",
             json={"title": title},

@@ -17,7 +17,6 @@ def shown(page: Page, names: dict[str, str]) -> list[str]:
 
 
 def choose(page: Page, order: str) -> None:
-    """Choose the order in the filters."""
     if not page.locator("#filters details").evaluate("details => details.open"):
         page.locator("#filters summary").click()
     with page.expect_response("**/rows?*"):

@@ -21,7 +21,6 @@ def context(request: pytest.FixtureRequest, browse: Browse) -> BrowserContext:
 
 
 def menu(talk: Talk) -> Locator:
-    """Open the menu."""
     found = talk.page.locator("#menu")
     found.locator("summary").click()
     return found

@@ -291,7 +291,6 @@ def wait_less(route: Route) -> None:
 
 
 def _png() -> bytes:
-    """Return a small image."""
     width, height = 40, 30
     rows = b"".join(b"\0" + b"\x0b\x6e\x4f" * width for _ in range(height))
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)

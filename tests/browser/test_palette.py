@@ -188,5 +188,4 @@ def begin(site: Site, *titles: str) -> list[str]:
 
 
 def options(page: Page) -> Locator:
-    """Return what the palette offers."""
     return page.locator("#palette").get_by_role("option")

@@ -30,7 +30,6 @@ def choose(talk: Talk, words: str) -> None:
 
 
 def work(talk: Talk, text: str) -> None:
-    """Let the agent work."""
     talk.say(text)
     expect(talk.page.locator("#agent-state")).to_contain_text("Running")
     expect(talk.delivery(text)).to_have_text("Seen by the agent")

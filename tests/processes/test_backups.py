@@ -276,7 +276,6 @@ def say(server: Server, talk: str, text: str) -> None:
 
 
 def kinds(server: Server, talk: str) -> list[str]:
-    """Return the kinds of all events."""
     answer = HTTP.get(f"{server.url}/api/native/conversations/{talk}/events").raise_for_status()
     return [event["kind"] for event in answer.json()["events"]]
 
@@ -573,7 +572,6 @@ def test_a_cluster_goes_on_with_the_jobs_of_its_backup(
 
 
 def jobs(store: Store) -> int:
-    """Return how many jobs wait for a worker."""
     return int(store.ask("SELECT count(*) FROM procrastinate_jobs")[0][0])
 
 

@@ -83,13 +83,11 @@ def cluster(
 
 @pytest.fixture
 def talk(alice: User) -> ConversationRef:
-    """A V0 conversation."""
     return creation.create(alice, conversation_id=uuid4().hex)
 
 
 @pytest.fixture
 def talk_of_v1(alice: User) -> ConversationRef:
-    """A V1 conversation."""
     return creation.create(alice, conversation_id=uuid4().hex, version=Version.V1)
 
 

@@ -79,7 +79,6 @@ def talk(alice: User) -> ConversationRef:
 
 @pytest.fixture
 def talk_of_v1(alice: User) -> ConversationRef:
-    """A V1 conversation."""
     return creation.create(alice, conversation_id=uuid4().hex, version=Version.V1)
 
 

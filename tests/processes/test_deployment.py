@@ -316,7 +316,6 @@ class ComposeService(Server):
 
 @pytest.fixture
 def database(django_db_setup: None, django_db_blocker: Any) -> Iterator[str]:
-    """A database of one installation."""
     if connection.vendor != "postgresql":
         pytest.skip("docker-compose.yml has PostgreSQL")
     with django_db_blocker.unblock():

@@ -120,7 +120,6 @@ class Limited:
             self._administration.execute(sql.SQL("ALTER ROLE {} LOGIN").format(role))
 
     def end_sessions(self, *, besides: int = 0) -> None:
-        """End the server's sessions."""
         end = f"SELECT pg_terminate_backend(pid, 5000) {SESSIONS} AND pid <> %s"
         self._administration.execute(end.encode(), [self.name, besides])
 

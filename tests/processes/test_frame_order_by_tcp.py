@@ -51,7 +51,6 @@ def in_v0(text: str) -> str | None:
 
 
 def v1_frame(name: str) -> str:
-    """Return a message of this name."""
     return json.dumps(message([{"type": "text", "text": name.ljust(PADDING)}]))
 
 

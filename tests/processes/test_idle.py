@@ -36,7 +36,6 @@ def test_a_socket_idle_for_70_s_receives_the_next_event_of_another_process_by_hi
 
 
 def frames_of(client: NetworkClient, seconds: float) -> list[dict[str, object]]:
-    """Return what the client receives in so many seconds."""
     received: list[dict[str, object]] = []
     deadline = time.monotonic() + seconds
     while (left_s := deadline - time.monotonic()) > 0:

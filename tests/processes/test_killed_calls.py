@@ -115,7 +115,6 @@ class Talks:
 
     @property
     def are_over(self) -> bool:
-        """Whether all turns are over."""
         return not self._with_turns().exists()
 
     def waiting(self) -> set[str]:
@@ -229,7 +228,6 @@ def play(server: Server, alice: User, chance: random.Random, directory: Path, *,
 
 
 def seconds_until(condition: Callable[[], bool]) -> float:
-    """Return after how many seconds the condition holds."""
     began = time.monotonic()
     wait_until(condition, within_s=WITHIN_S)
     return time.monotonic() - began

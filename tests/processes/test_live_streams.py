@@ -46,7 +46,6 @@ class Reader:
         raise AssertionError(f"The stream has ended: {self.frames[-3:]}")
 
     def of_type(self, type: str) -> dict[str, Any]:
-        """Return the next frame of a type."""
         return self.until(lambda frame: frame["type"] == type)
 
     def rest(self) -> list[dict[str, Any]]:

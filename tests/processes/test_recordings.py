@@ -81,7 +81,6 @@ class Recorder:
             self._client.send(self.recording.frame(number))
 
     def read_acks(self, burst: list[int]) -> None:
-        """Read until all of these are acked."""
         while not {self.recording.keys[number] for number in burst} <= self.acked.keys():
             frame = self._client.receive()
             assert frame["type"] != "error", frame
@@ -97,7 +96,6 @@ class Recorder:
         self._client = NetworkClient(self._server, self.recording.conversation_id, after=self._cursor)
 
     def leave(self) -> None:
-        """Disconnect."""
         self._client.leave()
 
 

@@ -42,14 +42,12 @@ class Program:
         self._process = subprocess.Popen([sys.executable, str(self._file)], env=self._environment)
 
     def kill(self) -> None:
-        """End it at once."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def ended(self) -> int:
-        """Return how it ends by itself."""
         assert self._process is not None
         return self._process.wait(timeout=60)
 
@@ -79,7 +77,6 @@ def program(alice: User, server: Server, owner: str, tmp_path: Path) -> Iterator
 
 @pytest.fixture
 def reader(server: Server, owner: str, talk: ConversationRef) -> Iterator[NetworkClient]:
-    """The owner at the conversation."""
     with NetworkClient(server, talk.public_id) as client:
         client.send({"type": "auth", "token": owner})
         client.until("replay_complete")

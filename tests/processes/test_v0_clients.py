@@ -322,7 +322,6 @@ def tokens(alice: User, bob: User) -> list[str]:
 
 @pytest.fixture
 def login(alice: User) -> str:
-    """The cookie of alice's login."""
     return login_cookie(alice)
 
 

@@ -27,7 +27,6 @@ ALL = f"{events_path()}?resend_all=true"
 
 @pytest.fixture
 def talk(alice: User) -> ConversationRef:
-    """A conversation of alice's."""
     return creation.create(alice, conversation_id=ID, version=Version.V1)
 
 

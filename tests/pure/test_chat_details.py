@@ -39,7 +39,6 @@ def said(node: Node) -> list[Part]:
 
 
 def kept(node: Node) -> str:
-    """Return what is kept of a node as JSON."""
     return json.dumps([part.value for part in node.parts if isinstance(part, Record)], ensure_ascii=False)
 
 

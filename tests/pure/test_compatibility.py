@@ -55,7 +55,6 @@ class Row(NamedTuple):
 
 
 def endpoints(heading: str = "## V0 endpoint by endpoint", end: str = "Beside them") -> list[Row]:
-    """Return the rows of a table of endpoints."""
     table = PAGE.partition(heading)[2].partition(end)[0]
     found = re.findall(r"^\| `([A-Z]+) (\S+)` \| (\w) \| (.+) \| (.+) \|$", table, re.MULTILINE)
     return [Row(*cells) for cells in found]

@@ -76,7 +76,6 @@ class Suite:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self, tests: str) -> subprocess.Popen[str]:
-        """Start the run of these tests."""
         file = self.directory / "test_suite.py"
         file.write_text(tests)
         command = [sys.executable, "-m", "tests.engines", "-q", "-c", "/dev/null", *QUICKLY, str(file)]
@@ -97,7 +96,6 @@ class Suite:
         return {file.name: text for file in files if file.exists() and (text := file.read_text())}
 
     def end(self) -> None:
-        """End what still runs."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.communicate()

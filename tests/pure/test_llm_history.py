@@ -22,7 +22,6 @@ PIXEL = b"\x89PNG\r\n\x1a\n"
 
 
 def event(seq: int, payload: dict[str, Any], **columns: Any) -> EventEnvelope:
-    """Return a stored event with this payload."""
     reading = dialects.read(payload)
     found: dict[str, Any] = {
         "seq": seq,

@@ -12,7 +12,6 @@ class Echo(LoopbackServer):
     """Says the path."""
 
     def take(self, request: Request) -> None:
-        """Answer."""
         request.reply(200, request.path.encode())
 
 

@@ -339,7 +339,6 @@ class Held:
         return answers()(asked)
 
     async def until_asked(self) -> None:
-        """Wait for a question."""
         assert await asyncio.to_thread(self._asked.acquire, timeout=30)
 
     def release(self) -> None:

@@ -93,7 +93,6 @@ def ends_with_payload(received: str, text: str) -> bool:
 
 
 async def next_event(socket: Client) -> str:
-    """Return the text of the next `event` frame."""
     while True:
         received = await socket.receive_text()
         if received.startswith('{"type":"event"'):

@@ -13,7 +13,6 @@ from convserver.serving.server_lock import ServerLock
 
 @pytest.fixture
 def locks(tmp_path: Path) -> Iterator[tuple[ServerLock, ServerLock]]:
-    """Two servers of one file."""
     with ExitStack() as stack:
         first, second = (
             stack.enter_context(closing(ServerLock(tmp_path / "convserver.sqlite3"))) for _ in range(2)

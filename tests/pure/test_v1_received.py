@@ -19,7 +19,6 @@ IMAGE = "data:image/png;base64,AA"
 
 
 def stored(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the event that a request is stored as."""
     authored = v1.received(request, event_id=EVENT_ID)
     event: dict[str, Any] = json.loads(authored.payload)
     require_strict(event)

@@ -52,7 +52,6 @@ def talk(request: pytest.FixtureRequest, alice: User) -> ConversationRef:
 
 
 async def choose(talk: ConversationRef, agent: str) -> None:
-    """Choose the agent of a conversation."""
     await astore.call(run_options.change, talk, {"agent": agent})
 
 

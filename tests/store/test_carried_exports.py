@@ -48,7 +48,6 @@ SPACES = st.sampled_from(["", " ", "\n", "\r\n", "\t"])
 
 
 def exported(conversation: ConversationRef) -> bytes:
-    """Return the conversation as JSON lines."""
     row = Conversation.objects.get(pk=conversation.pk)
     return "".join(export.json_lines(export.source(row))).encode()
 

@@ -372,7 +372,6 @@ def test_what_a_dead_process_was_told_is_settled_by_the_recovery_of_its_loop(
 
 
 def playing(conversation: ConversationRef, process: Process) -> None:
-    """Let a process play a turn."""
     writes.append(conversation, [asking("hello")])
     epoch = leases.claim(conversation, process, agent="")
     leases.ready(conversation, epoch)

@@ -48,7 +48,6 @@ def talk(
 
 
 def is_summary(asked: Asked) -> bool:
-    """Say whether a summary is asked for."""
     return prompts.SUMMARIZE[:40] in json.dumps(asked.body)
 
 

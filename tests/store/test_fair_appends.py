@@ -61,7 +61,6 @@ class FirstCommit:
         assert await asyncio.to_thread(self._begun.wait, WAIT_S)
 
     def let_go(self) -> None:
-        """Let it and all others end."""
         self._go.set()
 
 

@@ -104,7 +104,6 @@ class Machine(stateful.RuleBasedStateMachine):
 
     @stateful.rule(reader=st.sampled_from(["one", "other"]))
     def read(self, reader: str) -> None:
-        """Read what follows."""
         connection.close_if_unusable_or_obsolete()
         for found in reads.read_after(self.talk, self.readers[reader], limit=3):
             self.history.append(self._record(Did.READ, reader, found["seq"], found["id"]))

@@ -236,7 +236,6 @@ async def v0_outcomes(client: V0Client, *names: str) -> list[Any]:
 
 
 async def commands(conversation: ConversationRef) -> list[str]:
-    """Return the commands in the log."""
     found = [json.loads(each["payload"]).get("args", {}) for each in await log(conversation)]
     return [args["command"] for args in found if "command" in args]
 

@@ -69,7 +69,6 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
 
 @pytest.fixture
 def talks(alice: User) -> list[ConversationRef]:
-    """Fifty conversations."""
     return [creation.create(alice) for _ in range(COUNT)]
 
 

@@ -88,8 +88,6 @@ def refused(user: User, content: bytes, name: str = "export.zip", **options: Any
 
 
 def raising(error: Exception) -> Callable[..., Any]:
-    """Return a function that fails."""
-
     def fail(*args: object, **options: object) -> Any:
         raise error
 

@@ -44,7 +44,6 @@ def names(alice: User) -> list[str]:
 
 
 def use(name: str) -> None:
-    """Say something in a conversation."""
     writes.append(Conversation.objects.get(public_id=name).ref, [event("hello again")])
 
 
@@ -55,7 +54,6 @@ def listed(reader: Client, **query: Any) -> list[str]:
 
 
 def pages(reader: Client, **query: Any) -> Iterator[list[str]]:
-    """Yield the ids of page after page."""
     page_id: str | None = None
     while True:
         given: dict[str, Any] = {**query, "limit": 2, **({"page_id": page_id} if page_id else {})}

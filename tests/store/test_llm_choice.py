@@ -30,7 +30,6 @@ SERVERS = ModelChoice(
 
 
 def started(user: User, llm: dict[str, Any] | None = None, **columns: Any) -> ConversationRef:
-    """Start a V1 conversation with this `llm`."""
     agent = None if llm is None else {"kind": "Agent", "llm": llm}
     return agent_setups.create(user, NewSetup(agent=agent), **columns)
 
@@ -44,7 +43,6 @@ def owners(alice: User) -> None:
 
 @pytest.fixture
 def servers(configured: Callable[..., None]) -> None:
-    """Let the server have a model."""
     configured(llm_model=SERVERS.model, llm_base_url=SERVERS.base_url, llm_api_key=SERVERS.key)
 
 

@@ -91,7 +91,6 @@ async def give(user: User, *programs: Program, **others: Any) -> None:
 
 
 def ran(runs: Path) -> list[str]:
-    """Return what the counting program has run."""
     lines = runs.read_text().splitlines() if runs.exists() else []
     return [line.partition(" ")[2] for line in lines if not line.endswith(" started")]
 

@@ -780,7 +780,6 @@ def test_the_servers_time_stays_in_its_place_behind_what_is_hidden(
 
 @pytest.fixture
 def secret(alice: User) -> str:
-    """A secret of alice's."""
     keep(alice, TOKEN)
     return TOKEN
 

@@ -79,7 +79,6 @@ WORD = "quibblezorp"
 
 
 def purge(conversation: ConversationRef) -> Purge:
-    """Purge a conversation from beginning to end."""
     begun = purging.begin(
         conversation, among=Conversation.objects.unpurged(), requested_by="tests", reason="asked for"
     )
@@ -90,7 +89,6 @@ def purge(conversation: ConversationRef) -> Purge:
 
 
 def index_all() -> None:
-    """Index all events and titles."""
     watermark = EventHorizon()
     watermark.settled = max(Event.objects.values_list("pk", flat=True))
     while SearchProgress.through_now() < watermark.settled:

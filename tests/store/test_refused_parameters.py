@@ -37,7 +37,6 @@ def nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def talk(alice: User, configured: Callable[..., None]) -> ConversationRef:
-    """An empty conversation."""
     configured(agent=BUILT_IN_AGENTS["auto"])
     return creation.create(alice, conversation_id="talk", version=Version.V0, title="A talk")
 

@@ -59,7 +59,6 @@ def talk(request: pytest.FixtureRequest, live: None, alice: User) -> Conversatio
 
 
 async def give(talk: ConversationRef, name: str, content: str) -> None:
-    """Add a file to a conversation."""
     await astore.call(attachments.attach, talk, [NewFile(name=name, content=content.encode())])
 
 

@@ -99,7 +99,6 @@ def write_index(request: pytest.FixtureRequest) -> Indexing:
 
 
 def ask(question: str, **query: Any) -> dict[str, Any]:
-    """Return what the door answers."""
     answer = Browser().get(PATH, {"q": question, **query}, headers={"host": "localhost"})
     assert answer.status_code == 200, answer.content
     page: dict[str, Any] = answer.json()
@@ -107,14 +106,12 @@ def ask(question: str, **query: Any) -> dict[str, Any]:
 
 
 def refusal(question: str, **query: Any) -> str:
-    """Return with which words the door refuses."""
     answer = Browser().get(PATH, {"q": question, **query}, headers={"host": "localhost"})
     assert answer.status_code == 400, answer.content
     return str(answer.json()["detail"])
 
 
 def found(question: str, **query: Any) -> list[tuple[str, int]]:
-    """Return where the hits stand."""
     return [(hit["conversation"]["id"], hit["seq"]) for hit in ask(question, **query)["hits"]]
 
 

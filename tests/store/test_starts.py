@@ -42,7 +42,6 @@ TALK = "/api/conversations/talk"
 
 @pytest.fixture
 def other(alice: User) -> ConversationRef:
-    """Another conversation of alice's."""
     return creation.create(alice, conversation_id="other")
 
 

@@ -68,7 +68,6 @@ class PaintingAgent:
     """The id and the key of each call that was run."""
 
     async def play(self, turn: Turn) -> None:
-        """Play one turn."""
         for decision in turn.decisions:
             if decision.accepted:
                 await self._paint(turn, decision.call)
@@ -85,7 +84,6 @@ class PaintingAgent:
         await turn.tool_result(call, "painted")
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """Say nothing."""
         return ""
 
 

@@ -60,7 +60,6 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def dispatching(live: None, manager: ConversationManager) -> None:
-    """Start the manager and the dispatcher."""
     await manager.ensure_started()
     background.start()
 

@@ -32,7 +32,6 @@ def unguarded(*names: str) -> Iterator[None]:
 
 
 def change(conversation: ConversationRef, at: int, /, **columns: Any) -> None:
-    """Change columns of an event."""
     with unguarded("event_refuse_update"):
         assert Event.objects.of(conversation).filter(seq=at).update(**columns)
 
@@ -86,5 +85,4 @@ def damaged(conversation: ConversationRef) -> list[tuple[DamageKind, int | None]
 
 
 def other_text(payload: str) -> str:
-    """Return a payload with one letter changed."""
     return json.dumps(json.loads(payload)).replace("hello", "hallo", 1)

@@ -42,7 +42,6 @@ def chats(*all_chats: object) -> bytes:
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:
-    """Return a zip file."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, text in files.items():

@@ -54,7 +54,6 @@ def written(value: Mapping[str, Any]) -> str:
 
 
 def shortened(value: Any) -> Any:
-    """Return a value with the long texts in it shortened."""
     match value:
         case str() if len(value) > TEXT_MAX_CHARS:
             return f"{value[:60]}… {len(value)} characters, {_digest([value])}"

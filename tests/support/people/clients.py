@@ -106,7 +106,6 @@ class Client:
                 return frame
 
     async def events(self, count: int) -> list[dict[str, Any]]:
-        """Return the next so many `event` frames."""
         return [await self.until("event") for _ in range(count)]
 
     async def replayed(self) -> list[dict[str, Any]]:
@@ -146,7 +145,6 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """The running process."""
         assert self._process is not None
         return self._process.pid
 

@@ -49,7 +49,6 @@ class DictatedAgent(SilentAgent):
 
 @pytest.fixture
 def silence(configured: Callable[..., None]) -> None:
-    """Let nobody answer."""
     configured(agent="tests.support.people.dictation.SilentAgent")
 
 

@@ -69,13 +69,11 @@ class Program:
             self._process.wait(SETTLED_S)
 
     def run(self) -> None:
-        """Let it write everything."""
         self.start()
         assert self._process is not None
         assert self._process.wait(SETTLED_S) == 0
 
     def has_ended(self) -> bool:
-        """Say whether it has written everything."""
         status = self._process.poll() if self._process is not None else None
         assert status in (None, 0)
         return status == 0

@@ -22,12 +22,10 @@ class Helper:
         return self.turn
 
     async def send(self, kind: str, **members: Any) -> None:
-        """Send a step of that turn."""
         step = {"type": kind, "turn": self.turn["turn"], "epoch": self.turn["epoch"], **members}
         await self.client.send(step)
 
     async def step(self, kind: str, frame_id: str, **members: Any) -> dict[str, Any]:
-        """Send a step, and return its answer."""
         await self.send(kind, id=frame_id, **members)
         return await self.answer(frame_id)
 

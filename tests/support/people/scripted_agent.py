@@ -204,7 +204,6 @@ async def row_of(conversation: ConversationRef) -> Conversation:
 
 
 async def loop_of(conversation: ConversationRef) -> AgentLoop:
-    """Return the loop's row."""
     return await astore.call(lambda: AgentLoop.objects.of(conversation).get())
 
 

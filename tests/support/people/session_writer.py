@@ -67,7 +67,6 @@ def journal(path: Path) -> list[Entry]:
 
 
 def entry(line: str | bytes) -> Entry:
-    """Return the entry that a line of the journal is."""
     return Entry(**json.loads(line))
 
 

@@ -41,7 +41,6 @@ class Browser:
         return {"cookie": f"sessionid={self.session_key}"}
 
     async def get(self, path: str) -> httpx.Response:
-        """Load a page."""
         return await self.http.get(path)
 
     async def send(

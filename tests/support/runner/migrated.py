@@ -28,7 +28,6 @@ def keep() -> None:
 
 
 def forget() -> None:
-    """Remove the copy."""
     if connection.vendor == "sqlite":
         Path(_kept()).unlink()
     else:

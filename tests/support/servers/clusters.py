@@ -28,7 +28,6 @@ class Cluster(NamedTuple):
     """Starts one, which is killed at the end of the test."""
 
     def ask(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        """Return what the database answers."""
         with psycopg.connect(self.variables["DATABASE_URL"], autocommit=True) as session:
             cursor = session.execute(statement, values)
             return cursor.fetchall() if cursor.description else []
@@ -40,7 +39,6 @@ class Cluster(NamedTuple):
         assert answer.status_code == 200, answer.text
 
     def texts(self, talk: str, kind: str) -> list[str]:
-        """Return the texts of the events of this kind."""
         events = HTTP.get(f"{self.web.url}{NATIVE}/{talk}/events").json()["events"]
         return [each["text"] for each in events if each["kind"] == kind]
 

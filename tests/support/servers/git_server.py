@@ -324,7 +324,6 @@ def _github_pull(
 
 
 def gitlab(server: GitServer, asked: Asked) -> Answer:
-    """Answer as GitLab does."""
     match asked.path:
         case ("api", "graphql"):
             return _gitlab_graphql()

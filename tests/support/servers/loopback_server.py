@@ -44,7 +44,6 @@ class LoopbackServer(ABC):
 
     @property
     def address(self) -> str:
-        """Return where it is: a name and a port."""
         return f"127.0.0.1:{self._http.server_address[1]}"
 
     @abstractmethod
@@ -104,7 +103,6 @@ class _HTTPServer(ThreadingHTTPServer):
         return connection, address
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection."""
         self._open.discard(request)
         super().shutdown_request(request)
 

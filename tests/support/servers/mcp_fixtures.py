@@ -97,7 +97,6 @@ def elicitation(message: str | None, required: Sequence[str] = (), **properties:
 
 
 def argument(name: str) -> dict[str, Any]:
-    """Return the schema of a tool with one argument."""
     return {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
 
 
@@ -223,8 +222,6 @@ def resource(uri: str) -> types.TextResourceContents | types.BlobResourceContent
 
 
 def fixtures() -> Server[Any]:
-    """Return an MCP server that has them all."""
-
     async def list_tools(context: Context, params: Any) -> types.ListToolsResult:
         tools = [
             types.Tool(name=name, description="A fixture.", input_schema=schema)

@@ -84,7 +84,6 @@ def cut_completion(pieces: Sequence[str]) -> Answer:
 
 
 def chunk(delta: dict[str, Any], *, finish_reason: str | None = None) -> str:
-    """Return a chunk of a chat completion."""
     return _sent({"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]})
 
 

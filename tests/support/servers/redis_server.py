@@ -59,7 +59,6 @@ class RedisServer:
             self._process.send_signal(SIGCONT)
 
     def ask(self, *command: str, password: str | None = None) -> Any:
-        """Send it a command and return its answer."""
         with redis.Redis(port=self.port, password=password, socket_timeout=5) as client:
             return client.execute_command(*command)
 

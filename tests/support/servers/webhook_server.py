@@ -53,7 +53,6 @@ class WebhookServer(LoopbackServer):
 
     @property
     def next_status(self) -> int:
-        """Return what the next call is answered."""
         return 0 if self._silent.is_set() else self.status
 
     @property
@@ -85,7 +84,6 @@ class WebhookServer(LoopbackServer):
         self._go.set()
 
     def take(self, request: Request) -> None:
-        """Record a request and answer it."""
         assert request.command == "POST"
         status = self.next_status
         self.calls.append(Call(request.path, request.header_values(), request.read().decode(), status))

@@ -34,7 +34,6 @@ NONE = "5e1d9a7e3d574bd59a510a1f6f2b7c22"
 
 
 def create(owner: User, conversation_id: str = ID, **columns: Any) -> ConversationRef:
-    """Store a V1 conversation."""
     return creation.create(owner, conversation_id=conversation_id, version=Version.V1, **columns)
 
 
@@ -44,7 +43,6 @@ def child_of(parent: ConversationRef, owner: User, **columns: Any) -> Conversati
 
 
 def said(text: str) -> dict[str, Any]:
-    """Return a SendMessageRequest."""
     return {"role": "user", "content": [{"type": "text", "text": text}]}
 
 
@@ -67,7 +65,6 @@ def event(text: str = "hello", **members: Any) -> NewEvent:
 
 
 async def answered(rest: httpx.AsyncClient, path: str, **query: Any) -> Any:
-    """Return the body of an answer that is a 200."""
     response = await rest.get(path, params=query)
     assert response.status_code == 200, (path, response.text)
     return response.json()
@@ -88,7 +85,6 @@ async def all_ids(rest: httpx.AsyncClient, path: str, **query: Any) -> list[str]
 
 
 def cost(path: str) -> int:
-    """Return how many queries an answer costs."""
     browser = Browser(headers={"host": "localhost"})
     browser.get(path)  # the first request of a process looks up more than later ones
     with CaptureQueriesContext(connection) as queries:

@@ -28,7 +28,6 @@ START: dict[str, Any] = {
 
 
 async def started(rest: httpx.AsyncClient, **members: Any) -> dict[str, Any]:
-    """Start a conversation and return its information."""
     response = await rest.post(AGENT, json={**START, **members})
     assert response.status_code in (200, 201), response.text
     found: dict[str, Any] = response.json()
@@ -36,7 +35,6 @@ async def started(rest: httpx.AsyncClient, **members: Any) -> dict[str, Any]:
 
 
 def said(text: str, *, run: bool = False) -> dict[str, Any]:
-    """Return a SendMessageRequest."""
     return {"role": "user", "content": [{"type": "text", "text": text}], "run": run}
 
 

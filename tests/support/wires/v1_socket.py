@@ -21,7 +21,6 @@ _numbers = itertools.count()
 
 
 def events_path(conversation: ConversationRef | str = ID) -> str:
-    """Return the address of a conversation's events."""
     return f"/sockets/events/{conversation if isinstance(conversation, str) else conversation.public_id}"
 
 
@@ -59,7 +58,6 @@ def v1_events(count: int) -> list[NewEvent]:
 
 
 def ids(frames: Sequence[NewEvent | dict[str, Any]]) -> list[str]:
-    """Return the ids of events, or of the frames that bring them."""
     return [
         frame.event_id if isinstance(frame, NewEvent) else frame["id"]
         for frame in frames
@@ -68,7 +66,6 @@ def ids(frames: Sequence[NewEvent | dict[str, Any]]) -> list[str]:
 
 
 def is_full_state(frame: dict[str, Any]) -> bool:
-    """Say whether a frame brings the whole state."""
     return (frame["kind"], frame.get("key")) == ("ConversationStateUpdateEvent", "full_state")
 
 
@@ -82,7 +79,6 @@ def status_in(frame: dict[str, Any]) -> str | None:
 
 
 async def receive(client: Client, count: int) -> list[dict[str, Any]]:
-    """Return the next so many frames."""
     return [await client.receive() for _ in range(count)]
 
 
