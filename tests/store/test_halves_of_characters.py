@@ -32,13 +32,6 @@ FIRST, SECOND = "\ud83c", "\udf27"
 """The halves of 🌧."""
 
 
-@pytest.fixture(params=[Version.V0, Version.V1])
-def talk(request: pytest.FixtureRequest, alice: User, configured: Callable[..., None]) -> ConversationRef:
-    """An empty conversation of either wire."""
-    configured(agent=BUILT_IN_AGENTS["auto"])
-    return creation.create(alice, conversation_id="talk", version=request.param, title="A talk")
-
-
 async def test_halves_in_two_pieces_are_one_character_and_others_are_replaced(
     talk: ConversationRef, alice: User, join: Join
 ) -> None:

@@ -26,7 +26,6 @@ from tests.store.test_llm_tools import (
     runs,
     until_asked,
     until_gone,
-    v0_talk,
 )
 from tests.support.people.clients import Client
 from tests.support.people.model_talks import answers_of, model, said
@@ -35,7 +34,7 @@ from tests.support.servers.model_server import calling, completion
 
 pytestmark = pytest.mark.one_engine
 
-__all__ = ["careful", "manager", "runs", "v0_talk"]
+__all__ = ["careful", "manager", "runs"]
 
 in_v0 = pytest.mark.parametrize("careful", [Version.V0], indirect=True)
 

@@ -28,7 +28,6 @@ from sessions_app.agents.llm import library
 from sessions_app.agents.llm.agent import LlmAgent
 from sessions_app.agents.llm.models import Wire
 from sessions_app.agents.metering import TurnShare
-from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.agents.turn_meter import TurnMeter
 from sessions_app.loops import loop
 from sessions_app.models import Amounts, ModelUse, RunMeter
@@ -47,19 +46,6 @@ from tests.support.wires.network import wait_until
 pytestmark = pytest.mark.one_engine
 
 __all__ = ["manager", "stage"]
-
-
-@pytest.fixture(params=[Version.V0, Version.V1])
-def talk(request: pytest.FixtureRequest, alice: User, configured: Callable[..., None]) -> ConversationRef:
-    """An empty conversation of either wire, which has a title."""
-    configured(agent=BUILT_IN_AGENTS["auto"])
-    return creation.create(alice, conversation_id="talk", version=request.param, title="A talk")
-
-
-@pytest.fixture
-def v0_talk(alice: User, configured: Callable[..., None]) -> ConversationRef:
-    configured(agent=BUILT_IN_AGENTS["auto"])
-    return creation.create(alice, conversation_id="talk", version=Version.V0, title="A talk")
 
 
 @pytest.fixture

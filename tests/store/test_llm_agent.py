@@ -55,13 +55,6 @@ __all__ = ["manager"]
 TITLE = "Answer with the title alone"
 
 
-@pytest.fixture(params=[Version.V0, Version.V1])
-def talk(request: pytest.FixtureRequest, alice: User, configured: Callable[..., None]) -> ConversationRef:
-    """An empty conversation of either wire, on a server that lets a model answer where there is one."""
-    configured(agent=BUILT_IN_AGENTS["auto"])
-    return creation.create(alice, conversation_id="talk", version=request.param, title="A talk")
-
-
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let failed requests be repeated at once."""

@@ -5,20 +5,18 @@ from __future__ import annotations
 import gzip
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 
-from conversations.models import ConversationRef, Version
-from conversations.store import creation
+from conversations.models import ConversationRef
 from sessions_app.agents.llm import agent as llm_agent
 from sessions_app.agents.llm import endings, prompts, requests
 from sessions_app.agents.llm.streams.answer import AnswerStream
 from sessions_app.agents.llm.tools import calls
-from sessions_app.agents.sources import BUILT_IN_AGENTS
 from tests.conftest import Join
 from tests.store.test_llm_tools import called, give, program, ran, results_of
 from tests.support.people.model_talks import answers_of, events, model, notices_of, said
@@ -30,20 +28,6 @@ pytestmark = pytest.mark.one_engine
 __all__ = ["manager"]
 
 CLAUDE, GEMINI = "anthropic/claude-x", "gemini/gemini-x"
-
-
-@pytest.fixture(params=[Version.V0, Version.V1])
-def talk(request: pytest.FixtureRequest, alice: User, configured: Callable[..., None]) -> ConversationRef:
-    """An empty conversation of either wire, on a server that lets a model answer where there is one."""
-    configured(agent=BUILT_IN_AGENTS["auto"])
-    return creation.create(alice, conversation_id="talk", version=request.param, title="A talk")
-
-
-@pytest.fixture
-def v0_talk(alice: User, configured: Callable[..., None]) -> ConversationRef:
-    """An empty conversation of the V0 wire, for what is the same on both."""
-    configured(agent=BUILT_IN_AGENTS["auto"])
-    return creation.create(alice, conversation_id="talk", version=Version.V0, title="A talk")
 
 
 @pytest.fixture(autouse=True)

@@ -23,8 +23,6 @@ from tests.store.test_llm_endings import (
     quick,
     runs,
     streamed,
-    talk,
-    v0_talk,
 )
 from tests.store.test_llm_tools import both, careful, give, program, ran, until_asked
 from tests.support.people.model_talks import answers_of, model, said
@@ -33,7 +31,7 @@ from tests.support.servers.model_server import Answer, Asked, chunk, completion
 
 pytestmark = pytest.mark.one_engine
 
-__all__ = ["careful", "manager", "quick", "runs", "talk", "v0_talk"]
+__all__ = ["careful", "manager", "quick", "runs"]
 
 GPT = "openai/gpt-x"
 EXTRA = {"google": {"thought_signature": "c2lnbmVk"}}

@@ -54,20 +54,6 @@ GONE_WITHIN_S = 5.0
 Program = dict[str, Any]
 
 
-@pytest.fixture(params=[Version.V0, Version.V1])
-def talk(request: pytest.FixtureRequest, alice: User, configured: Callable[..., None]) -> ConversationRef:
-    """An empty conversation of either wire."""
-    configured(agent=BUILT_IN_AGENTS["auto"])
-    return creation.create(alice, conversation_id="talk", version=request.param, title="A talk")
-
-
-@pytest.fixture
-def v0_talk(alice: User, configured: Callable[..., None]) -> ConversationRef:
-    """An empty conversation of the V0 wire, for what is the same on both."""
-    configured(agent=BUILT_IN_AGENTS["auto"])
-    return creation.create(alice, conversation_id="talk", version=Version.V0, title="A talk")
-
-
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     """The file in which the counting program leaves a line for each run."""

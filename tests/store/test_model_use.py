@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,12 +15,10 @@ from django.utils import timezone
 from conversations.events import Dialect
 from conversations.log import reads
 from conversations.models import Conversation, ConversationRef, Version
-from conversations.store import creation
 from sessions_app import astore
 from sessions_app.agents import model_use
 from sessions_app.agents.base import Usage
 from sessions_app.agents.llm import agent as llm_agent
-from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.loops.inputs import titles
 from sessions_app.models import ModelUse, Used
 from tests.conftest import Join
@@ -30,13 +27,6 @@ from tests.support.people.scripted_agent import manager
 from tests.support.servers.model_server import Answer, completion
 
 __all__ = ["manager"]
-
-
-@pytest.fixture(params=[Version.V0, Version.V1])
-def talk(request: pytest.FixtureRequest, alice: User, configured: Callable[..., None]) -> ConversationRef:
-    """An empty conversation of either wire, which has a title."""
-    configured(agent=BUILT_IN_AGENTS["auto"])
-    return creation.create(alice, conversation_id="talk", version=request.param, title="A talk")
 
 
 def used_in(talk: ConversationRef) -> list[tuple[str, Used]]:

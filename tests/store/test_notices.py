@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 from django.contrib.auth.models import User
@@ -11,10 +10,8 @@ from django.contrib.auth.models import User
 from conversations import dialects
 from conversations.events import Dialect
 from conversations.models import ConversationRef, Version
-from conversations.store import creation
 from sessions_app.agents.llm import agent as llm_agent
 from sessions_app.agents.llm import prompts
-from sessions_app.agents.sources import BUILT_IN_AGENTS
 from tests.conftest import Join
 from tests.store.test_llm_tools import give, program
 from tests.support.people.model_talks import answers_of, events, model, notices_of, said, told
@@ -27,13 +24,6 @@ pytestmark = pytest.mark.one_engine
 __all__ = ["manager"]
 
 QUESTION = "What is the highest mountain of Iceland?"
-
-
-@pytest.fixture(params=[Version.V0, Version.V1])
-def talk(request: pytest.FixtureRequest, alice: User, configured: Callable[..., None]) -> ConversationRef:
-    """An empty conversation of either wire."""
-    configured(agent=BUILT_IN_AGENTS["auto"])
-    return creation.create(alice, conversation_id="talk", version=request.param, title="A talk")
 
 
 async def test_a_notice_before_the_answer_leaves_the_question_the_models_last_message(

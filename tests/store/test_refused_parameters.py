@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from django.contrib.auth.models import User
 
-from conversations.models import ConversationRef, Version
+from conversations.models import ConversationRef
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.agents.llm import agent as llm_agent
@@ -33,12 +33,6 @@ def nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     refusals._refused.clear()
     yield
     refusals._refused.clear()
-
-
-@pytest.fixture
-def talk(alice: User, configured: Callable[..., None]) -> ConversationRef:
-    configured(agent=BUILT_IN_AGENTS["auto"])
-    return creation.create(alice, conversation_id="talk", version=Version.V0, title="A talk")
 
 
 def refuses(member: str, refusal: Answer) -> Callable[[Asked], Answer]:
@@ -67,12 +61,12 @@ async def test_a_refused_parameter_is_left_out_at_once_and_from_then_on(
 
 
 async def test_a_model_without_tools_answers_and_its_user_learns_it_once(
-    talk: ConversationRef, alice: User, join: Join, tmp_path: Path
+    v0_talk: ConversationRef, alice: User, join: Join, tmp_path: Path
 ) -> None:
     await give(alice, program("counting", tmp_path / "runs"))
     refusal = Answer(400, {"error": {"message": "library/gemma3:latest does not support tools"}})
     async with model(alice, refuses("tools", refusal)) as asked:
-        client = await join(talk)
+        client = await join(v0_talk)
         frames = [*await said(client, "hello"), *await said(client, "again")]
     assert (notices_of(frames), answers_of(frames)) == ([prompts.NO_TOOLS_NOTICE], ["Hello.", "Hello."])
     assert ["tools" in each.body for each in asked] == [True, False, False]
@@ -80,10 +74,10 @@ async def test_a_model_without_tools_answers_and_its_user_learns_it_once(
 
 
 async def test_earlier_calls_are_told_as_text_to_a_model_without_tools(
-    talk: ConversationRef, alice: User, join: Join, tmp_path: Path
+    v0_talk: ConversationRef, alice: User, join: Join, tmp_path: Path
 ) -> None:
     await give(alice, program("counting", tmp_path / "runs"))
-    client = await join(talk)
+    client = await join(v0_talk)
     async with model(alice, calling(("add", {"a": 1, "b": 2})), completion(["3."])):
         assert results_of(await said(client, "Add.")) == ["3"]
     refusal = Answer(404, {"error": {"message": "No endpoints found that support tool use."}})
@@ -95,17 +89,17 @@ async def test_earlier_calls_are_told_as_text_to_a_model_without_tools(
 
 
 async def test_what_is_refused_again_without_it_is_told(
-    talk: ConversationRef, alice: User, join: Join
+    v0_talk: ConversationRef, alice: User, join: Join
 ) -> None:
     async with model(alice, Answer(400, {"detail": "stream_options, whatever comes"})) as asked:
-        client = await join(talk)
+        client = await join(v0_talk)
         await said(client, "hello")
         assert (await error_of(client)).endswith("It says: stream_options, whatever comes")
     assert len(asked) == 2
 
 
 async def test_after_a_while_a_model_is_offered_what_it_has_refused(
-    talk: ConversationRef, alice: User, join: Join, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    v0_talk: ConversationRef, alice: User, join: Join, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_000.0
     monkeypatch.setattr(refusals, "monotonic", lambda: now)
@@ -117,7 +111,7 @@ async def test_after_a_while_a_model_is_offered_what_it_has_refused(
         return refusal if has_tools and "tools" in asked.body else completion(["Hello."])
 
     async with model(alice, *[answer] * 5) as asked:
-        client = await join(talk)
+        client = await join(v0_talk)
         await said(client, "One.")
         await said(client, "Two.")
         now += refusals.REMEMBERED_S

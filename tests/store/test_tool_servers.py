@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,9 @@ import pytest
 from django.contrib.auth.models import User
 
 from conversations.events import Dialect
-from conversations.models import ConversationRef, Version
-from conversations.store import creation
+from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.agents.llm.tools import messages
-from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.settings import user_settings
 from tests.conftest import Join
 from tests.store.test_llm_tools import ROOT, give, results_of
@@ -32,20 +29,6 @@ pytestmark = pytest.mark.one_engine
 __all__ = ["manager"]
 
 IMAGE = f"data:image/png;base64,{PNG}"
-
-
-@pytest.fixture
-def v0_talk(alice: User, configured: Callable[..., None]) -> ConversationRef:
-    """An empty conversation of the V0 wire, for what is the same on both."""
-    configured(agent=BUILT_IN_AGENTS["auto"])
-    return creation.create(alice, conversation_id="talk", version=Version.V0, title="A talk")
-
-
-@pytest.fixture(params=[Version.V0, Version.V1])
-def talk(request: pytest.FixtureRequest, alice: User, configured: Callable[..., None]) -> ConversationRef:
-    """An empty conversation of either wire."""
-    configured(agent=BUILT_IN_AGENTS["auto"])
-    return creation.create(alice, conversation_id="talk", version=request.param, title="A talk")
 
 
 def scripted(folder: Path, *tools: Any, answers: Any = None, **script: Any) -> dict[str, Any]:
