@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MASKED_MIN_CHARS = 8
-"""A shorter key would be found in words by chance; no provider has one."""
+"""A shorter key or secret would be found in words by chance; no provider has one."""
 MASKED_FROM = f"A key of at least {MASKED_MIN_CHARS} characters is masked in conversations."
 """The hint of forms beside a key."""
 NOT_MASKED = (

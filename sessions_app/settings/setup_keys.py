@@ -11,8 +11,6 @@ from urllib.parse import unquote
 from sessions_app.settings import placeholder_keys
 
 MASK = "**********"
-KEY_MIN_CHARS = 8
-"""A shorter key, such as `EMPTY` for a local model, is not shown, but left in events: it occurs by chance."""
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _KEY = re.compile(
@@ -54,9 +52,8 @@ def without_keys(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def keys_of(*values: Any) -> list[str]:
-    """Return the keys that `masked` replaces, without placeholders and those shorter than KEY_MIN_CHARS."""
-    long = (key for key in hidden_in(*values) if len(key) >= KEY_MIN_CHARS and key.strip("*"))
-    return sorted(key for key in long if not placeholder_keys.is_placeholder(key))
+    """Return the keys that `masked` replaces, without placeholders and too short ones."""
+    return sorted(key for key in hidden_in(*values) if placeholder_keys.is_masked(key) and key.strip("*"))
 
 
 def hidden_in(*values: Any) -> set[str]:

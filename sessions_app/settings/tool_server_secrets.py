@@ -9,11 +9,10 @@ from urllib.parse import unquote, urlsplit
 
 from conversations.dialects import columns
 from sessions_app.settings import setup_keys
+from sessions_app.settings.placeholder_keys import MASKED_MIN_CHARS
 
 _PATH_KEY = re.compile(r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[^/]{16,}")
 """A part of a path that is a key: no word, and too long to be a version."""
-ENVIRONMENT_MIN_CHARS = 8
-"""A shorter value in the environment of a program, such as `1` or `true`, is no secret."""
 
 
 def secret_values(config: str) -> Iterator[str]:
@@ -31,7 +30,8 @@ def secret_values(config: str) -> Iterator[str]:
             if isinstance(key := members.get("api_key"), str):
                 yield key
             for value in columns.fields(members.get("env")).values():
-                if isinstance(value, str) and len(value.strip()) >= ENVIRONMENT_MIN_CHARS:
+                # A shorter value, such as `1` or `true`, is no secret.
+                if isinstance(value, str) and len(value.strip()) >= MASKED_MIN_CHARS:
                     yield value
 
 

@@ -14,9 +14,9 @@ from django.test import Client
 from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.agents.llm import failures
+from sessions_app.agents.llm.faults import ToolFault
 from sessions_app.agents.llm.models import Target, Wire
 from sessions_app.agents.llm.tools.connections import ToolConnection
-from sessions_app.agents.llm.tools.faults import ToolFault
 from sessions_app.agents.llm.tools.servers import ToolServer, ToolTransport
 from sessions_app.agents.llm.transport import client_of
 from sessions_app.git_providers.base import InvalidName, ProviderToken, ProviderType

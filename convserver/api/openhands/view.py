@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from rest_framework.renderers import JSONRenderer
@@ -31,6 +31,12 @@ SHOWN_MAX_BYTES = 1000
 """Neither is one with more JSON."""
 WORDS_MAX = 200
 """A longer name or message is cut."""
+
+
+class Done(BaseModel):
+    """The request was carried out."""
+
+    success: Literal[True]
 
 
 class NullRenderer(JSONRenderer):

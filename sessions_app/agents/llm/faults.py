@@ -1,4 +1,4 @@
-"""The failure of one request to a model."""
+"""The failures of requests to models and of tool servers."""
 
 from __future__ import annotations
 
@@ -38,6 +38,23 @@ class ModelFault(AgentFailure):
 
 class ToolsRefused(ModelFault):
     """The model cannot use tools: it may answer the same conversation without them."""
+
+
+class ToolFault(Exception):
+    """A tool server is unusable, or a call has no result; the text has no key."""
+
+    last_lines = ""
+    """The end of a program's standard error, without its secrets."""
+
+    def told(self, sentence: str) -> str:
+        """Return a sentence with the program's last lines, if there are any."""
+        if not self.last_lines:
+            return sentence
+        return f"{sentence}\n\nThe last lines of its standard error:\n\n{self.last_lines}"
+
+
+class CallLate(ToolFault):
+    """A call had no result in time; the server may answer the next one."""
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -9,7 +9,7 @@ from conversations import dialects
 from conversations.dialects import columns
 from conversations.dialects.v0.reading import number_of
 from conversations.dialects.views import EventView, SummaryView
-from conversations.events import SEQ_MAX, Dialect, EventEnvelope, EventFilter, EventMatch, Kind
+from conversations.events import SEQ_MAX, Dialect, EventEnvelope, EventFilter, EventMatch, EventPage, Kind
 from conversations.log import reads
 from conversations.models import Conversation, ConversationRef, CreationParameters
 from conversations.payloads import halves
@@ -18,7 +18,6 @@ from sessions_app.agents.llm.skills import Skill, skills_in
 from sessions_app.models import AgentSetup, InputReceipt
 from sessions_app.storage.attachments import attachments_of, content_of
 
-PAGE_MAX_EVENTS = 500
 EVENTS_MAX = 5_000
 """A model sees at most this many events."""
 CONDENSATIONS_MAX = 100
@@ -148,7 +147,9 @@ def before(conversation: ConversationRef, found: Record, *, inputs: Sequence[int
     older: list[EventEnvelope] = []
     last = min((event["seq"] for event in found.events if event["seq"] not in inputs), default=0) - 1
     while True:
-        page = reads.search_events(conversation, _SHOWN, last=last, newest_first=True, limit=PAGE_MAX_EVENTS)
+        page = reads.search_events(
+            conversation, _SHOWN, last=last, newest_first=True, limit=reads.PAGE_MAX_EVENTS
+        )
         left = [event for event in page.events if not is_forgotten(event, found.forgotten)]
         older += [event for event in left if event["seq"] not in inputs]
         if not page.has_more or not left:
@@ -164,7 +165,7 @@ def _with_inputs(
     if not missing:
         return newest
     first, last = min(missing), max(missing)
-    page = reads.search_events(conversation, _SHOWN, first=first, last=last, limit=PAGE_MAX_EVENTS)
+    page = reads.search_events(conversation, _SHOWN, first=first, last=last, limit=reads.PAGE_MAX_EVENTS)
     return [*(event for event in page.events if event["seq"] in missing), *newest]
 
 
@@ -184,7 +185,9 @@ def _newest(
     last: int | None = None
     room = max_chars
     while True:
-        page = reads.search_events(conversation, _SHOWN, last=last, newest_first=True, limit=PAGE_MAX_EVENTS)
+        page = reads.search_events(
+            conversation, _SHOWN, last=last, newest_first=True, limit=reads.PAGE_MAX_EVENTS
+        )
         left = [event for event in page.events if not is_forgotten(event, forgotten)]
         found += left
         room -= sum(len(event["text"]) for event in left)
@@ -193,6 +196,12 @@ def _newest(
         if room < 0 or len(found) >= EVENTS_MAX:
             return found[::-1], False
         last = page.events[-1]["seq"] - 1
+
+
+def _page_before(conversation: ConversationRef, last: int | None) -> EventPage:
+    """Return the newest shown events up to `last`, the newest first."""
+    limit = reads.PAGE_MAX_EVENTS
+    return reads.search_events(conversation, _SHOWN, last=last, newest_first=True, limit=limit)
 
 
 def _condensed(conversation: ConversationRef) -> tuple[frozenset[str | int], str]:

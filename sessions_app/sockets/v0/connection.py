@@ -32,13 +32,12 @@ from sessions_app.models import THERE, LoopEnd, LoopStatus, Scope, new_connectio
 from sessions_app.refusals import log_frame_refused
 from sessions_app.sockets.arrivals import Arrivals
 from sessions_app.sockets.ending import ended
+from sessions_app.sockets.socket import SLOW_READER_S
 from sessions_app.sockets.v0.packets import Unread, event_of
 
 _failing_events = Outage(__name__, "A V0 event failed")
 _failing_sockets = Outage(__name__, "A V0 socket failed")
 
-SLOW_READER_S = 15.0
-"""A client that reads nothing for this long is closed."""
 UNDRAINED_MAX_CHARACTERS = 64 * 1024
 """After this much, the next event is queued only once the transport, which holds as much, has taken it."""
 DRAIN_WAIT_S = 5.0

@@ -12,6 +12,7 @@ from rest_framework.response import Response
 
 from conversations import access
 from convserver.api.openhands.errors import Detail, Refused
+from convserver.api.openhands.new_settings import Key, Text
 from convserver.api.openhands.text import storable
 from convserver.api.openhands.view import body_of
 from convserver.api.scopes import OF_THE_USER
@@ -20,10 +21,6 @@ from convserver.api.v0.view import V0ViewSet
 from sessions_app.models import SECRET_NAME_MAX_LENGTH
 from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import SecretExists, SecretNotFound, TooManySecrets
-
-VALUE_MAX = 16_384
-"""Long enough for a private key."""
-DESCRIPTION_MAX = 8000
 
 
 def _not_blank(text: str) -> str:
@@ -35,22 +32,21 @@ def _not_blank(text: str) -> str:
 Name = Annotated[
     str, Field(max_length=SECRET_NAME_MAX_LENGTH), AfterValidator(storable), AfterValidator(_not_blank)
 ]
-Description = Annotated[str, Field(max_length=DESCRIPTION_MAX), AfterValidator(storable)]
 
 
 class NewSecret(BaseModel):
     """A new secret."""
 
     name: Name
-    value: Annotated[str, Field(max_length=VALUE_MAX), AfterValidator(storable), AfterValidator(_not_blank)]
-    description: Description | None = None
+    value: Annotated[Key, AfterValidator(_not_blank)]
+    description: Text | None = None
 
 
 class RenamedSecret(BaseModel):
     """A secret's new name; an absent description stays, and null clears it."""
 
     name: Name
-    description: Description | None = None
+    description: Text | None = None
 
     @property
     def new_description(self) -> str | None:

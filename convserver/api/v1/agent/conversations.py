@@ -22,14 +22,14 @@ from conversations.models import ConversationQuerySet, ConversationRef, normal_i
 from conversations.store import ConversationExists, changes, delete, deletion
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.openhands.errors import Detail, ValidationProblems
-from convserver.api.openhands.view import body_in, body_of, json_of, query_of
+from convserver.api.openhands.view import Done, body_in, body_of, json_of, query_of
 from convserver.api.scopes import RUNS, WRITES, requires
 from convserver.api.v1 import batches
 from convserver.api.v1.agent import started_agents
 from convserver.api.v1.agent.errors import malformed_id
 from convserver.api.v1.agent.pages import ListQuery, StatusQuery, batch, missing, page_of, queried
 from convserver.api.v1.agent.requests import ConversationChange, NewChild, Saying, Start
-from convserver.api.v1.agent.view import AgentViewSet, Done, described, done
+from convserver.api.v1.agent.view import AgentViewSet, described, done
 from convserver.api.v1.authentication import (
     conversation_of,
     is_uuid,

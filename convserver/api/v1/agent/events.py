@@ -20,7 +20,7 @@ from conversations.models import ConversationRef
 from convserver.api.direct.calls import SUCCESS_JSON, Call, NotDirect, Reply
 from convserver.api.direct.outcomes import in_loop_once
 from convserver.api.openhands.errors import Detail, InvalidRequest, Refused, ValidationProblems
-from convserver.api.openhands.view import body_in, body_of, optional_body_of, query_of
+from convserver.api.openhands.view import Done, body_in, body_of, optional_body_of, query_of
 from convserver.api.scopes import RUNS, WRITES, requires
 from convserver.api.v1 import batches, shown_events
 from convserver.api.v1.agent.pages import (
@@ -34,7 +34,7 @@ from convserver.api.v1.agent.pages import (
     spliced,
 )
 from convserver.api.v1.agent.requests import ConfirmationDecision, Saying
-from convserver.api.v1.agent.view import AgentViewSet, Done, described, done
+from convserver.api.v1.agent.view import AgentViewSet, described, done
 from convserver.api.v1.authentication import conversation_of
 from convserver.event_loop import in_loop
 from sessions_app.loops.manager import get_manager

@@ -27,6 +27,7 @@ from sessions_app.openhands_v1 import input as v1_input
 from sessions_app.openhands_v1.information import SIZE
 
 BATCH_MAX = 100
+"""Ids in one request."""
 MESSAGE = "MessageEvent"
 _MICROSECOND = timedelta(microseconds=1)
 

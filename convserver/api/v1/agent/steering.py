@@ -17,7 +17,7 @@ from conversations.store import copying
 from convserver.api.errors import PASSING
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.openhands.errors import Detail, Refused
-from convserver.api.openhands.view import body_of, json_of, optional_body_in, optional_body_of
+from convserver.api.openhands.view import Done, body_of, json_of, optional_body_in, optional_body_of
 from convserver.api.scopes import OF_THE_USER, RUNS, WRITES, requires
 from convserver.api.v1.agent.conversations import ONE, AgentConversation, information, start_child
 from convserver.api.v1.agent.requests import (
@@ -33,7 +33,7 @@ from convserver.api.v1.agent.requests import (
     TitleWish,
 )
 from convserver.api.v1.agent.settings.profiles import model_for_conversation
-from convserver.api.v1.agent.view import AgentViewSet, Done, done
+from convserver.api.v1.agent.view import AgentViewSet, done
 from convserver.api.v1.authentication import conversation_of, require_more_than_one
 from convserver.event_loop import in_loop
 from convserver.serving.admission import Lane, in_lane

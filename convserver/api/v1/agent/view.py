@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel
 from rest_framework.response import Response
 
 from convserver.api.openhands.errors import Detail, ValidationProblems
@@ -20,12 +19,6 @@ AGENT_FACE = Door(
     key_refusals={401: Detail},
     body_refusals={400: Detail, 413: Detail | NativeRefusal, 422: ValidationProblems},
 )
-
-
-class Done(BaseModel):
-    """The request was carried out."""
-
-    success: Literal[True]
 
 
 class AgentView(OpenHandsView):

@@ -13,9 +13,10 @@ from rest_framework.response import Response
 from conversations.models import ConversationRef
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.forms import FormParser
+from convserver.api.openhands.view import Done
 from convserver.api.scopes import WRITES
 from convserver.api.v1.agent.pages import missing
-from convserver.api.v1.agent.view import AgentViewSet, Done, done
+from convserver.api.v1.agent.view import AgentViewSet, done
 from convserver.api.v1.authentication import conversation_of
 from sessions_app.storage import attachments
 from sessions_app.storage.attachments import Attached, NewFile

@@ -12,12 +12,11 @@ from rest_framework.response import Response
 
 from conversations import access
 from convserver.api.openhands.errors import Detail, Refused
-from convserver.api.openhands.view import body_of
+from convserver.api.openhands.view import Done, body_of
 from convserver.api.scopes import RUNS, WRITES, requires
 from convserver.api.v1.agent.absent import NO_ACP
 from convserver.api.v1.agent.requests import ProfileChoice
 from convserver.api.v1.agent.settings.profiles import model_for_conversation
-from convserver.api.v1.agent.view import Done
 from convserver.api.v1.app.view import AppViewSet, of_one, readable
 from sessions_app.settings import agent_setups
 

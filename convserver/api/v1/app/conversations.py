@@ -21,9 +21,8 @@ from convserver.api.idempotency import IDEMPOTENCY_KEY
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.instants import Instant
 from convserver.api.openhands.text import StorableText, storable
-from convserver.api.openhands.view import body_of, query_of
+from convserver.api.openhands.view import Done, body_of, query_of
 from convserver.api.scopes import RUNS, WRITES, requires
-from convserver.api.v1.agent.view import Done
 from convserver.api.v1.app import start_tasks
 from convserver.api.v1.app.shapes import (
     AppConversation,

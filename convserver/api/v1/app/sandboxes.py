@@ -15,9 +15,8 @@ from conversations.cursors import ListCursor
 from conversations.models import Conversation, ConversationRef
 from convserver.api.addresses import as_asked
 from convserver.api.openhands.errors import Detail, Refused
-from convserver.api.openhands.view import query_of
+from convserver.api.openhands.view import Done, query_of
 from convserver.api.scopes import RUNS, WRITES, requires
-from convserver.api.v1.agent.view import Done
 from convserver.api.v1.app.shapes import (
     SANDBOX_SPEC,
     Moment,

@@ -26,9 +26,8 @@ from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import OpenHandsView, OpenHandsViewSet, problems_in
 from convserver.api.schema import Door, NativeRefusal
 
-BATCH_MAX = 100
-"""The limit for ids in one request."""
 PAGE_MAX = 100
+"""Of a list, and of the ids in one request."""
 
 DOOR = Door(
     tag="v1-app",
@@ -105,8 +104,8 @@ def _repeated(request: Request, name: str, type_: Any) -> list[Any]:
     if not given:
         problem = {"type": "missing", "loc": ["query", name], "msg": "Field required", "input": None}
         raise InvalidRequest([problem])
-    if len(given) > BATCH_MAX:
-        words = f"At most {BATCH_MAX} ids may be asked for at a time, not {len(given)}."
+    if len(given) > PAGE_MAX:
+        words = f"At most {PAGE_MAX} ids may be asked for at a time, not {len(given)}."
         raise Refused(400, {"detail": words})
     found: list[Any] = checked(list[type_], given, "query", name)
     return found
@@ -123,7 +122,7 @@ def list_parameter(name: str, **item: Any) -> OpenApiParameter:
         "type": "array",
         "items": {"type": "string", **item},
         "minItems": 1,
-        "maxItems": BATCH_MAX,
+        "maxItems": PAGE_MAX,
     }
     return OpenApiParameter(name, schema, required=True, explode=True)
 

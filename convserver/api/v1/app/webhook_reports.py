@@ -28,9 +28,8 @@ from convserver.api.authentication import KeyAuthentication, LoginAuthentication
 from convserver.api.bodies import TextParser, read_in_turn
 from convserver.api.openhands.errors import Detail, InvalidRequest, Refused
 from convserver.api.openhands.text import StorableText
-from convserver.api.openhands.view import body_of
+from convserver.api.openhands.view import Done, body_of
 from convserver.api.scopes import WRITES
-from convserver.api.v1.agent.view import Done
 from convserver.api.v1.app.view import AppView, AppViewSet, of_one
 from convserver.api.v1.authentication import ConversationKeyAuthentication
 from sessions_app.openhands_v1 import reports, sandboxes

@@ -28,8 +28,7 @@ from conversations.dialects import columns
 from conversations.payloads import halves
 from sessions_app.agents.base import ProgressReport
 from sessions_app.agents.llm import transport
-from sessions_app.agents.llm.faults import causes
-from sessions_app.agents.llm.tools.faults import CallLate, ToolFault
+from sessions_app.agents.llm.faults import CallLate, ToolFault, causes
 from sessions_app.agents.llm.tools.program import ToolProgram
 from sessions_app.agents.llm.tools.servers import CALL_MAX_S, ToolServer, ToolTransport
 from sessions_app.event_loops import uncancelled

@@ -19,7 +19,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
-from sessions_app.agents.llm.tools.faults import ToolFault
+from sessions_app.agents.llm.faults import ToolFault
 from sessions_app.agents.llm.tools.messages import message_of
 from sessions_app.agents.llm.tools.servers import ToolServer
 from sessions_app.agents.llm.tools.stderr import LastLines, secrets_of

@@ -16,10 +16,10 @@ from mcp_types import PARSE_ERROR
 from conversations.dialects import columns
 from conversations.payloads import halves
 from sessions_app.agents.base import ProgressReport
+from sessions_app.agents.llm.faults import CallLate, ToolFault
 from sessions_app.agents.llm.tools import messages, offers, results
 from sessions_app.agents.llm.tools.calls import Outcome
 from sessions_app.agents.llm.tools.connections import ToolConnection
-from sessions_app.agents.llm.tools.faults import CallLate, ToolFault
 from sessions_app.agents.llm.tools.offers import Listed, Tool
 from sessions_app.agents.llm.tools.servers import ToolServer
 from sessions_app.event_loops import uncancelled

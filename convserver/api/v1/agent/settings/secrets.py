@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
-from convserver.api.openhands.text import storable
+from convserver.api.openhands.new_settings import Key, Text
 from convserver.api.openhands.view import body_of
 from convserver.api.scopes import OF_THE_USER
 from convserver.api.v1.agent.settings.view import OfUserViewSet
@@ -18,8 +18,6 @@ from sessions_app.settings import user_settings
 from sessions_app.settings.setup_keys import MASK
 from sessions_app.settings.user_settings import SecretExists, SecretNotFound
 
-VALUE_MAX = 16_384
-DESCRIPTION_MAX = 8_000
 KEPT_BACK = "The values of secrets are not shown. The agents of your conversations have them."
 
 
@@ -33,8 +31,8 @@ class NewUserSecret(BaseModel):
     """A secret; one with the same name is replaced."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$")]
-    value: Annotated[str, Field(max_length=VALUE_MAX), AfterValidator(storable), AfterValidator(_is_value)]
-    description: Annotated[str, Field(max_length=DESCRIPTION_MAX), AfterValidator(storable)] | None = None
+    value: Annotated[Key, AfterValidator(_is_value)]
+    description: Text | None = None
 
 
 class UserSecret(BaseModel):

@@ -13,8 +13,8 @@ from convserver.api.openhands.model_names import MODEL_NAMES
 from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import query_of
 from convserver.api.scopes import WRITES
-from convserver.api.v1.app.settings.lists import LIMIT_MAX, NameQuery, page_of
-from convserver.api.v1.app.view import AppViewSet, described, of_list
+from convserver.api.v1.app.settings.lists import NameQuery, page_of
+from convserver.api.v1.app.view import PAGE_MAX, AppViewSet, described, of_list
 
 Words = Annotated[StorableText, Field(max_length=1000)]
 
@@ -22,7 +22,7 @@ Words = Annotated[StorableText, Field(max_length=1000)]
 class ProviderQuery(NameQuery):
     """Which providers to return."""
 
-    limit: int = Field(default=50, ge=1, le=LIMIT_MAX)
+    limit: int = Field(default=50, ge=1, le=PAGE_MAX)
     query: Words | None = None
     verified__eq: bool | None = None
 

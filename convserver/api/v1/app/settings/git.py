@@ -17,8 +17,8 @@ from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
 from convserver.api.openhands.text import storable
 from convserver.api.openhands.view import query_of
 from convserver.api.scopes import WRITES
-from convserver.api.v1.app.settings.lists import LIMIT_MAX, NameQuery, page_of
-from convserver.api.v1.app.view import AppViewSet, app_response, described
+from convserver.api.v1.app.settings.lists import NameQuery, page_of
+from convserver.api.v1.app.view import PAGE_MAX, AppViewSet, app_response, described
 from convserver.event_loop import in_loop
 from convserver.serving.admission import Lane, in_lane
 from sessions_app.git_providers.base import (
@@ -42,7 +42,7 @@ NO_PROVIDER = "Git provider token required (such as GitHub)."
 NOT_CONNECTED = "Git provider not connected"
 NO_ORDER = "sort_order needs a query: a user's own repositories come by their last push."
 FIRST_PAGE_ALONE = "A search of branches has one page. Leave the query out to page through all."
-PAGE_MAX = 10_000
+PAGE_NUMBER_MAX = 10_000
 
 Words = Annotated[str, Field(max_length=1000), AfterValidator(storable)]
 
@@ -61,8 +61,8 @@ class SortOrder(StrEnum):
 class NumberedPage(BaseModel):
     """Which page to return: `page_id` is its number."""
 
-    page_id: Annotated[int, Field(ge=1, le=PAGE_MAX)] | None = None
-    limit: int = Field(default=LIMIT_MAX, ge=1, le=LIMIT_MAX)
+    page_id: Annotated[int, Field(ge=1, le=PAGE_NUMBER_MAX)] | None = None
+    limit: int = Field(default=PAGE_MAX, ge=1, le=PAGE_MAX)
 
     @property
     def number(self) -> int:
@@ -91,13 +91,13 @@ class BranchQuery(NumberedPage):
     provider: ProviderType
     repository: Words
     query: Words = ""
-    limit: int = Field(default=30, ge=1, le=LIMIT_MAX)
+    limit: int = Field(default=30, ge=1, le=PAGE_MAX)
 
 
 class TaskQuery(NumberedPage):
     """Which tasks to return."""
 
-    limit: int = Field(default=30, ge=1, le=LIMIT_MAX)
+    limit: int = Field(default=30, ge=1, le=PAGE_MAX)
 
 
 class InstallationPage(BaseModel):

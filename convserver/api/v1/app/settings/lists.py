@@ -8,17 +8,16 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, Field
 
 from convserver.api.openhands.text import StorableText
+from convserver.api.v1.app.view import PAGE_MAX
 
 T = TypeVar("T")
-
-LIMIT_MAX = 100
 
 
 class NameQuery(BaseModel):
     """Which page of a list of names to return."""
 
     page_id: Annotated[StorableText, Field(max_length=1000)] | None = None
-    limit: int = Field(default=LIMIT_MAX, ge=1, le=LIMIT_MAX)
+    limit: int = Field(default=PAGE_MAX, ge=1, le=PAGE_MAX)
 
 
 def page_of(rows: Sequence[T], query: NameQuery, name: Callable[[T], str]) -> tuple[list[T], str | None]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
 from drf_spectacular.utils import extend_schema
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -13,11 +13,11 @@ from conversations import access
 from conversations.models import ConversationRef
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
 from convserver.api.openhands.git_tokens import NewProviders, store_tokens
+from convserver.api.openhands.new_settings import Text
 from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import body_of, query_of
 from convserver.api.scopes import OF_THE_USER
 from convserver.api.v1.agent.settings.secrets import (
-    DESCRIPTION_MAX,
     KEPT_BACK,
     NewUserSecret,
     UserSecret,
@@ -51,7 +51,7 @@ class RenamedUserSecret(BaseModel):
     """The name and the description that a secret has from now on; its value stays."""
 
     name: StorableText
-    description: Annotated[StorableText, Field(max_length=DESCRIPTION_MAX)] | None = None
+    description: Text | None = None
 
 
 class EditDone(BaseModel):
