@@ -15,7 +15,6 @@ from django.db.models import QuerySet
 
 from conversations.access import Visitor
 from conversations.dialects import v1
-from conversations.dialects.columns import fields
 from conversations.events import Dialect, NewEvent
 from conversations.exceptions import ConversationNotFound
 from conversations.log import writes
@@ -123,7 +122,8 @@ def agent_of(conversation: ConversationRef) -> Mapping[str, Any]:
     if conversation.dialect is not Dialect.V1:
         return {}
     setup = AgentSetup.objects.filter(pk=conversation.pk).only("sealed_agent").first()
-    return {} if setup is None else fields(json.loads(setup.sealed_agent.open()))
+    agent: Mapping[str, Any] | None = None if setup is None else json.loads(setup.sealed_agent.open())
+    return agent or {}
 
 
 def detects_repetition(conversation: ConversationRef) -> bool:

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSetMixin
 
+from conversations import access
 from conversations.payloads.bounds import is_light
 from convserver.api.bodies import TextParser
 from convserver.api.errors import NO_CACHE
@@ -56,6 +57,11 @@ class OpenHandsView(APIView):
     content_negotiation_class = OneRenderer
     # A preflight is answered before any view; the framework's own OPTIONS are not part of these wires.
     http_method_names = tuple(name for name in APIView.http_method_names if name != "options")
+
+    @property
+    def user_id(self) -> int:
+        """Return the key of the user who asks."""
+        return access.pk_of(self.request.user)
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         """Forbid caching: each answer is about the present (spec V0 §0.1)."""

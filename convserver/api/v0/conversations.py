@@ -80,7 +80,7 @@ class ConversationViewSet(V0ViewSet):
         """Return one page of the user's conversations of both versions, the newest first."""
         query = query_of(request, ListQuery)
         page_id, skip = place_of(query)
-        found = store(str(access.pk_of(request.user))).search(
+        found = store(str(self.user_id)).search(
             page_id, query.limit, wanted=_wanted(request, query), skip=skip
         )
         infos = infos_with_ids([each.conversation_id for each in found.results], origin=origin_of(request))

@@ -55,7 +55,7 @@ class RememberPromptView(V0View):
         query = query_of(request, PromptQuery)
         conversation = access.readable(request.user, conversation_id)
         if conversation_needs_model(conversation):
-            user_settings.require_model_key(access.pk_of(request.user))
+            user_settings.require_model_key(self.user_id)
         events = prompts.events_around(conversation, query.event_id)
         try:
             answer = in_loop(_asked, conversation, prompts.question_about(events))

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from django.conf import settings
 
 from conversations.dialects import columns
-from conversations.events import Dialect
 from conversations.models import Conversation, ConversationRef
 from conversations.store import changes
 from sessions_app.agents.base import AgentFailure
@@ -113,8 +112,6 @@ def model_of_user(user_id: int) -> ModelChoice | None:
 
 def _of_start(conversation: ConversationRef) -> ModelChoice | None:
     """Return the `llm` of a V1 client's agent."""
-    if conversation.dialect is not Dialect.V1:
-        return None
     try:
         llm = columns.fields(agent_setups.agent_of(conversation).get("llm"))
     except SecretUnreadable as error:

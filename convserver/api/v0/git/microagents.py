@@ -13,7 +13,6 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations import access
 from conversations.cursors import ListCursor
 from conversations.models import ConversationQuerySet
 from convserver.api.openhands.metadata import ConversationTrigger, whole_numbers
@@ -61,7 +60,7 @@ class MicroagentConversationViewSet(V0ViewSet):
         rows = listed(request).matching(
             repository=query.selected_repository, trigger=ConversationTrigger.MICROAGENT_MANAGEMENT
         )
-        tokens = user_settings.provider_tokens(access.pk_of(request.user))
+        tokens = user_settings.provider_tokens(self.user_id)
         page = _open_page(rows, query, tokens) if tokens else page_of(rows, query)
         return Response(shown_page(request, page))
 

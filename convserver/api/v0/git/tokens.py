@@ -6,7 +6,6 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations import access
 from convserver.api.openhands.errors import Detail
 from convserver.api.openhands.git_tokens import NewProviders, store_tokens
 from convserver.api.openhands.view import body_of
@@ -31,12 +30,12 @@ class GitProviderViewSet(V0ViewSet):
         """Check each token with its provider, then store all of them or none."""
         body = body_of(request, NewProviders)
         with failing_with("Something went wrong storing git providers"):
-            store_tokens(access.pk_of(request.user), body, error_member="error")
+            store_tokens(self.user_id, body, error_member="error")
         return Response({"message": "Git providers stored"})
 
     @extend_schema(request=None, responses={200: Message, 500: Failure})
     def unset(self, request: Request) -> Response:
         """Delete the tokens of all git providers."""
         with failing_with("Something went wrong unsetting tokens"):
-            user_settings.remove_provider_tokens(access.pk_of(request.user))
+            user_settings.remove_provider_tokens(self.user_id)
         return Response({"message": "Unset Git provider tokens"})

@@ -130,7 +130,7 @@ class GitUserViewSet(GitViewSet):
     def installations(self, request: Request) -> Response:
         """Return the installations, workspaces or organisations of one provider."""
         provider = query_of(request, InstallationsQuery).provider
-        tokens = user_settings.provider_tokens(access.pk_of(request.user))
+        tokens = user_settings.provider_tokens(self.user_id)
         if tokens and provider not in WITH_INSTALLATIONS:
             raise NotOffered(f"Provider {provider} has no installations.")
         return Response(in_loop(GitProviders(tokens).installations, provider))

@@ -10,7 +10,6 @@ from pydantic import AfterValidator, BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations import access
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.new_settings import Key, Text
 from convserver.api.openhands.text import storable
@@ -81,7 +80,7 @@ class SecretViewSet(V0ViewSet):
     def list(self, request: Request) -> Response:
         """Return names and descriptions; values are never returned."""
         with failing_with("Failed to get secret names"):
-            found = user_settings.custom_secrets(access.pk_of(request.user))
+            found = user_settings.custom_secrets(self.user_id)
         return Response({"custom_secrets": [secret._asdict() for secret in found]})
 
     @extend_schema(request=NewSecret, responses={201: Message, 400: Message | Detail, 500: Failure})
@@ -91,7 +90,7 @@ class SecretViewSet(V0ViewSet):
         with failing_with("Something went wrong creating secret"):
             try:
                 user_settings.create_custom_secret(
-                    access.pk_of(request.user), body.name, body.value, description=body.description or ""
+                    self.user_id, body.name, body.value, description=body.description or ""
                 )
             except SecretExists as error:
                 _refuse_taken(body.name, error)
@@ -110,7 +109,7 @@ class SecretViewSet(V0ViewSet):
         with failing_with("Something went wrong updating secret"):
             try:
                 user_settings.rename_custom_secret(
-                    access.pk_of(request.user),
+                    self.user_id,
                     secret_id,
                     new_name=body.name,
                     description=body.new_description,
@@ -126,7 +125,7 @@ class SecretViewSet(V0ViewSet):
         """Delete a secret."""
         with failing_with("Something went wrong deleting secret"):
             try:
-                user_settings.remove_custom_secret(access.pk_of(request.user), secret_id)
+                user_settings.remove_custom_secret(self.user_id, secret_id)
             except SecretNotFound as error:
                 _refuse_unknown(secret_id, error)
         return Response({"message": "Secret deleted successfully"})

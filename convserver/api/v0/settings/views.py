@@ -8,7 +8,6 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations import access
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.new_settings import NewSettings
 from convserver.api.openhands.settings import KnownSettings, known
@@ -42,9 +41,8 @@ class SettingsViewSet(V0ViewSet):
     @extend_schema(responses={200: SettingsInfo, 404: Failure, 500: Failure})
     def retrieve(self, request: Request) -> Response:
         """Return all settings; 404 if none was ever saved."""
-        user_id = access.pk_of(request.user)
         with failing_with("Something went wrong loading settings"):
-            settings = user_settings.settings_of(user_id)
+            settings = user_settings.settings_of(self.user_id)
             if settings is None:
                 raise Refused(404, {"error": "Settings not found"})
             return Response(_shown(settings))
@@ -54,7 +52,7 @@ class SettingsViewSet(V0ViewSet):
         """Change the settings given in the body."""
         body = body_of(request, NewSettings)
         with failing_with("Something went wrong storing settings"):
-            user_settings.change_settings(access.pk_of(request.user), body.values(), secrets=body.secrets())
+            user_settings.change_settings(self.user_id, body.values(), secrets=body.secrets())
         note = placeholder_keys.note_on(body.llm_api_key or "")
         return Response({"message": f"Settings stored. {note}" if note else "Settings stored"})
 

@@ -154,7 +154,7 @@ class SteeringViewSet(AgentViewSet):
         conversation = conversation_of(request, conversation_id)
         llm = body_of(request, NewModel).llm
         if not isinstance(request.auth, ConversationRef):  # such a key opens no stored key of its owner's
-            llm = model_keys.with_stored_keys(access.pk_of(request.user), llm)
+            llm = model_keys.with_stored_keys(self.user_id, llm)
         agent_setups.set_model(conversation, llm)
         return done()
 
@@ -165,7 +165,7 @@ class SteeringViewSet(AgentViewSet):
         conversation = conversation_of(request, conversation_id)
         require_more_than_one(request)
         name = body_of(request, ProfileChoice).profile_name
-        llm = model_for_conversation(access.pk_of(request.user), name)
+        llm = model_for_conversation(self.user_id, name)
         agent_setups.set_model(conversation, llm)
         return done()
 

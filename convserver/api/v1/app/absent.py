@@ -10,7 +10,6 @@ from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations import access
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.view import Done, body_of
 from convserver.api.scopes import RUNS, WRITES, requires
@@ -92,7 +91,7 @@ class SwitchViewSet(AppViewSet):
         """Set the model of a stored profile for the turns from the next one on."""
         conversation = readable(request, conversation_id)
         name = body_of(request, ProfileChoice).profile_name
-        llm = model_for_conversation(access.pk_of(request.user), name)
+        llm = model_for_conversation(self.user_id, name)
         agent_setups.set_model(conversation, llm)
         return Response(Done(success=True).model_dump())
 

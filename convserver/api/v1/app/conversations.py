@@ -170,7 +170,7 @@ class ConversationViewSet(AppViewSet):
         """Store a message, also if the agent is stopped; the agent starts if it should answer."""
         body = body_of(request, NewAppMessage)
         conversation = readable(request, conversation_id)
-        sender_id = access.pk_of(request.user)
+        sender_id = self.user_id
         in_loop(v1_input.say, conversation, body.model_dump(), sender_id=sender_id, run=body.run)
         status = _shown(request, conversation).sandbox_status
         return Response({"success": True, "sandbox_status": status, "message": "The message is stored."})

@@ -7,7 +7,6 @@ from pydantic import BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations import access
 from convserver.api.scopes import WRITES
 from convserver.api.v1.app.shapes import shown_user
 from convserver.api.v1.app.view import AppViewSet
@@ -47,6 +46,6 @@ class KeyViewSet(AppViewSet):
             key=None,
             id=token.public_id if token else None,
             name=token.name if token else None,
-            user_id=shown_user(access.pk_of(request.user)),
+            user_id=shown_user(self.user_id),
         )
         return Response(shown.model_dump())

@@ -55,7 +55,7 @@ class PendingMessageViewSet(AppViewSet):
             raise Refused(400, {"detail": "A message has at least one part."})
         conversation = _conversation(request, waiting_id)
         event_id = str(uuid4())
-        sender_id = access.pk_of(request.user)
+        sender_id = self.user_id
         in_loop(
             v1_input.say, conversation, body.model_dump(), sender_id=sender_id, run=True, event_id=event_id
         )

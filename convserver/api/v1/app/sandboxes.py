@@ -84,7 +84,7 @@ class SandboxViewSet(AppViewSet):
         """Return them in the requested order, null for an unknown id; one of a deleted conversation is
         MISSING."""
         ids = texts_of(request, "id")
-        found = sandboxes.of_ids(access.pk_of(request.user), ids)
+        found = sandboxes.of_ids(self.user_id, ids)
         shown = {name: as_asked(request, sandbox_info(sandbox)) for name, sandbox in found.items()}
         return Response([shown[each].model_dump(mode="json") if each in shown else None for each in ids])
 

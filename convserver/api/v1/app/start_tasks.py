@@ -139,7 +139,7 @@ class StartTaskViewSet(AppViewSet):
     def batch(self, request: Request) -> HttpResponseBase:
         """Return them in the requested order, null for an unknown id."""
         ids, origin = uuids_of(request, "ids"), origin_of(request)
-        rows = StartTask.objects.of_user(access.pk_of(request.user)).with_task_ids(ids)
+        rows = StartTask.objects.of_user(self.user_id).with_task_ids(ids)
         places = list(rows.values_list("pk", SIZE, "task_id"))
         pks = take_bytes((pk, size) for pk, size, _ in places)
         loaded = {task.id: task.model_dump_json() for task in _tasks(pks, origin)}

@@ -6,7 +6,6 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations import access
 from convserver.api.openhands.settings import KnownSettings, known
 from convserver.api.scopes import WRITES
 from convserver.api.v1.app.shapes import shown_user
@@ -30,10 +29,9 @@ class UserViewSet(AppViewSet):
     @extend_schema(responses={200: UserInfo})
     def retrieve(self, request: Request) -> Response:
         """Return the user; unset settings have their defaults."""
-        user_id = access.pk_of(request.user)
-        settings = user_settings.settings_of(user_id) or UserSettings()
-        secrets = user_settings.setting_secrets(user_id)
+        settings = user_settings.settings_of(self.user_id) or UserSettings()
+        secrets = user_settings.setting_secrets(self.user_id)
         info = UserInfo(
-            id=shown_user(user_id), **known(settings, secrets, user_id=user_id, key_shown_as=MASK)
+            id=shown_user(self.user_id), **known(settings, secrets, user_id=self.user_id, key_shown_as=MASK)
         )
         return Response(info.model_dump(mode="json"))

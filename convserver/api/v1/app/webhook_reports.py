@@ -17,7 +17,7 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations import access, dialects
+from conversations import dialects
 from conversations.events import Dialect, NewEvent
 from conversations.exceptions import ConversationNotFound, InvalidEvent
 from conversations.models import Conversation, ConversationRef, Version
@@ -83,7 +83,7 @@ class ReportViewSet(AppViewSet):
             sandbox_id = own
         if sandbox_id is None:
             return None
-        top = sandboxes.top_of(access.pk_of(request.user), sandbox_id)
+        top = sandboxes.top_of(self.user_id, sandbox_id)
         if top is None:
             raise _unauthorized()
         return key_of or top
@@ -115,7 +115,7 @@ class EventReportViewSet(ReportViewSet):
         """Store a batch of events unchanged, all or none, each once; no agent runs."""
         speaker = self.speaker(request, sandbox_id)
         conversation = _conversation_in(request, UUID(conversation_id).hex, speaker)
-        sender_id = access.pk_of(request.user)
+        sender_id = self.user_id
         text = TextParser().parse(request._request)
         events = read_in_turn(sender_id, text, partial(_events, sender_id=sender_id))
         reports.store_once(conversation, events)

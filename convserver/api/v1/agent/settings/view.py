@@ -7,7 +7,6 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, Field
 from rest_framework.request import Request
 
-from conversations import access
 from conversations.models import ConversationRef
 from convserver.api.openhands.errors import Refused
 from convserver.api.openhands.text import storable
@@ -40,8 +39,3 @@ class OfUserViewSet(AgentViewSet):
         super().check_permissions(request)
         if isinstance(request.auth, ConversationRef):
             raise Refused(401, {"detail": OF_ONE})
-
-    @property
-    def user_id(self) -> int:
-        """The user who asks."""
-        return access.pk_of(self.request.user)

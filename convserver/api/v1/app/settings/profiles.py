@@ -7,7 +7,6 @@ from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations import access
 from convserver.api.openhands.errors import Detail
 from convserver.api.openhands.view import body_of, optional_body_of
 from convserver.api.scopes import OF_THE_USER
@@ -60,14 +59,13 @@ class AppProfileViewSet(AppViewSet):
     @extend_schema(responses={200: NamedModelList})
     def list(self, request: Request) -> Response:
         """Return all profiles, by name."""
-        user_id = access.pk_of(request.user)
-        active = document.kept_of(user_id).get("active_profile")
-        return Response({"profiles": profiles.named_models(user_id), "active_profile": active})
+        active = document.kept_of(self.user_id).get("active_profile")
+        return Response({"profiles": profiles.named_models(self.user_id), "active_profile": active})
 
     @extend_schema(responses={200: Profile, **REFUSED})
     def retrieve(self, request: Request, name: str) -> Response:
         """Return one profile."""
-        llm = profiles.profile(access.pk_of(request.user), name)
+        llm = profiles.profile(self.user_id, name)
         # This wire says by a flag alone that there is a key.
         shown = masked({**llm, "api_key": None})
         return Response({"name": name, "config": shown, "api_key_set": bool(llm.get("api_key"))})
@@ -76,15 +74,14 @@ class AppProfileViewSet(AppViewSet):
     def create(self, request: Request, name: str) -> Response:
         """Store a profile, in place of the one of this name if there is one."""
         checked_name(name)
-        user_id = access.pk_of(request.user)
         body = optional_body_of(request, NewNamedModel) or NewNamedModel()
-        before = user_documents.documents(user_id, KIND).get(name, {})
+        before = user_documents.documents(self.user_id, KIND).get(name, {})
         given = body.llm
         if given is not None:
-            llm = model_keys.with_stored_keys(user_id, given, profile=name)
+            llm = model_keys.with_stored_keys(self.user_id, given, profile=name)
         else:
-            shown = document.shown(user_id)[AGENT]["llm"]
-            with_keys = unmasked(shown, model_keys.of_settings(user_id))
+            shown = document.shown(self.user_id)[AGENT]["llm"]
+            with_keys = unmasked(shown, model_keys.of_settings(self.user_id))
             llm = {each: value for each, value in with_keys.items() if value is not None}
         if not body.include_secrets:
             llm = without_keys(llm)
@@ -97,25 +94,25 @@ class AppProfileViewSet(AppViewSet):
             llm = {**llm, "api_key": before["api_key"]}
         elif body.preserve_existing_api_key or is_cleared:
             llm = {each: value for each, value in llm.items() if each != "api_key"}
-        user_documents.store(user_id, KIND, llm, name=name)
+        user_documents.store(self.user_id, KIND, llm, name=name)
         return changed(name, f"Profile '{name}' saved", status=201)
 
     @extend_schema(responses={200: ProfileChanged, **REFUSED})
     def destroy(self, request: Request, name: str) -> Response:
         """Delete a profile; also one that is gone is deleted."""
-        profiles.remove(access.pk_of(request.user), name)
+        profiles.remove(self.user_id, name)
         return changed(name, f"Profile '{name}' deleted")
 
     @extend_schema(request=NewName, responses={200: ProfileChanged, **REFUSED})
     def rename(self, request: Request, name: str) -> Response:
         """Give a profile another name."""
         new_name = body_of(request, NewName).new_name
-        profiles.rename(access.pk_of(request.user), name, new_name)
+        profiles.rename(self.user_id, name, new_name)
         return changed(new_name, f"Profile '{name}' renamed to '{new_name}'")
 
     @extend_schema(request=None, responses={200: ModelActivated, 400: Detail, **REFUSED})
     def activate(self, request: Request, name: str) -> Response:
         """Put the model of a profile into the settings."""
-        llm = profiles.activate(access.pk_of(request.user), name)
+        llm = profiles.activate(self.user_id, name)
         words = f"Switched to profile '{name}'"
         return Response({"name": name, "message": words, "model": llm.get("model")})

@@ -9,7 +9,6 @@ from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations import access
 from conversations.models import ConversationRef
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
 from convserver.api.openhands.git_tokens import NewProviders, store_tokens
@@ -76,7 +75,7 @@ class AppSecretViewSet(AppViewSet):
         """Return a page of names and descriptions."""
         query = query_of(request, SecretQuery)
         wanted = (query.name__contains or "").lower()
-        found = [each for each in _secrets(access.pk_of(request.user)) if wanted in each.name.lower()]
+        found = [each for each in _secrets(self.user_id) if wanted in each.name.lower()]
         items, next_page_id = page_of(found, query, lambda each: each.name)
         return Response(UserSecretPage(items=items, next_page_id=next_page_id).model_dump())
 
@@ -84,7 +83,7 @@ class AppSecretViewSet(AppViewSet):
     def create(self, request: Request) -> Response:
         """Store a secret, in place of the one of this name if there is one."""
         try:
-            put_secret(access.pk_of(request.user), body_of(request, NewUserSecret))
+            put_secret(self.user_id, body_of(request, NewUserSecret))
         except TooManySecrets as error:
             raise Refused(400, {"detail": str(error)}) from error
         return Response({"message": "Secret created successfully"}, status=201)
@@ -98,7 +97,7 @@ class AppSecretViewSet(AppViewSet):
         body = body_of(request, RenamedUserSecret)
         try:
             user_settings.rename_custom_secret(
-                access.pk_of(request.user),
+                self.user_id,
                 secret_id,
                 new_name=body.name,
                 description=body.description or "",
@@ -113,7 +112,7 @@ class AppSecretViewSet(AppViewSet):
     def destroy(self, request: Request, secret_id: str) -> Response:
         """Delete a secret."""
         try:
-            user_settings.remove_custom_secret(access.pk_of(request.user), secret_id)
+            user_settings.remove_custom_secret(self.user_id, secret_id)
         except SecretNotFound as error:
             _refuse_unknown(secret_id, error)
         return Response({"message": "Secret deleted successfully"})
@@ -124,13 +123,13 @@ class AppSecretViewSet(AppViewSet):
     )
     def store_git_tokens(self, request: Request) -> Response:
         """Check the token of each git provider there, then store all of them or none."""
-        store_tokens(access.pk_of(request.user), body_of(request, NewProviders), error_member="detail")
+        store_tokens(self.user_id, body_of(request, NewProviders), error_member="detail")
         return Response({"message": "Git providers stored"})
 
     @extend_schema(request=None, responses={200: EditDone})
     def remove_git_tokens(self, request: Request) -> Response:
         """Delete the tokens of all git providers."""
-        user_settings.remove_provider_tokens(access.pk_of(request.user))
+        user_settings.remove_provider_tokens(self.user_id)
         return Response({"message": "Unset Git provider tokens"})
 
 
@@ -149,13 +148,13 @@ class SandboxSecretViewSet(AppViewSet):
     def list(self, request: Request, sandbox_id: str) -> Response:
         """Return their names and descriptions."""
         _require_own(request, sandbox_id)
-        return Response(SecretNames(secrets=_secrets(access.pk_of(request.user))).model_dump())
+        return Response(SecretNames(secrets=_secrets(self.user_id)).model_dump())
 
     @extend_schema(responses={403: Detail, **_OF_SANDBOX})
     def retrieve(self, request: Request, sandbox_id: str, name: str) -> Response:
         """Refuse to show a value: agents get them in their turns."""
         _require_own(request, sandbox_id)
-        if not any(each.name == name for each in _secrets(access.pk_of(request.user))):
+        if not any(each.name == name for each in _secrets(self.user_id)):
             raise Refused(404, {"detail": "Secret not found"})
         raise Refused(403, {"detail": KEPT_BACK})
 

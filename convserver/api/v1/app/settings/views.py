@@ -9,7 +9,6 @@ from pydantic import BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations import access
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
 from convserver.api.openhands.new_settings import NewSettings
 from convserver.api.openhands.settings import SecretsStore
@@ -135,11 +134,10 @@ class AppSettingsViewSet(AppViewSet):
     @extend_schema(responses={200: AppSettings, 404: SettingsFailure})
     def retrieve(self, request: Request) -> Response:
         """Return all settings; 404 if none was ever saved, which makes web clients ask for them."""
-        user_id = access.pk_of(request.user)
-        stored = user_settings.settings_of(user_id)
+        stored = user_settings.settings_of(self.user_id)
         if stored is None:
             raise Refused(404, {"error": "Settings not found"})
-        return Response(_shown(user_id, stored).model_dump(mode="json"))
+        return Response(_shown(self.user_id, stored).model_dump(mode="json"))
 
     @extend_schema(
         request=NewAppSettings,
@@ -150,7 +148,6 @@ class AppSettingsViewSet(AppViewSet):
         body = body_of(request, NewAppSettings)
         if legacy := [name for name in LEGACY if name in body.model_fields_set]:
             raise Refused(422, {"error": USE_DIFFS, "keys": legacy})
-        user_id = access.pk_of(request.user)
         own = body.model_dump(mode="json", include=body.model_fields_set & {*WebClientSettings.model_fields})
         diffs = {
             AGENT: _without_masked_key(body.agent_settings_diff),
@@ -159,7 +156,7 @@ class AppSettingsViewSet(AppViewSet):
         }
         shared = body.model_dump(include=body.model_fields_set & {*SHARED, "search_api_key"})
         document.change(
-            user_id,
+            self.user_id,
             {part: diff for part, diff in diffs.items() if diff},
             pointers={},
             settings=NewSettings.model_validate(shared),
