@@ -11,9 +11,9 @@ from django.http import HttpRequest, HttpResponseBase
 from django.urls import path, re_path
 
 from conversations.payloads import bounds, jsontext
-from convserver.api.v0.conversations import ConversationViewSet as V0ConversationViewSet
+from convserver.api.v0.conversations import V0ConversationViewSet
 from convserver.api.v0.events import EventViewSet as V0EventViewSet
-from convserver.api.v0.settings.views import SettingsViewSet
+from convserver.api.v0.settings.views import V0SettingsViewSet
 from convserver.api.v1.agent.urls import (
     UNDESCRIBED,
     absent_routes,
@@ -112,7 +112,7 @@ urlpatterns = [
     path(
         "settings",
         either(
-            SettingsViewSet.as_view({"get": "retrieve", "post": "change"}),
+            V0SettingsViewSet.as_view({"get": "retrieve", "post": "change"}),
             settings(),
             by=_is_for_agent_settings,
         ),

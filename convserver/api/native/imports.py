@@ -65,7 +65,7 @@ class OffsetSerializer(serializers.Serializer[Any]):
     offset = serializers.IntegerField(min_value=0, max_value=LARGEST, help_text="Its place in the file.")
 
 
-class PageSerializer(serializers.Serializer[Any]):
+class ReportPageSerializer(serializers.Serializer[Any]):
     """The query of a page of a report."""
 
     after = serializers.IntegerField(
@@ -227,11 +227,13 @@ class ImportedView(APIView):
 
     door = NATIVE
 
-    @extend_schema(parameters=[PageSerializer], responses={200: NativeImportedPage, **refusals(400, 404)})
+    @extend_schema(
+        parameters=[ReportPageSerializer], responses={200: NativeImportedPage, **refusals(400, 404)}
+    )
     def get(self, request: Request, import_id: str) -> Response:
         """Return what became of each conversation of the file, in its order."""
         run = runs.found(pk_of(request.user), import_id)
-        query = PageSerializer(data=request.query_params)
+        query = ReportPageSerializer(data=request.query_params)
         query.is_valid(raise_exception=True)
         after, limit = query.validated_data["after"], query.validated_data["limit"]
         lines = list(ImportedConversation.objects.of(run.pk, after=after)[: limit + 1])

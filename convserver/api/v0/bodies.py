@@ -11,7 +11,7 @@ from convserver.api.openhands.instants import Instant
 from convserver.api.openhands.metadata import ConversationTrigger
 from convserver.api.openhands.text import StorableText, storable
 from convserver.api.v0.info import ConversationStatus
-from convserver.api.v0.pages import PageQuery
+from convserver.api.v0.pages import V0PageQuery
 from sessions_app.git_providers.base import ProviderType
 
 EXPERIMENT_KEYS = frozenset({"system_prompt_filename"})
@@ -19,7 +19,7 @@ EXPERIMENT_KEYS = frozenset({"system_prompt_filename"})
 EXPERIMENT_MAX = 100
 
 
-class ListQuery(PageQuery):
+class V0ListQuery(V0PageQuery):
     """Which conversations to return, and which page of them."""
 
     selected_repository: StorableText | None = None
@@ -54,7 +54,7 @@ class ConversationResponse(BaseModel):
     conversation_status: ConversationStatus | None = None
 
 
-class MicroagentQuery(PageQuery):
+class MicroagentQuery(V0PageQuery):
     """Which repository, and which page."""
 
     selected_repository: StorableText

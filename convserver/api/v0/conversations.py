@@ -29,7 +29,7 @@ from convserver.api.openhands.errors import Refused
 from convserver.api.openhands.view import body_in, body_of, json_of, query_of
 from convserver.api.scopes import RUNS, WRITES, requires
 from convserver.api.v0 import documented
-from convserver.api.v0.bodies import ConversationResponse, ListQuery, NewTitle, ProvidersSet
+from convserver.api.v0.bodies import ConversationResponse, NewTitle, ProvidersSet, V0ListQuery
 from convserver.api.v0.creation import NewConversation, NewConversationWithId
 from convserver.api.v0.info import (
     ConversationInfo,
@@ -54,7 +54,7 @@ from sessions_app.settings import run_options, tool_servers, user_settings
 logger = logging.getLogger(__name__)
 
 
-class ConversationViewSet(V0ViewSet):
+class V0ConversationViewSet(V0ViewSet):
     """The user's conversations."""
 
     needs = WRITES
@@ -78,7 +78,7 @@ class ConversationViewSet(V0ViewSet):
     @extend_schema(**documented.conversation_list)
     def list(self, request: Request) -> Response:
         """Return one page of the user's conversations of both versions, the newest first."""
-        query = query_of(request, ListQuery)
+        query = query_of(request, V0ListQuery)
         page_id, skip = place_of(query)
         found = store(str(self.user_id)).search(
             page_id, query.limit, wanted=_wanted(request, query), skip=skip
@@ -171,7 +171,7 @@ def oldest_change() -> datetime | None:
     return timezone.now() - timedelta(days=days) if days else None
 
 
-def _wanted(request: Request, query: ListQuery) -> MetadataFilter:
+def _wanted(request: Request, query: V0ListQuery) -> MetadataFilter:
     return MetadataFilter(
         repository=query.selected_repository,
         trigger=query.conversation_trigger,

@@ -42,7 +42,7 @@ class CreateMicroagent(BaseModel):
     title: StorableText | None = None
 
 
-class Saying(NamedTuple):
+class FirstSaying(NamedTuple):
     """The user's first message."""
 
     text: str
@@ -93,12 +93,12 @@ class NewConversation(KnownMembers):
         return self.git_provider or (self.create_microagent.git_provider if self.create_microagent else None)
 
     @property
-    def first_saying(self) -> Saying | None:
+    def first_saying(self) -> FirstSaying | None:
         """The user's first message, if there is one, without the replay."""
         text = self.suggested_task.prompt() if self.suggested_task else self.initial_user_msg
         if not text and not self.image_urls:
             return None
-        return Saying(text or "", self.image_urls or [])
+        return FirstSaying(text or "", self.image_urls or [])
 
     def trigger(self, *, by_bearer: bool) -> ConversationTrigger:
         """Return the trigger of the conversation."""
@@ -161,7 +161,7 @@ class NewConversationWithId(NewConversation):
         return self.conversation_id
 
 
-def said_by_user(saying: Saying, *, sender_id: int) -> NewEvent:
+def said_by_user(saying: FirstSaying, *, sender_id: int) -> NewEvent:
     """Return a user's message of a V0 conversation."""
     event_id = str(uuid4())
     author = dialects.author(Dialect.V0)
@@ -200,9 +200,9 @@ def _is_result(reading: Reading) -> bool:
     return reading.dialect is Dialect.V1 and reading.kind in (Kind.TOOL_RESULT, Kind.ERROR)
 
 
-def _first_of(replay: str) -> Saying:
+def _first_of(replay: str) -> FirstSaying:
     first = recorded_events(replay)[0]
     args = first.get("args")
     images = args.get("image_urls") if isinstance(args, dict) else None
     urls = [url for url in images if isinstance(url, str)] if isinstance(images, list) else []
-    return Saying(dialects.read(first).text, urls)
+    return FirstSaying(dialects.read(first).text, urls)

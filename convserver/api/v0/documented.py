@@ -15,12 +15,12 @@ from convserver.api.v0.bodies import (
     ConversationResponse,
     EventsQuery,
     ExperimentBody,
-    ListQuery,
     MessageBody,
     MicroagentQuery,
     NewTitle,
     PromptQuery,
     ProvidersSet,
+    V0ListQuery,
 )
 from convserver.api.v0.creation import NewConversation
 from convserver.api.v0.info import ConversationInfo, ConversationInfoResultSet
@@ -109,7 +109,7 @@ creation: dict[str, Any] = {
     },
 }
 conversation_list: dict[str, Any] = {
-    "parameters": [ListQuery],
+    "parameters": [V0ListQuery],
     "responses": {200: ConversationInfoResultSet, 400: Detail, 422: ValidationProblems},
 }
 conversation: dict[str, Any] = {

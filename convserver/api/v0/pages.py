@@ -16,20 +16,20 @@ PAGE_DEFAULT = 20
 _OFFSET_MAX = 1_000_000_000
 
 
-class PageQuery(BaseModel):
+class V0PageQuery(BaseModel):
     """Which page of a list to return."""
 
     page_id: str | None = None
     limit: int = Field(default=PAGE_DEFAULT, ge=1, le=PAGE_MAX)
 
 
-def place_of(query: PageQuery) -> tuple[str | None, int]:
+def place_of(query: V0PageQuery) -> tuple[str | None, int]:
     """Return the page id for a store, and how many conversations to skip, which an older page id says."""
     offset = old_offset(query.page_id) if query.page_id else 0
     return (query.page_id, 0) if offset is None else (None, offset)
 
 
-def page_of(rows: ConversationQuerySet, query: PageQuery) -> Page:
+def page_of(rows: ConversationQuerySet, query: V0PageQuery) -> Page:
     """Return one page of ordered rows with one query. Raise InvalidCursor."""
     return first_page(rows_from(rows, query.page_id), query.limit)
 

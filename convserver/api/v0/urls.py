@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from convserver.api.v0.conversations import ConversationViewSet
+from convserver.api.v0.conversations import V0ConversationViewSet
 from convserver.api.v0.events import EventViewSet
 from convserver.api.v0.feedback import FeedbackViewSet
 from convserver.api.v0.git.microagents import MicroagentConversationViewSet
@@ -16,35 +16,42 @@ from convserver.api.v0.git.user import GitUserViewSet, RepositoryViewSet
 from convserver.api.v0.learning import ExperimentView, RememberPromptView
 from convserver.api.v0.settings.options import OptionViewSet
 from convserver.api.v0.settings.secrets import SecretViewSet
-from convserver.api.v0.settings.views import SettingsViewSet
+from convserver.api.v0.settings.views import V0SettingsViewSet
 from convserver.api.v0.uploads import UploadViewSet
-from convserver.api.v0.workspace import WorkspaceViewSet
+from convserver.api.v0.workspace import V0WorkspaceViewSet
 
 _ONE = r"^conversations/(?P<conversation_id>[^/]+)"
 _REPOSITORY = r"^user/repository/(?P<repository_name>[\s\S]+)"
 
 urlpatterns = [
-    re_path(rf"{_ONE}/start$", ConversationViewSet.as_view({"post": "start"}), name="v0-start"),
-    re_path(rf"{_ONE}/stop$", ConversationViewSet.as_view({"post": "stop"}), name="v0-stop"),
+    re_path(rf"{_ONE}/start$", V0ConversationViewSet.as_view({"post": "start"}), name="v0-start"),
+    re_path(rf"{_ONE}/stop$", V0ConversationViewSet.as_view({"post": "stop"}), name="v0-stop"),
     re_path(rf"{_ONE}/exp-config$", ExperimentView.as_view(), name="v0-exp-config"),
     re_path(rf"{_ONE}/remember-prompt$", RememberPromptView.as_view(), name="v0-remember-prompt"),
     re_path(rf"{_ONE}/message$", EventViewSet.as_view({"post": "create_message"}), name="v0-message"),
     re_path(rf"{_ONE}/trajectory$", EventViewSet.as_view({"get": "trajectory"}), name="v0-trajectory"),
-    re_path(rf"{_ONE}/config$", WorkspaceViewSet.as_view({"get": "config"}), name="v0-config"),
-    re_path(rf"{_ONE}/microagents$", WorkspaceViewSet.as_view({"get": "microagents"}), name="v0-microagents"),
     re_path(
         rf"{_ONE}/submit-feedback$", FeedbackViewSet.as_view({"post": "create"}), name="v0-submit-feedback"
     ),
     re_path(rf"{_ONE}/upload-files$", UploadViewSet.as_view({"post": "create"}), name="v0-upload-files"),
-    re_path(rf"{_ONE}/web-hosts$", WorkspaceViewSet.as_view({"get": "web_hosts"}), name="v0-web-hosts"),
-    re_path(rf"{_ONE}/vscode-url$", WorkspaceViewSet.as_view({"get": "editor"}), name="v0-vscode-url"),
-    re_path(rf"{_ONE}/list-files$", WorkspaceViewSet.as_view({"get": "list_files"}), name="v0-list-files"),
-    re_path(rf"{_ONE}/select-file$", WorkspaceViewSet.as_view({"get": "select_file"}), name="v0-select-file"),
-    re_path(
-        rf"{_ONE}/zip-directory$", WorkspaceViewSet.as_view({"get": "zip_directory"}), name="v0-zip-directory"
+    *(
+        re_path(
+            rf"{_ONE}/{address}$",
+            V0WorkspaceViewSet.as_view({"get": action}),
+            name=f"v0-{address.replace('/', '-')}",
+        )
+        for address, action in (
+            ("config", "config"),
+            ("microagents", "microagents"),
+            ("web-hosts", "web_hosts"),
+            ("vscode-url", "editor"),
+            ("list-files", "list_files"),
+            ("select-file", "select_file"),
+            ("zip-directory", "zip_directory"),
+            ("git/changes", "changes"),
+            ("git/diff", "diff"),
+        )
     ),
-    re_path(rf"{_ONE}/git/changes$", WorkspaceViewSet.as_view({"get": "changes"}), name="v0-git-changes"),
-    re_path(rf"{_ONE}/git/diff$", WorkspaceViewSet.as_view({"get": "diff"}), name="v0-git-diff"),
     path(
         "microagent-management/conversations",
         MicroagentConversationViewSet.as_view({"get": "list"}),
@@ -58,7 +65,7 @@ urlpatterns = [
         OptionViewSet.as_view({"get": "security_analyzers"}),
         name="v0-options-security-analyzers",
     ),
-    path("reset-settings", SettingsViewSet.as_view({"post": "reset"}), name="v0-reset-settings"),
+    path("reset-settings", V0SettingsViewSet.as_view({"post": "reset"}), name="v0-reset-settings"),
     path("secrets", SecretViewSet.as_view({"get": "list", "post": "create"}), name="v0-secrets"),
     re_path(
         r"^secrets/(?P<secret_id>[\s\S]+)\Z",

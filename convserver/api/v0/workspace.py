@@ -90,7 +90,7 @@ _file: dict[str, Any] = {
 _diff: dict[str, Any] = {**_file, "parameters": [DiffQuery]}
 
 
-class WorkspaceViewSet(V0ViewSet):
+class V0WorkspaceViewSet(V0ViewSet):
     """Where a conversation's agent works: agents here have no runtime of their own."""
 
     needs = WRITES

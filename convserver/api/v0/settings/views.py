@@ -33,7 +33,7 @@ class SettingsInfo(KnownSettings):
     search_api_key_set: bool
 
 
-class SettingsViewSet(V0ViewSet):
+class V0SettingsViewSet(V0ViewSet):
     """The settings of the user."""
 
     needs = OF_THE_USER

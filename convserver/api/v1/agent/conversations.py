@@ -81,7 +81,7 @@ MALFORMED = {422: ValidationProblems}
 ONE = {404: Detail, **MALFORMED}
 
 
-class ConversationViewSet(AgentViewSet):
+class AgentConversationViewSet(AgentViewSet):
     """The user's conversations, of both wires."""
 
     needs = WRITES

@@ -13,16 +13,16 @@ from django.urls import URLPattern, path, re_path
 
 from convserver.api.v1.agent import absent
 from convserver.api.v1.agent.absent import AbsentViewSet
-from convserver.api.v1.agent.conversations import ConversationViewSet
+from convserver.api.v1.agent.conversations import AgentConversationViewSet
 from convserver.api.v1.agent.events import EventViewSet
 from convserver.api.v1.agent.server_routes import AgentServerInfoView
 from convserver.api.v1.agent.settings.agent_profiles import AgentProfileViewSet
 from convserver.api.v1.agent.settings.models import ModelViewSet
 from convserver.api.v1.agent.settings.profiles import ProfileViewSet as ModelProfileViewSet
 from convserver.api.v1.agent.settings.secrets import UserSecretViewSet
-from convserver.api.v1.agent.settings.views import SettingsViewSet, ToolServerViewSet
+from convserver.api.v1.agent.settings.views import AgentSettingsViewSet, ToolServerViewSet
 from convserver.api.v1.agent.steering import SteeringViewSet
-from convserver.api.v1.agent.workspace import FileViewSet, WorkspaceViewSet
+from convserver.api.v1.agent.workspace import AgentWorkspaceViewSet, FileViewSet
 from convserver.web.probes import AliveView, HealthView, ReadyView
 
 UNDESCRIBED: dict[str, Any] = {"schema": None}
@@ -51,12 +51,12 @@ EVENT_ACTIONS: dict[str, Any] = {
     "respond_to_confirmation": {"post": "decide"},
 }
 
-many = partial(ConversationViewSet.as_view, {"get": "batch", "post": "create"})
+many = partial(AgentConversationViewSet.as_view, {"get": "batch", "post": "create"})
 one = partial(
-    ConversationViewSet.as_view, {"get": "retrieve", "patch": "partial_update", "delete": "destroy"}
+    AgentConversationViewSet.as_view, {"get": "retrieve", "patch": "partial_update", "delete": "destroy"}
 )
 
-settings = partial(SettingsViewSet.as_view, {"get": "retrieve", "patch": "change"})
+settings = partial(AgentSettingsViewSet.as_view, {"get": "retrieve", "patch": "change"})
 
 events = partial(EventViewSet.as_view, {"get": "batch", "post": "create"})
 
@@ -72,7 +72,7 @@ def conversation_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
 def free_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
     """Yield those whose addresses no other wire has."""
     for action in ("search", "count"):
-        view = ConversationViewSet.as_view({"get": action}, **options)
+        view = AgentConversationViewSet.as_view({"get": action}, **options)
         yield path(f"{prefix}/{action}", view, name=f"agent-conversations-{action}")
     for name, methods in ACTIONS.items():
         view = SteeringViewSet.as_view(methods, **options)
@@ -91,12 +91,14 @@ def free_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
 
 def workspace_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
     """Yield the routes about workspaces; a path may be in the address or in the query."""
-    tools, editor = (WorkspaceViewSet.as_view({"get": action}, **options) for action in ("tools", "editor"))
+    tools, editor = (
+        AgentWorkspaceViewSet.as_view({"get": action}, **options) for action in ("tools", "editor")
+    )
     yield path(f"{prefix}tools/", tools, name="agent-tools")
     yield path(f"{prefix}vscode/url", editor, name="agent-vscode-url")
     of_a_path = {
-        "git/changes": partial(WorkspaceViewSet.as_view, {"get": "changes"}),
-        "git/diff": partial(WorkspaceViewSet.as_view, {"get": "diff"}),
+        "git/changes": partial(AgentWorkspaceViewSet.as_view, {"get": "changes"}),
+        "git/diff": partial(AgentWorkspaceViewSet.as_view, {"get": "diff"}),
         "file/upload": partial(FileViewSet.as_view, {"post": "upload"}),
     }
     for name, each in of_a_path.items():
@@ -114,7 +116,7 @@ PROFILES = (
 def user_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
     """Yield the routes about the user: settings but their document itself, secrets, profiles and models."""
     for form in ("agent", "conversation"):
-        view = SettingsViewSet.as_view({"get": f"{form}_form"}, **options)
+        view = AgentSettingsViewSet.as_view({"get": f"{form}_form"}, **options)
         yield path(f"{prefix}settings/{form}-schema", view, name=f"agent-settings-{form}-schema")
     one_server: dict[str, Any] = {"post": "create", "patch": "partial_update", "delete": "destroy"}
     server = ToolServerViewSet.as_view(one_server, **options)

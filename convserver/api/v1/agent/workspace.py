@@ -46,7 +46,7 @@ class UploadedFile(BaseModel):
     file: bytes
 
 
-class WorkspaceViewSet(AgentViewSet):
+class AgentWorkspaceViewSet(AgentViewSet):
     """Where agents work: they have no files here that a client could read."""
 
     needs = WRITES

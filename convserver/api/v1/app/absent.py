@@ -45,7 +45,7 @@ class UnknownDiff(BaseModel):
     original: None
 
 
-class WorkspaceViewSet(AppViewSet):
+class AppWorkspaceViewSet(AppViewSet):
     """The workspace of a conversation, as one that is empty."""
 
     needs = WRITES

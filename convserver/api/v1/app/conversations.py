@@ -101,7 +101,7 @@ class AppMessageTaken(BaseModel):
     message: str
 
 
-class ConversationViewSet(AppViewSet):
+class AppConversationViewSet(AppViewSet):
     """The user's conversations of this wire."""
 
     needs = WRITES

@@ -29,17 +29,17 @@ _REPORTED = r"events/(?P<conversation_id>[^/]+)"
 urlpatterns = [
     path(
         f"{_CONVERSATIONS}/search",
-        conversations.ConversationViewSet.as_view({"get": "search"}),
+        conversations.AppConversationViewSet.as_view({"get": "search"}),
         name="app-search",
     ),
     path(
         f"{_CONVERSATIONS}/count",
-        conversations.ConversationViewSet.as_view({"get": "count"}),
+        conversations.AppConversationViewSet.as_view({"get": "count"}),
         name="app-count",
     ),
     path(
         _CONVERSATIONS,
-        conversations.ConversationViewSet.as_view({"get": "batch", "post": "create"}),
+        conversations.AppConversationViewSet.as_view({"get": "batch", "post": "create"}),
         name="app-conversations",
     ),
     path(
@@ -64,17 +64,17 @@ urlpatterns = [
     ),
     re_path(
         rf"{_ONE}$",
-        conversations.ConversationViewSet.as_view({"patch": "partial_update", "delete": "destroy"}),
+        conversations.AppConversationViewSet.as_view({"patch": "partial_update", "delete": "destroy"}),
         name="app-conversation",
     ),
     re_path(
         rf"{_ONE}/send-message$",
-        conversations.ConversationViewSet.as_view({"post": "send_message"}),
+        conversations.AppConversationViewSet.as_view({"post": "send_message"}),
         name="app-send-message",
     ),
     re_path(
         rf"{_ONE}/download$",
-        conversations.ConversationViewSet.as_view({"get": "download"}),
+        conversations.AppConversationViewSet.as_view({"get": "download"}),
         name="app-download",
     ),
     re_path(
@@ -120,7 +120,9 @@ urlpatterns = [
         name="app-sandbox-secret",
     ),
     *(
-        re_path(rf"{_ONE}/{address}$", absent.WorkspaceViewSet.as_view({"get": action}), name=f"app-{action}")
+        re_path(
+            rf"{_ONE}/{address}$", absent.AppWorkspaceViewSet.as_view({"get": action}), name=f"app-{action}"
+        )
         for address, action in (
             ("file", "file"),
             ("git/changes", "changes"),

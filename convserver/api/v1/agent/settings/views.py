@@ -85,7 +85,7 @@ class ToolServerFault(BaseModel):
 ToolServerTrial = ToolServerFound | ToolServerFault
 
 
-class SettingsViewSet(OfUserViewSet):
+class AgentSettingsViewSet(OfUserViewSet):
     """The settings of the user."""
 
     needs = WRITES
