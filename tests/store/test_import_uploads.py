@@ -38,7 +38,7 @@ from sessions_app.imports.uploads.problems import (
     WrongOffset,
 )
 from sessions_app.imports.uploads.runs import Chosen, NewImport
-from sessions_app.imports.uploads.work import NOT_STORED, Work
+from sessions_app.imports.uploads.work import NOT_STORED, ImportWork
 from sessions_app.models import LEASE_S, ImportedConversation, ImportPiece, ImportRun, ImportState
 from sessions_app.processes import Process, this_process
 from tests.support.data.import_files import SAID, chat, chats, export, zipped
@@ -74,7 +74,7 @@ def carried_out(run: ImportRun) -> ImportRun:
     claimed = leases.claim(this_process())
     assert claimed is not None
     assert claimed.pk == run.pk
-    Work(run=claimed).carry_out()
+    ImportWork(run=claimed).carry_out()
     run.refresh_from_db()
     return run
 
@@ -474,17 +474,17 @@ def test_an_import_of_a_process_that_was_killed_goes_on_in_another_one(
     run = uploaded(alice, content)
     killed = leases.claim(GONE)
     assert killed is not None
-    note = Work._note
+    note = ImportWork._note
 
-    def note_two(work: Work, line: ImportedConversation) -> None:
+    def note_two(work: ImportWork, line: ImportedConversation) -> None:
         note(work, line)
         if line.number == 2:
             raise KeyboardInterrupt  # as abrupt as can be
 
     with monkeypatch.context() as patched:
-        patched.setattr(Work, "_note", note_two)
+        patched.setattr(ImportWork, "_note", note_two)
         with pytest.raises(KeyboardInterrupt):
-            Work(run=killed).carry_out()
+            ImportWork(run=killed).carry_out()
     assert Conversation.objects.count() == 2
     assert carried_out(run).state == ImportState.DONE
     assert said() == [f"said {number}" for number in range(5)]
@@ -532,7 +532,7 @@ def test_an_attempt_that_was_left_behind_takes_nothing_from_the_one_that_follows
             assert not unpacked.exists()
             assert path.read_bytes() == export()
             assert (pieces.unpacked_of(second) / "new").exists()
-    Work(run=second).carry_out()
+    ImportWork(run=second).carry_out()
     run.refresh_from_db()
     assert run.state == ImportState.DONE
 
@@ -559,7 +559,7 @@ def test_a_server_that_ends_gives_its_import_back(alice: User) -> None:
     run = uploaded(alice, export())
     claimed = leases.claim(this_process())
     assert claimed is not None
-    ending = Work(run=claimed)
+    ending = ImportWork(run=claimed)
     ending.progress.is_stopped = True
     ending.carry_out()
     run.refresh_from_db()
@@ -604,7 +604,7 @@ def test_after_a_failure_of_the_database_an_import_pauses_and_goes_on(
     assert claimed is not None
     with monkeypatch.context() as patched:
         patched.setattr(writes, "append", raising(OperationalError("the disk is gone")))
-        Work(run=claimed).carry_out()
+        ImportWork(run=claimed).carry_out()
     run.refresh_from_db()
     assert run.state == ImportState.RUNNING
     assert leases.claim(this_process()) is None
@@ -682,15 +682,15 @@ def test_an_import_that_runs_is_cancelled_between_conversations(
     run = uploaded(alice, export(chat("a", said=["one"]), chat("b", said=["two"])))
     claimed = leases.claim(this_process())
     assert claimed is not None
-    running = Work(run=claimed)
+    running = ImportWork(run=claimed)
 
-    def note(work: Work, line: ImportedConversation) -> None:
+    def note(work: ImportWork, line: ImportedConversation) -> None:
         runs.cancel(claimed)
         running.progress.is_cancelled = leases.renew({leases.held([claimed])[0]: {}}) == {
             leases.held([claimed])[0]: True
         }
 
-    monkeypatch.setattr(Work, "_note", note)
+    monkeypatch.setattr(ImportWork, "_note", note)
     running.carry_out()
     run.refresh_from_db()
     assert run.state == ImportState.CANCELLED
@@ -706,17 +706,17 @@ def test_an_import_is_cancelled_while_its_file_is_looked_through(
         "members.zip": zipped({f"{number}.jsonl": b"{}\n" for number in range(2_000)}),
     }
 
-    def ask(work: Work) -> None:
+    def ask(work: ImportWork) -> None:
         asked.append(True)
         work.progress.is_cancelled = len(asked) == 20
 
-    monkeypatch.setattr(Work, "_require_going_on", ask)
+    monkeypatch.setattr(ImportWork, "_require_going_on", ask)
     for name, content in files.items():
         run = uploaded(alice, content, name)
         claimed = leases.claim(this_process())
         assert claimed is not None
         asked = list[bool]()
-        Work(run=claimed).carry_out()
+        ImportWork(run=claimed).carry_out()
         run.refresh_from_db()
         with subtests.test(name):
             assert (run.state, len(asked)) == (ImportState.CANCELLED, 20)
@@ -728,15 +728,15 @@ def test_a_cancel_while_a_conversation_is_read_leaves_the_whole_of_it(
     run = uploaded(alice, export(chat("a", said=["one", "two"]), chat("b", said=["three"])))
     claimed = leases.claim(this_process())
     assert claimed is not None
-    work = Work(run=claimed)
-    read = Work._read
+    work = ImportWork(run=claimed)
+    read = ImportWork._read
 
-    def cancel_and_check(work: Work) -> None:
+    def cancel_and_check(work: ImportWork) -> None:
         work.progress.is_cancelled = True
         processes.check()
         read(work)
 
-    monkeypatch.setattr(Work, "_read", cancel_and_check)
+    monkeypatch.setattr(ImportWork, "_read", cancel_and_check)
     work.carry_out()
     run.refresh_from_db()
     assert run.state == ImportState.CANCELLED

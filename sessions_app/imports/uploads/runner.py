@@ -12,7 +12,7 @@ from sessions_app.housekeeping import take_round
 from sessions_app.imports.looking import look_again
 from sessions_app.imports.uploads import leases, runs
 from sessions_app.imports.uploads.leases import Held
-from sessions_app.imports.uploads.work import Work
+from sessions_app.imports.uploads.work import ImportWork
 from sessions_app.models import RUNS_MAX, ImportRun
 from sessions_app.processes import this_process
 
@@ -30,7 +30,7 @@ class ImportRunner:
     """The imports of one process; of several processes, one runs each import."""
 
     def __init__(self) -> None:
-        self._works: dict[Held, Work] = {}
+        self._works: dict[Held, ImportWork] = {}
         self._news = asyncio.Event()
 
     async def run(self) -> None:
@@ -68,7 +68,7 @@ class ImportRunner:
     def _begin(self, run: ImportRun) -> None:
         loop = asyncio.get_running_loop()
         held = Held(run.pk, run.attempt)
-        work = self._works[held] = Work(run=run)
+        work = self._works[held] = ImportWork(run=run)
 
         def then() -> None:
             with suppress(RuntimeError):  # the event loop has ended meanwhile

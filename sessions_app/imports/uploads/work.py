@@ -82,7 +82,7 @@ class Progress:
 
 
 @dataclass(kw_only=True, slots=True)
-class Work:
+class ImportWork:
     """One import that this process has taken."""
 
     run: ImportRun
