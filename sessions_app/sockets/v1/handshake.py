@@ -16,6 +16,7 @@ from django.contrib.auth.models import User
 from conversations.access import Visitor
 from conversations.exceptions import ConversationNotFound
 from conversations.models import ConversationRef, normal_id
+from conversations.payloads.jsontext import is_sendable
 from sessions_app import astore
 from sessions_app.identity.authentication import (
     Credentials,
@@ -76,7 +77,7 @@ async def principal_by_frame(socket: Socket, public_id: str) -> Principal:
         async with asyncio.timeout(AUTH_WAIT_S):
             text = await socket.receive_text() or ""
         key = _key_in(text)
-        if key and _is_text(key) and not may_try(socket.scope, key):
+        if key and is_sendable(key) and not may_try(socket.scope, key):
             raise Refused(TOO_MUCH, DETAIL)
         entry = await astore.call(_entry, [key], Credentials(), public_id) if key else None
         if entry is not None:
@@ -113,7 +114,7 @@ def _entry(keys: list[str], credentials: Credentials, public_id: str) -> _Entry 
 
     A conversation's key opens no other conversation; without required credentials, it closes none either.
     """
-    for key in filter(_is_text, keys):
+    for key in filter(is_sendable, keys):  # a lone half of a character cannot be hashed
         opened = opened_by(key)
         if opened is not None and (opened.public_id == public_id or not lets_everybody_in()):
             return _Entry(User.objects.get(pk=opened.owner_id), Credentials(), key)
@@ -125,15 +126,6 @@ def _entry(keys: list[str], credentials: Credentials, public_id: str) -> _Entry 
     credentials = replace(credentials, api_key=None, bearer=None)
     user = visitor(credentials)
     return _Entry(user, credentials) if user.is_authenticated else None
-
-
-def _is_text(key: str) -> bool:
-    # Half a surrogate pair cannot be encoded.
-    try:
-        key.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _key_in(text: str) -> str:

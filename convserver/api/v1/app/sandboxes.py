@@ -105,7 +105,7 @@ class SandboxViewSet(AppViewSet):
     @extend_schema(request=None, responses={200: Done, **_OF_ONE})
     def resume(self, request: Request, sandbox_id: str) -> Response:
         """Start the agents of the conversations in it."""
-        in_loop(steering.resume, _conversations_in(request, sandbox_id))
+        in_loop(steering.resume, families.family_of(_top_of(request, sandbox_id)))
         return Response({"success": True})
 
     @extend_schema(responses={200: Done, **_STOPPED})
@@ -131,11 +131,6 @@ class SpecViewSet(AppViewSet):
         """Return them in the requested order, null for an unknown id."""
         ids = texts_of(request, "id")
         return Response([SPEC.model_dump(mode="json") if each == SPEC.id else None for each in ids])
-
-
-def _conversations_in(request: Request, sandbox_id: str) -> list[ConversationRef]:
-    """Return the existing conversations of one of the user's sandboxes. Raise Refused."""
-    return families.family_of(_top_of(request, sandbox_id))
 
 
 def _top_of(request: Request, sandbox_id: str) -> ConversationRef:
