@@ -14,7 +14,6 @@ from convserver.admin.resources import (  # noqa: F401
     model_use,
     operation,
     outbox,
-    remote_agents,
     retention,
     secrets,
     tokens,
