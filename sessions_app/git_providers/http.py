@@ -20,12 +20,8 @@ from sessions_app.git_providers.answers import ProviderAnswer
 from sessions_app.git_providers.base import GitAuthenticationError, GitNotFound, GitProviderError, InvalidName
 from sessions_app.git_providers.names import is_piece
 from sessions_app.outbound.hosts import HostRefused, port_of
-from sessions_app.outbound.proxies import UnusableProxy, way_to
+from sessions_app.outbound.proxies import CONNECT_S, READ_S, TOTAL_S, UnusableProxy, way_to
 
-CONNECT_S = 5.0
-READ_S = 10.0
-TOTAL_S = 15.0
-"""The time of a whole question, including its queue, redirects and all of the answer."""
 ANSWER_MAX_BYTES = 8 * 1024 * 1024
 ANSWER_VALUES_MAX = 500_000
 """At most this many values in an answer: decoding them takes a few hundredths of a second."""

@@ -19,16 +19,13 @@ from conversations.dialects import columns
 from conversations.exceptions import ConversationError
 from conversations.payloads import bounds
 from sessions_app.outbound.hosts import HostRefused, require_allowed, server_url
-from sessions_app.outbound.proxies import UnusableProxy, way_to
+from sessions_app.outbound.proxies import CONNECT_S, READ_S, TOTAL_S, UnusableProxy, way_to
 
-CONNECT_S = 5.0
-READ_S = 10.0
-TOTAL_S = 15.0
 TRIALS_MAX = 4
 """At most this many tests run at once in this process, one for each user: each occupies a thread."""
 ANSWER_MAX_BYTES = 4 * 1024 * 1024
-TOO_LONG = "The server's response is too long. The base URL doesn't lead to a model API."
 """The longest known list of models has a tenth of it."""
+TOO_LONG = "The server's response is too long. The base URL doesn't lead to a model API."
 
 ANTHROPIC = "api.anthropic.com"
 KNOWN_SERVERS = {

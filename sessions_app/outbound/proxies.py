@@ -17,6 +17,13 @@ from sessions_app.outbound.hosts import (
     server_url,
 )
 
+CONNECT_S = 5.0
+"""A server that a user has named takes a connection within this time."""
+READ_S = 10.0
+"""It sends more of its answer within this time."""
+TOTAL_S = 15.0
+"""A question from a page, with its queue, redirects and all of the answer, takes at most this long."""
+
 
 class UnusableProxy(Exception):
     """The configured proxy cannot be used; the text has the reason."""

@@ -18,11 +18,10 @@ from conversations.exceptions import ConversationError
 from sessions_app.encryption import Sealed, SecretUnreadable, seal
 from sessions_app.models import Endpoint, EndpointKind
 from sessions_app.outbound.hosts import HostRefused, is_listed, require_allowed, server_url
-from sessions_app.outbound.proxies import UnusableProxy, way_to
+from sessions_app.outbound.proxies import CONNECT_S, UnusableProxy, way_to
 from sessions_app.webhooks.deliveries import begin
 from sessions_app.webhooks.notifications import DeliveryFailed, Notification, NotificationKind
 
-CONNECT_S = 5.0
 KEY_HEADER = "X-Session-API-Key"
 OWN_HEADERS = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection"})
 

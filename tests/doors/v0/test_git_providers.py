@@ -31,6 +31,7 @@ from sessions_app.git_providers.base import (
     outcomes,
 )
 from sessions_app.git_providers.client import GitProviders
+from sessions_app.outbound import proxies
 from tests.support.servers.git_server import CLOSED, DATE, MERGED, OPEN, REFS, GitServer
 
 GITHUB, GITLAB = ProviderType.GITHUB, ProviderType.GITLAB
@@ -568,7 +569,7 @@ async def test_a_token_is_never_told(
     git: GitServer, fault: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setattr(http, "READ_S", 0.05 if fault == "silent" else http.READ_S)
+    monkeypatch.setattr(http, "READ_S", 0.05 if fault == "silent" else proxies.READ_S)
     providers = of(git)
     match fault:
         case "refused":
