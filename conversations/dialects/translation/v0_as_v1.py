@@ -8,7 +8,7 @@ which clients keep and ignore.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from uuid import UUID, uuid5
@@ -134,8 +134,34 @@ class _V0Event:
 
 def _written(event: _V0Event) -> str:
     timestamp = event.columns["timestamp"].removesuffix("Z")
-    counterpart = _WRITERS[shown_kind(event.columns)](event)
-    return v1_payload.written(counterpart, event_id=event.id, timestamp=timestamp)
+    return v1_payload.written(_counterpart(event), event_id=event.id, timestamp=timestamp)
+
+
+def _counterpart(event: _V0Event) -> V1Event:
+    match shown_kind(event.columns):
+        case "MessageEvent":
+            return _message(event)
+        case "ActionEvent":
+            return _action(event)
+        case "ObservationEvent":
+            return _observation(event)
+        case "UserRejectObservation":
+            return v1_payload.rejection(event.call, reason=event.text, action_id=event.action_id)
+        case "AgentErrorEvent":
+            return v1_payload.agent_error(event.call, error=event.text)
+        case "ConversationErrorEvent":
+            code = columns.first_text(event.extras.get("error_id"), "error")
+            return v1_payload.conversation_error(code=code, detail=event.text)
+        case "SystemPromptEvent":
+            return v1_payload.system_prompt(event.text)
+        case "Condensation":
+            # the summary says which events are left out, in the numbers of the sender
+            summary = event.text or None
+            return v1_payload.condensation(forgotten_event_ids=[], response_id=event.id, summary=summary)
+        case "CondensationRequest":
+            return v1_payload.condensation_request()
+        case _:
+            return _state_update(event)
 
 
 def _message(event: _V0Event) -> V1Event:
@@ -232,32 +258,6 @@ def _end_of_command(event: _V0Event) -> dict[str, object]:
     }
 
 
-def _rejection(event: _V0Event) -> V1Event:
-    return v1_payload.rejection(event.call, reason=event.text, action_id=event.action_id)
-
-
-def _agent_error(event: _V0Event) -> V1Event:
-    return v1_payload.agent_error(event.call, error=event.text)
-
-
-def _conversation_error(event: _V0Event) -> V1Event:
-    code = columns.first_text(event.extras.get("error_id"), "error")
-    return v1_payload.conversation_error(code=code, detail=event.text)
-
-
-def _system_prompt(event: _V0Event) -> V1Event:
-    return v1_payload.system_prompt(event.text)
-
-
-def _condensation(event: _V0Event) -> V1Event:
-    """Write the summary; which events are left out is said there, in the numbers of the sender."""
-    return v1_payload.condensation(forgotten_event_ids=[], response_id=event.id, summary=event.text or None)
-
-
-def _condensation_request(event: _V0Event) -> V1Event:
-    return v1_payload.condensation_request()
-
-
 def _state_update(event: _V0Event) -> V1Event:
     if event.columns["hidden"]:
         return v1_payload.state_update(NOTE_KEY, {"type": event.type, "hidden": True})
@@ -265,20 +265,6 @@ def _state_update(event: _V0Event) -> V1Event:
     if event.type == "agent_state_changed" and status:
         return state.execution_status(status)
     return v1_payload.state_update(NOTE_KEY, {"type": event.type, "text": event.text})
-
-
-_WRITERS: Mapping[str, Callable[[_V0Event], V1Event]] = {
-    "MessageEvent": _message,
-    "ActionEvent": _action,
-    "ObservationEvent": _observation,
-    "UserRejectObservation": _rejection,
-    "AgentErrorEvent": _agent_error,
-    "ConversationErrorEvent": _conversation_error,
-    "SystemPromptEvent": _system_prompt,
-    "Condensation": _condensation,
-    "CondensationRequest": _condensation_request,
-    "ConversationStateUpdateEvent": _state_update,
-}
 
 
 def _uuid_5(event_id_shown: str) -> UUID | None:
