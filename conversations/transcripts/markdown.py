@@ -97,6 +97,5 @@ def _call(view: CallView) -> str:
     if command:
         return "\n\n".join([*said, fenced(command, _LANGUAGES[view.name])])
     shown = {key: value for key, value in view.given.items() if key != "thought"}
-    return "\n\n".join(
-        [*said, fenced(columns.as_json(shown, indent=2), "json") if shown else fenced(view.text)]
-    )
+    called = fenced(columns.as_json(shown, indent=2), "json") if shown else fenced(view.text)
+    return "\n\n".join([*said, called])

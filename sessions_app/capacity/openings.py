@@ -14,5 +14,5 @@ _shares = PerEventLoop(lambda: Shares(OPENINGS, of_one=OPENINGS_OF_ONE))
 
 
 def opening(user_pk: int) -> AbstractAsyncContextManager[None]:
-    """Wait for the user's earlier sockets, and join a conversation in the block."""
+    """Wait for the user's earlier sockets, and open one in the block."""
     return _shares.get().place(user_pk)

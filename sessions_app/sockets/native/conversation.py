@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
@@ -34,7 +34,7 @@ from sessions_app.identity.scopes import FRAME_SCOPES, require
 from sessions_app.live import marks, presence
 from sessions_app.live.feed import Feed
 from sessions_app.live.hub import hub
-from sessions_app.live.status import states_of
+from sessions_app.live.status import ConversationState, states_of
 from sessions_app.live.text_frames import in_chunks
 from sessions_app.loops.commands import CommandPending
 from sessions_app.loops.conversation_manager import ConversationManager
@@ -108,10 +108,10 @@ class ConversationConsumer(SocketConsumer):
             query = ConversationQuery.read(socket.scope)
             principal = await authenticated(socket)
             principal.require_reading()
-            async with within_quotas(socket, principal):
-                async with opening(pk_of(principal.user)):
-                    conversation = await _joined(principal.user, socket.scope, query)
-                await ConversationSocket(socket, principal, conversation, query).serve()
+            async with within_quotas(socket, principal), AsyncExitStack() as slot:
+                await slot.enter_async_context(opening(pk_of(principal.user)))
+                conversation = await _joined(principal.user, socket.scope, query)
+                await ConversationSocket(socket, principal, conversation, query, slot).serve()
 
 
 async def _joined(user: Visitor, scope: WebSocketScope, query: ConversationQuery) -> ConversationRef:
@@ -142,6 +142,7 @@ class ConversationSocket(FrameReader, SocketEnding):
         principal: Principal,
         conversation: ConversationRef,
         query: ConversationQuery,
+        slot: AsyncExitStack,
     ) -> None:
         self._connection_id = new_connection_id()
         session = query.session or self._connection_id
@@ -150,6 +151,7 @@ class ConversationSocket(FrameReader, SocketEnding):
         )
         SocketEnding.__init__(self, socket)
         self._query = query
+        self._opening_slot = slot
         self._manager: ConversationManager = get_manager()
         self._pending: asyncio.Queue[_Pending] = asyncio.Queue(UNANSWERED_MAX)
         self._order = FrameOrder()
@@ -204,6 +206,10 @@ class ConversationSocket(FrameReader, SocketEnding):
         else:
             states = await astore.call(states_of, [self._conversation.pk])
             await self.show_hello(states[self._conversation.pk])
+
+    async def show_hello(self, state: ConversationState) -> None:
+        await super().show_hello(state)
+        await self._opening_slot.aclose()  # the user's next socket may open
 
     async def show_events(self, events: Sequence[EventEnvelope]) -> None:
         for chunk in in_chunks(events):
