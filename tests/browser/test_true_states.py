@@ -19,10 +19,10 @@ _PROGRESS = """async () => {
   const progress = new Progress();
   const working = { isWorking: true };
   const timestamp = "2026-11-29T12:00:00Z";
-  const at = (seq, kind, more) => ({ seq, kind, source: "environment", timestamp, text: "", ...more });
+  const at = (seq, kind, more) => ({ seq, kind, source: "environment", timestamp, ...more });
   progress.begun(3); // heard late: two messages are in the log by then, of which the turn was shown one
   progress.heard(at(3, "message", { source: "agent" }), working);
-  progress.heard(at(4, "turn", { text: "awaiting_user_input" }), working);
+  progress.heard(at(4, "turn", { state: "awaiting_user_input" }), working);
   const before = progress.of(2).name;
   progress.seen([2]);
   return [before, progress.of(1).name, progress.of(2).name];
