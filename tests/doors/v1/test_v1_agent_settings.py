@@ -269,6 +269,27 @@ async def test_the_keys_of_an_agent_profile_stay_at_their_servers(
             assert str(kept).count("sk-") == 1
 
 
+async def test_a_key_within_an_argument_or_an_address_stays_at_its_program(
+    rest: httpx.AsyncClient, alice: User, subtests: pytest.Subtests
+) -> None:
+    key = "sk-argument-0815"
+    servers: list[dict[str, Any]] = [
+        {"command": "good", "args": [f"--api-key={key}", "--token", key], "env": {"TOKEN": key}},
+        {"command": "good", "args": ["mcp", "--header", f"Authorization: Bearer {key}"]},
+        {"url": f"https://tools.example.org/mcp?api_key={key}"},
+    ]
+    for server in servers:
+        with subtests.test(server=server):
+            await rest.post(f"{API}/agent-profiles/mine", json={"mcp_config": {"adding": server}})
+            shown = (await rest.get(f"{API}/agent-profiles/mine")).json()["profile"]
+            assert key not in str(shown)
+            shown["mcp_config"]["adding"]["command"] = "elsewhere"
+            await rest.post(f"{API}/agent-profiles/mine", json=shown)
+            kept = await astore.call(user_documents.document, alice.pk, DocumentKind.AGENT_PROFILE, "mine")
+            assert kept["mcp_config"]["adding"]["command"] == "elsewhere"
+            assert key not in str(kept)
+
+
 async def test_a_tool_server_that_moves_leaves_its_keys_behind(rest: httpx.AsyncClient, alice: User) -> None:
     server = {"url": "https://tools.example.org/mcp", "headers": {"X-Key": "sk-header-0815"}}
     await rest.post(f"{SETTINGS}/mcp/adding", json=server)

@@ -188,6 +188,8 @@ def _with_stored_keys(body: dict[str, Any], before: dict[str, Any] | None) -> di
         stored = columns.fields(known.get("mcp_config"))
         opened = tool_servers.all_opened(servers, stored, same=("url", "command"))
         body = {**body, "mcp_config": opened}
+        # What is masked in it now belongs to a server that has changed.
+        known = {name: value for name, value in known.items() if name != "mcp_config"}
     if not model_keys.is_same_server(*(columns.fields(each.get("llm")) for each in (body, known))):
         known = {name: value for name, value in known.items() if name != "llm"}
     restored: dict[str, Any] = unmasked(body, known)
