@@ -5,7 +5,6 @@ They are refused before anything else has read them.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
@@ -51,6 +50,7 @@ class BoundedBodies:
             await self.application(scope, receive, send)
         elif (room := await self._room(int(length), scope, send)) is not None:
             try:
+                await parsing.paced(await _client(scope), int(length))
                 await self.application(scope, receive, send)
             finally:
                 room.leave()
@@ -59,20 +59,12 @@ class BoundedBodies:
         """Return room for a large body; refuse the request, and return None, if it must not be read."""
         if await is_refused(self.application, scope, send):
             return None
-        client = await holder_of_share(credentials_of(headers_of(scope)), address_of(scope))
         try:
-            place = await admission().body_place(size, client=client)
+            return await admission().body_place(size, client=await _client(scope))
         except ShareUsedUp:
             await answer(scope, send, HTTPStatus.TOO_MANY_REQUESTS, "too_many_requests", OWN_BODIES)
         except TimeoutError:
             await answer(scope, send, HTTPStatus.SERVICE_UNAVAILABLE, StoreUnavailable.code, ALL_BODIES)
-        else:
-            try:
-                await parsing.paced(client, size)
-            except asyncio.CancelledError:
-                place.leave()
-                raise
-            return place
         return None
 
     async def _read_first(self, scope: Any, receive: Any, send: Any) -> None:
@@ -95,6 +87,8 @@ class BoundedBodies:
                     room = room or await self._room(FRAME_MAX_BYTES, scope, send)
                     if room is None:
                         return
+            if room is not None:
+                await parsing.paced(await _client(scope), len(body))
             await self._pass_on(body, scope, receive, send)
         finally:
             if room is not None:
@@ -115,6 +109,11 @@ def replayed(body: bytes, receive: Callable[[], Awaitable[Any]]) -> Callable[[],
         return waiting.pop() if waiting else await receive()
 
     return receive_again
+
+
+async def _client(scope: Any) -> Any:
+    """Return whose share a body is taken from."""
+    return await holder_of_share(credentials_of(headers_of(scope)), address_of(scope))
 
 
 async def _refuse(scope: Any, send: Any) -> None:

@@ -41,7 +41,7 @@ async def say(
     """
     event_id = event_id or str(uuid4())
     message = await in_turn(
-        sender_id, is_light_value(request), _message, conversation, request, sender_id, event_id
+        sender_id, is_light_value(request), _message, conversation, request, sender_id, event_id=event_id
     )
     # It is answered even if the client leaves.
     return await asyncio.shield(_take(conversation, message, run=run))

@@ -18,6 +18,7 @@ from convserver.serving import admission
 from sessions_app import astore
 from sessions_app.capacity import parsing
 from sessions_app.models import ApiToken
+from sessions_app.sockets.native.frames import FRAME_MAX_BYTES
 from tests.support.people.clients import WAIT_S
 
 pytestmark = [pytest.mark.usefixtures("accounts"), pytest.mark.one_engine]
@@ -157,3 +158,14 @@ async def test_bodies_of_one_user_are_read_at_a_pace_that_others_bear(
     assert not waiting.done()
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_a_body_without_a_length_is_paced_by_the_length_that_it_has(
+    rest: httpx.AsyncClient, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parsing, "SIZE_PER_S", FRAME_MAX_BYTES / WAIT_S)
+    async with asyncio.timeout(WAIT_S / 2):
+        for title in ("one", "two", "three"):
+            async with uploading(rest, title, keys["local"], length=None) as sent:
+                pass
+            assert sent.result().status_code == 201
