@@ -51,6 +51,8 @@ class ConversationStore(ABC):
         `config` is not read. Called on this class itself, it is the store that the settings name.
         """
         store_class = chosen_class() if cls is ConversationStore else cls
+        if any("get_instance" in vars(each) for each in store_class.mro() if each is not ConversationStore):
+            return await store_class.get_instance(config, user_id)
         return AwaitedStore(store_class.for_user(user_id))
 
     @abstractmethod
@@ -111,6 +113,20 @@ class WaitingStore:
 
     def __getattr__(self, name: str) -> Any:
         return async_to_sync(_method(self._store, name))
+
+    def save_metadata(self, metadata: ConversationMetadata, fields: Collection[str] | None = None) -> None:
+        """Save as `ConversationStore.save_metadata` does.
+
+        A store that takes no `fields` gets the metadata that it has, with these fields.
+        """
+        save = async_to_sync(self._store.save_metadata)
+        if fields is None:
+            save(metadata)
+        elif "fields" in signature(self._store.save_metadata).parameters:
+            save(metadata, fields)
+        else:
+            stored = async_to_sync(self._store.get_metadata)(metadata.conversation_id)
+            save(replace(stored, **{name: getattr(metadata, name) for name in fields}))
 
     def search(
         self, page_id: str | None = None, limit: int = 20, *, wanted: MetadataFilter = ALL, skip: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -58,6 +59,15 @@ class RememberingStore(ConversationStore):
         return cls(config, user_id)
 
 
+async def test_an_asynchronous_store_of_the_settings_is_awaited_as_it_is(
+    alice: User, configured_store: Callable[[str], None]
+) -> None:
+    configured_store(f"{__name__}.RememberingStore")
+    theirs = await ConversationStore.get_instance(settings.CONFIGURATION, str(alice.pk))
+    assert isinstance(theirs, RememberingStore)
+    assert theirs.user_id == str(alice.pk)
+
+
 async def test_the_store_of_the_settings_is_awaited_as_the_reference_has_it(alice: User, bob: User) -> None:
     theirs = await ConversationStore.get_instance(settings.CONFIGURATION, str(alice.pk))
     metadata = ConversationMetadata(
@@ -88,6 +98,9 @@ def test_a_store_of_the_reference_s_form_serves_the_doors(
     )
     theirs = store(str(alice.pk))
     theirs.save_metadata(metadata)
+    assert theirs.get_metadata("abc") == metadata
+    theirs.save_metadata(ConversationMetadata(conversation_id="abc", tags={"a": "b"}), {"tags"})
+    metadata = replace(metadata, tags={"a": "b"})
     assert theirs.get_metadata("abc") == metadata
     assert theirs.get_all_metadata(["abc"]) == [metadata]
     assert theirs.exists("abc")
