@@ -37,6 +37,7 @@ def write(path: Path, text: str, *, replaces: bool = True) -> None:
         else:
             with suppress(FileExistsError):  # another process was first
                 path.hardlink_to(draft)
+            draft.unlink()  # its name must not come back after a power cut
         sync(path.parent)
     finally:
         draft.unlink(missing_ok=True)

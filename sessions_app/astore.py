@@ -62,8 +62,9 @@ class Database:
     """The database threads of one event loop, each with its own connection."""
 
     def __init__(self) -> None:
-        self._readers = ConnectedThreads(READERS, "store")
-        self._changers = ConnectedThreads(CHANGERS, "store-changer")
+        # A thread for each permit: one that has none waits only for threads, and nobody bounds that.
+        self._readers = ConnectedThreads(READERS + MASKERS, "store")
+        self._changers = ConnectedThreads(CHANGERS + CONTENDED, "store-changer")
         # SQLite has one lock for all: a second writer would only wait for it.
         self._writers = WRITERS if connection.vendor == "postgresql" else 1
         self._writer = ConnectedThreads(self._writers, "store-writer")

@@ -9,7 +9,7 @@ from conversations import dialects
 from conversations.dialects import columns
 from conversations.dialects.v0.reading import number_of
 from conversations.dialects.views import EventView, SummaryView
-from conversations.events import SEQ_MAX, Dialect, EventEnvelope, EventFilter, EventMatch, EventPage, Kind
+from conversations.events import SEQ_MAX, Dialect, EventEnvelope, EventFilter, EventMatch, Kind
 from conversations.log import reads
 from conversations.models import Conversation, ConversationRef, CreationParameters
 from conversations.payloads import halves
@@ -196,12 +196,6 @@ def _newest(
         if room < 0 or len(found) >= EVENTS_MAX:
             return found[::-1], False
         last = page.events[-1]["seq"] - 1
-
-
-def _page_before(conversation: ConversationRef, last: int | None) -> EventPage:
-    """Return the newest shown events up to `last`, the newest first."""
-    limit = reads.PAGE_MAX_EVENTS
-    return reads.search_events(conversation, _SHOWN, last=last, newest_first=True, limit=limit)
 
 
 def _condensed(conversation: ConversationRef) -> tuple[frozenset[str | int], str]:
