@@ -62,7 +62,7 @@ class Database:
     """The database threads of one event loop, each with its own connection."""
 
     def __init__(self) -> None:
-        # A thread for each permit: one that has none waits only for threads, and nobody bounds that.
+        # A thread for each permit: no timeout bounds the wait of a permit for a thread.
         self._readers = ConnectedThreads(READERS + MASKERS, "store")
         self._changers = ConnectedThreads(CHANGERS + CONTENDED, "store-changer")
         # SQLite has one lock for all: a second writer would only wait for it.

@@ -1,4 +1,4 @@
-"""Who may come in, by every address: an owner, a stranger and nobody, and by which key."""
+"""The answers of every address to its owner, a stranger and an anonymous client, by kind of key."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ DRAFT = {"text": "hel", "images": [], "version": 0}
 
 
 class Statuses(NamedTuple):
-    """What an owner, a stranger and nobody are answered."""
+    """The statuses for the owner, a stranger and an anonymous client."""
 
     owner: int
     stranger: int
-    nobody: int
+    anonymous: int
 
 
 OPEN_TO_ALL = Statuses(200, 200, 200)
@@ -384,7 +384,7 @@ ROWS = [
             Statuses(
                 route.empty[0] if route.empty else route.stranger,
                 route.empty[1] if route.empty else route.stranger,
-                route.nobody,
+                route.anonymous,
             ),
             method=route.method,
             body=route.body,
@@ -395,7 +395,7 @@ ROWS = [
 
 PAGE_ROUTES = {page.route for page in PAGES}
 ALIKE_ROWS = [row for row in ROWS if len(set(row.statuses)) == 1]
-"""Rows of addresses that nobody needs a key for, or that no key opens: asking changes nothing."""
+"""Addresses that need no key, or that no key opens: asking changes nothing."""
 CONVERSATION_ROWS = [row for row in ROWS if "{id}" in row.path]
 
 NEED_THE_USER = frozenset(
@@ -515,10 +515,10 @@ def test_every_route_has_a_row_here() -> None:
 
 async def statuses(rest: httpx.AsyncClient, row: Row, tokens: dict[str, str]) -> Statuses:
     """Return what the three are answered; the owner, who may change something, asks last."""
-    nobody, stranger, owner = [
+    anonymous, stranger, owner = [
         (await ask(rest, row, key=tokens.get(who))).status_code for who in ("nobody", "stranger", "owner")
     ]
-    return Statuses(owner, stranger, nobody)
+    return Statuses(owner, stranger, anonymous)
 
 
 async def test_each_route_that_tells_nobody_apart_answers_all_alike(
@@ -567,7 +567,9 @@ async def test_each_route_answers_as_its_row_says(
             assert await statuses(rest, own.named_in(row), own.pair.tokens) == row.statuses
 
 
-API_ROWS = [row for row in ROWS if row.path.startswith(("/api/", "/agent/")) and row.statuses.nobody == 401]
+API_ROWS = [
+    row for row in ROWS if row.path.startswith(("/api/", "/agent/")) and row.statuses.anonymous == 401
+]
 """Rows that need credentials of a program."""
 
 
@@ -627,8 +629,8 @@ async def test_on_every_route_what_was_taken_away_opens_what_nobody_is_given(
             if row.route in PAGE_ROUTES and "cookie" not in headers:  # which no key opens
                 continue
             answer = await rest.request(row.method, path, json=row.body, headers=headers)
-            if answer.status_code != row.statuses.nobody:
-                wrong[str(row), why] = (answer.status_code, row.statuses.nobody)
+            if answer.status_code != row.statuses.anonymous:
+                wrong[str(row), why] = (answer.status_code, row.statuses.anonymous)
     assert wrong == {}
 
 

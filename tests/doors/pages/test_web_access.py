@@ -1,4 +1,4 @@
-"""Who sees which page: an owner, a stranger and nobody; with accounts, with a server key, without either."""
+"""The answers of every page to its owner, a stranger and an anonymous visitor, in each mode of login."""
 
 from __future__ import annotations
 

@@ -80,12 +80,12 @@ async def test_each_operation_answers_its_owner_a_stranger_and_nobody_as_it_shou
     for route in ROUTES:
         with subtests.test(str(route)):
             own, _, pair = await astore.call(with_own, route)
-            nobody = await ask(rest, own)
+            anonymous = await ask(rest, own)
             stranger, owner = [
                 await ask(rest, own, headers=bearer(pair.tokens[who])) for who in ("stranger", "owner")
             ]
-            statuses = [each.status_code for each in (nobody, stranger, owner)]
-            assert statuses == [route.nobody, route.stranger, route.owner], (stranger.text, owner.text)
+            statuses = [each.status_code for each in (anonymous, stranger, owner)]
+            assert statuses == [route.anonymous, route.stranger, route.owner], (stranger.text, owner.text)
 
 
 async def test_a_stranger_is_answered_as_if_nothing_was_there(

@@ -111,7 +111,7 @@ class Route:
     stranger: int = 200
     empty: tuple[int, int] | None = None
     """What both are answered where there is no such conversation, unless that is `stranger`."""
-    nobody: int = 401
+    anonymous: int = 401
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -210,7 +210,7 @@ ROUTES = [
     Route("app-switch-acp-model", f"{_ONE}/switch_acp_model", method="POST", owner=400, **_NOT_THERE),
     Route("app-sandbox-secrets", f"{SANDBOXES}/{SANDBOX}/settings/secrets", owner=401, stranger=401),
     Route("app-sandbox-secret", f"{SANDBOXES}/{SANDBOX}/settings/secrets/X", owner=401, stranger=401),
-    Route("app-web-client-config", f"{APP}/web-client/config", nobody=200),
+    Route("app-web-client-config", f"{APP}/web-client/config", anonymous=200),
     Route("app-settings", f"{APP}/settings", owner=404, stranger=404),
     Route("app-settings", f"{APP}/settings", method="POST", body={"language": "en"}),
     Route("app-agent-form", f"{APP}/settings/agent-schema"),
