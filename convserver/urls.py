@@ -9,6 +9,7 @@ from django.views.generic import RedirectView
 from convserver import admin
 from convserver.api.errors import upgrade_required
 from convserver.api.schema import DocsView, SchemaView
+from convserver.api.shared_origin import behind_v0
 from convserver.api.v1.app import device_login, keys
 from convserver.web import login, metrics, probe_urls, probes
 from convserver.web.probe_urls import handler400, handler404, handler500
@@ -33,6 +34,7 @@ elsewhere = [
     path("agent/", include("convserver.api.v1.agent.urls")),
     path("api/", include("convserver.api.shared_origin")),
     path("api/", include("convserver.api.v0.urls")),
+    path("api/", include(behind_v0)),
     path("admin/", admin.urls),
     re_path(r"^ws/conversations(?:/[^/]+)?$", upgrade_required, name="native-socket"),
 ]

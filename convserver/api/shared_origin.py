@@ -14,6 +14,7 @@ from conversations.payloads import bounds, jsontext
 from convserver.api.v0.conversations import V0ConversationViewSet
 from convserver.api.v0.events import EventViewSet as V0EventViewSet
 from convserver.api.v0.settings.views import V0SettingsViewSet
+from convserver.api.v1.agent import absent
 from convserver.api.v1.agent.urls import (
     UNDESCRIBED,
     absent_routes,
@@ -22,6 +23,7 @@ from convserver.api.v1.agent.urls import (
     free_routes,
     many,
     one,
+    session_routes,
     settings,
     user_routes,
     workspace_routes,
@@ -108,7 +110,8 @@ urlpatterns = [
     *conversation_routes("acp/conversations", **UNDESCRIBED),
     *workspace_routes("", **UNDESCRIBED),
     *user_routes("", **UNDESCRIBED),
-    *absent_routes("", **UNDESCRIBED),
+    *session_routes("", **UNDESCRIBED),
+    *absent_routes(absent.API, "^", **UNDESCRIBED),
     path(
         "settings",
         either(
@@ -142,3 +145,6 @@ urlpatterns = [
         name="v0-events",
     ),
 ]
+
+behind_v0 = [*absent_routes(absent.ONE, f"{_ONE}/", **UNDESCRIBED)]
+"""Of these V0 has some itself, which comes first."""

@@ -251,17 +251,15 @@ ROWS = [
         for route in (*v1.BEYOND_ONE, *v1.ROUTES)
     ),
     *(
-        Row(f"agent-{address.replace('/', '-')}", f"/agent/api/{address}", THEIR_OWN, method=method.upper())
-        for method, address in absent.EMPTY
-    ),
-    *(
         Row(
-            f"agent-{address.replace('/', '-')}",
-            f"/agent/api/{address}",
-            Statuses(400, 400, 401),
+            each.name,
+            f"/agent/{v1.filled(each.address)}",
+            Statuses(v1.OF_ACTION[action], v1.OF_ACTION[action], 401),
             method=method.upper(),
         )
-        for method, address in absent.REFUSED
+        for each in absent.absences()
+        if each.base != absent.ONE
+        for method, action in each.actions.items()
     ),
     *(
         Row(
@@ -278,17 +276,9 @@ ROWS = [
             ("list", "models"),
             ("verified", "models/verified"),
             ("providers", "providers"),
-            ("connections", "provider-connections"),
             ("subscription", "subscription/openai/status"),
             ("subscription-models", "subscription/openai/models"),
         )
-    ),
-    Row(
-        "agent-llm-connections",
-        "/agent/api/llm/provider-connections",
-        Statuses(400, 400, 401),
-        method="POST",
-        body={},
     ),
     *(
         Row(f"agent-{route}", f"/agent/api/{path}", Statuses(status, status, 401), method=method, body=body)
@@ -648,7 +638,7 @@ async def test_on_every_route_the_key_of_one_conversation_finds_no_other_one(
         answer = await rest.request(row.method, path, json=row.body, headers=headers)
         is_about_another = path != row.path or app_face.ID in path
         # Its own face has lists, in which it finds itself alone: test_v1_shared_origin.py.
-        is_of_its_face = not is_about_another and path.startswith(("/agent/api/", v1.SHARED))
+        is_of_its_face = not is_about_another and path.startswith(("/agent/api/", "/agent/v1/", v1.SHARED))
         if answer.status_code not in (401, 404) and not is_of_its_face:
             opened[str(row)] = answer.status_code
     assert opened == {}
@@ -956,7 +946,8 @@ async def test_a_join_of_a_new_id_makes_it_the_joiners_own(
 
 
 async def test_an_address_without_a_socket_closes_with_4404(dial: Dial) -> None:
-    assert (await refusal(dial, "/ws/nowhere"))[0] == 4404
+    for path in ("/ws/nowhere", "/agent/sockets/bash-events", "/agent/app-backends/some-app/feed"):
+        assert (await refusal(dial, path))[0] == 4404, path
 
 
 async def test_a_first_auth_frame_opens_a_socket_and_is_acknowledged(

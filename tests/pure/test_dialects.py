@@ -189,6 +189,7 @@ V1_EXAMPLES = [
     ("ACPToolCallEvent", "tool_call", "Read file"),
     ("StreamingDeltaEvent", "other", "Hel"),
     ("ServerErrorEvent", "error", "bad message"),
+    ("SecurityAnalysisEvent", "other", ""),
 ]
 
 

@@ -27,6 +27,7 @@ KINDS: Mapping[str, Kind] = {
     "LLMCompletionLogEvent": Kind.OTHER,
     "TokenEvent": Kind.OTHER,
     "HookExecutionEvent": Kind.OTHER,
+    "SecurityAnalysisEvent": Kind.OTHER,
     "StreamingDeltaEvent": Kind.OTHER,
 }
 

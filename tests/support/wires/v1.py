@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 from uuid import UUID
 
 import httpx
+
+from convserver.api.v1.agent import absent
 
 AGENT = "/agent/api/conversations"
 SHARED = "/api/conversations"
@@ -53,6 +56,14 @@ class Route:
         return f"{self.method} {self.path}"
 
 
+def filled(address: str) -> str:
+    """Return an address without segments in braces."""
+    return re.sub(r"\{\w+\}", "none", address.replace("{rest}", "/none"))
+
+
+OF_ACTION = {"empty": 200, "refuse": 400, "miss": 404}
+"""The status of each action about what is not here."""
+
 ROUTES = [
     Route("agent-conversation", "", method="GET"),
     Route("agent-conversation", "", method="PATCH", body={"title": "new"}),
@@ -77,10 +88,11 @@ ROUTES = [
     Route("agent-switch-llm", "/switch_llm", body={"llm": {"model": "openai/gpt-x"}}),
     Route("agent-runtime", "/runtime", method="GET"),
     *(
-        Route(f"agent-{what.replace('/', '-').replace('_', '-')}", f"/{what}", body={}, owner=400)
-        for what in ("goal", "goal/stop", "goal/resume", "load_plugin", "switch_acp_model")
+        Route(each.name, f"/{filled(each.rest)}", method=method.upper(), owner=OF_ACTION[action])
+        for each in absent.absences()
+        if each.base == absent.ONE
+        for method, action in each.actions.items()
     ),
-    Route("agent-runtime-reprovision", "/runtime/reprovision", owner=400),
     Route("agent-conversation", "", method="DELETE"),
 ]
 """Every operation on one conversation."""

@@ -1,8 +1,14 @@
-"""What agent servers have and this one has not: empty lists to read, and a reason for each refused change."""
+"""What agent servers have and this one has not: empty reads, unknown names, and a reason for each refusal.
+
+An address is below `/agent/`; `{name}` stands for one segment of it, `{rest}` for any number.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, NoReturn
 
 from django.http import HttpResponse
 from drf_spectacular.utils import extend_schema
@@ -10,6 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
+from convserver.api.schema import DoorSchema
 from convserver.api.scopes import WRITES
 from convserver.api.v1.agent.view import AgentViewSet
 from convserver.api.v1.authentication import conversation_of
@@ -23,88 +30,202 @@ NO_PLUGINS = "This server loads no plugins. Add tool servers to the settings ins
 NO_EXTENSIONS = "This server runs no extensions of the web client."
 NO_GOALS = "This server pursues no goals by itself. Send the objective as a message."
 NO_META_PROFILES = "This server does not choose among models by itself. Activate a model profile."
+NO_CONNECTIONS = "Keys are stored with each model profile here. Enter the key in the profile."
 NO_SUBSCRIPTIONS = "This server uses keys of models, and no subscriptions."
 NO_OAUTH = "This server opens tool servers by keys and headers. Enter one of these instead."
 NO_ACP = "This server runs no ACP agents."
+NO_RESPONSES = "This server does not offer its agents as models. Start a conversation instead."
+NO_INIT = "This server is ready: its configuration is read when it starts."
 NO_RUNTIMES = "Conversations have no runtime of their own on this server."
 
+
+def _managed(address: str) -> Iterator[tuple[str, str]]:
+    """Yield the methods by which clients manage what is installed under one name."""
+    yield from ((method, address) for method in ("get", "patch", "delete"))
+
+
+API = "api/"
+ONE = "api/conversations/{conversation_id}/"
+"""What the addresses about one conversation begin with."""
+NO_COMMANDS: dict[str, Any] = {"items": [], "next_page_id": None}
+NO_COMMITS: dict[str, Any] = {"commits": [], "has_more": False}
+
 EMPTY: dict[tuple[str, str], Any] = {
-    ("get", "tools/catalog"): {"tools": []},
-    ("get", "vscode/status"): {"running": False, "enabled": False},
-    ("get", "file/home"): {"home": HOME, "favorites": [], "locations": []},
-    ("get", "file/search_subdirs"): {"items": [], "next_page_id": None},
-    ("get", "git/commits"): {"commits": [], "has_more": False},
-    ("get", "git/repositories/search"): {"items": [], "next_page_id": None, "missing_token": True},
-    ("get", "bash/bash_events/search"): {"items": [], "next_page_id": None},
-    ("post", "hooks"): {"hook_config": None},
-    ("post", "skills"): {"skills": [], "sources": {}},
-    ("get", "skills/installed"): {"skills": []},
-    ("get", "skills/catalog"): {"skills": []},
-    ("get", "skills/marketplace"): {"skills": []},
-    ("post", "plugins"): {"plugins": []},
-    ("get", "plugins/installed"): {"plugins": []},
-    ("get", "plugins/marketplace"): {"plugins": []},
-    ("get", "canvas-extensions/installed"): {"canvas_extensions": []},
-    ("post", "sub-agents"): {"agents": []},
-    ("get", "meta-profiles"): {"meta_profiles": [], "active_meta_profile": None},
-    ("get", "workspaces"): {"workspaces": [], "workspaceParents": []},
+    ("get", "api/init"): {"state": "ready", "error": None},
+    ("get", "api/tools/catalog"): {"tools": []},
+    ("get", "api/vscode/status"): {"running": False, "enabled": False},
+    ("get", ONE + "vscode/status"): {"running": False, "enabled": False},
+    ("get", ONE + "vscode/url"): {"url": None},
+    ("get", "api/file/home"): {"home": HOME, "favorites": [], "locations": []},
+    ("get", "api/file/search_subdirs"): {"items": [], "next_page_id": None},
+    ("get", "api/git/commits"): NO_COMMITS,
+    ("get", "api/git/commits/{sha}/changes"): [],
+    ("get", ONE + "git/changes"): [],
+    ("get", ONE + "git/diff"): {"modified": None, "original": None},
+    ("get", ONE + "git/commits"): NO_COMMITS,
+    ("get", ONE + "git/commits/{sha}/changes"): [],
+    ("get", "api/git/repositories/search"): {"items": [], "next_page_id": None, "missing_token": True},
+    ("get", "api/bash/bash_events/search"): NO_COMMANDS,
+    ("get", "api/bash/bash_events/"): [],
+    ("delete", "api/bash/bash_events"): {"cleared_count": 0},
+    ("get", ONE + "bash/bash_events/search"): NO_COMMANDS,
+    ("get", ONE + "bash/bash_events/"): [],
+    ("delete", ONE + "bash/bash_events"): {"cleared_count": 0},
+    ("get", "api/llm/provider-connections"): [],
+    ("post", "api/hooks"): {"hook_config": None},
+    ("post", "api/skills"): {"skills": [], "sources": {}},
+    ("get", "api/skills/installed"): {"skills": []},
+    ("get", "api/skills/catalog"): {"skills": []},
+    ("get", "api/skills/marketplace"): {"skills": []},
+    ("post", "api/plugins"): {"plugins": []},
+    ("get", "api/plugins/installed"): {"plugins": []},
+    ("get", "api/plugins/marketplace"): {"plugins": []},
+    ("get", "api/canvas-extensions/installed"): {"canvas_extensions": []},
+    ("post", "api/sub-agents"): {"agents": []},
+    ("get", "api/meta-profiles"): {"meta_profiles": [], "active_meta_profile": None},
+    ("get", "api/workspaces"): {"workspaces": [], "workspaceParents": []},
 }
-"""The answers to reads, by method and path below `/api/`."""
+"""The answers to reads, by method and address."""
 
 REFUSED: dict[tuple[str, str], str] = {
-    ("post", "workspaces"): NO_WORKSPACES,
-    ("post", "workspaces/parents"): NO_WORKSPACES,
-    ("post", "file/create_directory"): NO_WORKSPACES,
-    ("post", "bash/start_bash_command"): NO_WORKSPACES,
-    ("post", "bash/execute_bash_command"): NO_WORKSPACES,
-    ("post", "skills/sync"): NO_SKILLS,
-    ("post", "skills/install"): NO_SKILLS,
-    ("post", "plugins/install"): NO_PLUGINS,
-    ("post", "plugins/fetch"): NO_PLUGINS,
-    ("post", "canvas-extensions/install"): NO_EXTENSIONS,
-    ("post", "llm/subscription/openai/device/start"): NO_SUBSCRIPTIONS,
-    ("post", "llm/subscription/openai/device/poll"): NO_SUBSCRIPTIONS,
-    ("post", "llm/subscription/openai/logout"): NO_SUBSCRIPTIONS,
-    ("post", "mcp/oauth/start"): NO_OAUTH,
-    ("post", "acp/models"): NO_ACP,
+    ("post", "api/init"): NO_INIT,
+    ("post", "api/workspaces"): NO_WORKSPACES,
+    ("post", "api/workspaces/parents"): NO_WORKSPACES,
+    ("post", "api/file/create_directory"): NO_WORKSPACES,
+    ("post", "api/bash/start_bash_command"): NO_WORKSPACES,
+    ("post", "api/bash/execute_bash_command"): NO_WORKSPACES,
+    ("post", ONE + "bash/start_bash_command"): NO_WORKSPACES,
+    ("post", ONE + "bash/execute_bash_command"): NO_WORKSPACES,
+    ("post", "api/skills/sync"): NO_SKILLS,
+    ("post", "api/skills/install"): NO_SKILLS,
+    ("post", "api/plugins/install"): NO_PLUGINS,
+    ("post", "api/plugins/fetch"): NO_PLUGINS,
+    ("post", "api/canvas-extensions/install"): NO_EXTENSIONS,
+    ("post", "api/meta-profiles/{name}"): NO_META_PROFILES,
+    ("post", "api/llm/provider-connections"): NO_CONNECTIONS,
+    ("post", "api/llm/subscription/openai/device/start"): NO_SUBSCRIPTIONS,
+    ("post", "api/llm/subscription/openai/device/poll"): NO_SUBSCRIPTIONS,
+    ("post", "api/llm/subscription/openai/logout"): NO_SUBSCRIPTIONS,
+    ("post", "api/mcp/oauth/start"): NO_OAUTH,
+    ("post", "api/acp/models"): NO_ACP,
+    ("post", ONE + "goal"): NO_GOALS,
+    ("post", ONE + "goal/stop"): NO_GOALS,
+    ("post", ONE + "goal/resume"): NO_GOALS,
+    ("post", ONE + "load_plugin"): NO_PLUGINS,
+    ("post", ONE + "switch_acp_model"): NO_ACP,
+    ("post", ONE + "runtime/reprovision"): NO_RUNTIMES,
+    ("get", "v1/models"): NO_RESPONSES,
+    ("post", "v1/chat/completions"): NO_RESPONSES,
+    ("post", "v1/responses"): NO_RESPONSES,
 }
-"""Why what is asked for cannot be done, by method and path."""
+"""Why what is asked for cannot be done, by method and address: status 400."""
 
-REFUSED_OF_ONE: dict[tuple[str, str], str] = {
-    ("post", "goal"): NO_GOALS,
-    ("post", "goal/stop"): NO_GOALS,
-    ("post", "goal/resume"): NO_GOALS,
-    ("post", "load_plugin"): NO_PLUGINS,
-    ("post", "switch_acp_model"): NO_ACP,
-    ("post", "runtime/reprovision"): NO_RUNTIMES,
+UNKNOWN: dict[tuple[str, str], str] = {
+    ("delete", "api/workspaces"): NO_WORKSPACES,
+    ("delete", "api/workspaces/parents"): NO_WORKSPACES,
+    ("get", ONE + "workspace{rest}"): NO_WORKSPACES,
+    ("get", "api/bash/bash_events/{name}"): NO_WORKSPACES,
+    ("post", "api/bash/bash_commands/{name}/stop"): NO_WORKSPACES,
+    ("get", ONE + "bash/bash_events/{name}"): NO_WORKSPACES,
+    ("post", ONE + "bash/bash_commands/{name}/stop"): NO_WORKSPACES,
+    **dict.fromkeys(_managed("api/skills/installed/{name}"), NO_SKILLS),
+    ("post", "api/skills/installed/{name}/refresh"): NO_SKILLS,
+    **dict.fromkeys(_managed("api/plugins/installed/{name}"), NO_PLUGINS),
+    ("post", "api/plugins/installed/{name}/refresh"): NO_PLUGINS,
+    **dict.fromkeys(_managed("api/canvas-extensions/installed/{name}"), NO_EXTENSIONS),
+    ("get", "api/canvas-extensions/installed/{name}/bundle"): NO_EXTENSIONS,
+    ("get", "api/canvas-extensions/installed/{name}/icon"): NO_EXTENSIONS,
+    ("get", "api/canvas-extensions/installed/{name}/backend"): NO_EXTENSIONS,
+    ("get", "api/canvas-extensions/installed/{name}/backend/logs"): NO_EXTENSIONS,
+    ("delete", "api/canvas-extensions/installed/{name}/backend/data"): NO_EXTENSIONS,
+    ("post", "api/canvas-extensions/installed/{name}/backend/prepare"): NO_EXTENSIONS,
+    ("post", "api/canvas-extensions/installed/{name}/backend/start"): NO_EXTENSIONS,
+    ("post", "api/canvas-extensions/installed/{name}/backend/stop"): NO_EXTENSIONS,
+    ("post", "app-backends/{name}/session"): NO_EXTENSIONS,
+    ("delete", "app-backends/{name}/session"): NO_EXTENSIONS,
+    ("get", "api/meta-profiles/{name}"): NO_META_PROFILES,
+    ("delete", "api/meta-profiles/{name}"): NO_META_PROFILES,
+    ("post", "api/meta-profiles/{name}/activate"): NO_META_PROFILES,
+    ("patch", "api/llm/provider-connections/{name}"): NO_CONNECTIONS,
+    ("delete", "api/llm/provider-connections/{name}"): NO_CONNECTIONS,
+    ("get", "api/mcp/oauth/status/{name}"): NO_OAUTH,
+    ("post", "api/mcp/oauth/callback/{name}"): NO_OAUTH,
 }
-"""The same below a conversation."""
+"""Why nothing has the name that an address ends with: status 404."""
+
+
+class Absence(NamedTuple):
+    """An address of what is not here, with an action of AbsentViewSet for each method."""
+
+    address: str
+    actions: dict[str, Any]
+    answers: dict[str, Any]
+    """By method: the body of an empty read, or the reason for a refusal."""
+
+    @property
+    def base(self) -> str:
+        """What the address begins with: ONE, API or nothing."""
+        return next(base for base in (ONE, API, "") if self.address.startswith(base))
+
+    @property
+    def rest(self) -> str:
+        """The address without its base."""
+        return self.address.removeprefix(self.base)
+
+    @property
+    def name(self) -> str:
+        """The name of the route."""
+        base = "agent-one" if self.base == ONE else "agent"
+        several = ["batch"] if self.rest.endswith("/") else []
+        return "-".join([base, *re.findall(r"[a-z0-9]+", self.rest), *several])
+
+
+def absences() -> Iterator[Absence]:
+    """Yield each address once, with all of its methods."""
+    found: dict[str, Absence] = {}
+    for action, table in (("empty", EMPTY), ("refuse", REFUSED), ("miss", UNKNOWN)):
+        for (method, address), answer in table.items():
+            one = found.setdefault(address, Absence(address, {}, {}))
+            one.actions[method], one.answers[method] = action, answer
+    yield from found.values()
+
+
+class AbsentSchema(DoorSchema):
+    """Names operations by action and method: the same action may answer several methods of an address."""
+
+    def get_operation_id(self) -> str:
+        return f"{super().get_operation_id()}_{self.method.lower()}"
 
 
 class AbsentViewSet(AgentViewSet):
-    """One route about what is not here."""
+    """One address of what is not here."""
 
     needs = WRITES
+    schema = AbsentSchema()
 
     is_named_by_method = False
-    answer: Any = None
-    words: str = ""
+    answers: Mapping[str, Any] = MappingProxyType({})
 
-    @extend_schema(request=None, responses={200: dict[str, Any]})
-    def empty(self, request: Request) -> Response:
+    @extend_schema(request=None, responses={200: dict[str, Any], 404: Detail, 422: ValidationProblems})
+    def empty(self, request: Request, **named: str) -> Response:
         """Return nothing, in the form of this route."""
-        return Response(self.answer)
-
-    @extend_schema(request=None, responses={400: Detail})
-    def refuse(self, request: Request) -> NoReturn:
-        """Refuse, with the reason."""
-        raise Refused(400, {"detail": self.words})
+        return Response(self._answer(request, named))
 
     @extend_schema(request=None, responses={400: Detail, 404: Detail, 422: ValidationProblems})
-    def refuse_of_one(self, request: Request, conversation_id: str) -> NoReturn:
-        """Refuse, with the reason, a client that may reach the conversation."""
-        conversation_of(request, conversation_id)
-        raise Refused(400, {"detail": self.words})
+    def refuse(self, request: Request, **named: str) -> NoReturn:
+        """Refuse, with the reason."""
+        raise Refused(400, {"detail": self._answer(request, named)})
+
+    @extend_schema(request=None, responses={404: Detail, 422: ValidationProblems})
+    def miss(self, request: Request, **named: str) -> NoReturn:
+        """Report that nothing has this name, with the reason."""
+        raise Refused(404, {"detail": self._answer(request, named)})
+
+    def _answer(self, request: Request, named: dict[str, str]) -> Any:
+        """Return this method's answer for a client that may reach the conversation of the address."""
+        if "conversation_id" in named:
+            conversation_of(request, named["conversation_id"])
+        return self.answers[(request.method or "").lower()]
 
     @extend_schema(request=None, responses={204: None})
     def open_nothing(self, request: Request) -> HttpResponse:

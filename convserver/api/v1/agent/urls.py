@@ -5,6 +5,7 @@ Each is documented once, below `/agent/`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -26,6 +27,8 @@ from convserver.api.v1.agent.workspace import AgentWorkspaceViewSet, FileViewSet
 from convserver.web.probes import AliveView, HealthView, ReadyView
 
 UNDESCRIBED: dict[str, Any] = {"schema": None}
+SEGMENTS = {"rest": r"(?:/[\s\S]+)?"}
+"""Patterns of the parts of an address that are no single segment."""
 ACTIONS: dict[str, Any] = {
     "run": {"post": "run"},
     "pause": {"post": "pause"},
@@ -65,6 +68,7 @@ def conversation_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
     """Yield all routes about conversations below a prefix."""
     yield path(prefix, many(**options), name="agent-conversations")
     yield from free_routes(prefix, **options)
+    yield from absent_routes(absent.ONE, _one(prefix, "/"), **options)
     yield re_path(_one(prefix, "$"), one(**options), name="agent-conversation")
     yield re_path(_one(prefix, "/events$"), events(**options), name="agent-events")
 
@@ -80,11 +84,6 @@ def free_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
     for name, methods in EVENT_ACTIONS.items():
         view = EventViewSet.as_view(methods, **options)
         yield re_path(_one(prefix, f"/events/{name}$"), view, name=f"agent-events-{name.replace('_', '-')}")
-    for (method, name), words in absent.REFUSED_OF_ONE.items():
-        view = AbsentViewSet.as_view({method: "refuse_of_one"}, words=words, **options)
-        yield re_path(
-            _one(prefix, f"/{name}$"), view, name=f"agent-{name.replace('/', '-').replace('_', '-')}"
-        )
     event = _one(prefix, r"/events/(?P<event_id>[^/]+)$")
     yield re_path(event, EventViewSet.as_view({"get": "retrieve"}, **options), name="agent-event")
 
@@ -137,10 +136,7 @@ def user_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
             action = viewset.as_view(methods, **options)
             yield re_path(f"{address}/{name}$", action, name=f"agent-{base}-{name}")
     for llm_address, listing in MODELS.items():
-        listed: dict[str, Any] = {"get": listing}
-        if listing == "connections":
-            listed["post"] = "connect"
-        models = ModelViewSet.as_view(listed, **options)
+        models = ModelViewSet.as_view({"get": listing}, **options)
         yield path(f"{prefix}llm/{llm_address}", models, name=f"agent-llm-{listing.replace('_', '-')}")
 
 
@@ -148,27 +144,28 @@ MODELS = {
     "models": "list",
     "models/verified": "verified",
     "providers": "providers",
-    "provider-connections": "connections",
     "subscription/openai/status": "subscription",
     "subscription/openai/models": "subscription_models",
 }
 
 
-def absent_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
-    """Yield the routes about what is not here."""
-    methods: dict[str, dict[str, Any]] = {}
-    given: dict[str, dict[str, Any]] = {}
-    for (method, address), answer in absent.EMPTY.items():
-        methods.setdefault(address, {})[method] = "empty"
-        given.setdefault(address, {})["answer"] = answer
-    for (method, address), words in absent.REFUSED.items():
-        methods.setdefault(address, {})[method] = "refuse"
-        given.setdefault(address, {})["words"] = words
-    for address, actions in methods.items():
-        view = AbsentViewSet.as_view(actions, **given[address], **options)
-        yield path(f"{prefix}{address}", view, name=f"agent-{address.replace('/', '-')}")
+def session_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
+    """Yield the routes by which a page asks for a cookie, to open files of workspaces."""
     session = AbsentViewSet.as_view({"post": "open_nothing", "delete": "close_nothing"}, **options)
     yield path(f"{prefix}auth/workspace-session", session, name="agent-workspace-session")
+
+
+def absent_routes(base: str, pattern: str, **options: Any) -> Iterator[URLPattern]:
+    """Yield the routes about what is not here that have this base, for which `pattern` stands."""
+    for absence in absent.absences():
+        if absence.base == base:
+            view = AbsentViewSet.as_view(absence.actions, answers=absence.answers, **options)
+            yield re_path(f"{pattern}{_segments(absence.rest)}$", view, name=absence.name)
+
+
+def _segments(address: str) -> str:
+    """Return the pattern of an address with segments in braces."""
+    return re.sub(r"\{(\w+)\}", lambda found: f"(?P<{found[1]}>{SEGMENTS.get(found[1], '[^/]+')})", address)
 
 
 def _one(prefix: str, rest: str) -> str:
@@ -186,5 +183,7 @@ urlpatterns = [
     *workspace_routes("api/"),
     path("api/settings", settings(), name="agent-settings"),
     *user_routes("api/"),
-    *absent_routes("api/"),
+    *session_routes("api/"),
+    *absent_routes(absent.API, "^api/"),
+    *absent_routes("", "^"),
 ]

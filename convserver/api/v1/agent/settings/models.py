@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
-
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.model_names import MODEL_NAMES
 from convserver.api.scopes import WRITES
 from convserver.api.v1.agent.settings.view import OfUserViewSet
-
-NO_CONNECTIONS = "Keys are stored with each model profile here. Enter the key in the profile."
-
-
-CONNECTIONS: Any = list[dict[str, str]]
 
 
 class Models(BaseModel):
@@ -72,16 +64,6 @@ class ModelViewSet(OfUserViewSet):
     def providers(self, request: Request) -> Response:
         """Return the names of providers."""
         return Response({"providers": sorted(_by_provider())})
-
-    @extend_schema(responses={200: CONNECTIONS})
-    def connections(self, request: Request) -> Response:
-        """Return none: each profile has a key of its own."""
-        return Response([])
-
-    @extend_schema(request=None, responses={400: Detail})
-    def connect(self, request: Request) -> NoReturn:
-        """Refuse a key without a model."""
-        raise Refused(400, {"detail": NO_CONNECTIONS})
 
     @extend_schema(responses={200: Subscription})
     def subscription(self, request: Request) -> Response:
