@@ -16,6 +16,8 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 from uuid import uuid4
 
+from django.utils.module_loading import import_string
+
 from conversations import dialects
 from conversations.dialects import v0
 from conversations.events import Appended, Authored, Dialect, Kind, NewEvent
@@ -53,8 +55,13 @@ class ConversationManager(ABC):
 
     @classmethod
     @abstractmethod
-    def get_instance(cls) -> Self:
-        """Return a manager for the running event loop."""
+    def get_instance(cls, *given: Any) -> Any:
+        """Return a manager for the running event loop; `given` is what OpenHands' server passes, and unread.
+
+        Called on this class itself, it is the running manager in the form of that server (ManagerById).
+        """
+        # By its name: the modules of the running manager import this one.
+        return import_string("sessions_app.loops.managers.by_id.running")()
 
     async def __aenter__(self) -> Self:
         await self.ensure_started()

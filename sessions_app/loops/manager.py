@@ -401,7 +401,7 @@ def manager_class() -> type[ConversationManager]:
 
 
 def _made() -> ConversationManager:
-    return manager_class().get_instance()
+    return cast(ConversationManager, manager_class().get_instance())
 
 
 _managers = PerEventLoop(_made)

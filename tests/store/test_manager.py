@@ -85,6 +85,26 @@ async def test_a_message_that_arrives_as_the_loop_finds_nothing_to_do_is_answere
     await until_said(conversation, "answer to late")
 
 
+async def test_a_program_for_the_openhands_server_names_conversations_by_their_ids(
+    conversation: ConversationRef, alice: User, manager: ConversationManager
+) -> None:
+    theirs, sid, user_id = ConversationManager.get_instance(None, {}), conversation.public_id, str(alice.pk)
+    info = await theirs.join_conversation(sid=sid, connection_id="one", settings=None, user_id=user_id)
+    assert info.conversation_id == sid
+    assert await theirs.get_connections(user_id) == {"one": sid}
+    await theirs.disconnect_from_session("one")
+    await theirs.close_session(sid)
+    first = {"action": "message", "args": {"content": "first"}}
+    await theirs.maybe_start_agent_loop(sid=sid, settings=None, user_id=user_id, initial_user_msg=first)
+    await until_said(conversation, "answer to first")
+    await theirs.maybe_start_agent_loop(sid=sid, settings=None, user_id=user_id, initial_user_msg="late")
+    await theirs.send_event_to_conversation(sid=sid, data=first | {"args": {"content": "second"}})
+    await until_said(conversation, "answer to first", "answer to second")
+    for unknown in ({"sid": "none", "user_id": user_id}, {"sid": sid, "user_id": "0"}):
+        with pytest.raises(ConversationNotFound):
+            await theirs.maybe_start_agent_loop(settings=None, **unknown)
+
+
 @pytest.mark.needs_engine
 async def test_two_starts_at_once_make_one_loop(
     conversation: ConversationRef, manager: ConversationManager
