@@ -173,9 +173,12 @@ class ListRow:
         seconds = (self.now - self.moment).total_seconds()
         if seconds < 60:
             return "now"
-        for size, letter in ((86_400, "d"), (3_600, "h"), (60, "min")):
-            if seconds >= size and (letter != "d" or seconds < 30 * size):
-                return f"{int(seconds // size)} {letter}"
+        if seconds < 3_600:
+            return f"{int(seconds // 60)} min"
+        if seconds < 86_400:
+            return f"{int(seconds // 3_600)} h"
+        if seconds < 30 * 86_400:
+            return f"{int(seconds // 86_400)} d"
         return f"{self.moment:%d %b %Y}".lstrip("0")
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any, TypeVar
 
@@ -14,7 +14,6 @@ from django.contrib.auth.models import User
 from django.db import connection, connections
 from django.test import Client as Browser
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Version
@@ -497,12 +496,14 @@ AGES: list[tuple[int, str]] = [
     (3_600, "1 h"),
     (86_400, "1 d"),
     (29 * 86_400, "29 d"),
+    (30 * 86_400, "5 Mar 2024"),
+    (400 * 86_400, "5 Mar 2024"),
 ]
 
 
 def test_a_time_is_told_in_a_few_letters(subtests: pytest.Subtests) -> None:
     for seconds, words in AGES:
         with subtests.test(seconds=seconds, words=words):
-            moment = timezone.now()
+            moment = datetime(2024, 3, 5, tzinfo=UTC)
             state: Any = {"last_message_at": None, "created_at": moment.isoformat()}
             assert listing.ListRow(state=state, now=moment + timedelta(seconds=seconds)).ago == words
