@@ -55,21 +55,27 @@ def pieces(
     Some pieces are empty. A conversation that is deleted meanwhile is left out.
     """
     zipped = ZipStream(compress_type=ZIP_DEFLATED)
+    for path, content in files(user, chosen, layout):
+        zipped.add(content, path)
+        yield from zipped.all_files()
+    yield from zipped.finalize()
+
+
+def files(
+    user: Visitor, chosen: ConversationQuerySet | None = None, layout: Layout | None = None
+) -> Iterator[tuple[str, bytes | Iterator[bytes]]]:
+    """Yield the path and the content of each file of an export; read a content before the next file."""
     for row in rows(user, chosen):
         folder = f"{safe_name(row.public_id)}-{row.pk}"
         if layout is None:
             texts = json_lines(source(row))
-            zipped.add((text.encode(errors="replace") for text in texts), f"conversations/{folder}.jsonl")
-            yield from zipped.all_files()
+            yield f"conversations/{folder}.jsonl", (text.encode(errors="replace") for text in texts)
         else:
             for file in openhands.files(row, layout):
-                zipped.add(file.text.encode(errors="replace"), file.path)
-                yield from zipped.all_files()
+                yield file.path, file.text.encode(errors="replace")
         attachments = Attachment.objects.of(row.ref)
         for name in list(attachments.values_list("name", flat=True)):
-            zipped.add(attachments.content_of(name) or b"", f"attachments/{folder}/{name}")
-            yield from zipped.all_files()
-    yield from zipped.finalize()
+            yield f"attachments/{folder}/{name}", attachments.content_of(name) or b""
 
 
 def rows(user: Visitor, chosen: ConversationQuerySet | None = None) -> Iterator[Conversation]:

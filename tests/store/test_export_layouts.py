@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC
+from errno import ENOSPC
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from sessions_app.imports.openhands_v0 import OpenHandsV0Importer
 from sessions_app.openhands_v1 import imports
 from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
+from sessions_app.storage import attachments
+from sessions_app.storage.attachments import NewFile
 from tests.support.data.events import event
 
 pytestmark = pytest.mark.one_engine
@@ -165,14 +168,45 @@ def test_any_id_makes_names_that_any_system_takes(alice: User, name: str) -> Non
 def test_the_command_writes_a_directory_or_a_zip_file_with_the_same_files(
     alice: User, of_v0: ConversationRef, of_v1: ConversationRef, tmp_path: Path, layout: Layout
 ) -> None:
+    attachments.attach(of_v0, [NewFile(name="receipt.png", content=b"png")])
     directory, zipped = tmp_path / "store", tmp_path / "store.zip"
     for path in (directory, zipped):
         call_command("export_conversations", str(path), "--layout", layout.value, stdout=StringIO())
-    names = {str(each.relative_to(directory)) for each in directory.rglob("*") if each.is_file()}
-    assert set(ZipFile(zipped).namelist()) == names
-    assert len(names) == (1 if layout is Layout.V0 else 2) * 2 + len(V0) + len(V1)
+    files = [each for each in directory.rglob("*") if each.is_file()]
+    written = {str(each.relative_to(directory)): each.read_bytes() for each in files}
+    with ZipFile(zipped) as packed:
+        assert {name: packed.read(name) for name in packed.namelist()} == written
+    assert len(written) == (1 if layout is Layout.V0 else 2) * 2 + len(V0) + len(V1) + 1
     with pytest.raises(CommandError, match="exists already"):
         call_command("export_conversations", str(directory), "--layout", layout.value)
+
+
+def test_a_directory_that_could_not_be_written_leaves_nothing_and_is_written_by_the_next_run(
+    of_v0: ConversationRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, *args: Any, **options: Any) -> Any:
+        if path.name == "1.json":
+            raise OSError(ENOSPC, "No space left on device")
+        return opened(path, *args, **options)
+
+    directory, opened = tmp_path / "store", Path.open
+    export = ["export_conversations", str(directory), "--layout", Layout.V0.value]
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", full)
+        with pytest.raises(CommandError, match="No space left"):
+            call_command(*export)
+    assert list(tmp_path.iterdir()) == []
+    call_command(*export, stdout=StringIO())
+    assert [each.name for each in tmp_path.iterdir()] == ["store"]
+
+
+def test_a_directory_that_another_export_fills_is_left_to_it(of_v0: ConversationRef, tmp_path: Path) -> None:
+    others = tmp_path / "store.unfinished" / "file"
+    others.parent.mkdir()
+    others.touch()
+    with pytest.raises(CommandError, match=r"store\.unfinished exists already"):
+        call_command("export_conversations", str(tmp_path / "store"), "--layout", Layout.V0.value)
+    assert others.exists()
 
 
 def test_one_conversation_is_exported_alone(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from argparse import ArgumentParser
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError
 
-from convserver.exports import account, openhands
+from convserver.exports import account
 from convserver.exports.openhands import Layout
 from sessions_app.imports import options
 
@@ -48,17 +49,28 @@ class Command(BaseCommand):
         if os.path.lexists(file):
             raise CommandError(f"{file} exists already: choose another name.")
         unfinished = file.with_name(f"{file.name}.unfinished")
+        is_directory = layout is not None and file.suffix != ".zip"
         try:
-            if layout is not None and file.suffix != ".zip":
-                said = f"{_write_directory(unfinished, user, layout):,} files"
-            else:
-                said = f"{_write_zip(unfinished, user, layout):,} bytes"
-            unfinished.replace(file)
+            if is_directory:
+                unfinished.mkdir()
+            try:
+                if is_directory:
+                    said = f"{_fill_directory(unfinished, user, layout):,} files"
+                else:
+                    said = f"{_write_zip(unfinished, user, layout):,} bytes"
+                unfinished.replace(file)
+            finally:
+                if is_directory:
+                    shutil.rmtree(unfinished, ignore_errors=True)
+                else:
+                    with suppress(OSError):
+                        unfinished.unlink(missing_ok=True)
+        except FileExistsError as error:
+            raise CommandError(
+                f"{unfinished} exists already: remove it unless an export fills it."
+            ) from error
         except OSError as error:
             raise CommandError(f"{file} cannot be written: {error.strerror}.") from error
-        finally:
-            with suppress(OSError):
-                unfinished.unlink(missing_ok=True)
         self.stdout.write(f"{file}: {said}")
 
 
@@ -72,14 +84,13 @@ def _write_zip(path: Path, user: User, layout: Layout | None) -> int:
     return path.stat().st_size
 
 
-def _write_directory(path: Path, user: User, layout: Layout) -> int:
-    """Return the number of files. Raise FileExistsError if an export was interrupted there."""
-    path.mkdir()
+def _fill_directory(directory: Path, user: User, layout: Layout | None) -> int:
+    """Return the number of files."""
     count = 0
-    for row in account.rows(user):
-        for file in openhands.files(row, layout):
-            place = path / file.path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(file.text, encoding="utf-8", errors="replace")
-            count += 1
+    for path, content in account.files(user, layout=layout):
+        place = directory / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("wb") as target:
+            target.writelines([content] if isinstance(content, bytes) else content)
+        count += 1
     return count
