@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from conversations import dialects
 from conversations.dialects import AgentState, v0, v1
+from conversations.dialects.views import ResultView
 from tests.support.wires.event_views import called_tool
 from tests.support.wires.v0_wire import DATA, RUN_METADATA, TEXTS, TIME, shown, stored
 
@@ -197,6 +198,18 @@ def test_the_end_of_a_v1_command_is_shown_with_its_exit_code() -> None:
     assert (read["observation"], read["content"], read["success"]) == ("run", "a.txt", False)
     assert read["extras"]["metadata"] == RUN_METADATA | {"exit_code": 3, "pid": 7, "working_dir": "/w"}
     assert read["tool_call_metadata"]["tool_call_id"] == "c"
+
+
+@pytest.mark.parametrize(("own", "beside", "shown_code"), [(3, 0, 3), (None, 2, 2), (0, 1, 0)])
+def test_the_exit_code_of_a_v1_observation_goes_before_that_of_its_metadata(
+    own: int | None, beside: int, shown_code: int
+) -> None:
+    seen = {"kind": "TerminalObservation", "exit_code": own, "metadata": {"exit_code": beside}}
+    payload = json.dumps({"kind": "ObservationEvent", "tool_call_id": "c", "observation": seen})
+    assert shown(payload)["extras"]["metadata"]["exit_code"] == shown_code
+    view = dialects.view_of(stored(payload))
+    assert isinstance(view, ResultView)
+    assert view.exit_code == shown_code
 
 
 def test_a_v1_status_is_shown_as_a_state_of_the_v0_agent(subtests: pytest.Subtests) -> None:

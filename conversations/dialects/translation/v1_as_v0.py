@@ -142,7 +142,7 @@ def _tool_result(event: EventEnvelope) -> str:
 
 def _command_metadata(seen: Mapping[str, object]) -> dict[str, object]:
     """Return the known facts of a command's end and place, in V0's fields."""
-    given = {"exit_code": seen.get("exit_code"), **columns.fields(seen.get("metadata"))}
+    given = {**columns.fields(seen.get("metadata")), "exit_code": reading.exit_code(seen)}
     known = OBSERVATIONS["run"].fields["metadata"].members
     return {key: given[key] for key, field in known.items() if key in given and field.is_met_by(given[key])}
 

@@ -97,6 +97,12 @@ def called_tool(payload: Mapping[str, object]) -> tuple[str, Mapping[str, object
     return COMMAND_TOOL if name == COMMAND_TOOL_NAME else name, arguments
 
 
+def exit_code(observation: Mapping[str, object]) -> object:
+    """Return the exit code of a command's observation: its own or, without one, that of its metadata."""
+    own = observation.get("exit_code")
+    return columns.fields(observation.get("metadata")).get("exit_code") if own is None else own
+
+
 def _decoded(text: str) -> Any:
     """Return the value of JSON in a string of an event; the event's bounds do not count its values."""
     bounds.require_bounded(text)

@@ -167,8 +167,6 @@ def _acp_call(payload: Fields, text: str) -> AcpCallView:
 
 def _result(payload: Fields, text: str) -> ResultView:
     seen = columns.fields(payload.get("observation"))
-    metadata = columns.fields(seen.get("metadata"))
-    code = metadata.get("exit_code") if seen.get("exit_code") is None else seen["exit_code"]
     screenshot = columns.first_text(seen.get("screenshot_data"))
     if screenshot and not screenshot.startswith("data:"):
         screenshot = f"data:image/png;base64,{screenshot}"
@@ -182,7 +180,7 @@ def _result(payload: Fields, text: str) -> ResultView:
         files=tuple(columns.image_urls(seen.get("content"))),
         images=(screenshot,) if screenshot else (),
         fields=seen,
-        exit_code=columns.whole_number(code),
+        exit_code=columns.whole_number(reading.exit_code(seen)),
         is_error=seen.get("is_error") is True,
         is_timeout=seen.get("timeout") is True,
         before=columns.first_text(seen.get("old_content")),
