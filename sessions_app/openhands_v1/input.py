@@ -77,7 +77,8 @@ def place_of(conversation: ConversationRef, event_id: str) -> int | None:
     seq = reads.seq_of_event(conversation, event_id)
     if seq is not None:
         return seq
-    return v1.seq_of(conversation.public_id, event_id, last_seq=reads.last_seq(conversation))
+    seqs = v1.seqs_of(conversation.public_id, [event_id], last_seq=reads.last_seq(conversation))
+    return seqs.get(event_id)
 
 
 def final_response(conversation: ConversationRef) -> str:

@@ -153,13 +153,19 @@ READING = dialects.read({"action": "null"})
 @pytest.mark.parametrize("seq", [0, 5, 9])
 def test_an_event_is_found_by_the_id_that_it_is_shown_with(seq: int) -> None:
     event_id = v1.shown_id(stored(V0_EXAMPLES[0], seq=seq), CONVERSATION)
-    assert v1.seq_of(CONVERSATION, event_id, last_seq=9) == seq
-    assert v1.seq_of(CONVERSATION, event_id, last_seq=seq - 1) is None
+    assert v1.seqs_of(CONVERSATION, [event_id], last_seq=9) == {event_id: seq}
+    assert v1.seqs_of(CONVERSATION, [event_id], last_seq=seq - 1) == {}
+
+
+def test_events_are_found_together_by_the_ids_that_they_are_shown_with() -> None:
+    seqs = {v1.shown_id(stored(V0_EXAMPLES[0], seq=seq), CONVERSATION): seq for seq in (0, 5, 9)}
+    unknown = v1.shown_id(stored(V0_EXAMPLES[0], seq=10), CONVERSATION)
+    assert v1.seqs_of(CONVERSATION, [*seqs, unknown, *seqs], last_seq=9) == seqs
 
 
 @pytest.mark.parametrize("event_id", ["", "no id", "b2443f28-21d3-45d3-91b7-d2ac7c0e5238"])
 def test_no_event_is_looked_for_by_what_can_be_no_such_id(event_id: str) -> None:
-    assert v1.seq_of(CONVERSATION, event_id, last_seq=10**12) is None
+    assert v1.seqs_of(CONVERSATION, [event_id], last_seq=10**12) == {}
 
 
 # Each type of the V0 wire

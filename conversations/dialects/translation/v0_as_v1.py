@@ -8,7 +8,7 @@ which clients keep and ignore.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from uuid import UUID, uuid5
@@ -63,22 +63,25 @@ def event_id(public_id: str, seq: int) -> str:
     return str(uuid5(_EVENT_IDS, f"{public_id} {seq}"))
 
 
-def seq_of(public_id: str, event_id_shown: str, *, last_seq: int) -> int | None:
-    """Return the event, up to `last_seq`, that is known by this id; None if there is none.
+def seqs_of(public_id: str, event_ids_shown: Iterable[str], *, last_seq: int) -> dict[str, int]:
+    """Return the events, up to `last_seq`, that are known by these ids.
 
-    The newest is tried first. Each event costs a hash, so query the database for stored ids before.
+    All ids are looked for in one pass, the newest event first. Each event costs a hash, so query the database
+    for stored ids before.
     """
-    wanted = _uuid_5(event_id_shown)
-    if wanted is None:
-        return None
+    wanted = {each: found for each in event_ids_shown if (found := _uuid_5(each)) is not None}
     # The first six bytes of the hash are those of the UUID.
-    beginning = hashlib.sha1(_EVENT_IDS.bytes + f"{public_id} ".encode(), usedforsecurity=False)
+    beginnings = {each.bytes[:6] for each in wanted.values()}
+    begun = hashlib.sha1(_EVENT_IDS.bytes + f"{public_id} ".encode(), usedforsecurity=False)
+    seqs: dict[str, int] = {}
     for seq in range(last_seq, -1, -1):
-        hashed = beginning.copy()
+        if len(seqs) == len(wanted):
+            break
+        hashed = begun.copy()
         hashed.update(b"%d" % seq)
-        if hashed.digest()[:6] == wanted.bytes[:6] and event_id(public_id, seq) == event_id_shown:
-            return seq
-    return None
+        if hashed.digest()[:6] in beginnings and (shown := event_id(public_id, seq)) in wanted:
+            seqs[shown] = seq
+    return seqs
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conversations.dialects.shown.v1 import id_of, shown, shown_id
-from conversations.dialects.translation.v0_as_v1 import seq_of
+from conversations.dialects.translation.v0_as_v1 import seqs_of
 from conversations.dialects.v1.author import AUTHOR
 from conversations.dialects.v1.client_actions import action_of as client_action
 from conversations.dialects.v1.client_actions import is_writable as is_client_schema
@@ -64,7 +64,7 @@ __all__ = [
     "read",
     "received",
     "rejection",
-    "seq_of",
+    "seqs_of",
     "server_error",
     "shown",
     "shown_as",

@@ -27,9 +27,8 @@ def with_ids(conversation: ConversationRef, event_ids: Sequence[str]) -> Shown:
     loaded, deferred = _shown(conversation, reads.read_portion(conversation, event_ids=known))
     if absent := [event_id for event_id in known if event_id not in loaded and event_id not in deferred]:
         last_seq = reads.last_seq(conversation)
-        places = {v1.seq_of(conversation.public_id, each, last_seq=last_seq) for each in absent}
-        seqs = [seq for seq in places if seq is not None]
-        others = _shown(conversation, reads.read_portion(conversation, seqs=seqs))
+        seqs = v1.seqs_of(conversation.public_id, absent, last_seq=last_seq)
+        others = _shown(conversation, reads.read_portion(conversation, seqs=list(seqs.values())))
         loaded, deferred = loaded | others.loaded, deferred | others.deferred
     return Shown(loaded, deferred)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain, product
+from types import SimpleNamespace
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 import httpx
 import pytest
@@ -18,6 +21,7 @@ from django.test.utils import CaptureQueriesContext
 
 from conversations.cursors import DirectedCursor
 from conversations.dialects import v1
+from conversations.dialects.translation import v0_as_v1
 from conversations.log import reads, writes
 from conversations.models import Conversation, ConversationRef
 from convserver.api.v1.agent.pages import EventPageQuery, event_page
@@ -373,6 +377,22 @@ async def test_a_batch_of_a_hundred_is_answered_and_one_more_refused(
 ) -> None:
     assert known(await rest.request("GET", EVENTS, json=["none"] * 100)) == [None] * 100
     known(await rest.request("GET", EVENTS, json=["none"] * 101), 400)
+
+
+async def test_ids_that_no_event_has_cost_one_pass_through_the_log(
+    talk: ConversationRef, rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = list[bytes]()
+
+    def noted(beginning: bytes, **options: bool) -> Any:
+        passes.append(beginning)
+        return hashlib.sha1(beginning, usedforsecurity=False)
+
+    await astore.call(write, talk, 0, 3)
+    monkeypatch.setattr(v0_as_v1, "hashlib", SimpleNamespace(sha1=noted))
+    asked = [str(uuid5(NAMESPACE_URL, str(number))) for number in range(100)]
+    assert known(await rest.request("GET", EVENTS, json=asked)) == [None] * 100
+    assert len(passes) == 1
 
 
 async def test_a_batch_of_long_events_is_answered_whole(
