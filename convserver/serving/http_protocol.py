@@ -36,7 +36,7 @@ DISCARDED_MAX_BYTES = 32 * 1024 * 1024
 """This much of a body that was answered before its end is read on, so that the client sees the answer."""
 DISCARDED_S = 30.0
 UNREAD_S = 60.0
-"""An answer of which nothing more is taken for this long is given up."""
+"""An answer of which less than PROGRESS_BYTES are taken in this time is given up."""
 PIPELINED_MAX = 32
 """At most this many requests of one connection wait behind the one that is being answered."""
 RETRY_AFTER_S = 5
@@ -104,6 +104,8 @@ class BoundedHttp(HttpToolsProtocol):
         self._stage = Stage.SILENT
         self._timer: asyncio.TimerHandle | None = None
         self._unread_timer: asyncio.TimerHandle | None = None
+        self._unread_bytes = 0
+        """What the client had not read of its answers when the timer was started."""
         self._refusal: RequestRefused | None = None
         """Why the parser was made to stop."""
         self._is_upgraded = False
@@ -134,8 +136,7 @@ class BoundedHttp(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """Wait for a client that does not read its answer, but not for ever."""
         super().pause_writing()
-        self._stop_unread_timer()
-        self._unread_timer = self.loop.call_later(UNREAD_S, self._give_up_unread)
+        self._watch_unread()
 
     def resume_writing(self) -> None:
         self._stop_unread_timer()
@@ -285,7 +286,16 @@ class BoundedHttp(HttpToolsProtocol):
             self._timer.cancel()
             self._timer = None
 
-    def _give_up_unread(self) -> None:
+    def _watch_unread(self) -> None:
+        self._stop_unread_timer()
+        self._unread_bytes = self.transport.get_write_buffer_size()
+        self._unread_timer = self.loop.call_later(UNREAD_S, self._look_at_unread)
+
+    def _look_at_unread(self) -> None:
+        """End the connection unless the client has read more of its answer, however slowly."""
+        if self.transport.get_write_buffer_size() <= self._unread_bytes - PROGRESS_BYTES:
+            self._watch_unread()
+            return
         log_refusal("Answer given up", code="unread", address=self._address)
         self.transport.abort()
 

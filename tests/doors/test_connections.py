@@ -524,6 +524,9 @@ class WrittenOnly(asyncio.Transport):
     def write(self, data: Any) -> None:
         self.written += data
 
+    def get_write_buffer_size(self) -> int:
+        return MEGABYTE
+
     def is_closing(self) -> bool:
         return False
 
@@ -584,6 +587,39 @@ async def test_an_answer_that_nobody_reads_is_given_up_and_one_that_is_read_on_i
     assert not connections[1].aborted.is_set()
     for client in clients:
         client.connection_lost(None)
+
+
+class SlowlyRead(WrittenOnly):
+    """A connection whose client has read a little more of one large answer at each look, then no more."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self.looks_left = looks
+        self._unread_bytes = MEGABYTE
+
+    def get_write_buffer_size(self) -> int:
+        if self.looks_left:
+            self.looks_left -= 1
+            self._unread_bytes -= http_protocol.PROGRESS_BYTES
+        return self._unread_bytes
+
+
+async def test_an_answer_that_is_read_slowly_is_given_up_once_nothing_more_of_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_protocol, "UNREAD_S", 0.001)
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        """Nothing: the test says how the answer is read."""
+
+    config = uvicorn.Config(application, log_config=None)
+    everybody = Connections(limit=1, per_address=0, exempt=Networks())
+    client, connection = BoundedHttp(config, State(everybody), app_state={}), SlowlyRead(looks=20)
+    client.connection_made(connection)
+    client.pause_writing()
+    await connection.aborted.wait()
+    assert connection.looks_left == 0
+    client.connection_lost(None)
 
 
 @pytest.mark.one_engine
