@@ -227,8 +227,9 @@ def announce() -> None:
 
 def try_again(deliveries: DeliveryQuerySet) -> int:
     """Make these due at once; return how many have something pending."""
+    count = deliveries.pending().update(due_at=Now())
     announce()
-    return deliveries.pending().update(due_at=Now())
+    return count
 
 
 def replay(endpoint: Endpoint, conversation: ConversationRef, *, first: int) -> Delivery:

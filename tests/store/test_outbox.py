@@ -20,6 +20,7 @@ from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from conversations import live
 from conversations.events import Kind
 from conversations.exceptions import ConversationBusy
 from conversations.log import writes
@@ -448,6 +449,17 @@ def test_news_do_not_bring_the_next_try_forward(due: Endpoint, conversation: Con
     writes.append(conversation, [event() for _ in range(20)])
     found(due)
     assert Delivery.objects.get().due_at == later
+
+
+def test_the_dispatcher_is_woken_once_a_retry_is_due(due: Endpoint) -> None:
+    Delivery.objects.update(tries=3, due_at=timezone.now() + timedelta(hours=1))
+    were_due: list[bool] = []
+    end = live.add_listener(lambda _: were_due.append(Delivery.objects.due().exists()))
+    try:
+        deliveries.try_again(Delivery.objects.all())
+    finally:
+        end()
+    assert were_due == [True]
 
 
 # Again
