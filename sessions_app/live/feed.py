@@ -21,7 +21,7 @@ from conversations.hints import Hint
 from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.live.hub import hub
-from sessions_app.live.status import ConversationState, states_of
+from sessions_app.live.status import ConversationState, state_of
 from sessions_app.live.text_frames import CHUNK_BYTES
 from sessions_app.models import ExecutionStatus, UnfinishedAnswer
 from sessions_app.refusals import log_other_history
@@ -93,7 +93,7 @@ class Feed:
     async def _show_all(self, *, follow: bool) -> None:
         async with hub().subscribe(live.conversation_group(self.conversation.pk)) as hints:
             # Subscribed before: an event that is committed from here on is in a hint, if not in the state.
-            state = (await astore.call(states_of, [self.conversation.pk]))[self.conversation.pk]
+            state = await astore.call(state_of, self.conversation)
             await self._reader.show_hello(state)
             try:
                 histories.require_within(self._after, last_seq=state["last_seq"])

@@ -130,6 +130,11 @@ def states_of(pks: Iterable[int]) -> dict[int, ConversationState]:
     return states(Conversation.objects.filter(pk__in=list(pks)))
 
 
+def state_of(conversation: ConversationRef) -> ConversationState:
+    """Return the state of one conversation, also of a deleted one."""
+    return states_of([conversation.pk])[conversation.pk]
+
+
 def states(rows: ConversationQuerySet) -> dict[int, ConversationState]:
     """Return the states of the rows in their order, by one query."""
     return {row["pk"]: _state(row) for row in rows.values(*_COLUMNS)}

@@ -13,9 +13,11 @@ from django.contrib.auth.models import User
 
 from conversations.events import EventEnvelope
 from conversations.log import reads, writes
-from conversations.models import ConversationRef
+from conversations.models import ConversationQuerySet, ConversationRef
 from conversations.store import creation
 from sessions_app import astore
+from sessions_app.capacity.shares import share_of
+from sessions_app.live import status
 from sessions_app.models import ApiToken
 from tests.conftest import Join, on_postgresql
 from tests.store.test_group_commit import locked_elsewhere
@@ -101,6 +103,23 @@ async def test_one_users_replays_do_not_keep_another_from_joining(
     go.set()
     for socket in sockets:
         assert len(await socket.replayed()) == 1
+
+
+@pytest.mark.parametrize("follow", ["false", "true"])
+async def test_the_state_that_a_join_shows_is_read_in_its_users_share(
+    bobs: ConversationRef, bob: User, join: Join, monkeypatch: pytest.MonkeyPatch, follow: str
+) -> None:
+    token = (await astore.call(ApiToken.issue, bob.pk, "laptop"))[1]
+    reading, states, counts = astore.database()._reading, status.states, list[bool]()
+
+    def noted(rows: ConversationQuerySet) -> dict[int, status.ConversationState]:
+        counts.append(reading.is_used_up(bob.pk, share_of(astore.READERS)))
+        return states(rows)
+
+    monkeypatch.setattr(status, "states", noted)
+    reader = await join(bobs, token=token, follow=follow)
+    await reader.until("hello")
+    assert counts == [True]
 
 
 async def test_one_users_changes_leave_a_thread_to_others(

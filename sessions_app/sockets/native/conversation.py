@@ -34,7 +34,7 @@ from sessions_app.identity.scopes import FRAME_SCOPES, require
 from sessions_app.live import marks, presence
 from sessions_app.live.feed import Feed
 from sessions_app.live.hub import hub
-from sessions_app.live.status import ConversationState, states_of
+from sessions_app.live.status import ConversationState, state_of
 from sessions_app.live.text_frames import in_chunks
 from sessions_app.loops.commands import CommandPending
 from sessions_app.loops.conversation_manager import ConversationManager
@@ -204,8 +204,7 @@ class ConversationSocket(FrameReader, SocketEnding):
         if self._query.follow:
             await Feed(self._conversation, self, after=self._query.after).run()
         else:
-            states = await astore.call(states_of, [self._conversation.pk])
-            await self.show_hello(states[self._conversation.pk])
+            await self.show_hello(await astore.call(state_of, self._conversation))
 
     async def show_hello(self, state: ConversationState) -> None:
         await super().show_hello(state)

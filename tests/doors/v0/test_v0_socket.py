@@ -333,7 +333,7 @@ async def test_a_stop_and_a_deletion_are_told_before_the_server_disconnects(
 async def test_a_join_starts_the_loop_once_it_has_seen_that_there_is_none(
     connect: Connect, hooked: Hooked
 ) -> None:
-    reading = hooked(feed, "states_of").hold()
+    reading = hooked(feed, "state_of").hold()
     starting = hooked(get_manager(), "start_soon")
     client = await connect("talk")
     await reading.reached()
