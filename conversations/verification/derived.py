@@ -44,12 +44,16 @@ def steps(*, everything: bool) -> Iterator[VerificationStep]:
             yield VerificationStep(is_cut_short=True)
             return
         found += len(damage)
-        yield VerificationStep(found=damage)
-        if found >= PER_CONVERSATION_MAX:
+        is_full = found >= PER_CONVERSATION_MAX
+        yield VerificationStep(found=damage, is_cut_short=is_full)
+        if is_full:
             break
     if everything:
-        yield VerificationStep(found=[*_left_over(), *_broken_index()])
-    yield VerificationStep(found=list(_wrong_titles(None if everything else SAMPLES)))
+        left_over = list(_left_over())
+        is_full = len(left_over) >= PER_CONVERSATION_MAX
+        yield VerificationStep(found=[*left_over, *_broken_index()], is_cut_short=is_full)
+    titles = list(_wrong_titles(None if everything else SAMPLES))
+    yield VerificationStep(found=titles, is_cut_short=len(titles) >= PER_CONVERSATION_MAX)
 
 
 def is_damaged() -> bool:

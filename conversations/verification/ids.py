@@ -24,7 +24,7 @@ def doubled_in(head: LogHead) -> Iterator[Damage]:
         event_ids = [event_id for (event_id,) in cursor.fetchall()]
     for event_id in event_ids:
         rows = Event.objects.of_key(head.pk).filter(event_id=event_id)
-        for seq in rows.oldest_first().seqs()[1:PER_CONVERSATION_MAX]:
+        for seq in rows.oldest_first().seqs()[1 : PER_CONVERSATION_MAX + 1]:
             detail = f"Event {seq} has the id {event_id}, which an earlier event has."
             yield Damage(DamageKind.DOUBLED_ID, head.pk, head.public_id, seq, detail)
 

@@ -10,7 +10,7 @@ from django.db import connection
 from conversations.engines import guards
 from conversations.models import Conversation, ConversationQuerySet, DamageKind
 from conversations.verification import ids, logs
-from conversations.verification.damage import Damage
+from conversations.verification.damage import PER_CONVERSATION_MAX, Damage
 from conversations.verification.logs import LogCheck
 from conversations.verification.rows import (
     Batch,
@@ -41,6 +41,7 @@ class _Reading:
         self._check: LogCheck | None = None
         self._orphans: dict[int, int] = {}
         self._found: list[Damage] = []
+        self.is_cut_short = False
 
     def take(self, page: Sequence[Row]) -> None:
         for row in page:
@@ -65,7 +66,9 @@ class _Reading:
             return
         self._check = LogCheck(head)
         if head.is_long and not head.is_purged:
-            self._found += ids.doubled_in(head)
+            doubled = list(ids.doubled_in(head))
+            self._found += doubled
+            self.is_cut_short = self.is_cut_short or len(doubled) >= PER_CONVERSATION_MAX
 
     def _end(self) -> None:
         if self._check is not None:
@@ -87,10 +90,12 @@ def steps(rows: ConversationQuerySet | None = None) -> Iterator[VerificationStep
             yield VerificationStep(events=len(page))
         found = confirmed(reading.finish(), batch.heads)
         above = batch.through
-        yield VerificationStep(conversations=len(batch.heads), found=found)
+        yield VerificationStep(conversations=len(batch.heads), found=found, is_cut_short=reading.is_cut_short)
     if rows is None:
         rest = {row[0]: row[1] for row in reversed(beyond_all(above, ()))}
-        yield VerificationStep(found=[*orphans(rest), *ids.doubled_conversations(), *lost_guards()])
+        doubled = list(ids.doubled_conversations())
+        found = [*orphans(rest), *doubled, *lost_guards()]
+        yield VerificationStep(found=found, is_cut_short=len(doubled) >= PER_CONVERSATION_MAX)
 
 
 def orphans(seqs: dict[int, int]) -> list[Damage]:

@@ -17,7 +17,8 @@ EXAMINED = frozenset({DamageKind.LEASE})
 def steps(rows: ConversationQuerySet | None = None) -> Iterator[VerificationStep]:
     """Verify the leases of these conversations' loops; without any, of all."""
     loops = AgentLoop.objects.all() if rows is None else AgentLoop.objects.filter(conversation__in=rows)
-    yield VerificationStep(found=list(_damages(loops)))
+    found = list(_damages(loops))
+    yield VerificationStep(found=found, is_cut_short=len(found) >= PER_CONVERSATION_MAX)
 
 
 def _damages(loops: QuerySet[AgentLoop]) -> Iterator[Damage]:

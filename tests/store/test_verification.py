@@ -38,6 +38,7 @@ from conversations.verification.signatures import Key, KeyUnusable, read_key
 from sessions_app.loops import leases
 from sessions_app.models import AgentLoop
 from sessions_app.processes import this_process
+from sessions_app.verification import leases as lease_checks
 from sessions_app.verification.checks import Check, checks, run
 from tests.conftest import on_postgresql, on_sqlite
 from tests.support.data.damage import (
@@ -470,6 +471,27 @@ def test_a_damaged_index_is_looked_at_as_a_whole_until_it_is_mended(
     indexing.rebuild()
     assert verified().found == []
     assert not VerificationFinding.objects.exists()
+
+
+def test_what_a_check_that_stopped_early_has_not_examined_stays_recorded(
+    log: ConversationRef, other: ConversationRef, indexed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Conversation.objects.update(title="A title")
+    indexing.rebuild()
+    for talk in (log, other):
+        lose_entry(Event.objects.of(talk).get(seq=2).pk)
+        leases.claim(talk, this_process(), agent="agent")
+    AgentLoop.objects.update(epoch=9)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE conversations_titletext SET title = 'ANOTHER'")
+    found = VerificationFinding.objects.values_list("problem", flat=True).order_by("problem")
+    everything = ["lease"] * 2 + ["search"] * 2 + ["title"] * 2
+    verified(whole_search=True)
+    assert list(found) == everything
+    for module in (derived, lease_checks):
+        monkeypatch.setattr(module, "PER_CONVERSATION_MAX", 1)
+    assert len(verified(whole_search=True).found) < len(everything)
+    assert list(found) == everything
 
 
 def test_an_event_that_is_purged_while_it_is_compared_is_no_damage(
