@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from django.db import connection
+
 from conversations.engines import failures
 from conversations.exceptions import ConversationBusy, ConversationError, OutcomeUnknown
 from conversations.log import writes
@@ -22,13 +24,14 @@ Outcome = AppendOutcome | ConversationError
 def append_many(
     requests: list[AppendRequest], orders: Sequence[FrameOrder | None] = (None,)
 ) -> list[Outcome | Exception]:
-    """Write a batch in one transaction; if it fails as a whole, write each append by itself."""
+    """Write a batch in one transaction; if one append may have failed it, write each by itself."""
     try:
         return list(repeated(lambda: writes.append_many(requests)))
     except OutcomeUnknown as error:  # of the commit that they shared
         return [error] * len(requests)
     except Exception as error:  # one append's failure must not fail the others
-        if len(requests) == 1 or failures.is_locked(error) or failures.is_unconnected(error):
+        is_of_all = failures.is_lasting(error, connection) or not failures.may_be_of_one(error)
+        if len(requests) == 1 or is_of_all:
             return [error] * len(requests)
         unshared.failed(error)
     return _append_one_by_one(requests, orders)

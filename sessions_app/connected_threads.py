@@ -68,7 +68,8 @@ def repeated(write: Callable[[], T]) -> T:
         try:
             done = connected(write)
         except (OperationalError, InterfaceError) as error:
-            if failures.is_locked(error):  # nothing broke: it has waited the whole lock timeout
+            # Nothing broke: it has waited the whole lock timeout, or would fail again.
+            if failures.is_locked(error) or failures.is_lasting(error, connection):
                 raise
             _reconnecting.failed(error)
             if not left:

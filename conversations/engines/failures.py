@@ -22,6 +22,7 @@ READ_ONLY = "The database can only be read, so nothing can be stored."
 LOCKED = "The database is locked by another program."
 EXHAUSTED = "The database has no free connections."
 TOO_SLOW = "The database did not answer in time."
+NO_MEMORY = "The database is out of memory."
 UNKNOWN = (
     "It is not known whether this was stored, since the database failed meanwhile: repeat "
     "it with the same id or Idempotency-Key, or look before you repeat it."
@@ -49,7 +50,7 @@ _SQLITE = {
 _POSTGRESQL = {
     "25006": READ_ONLY,
     "53100": FULL,
-    "53200": "The database is out of memory.",
+    "53200": NO_MEMORY,
     "53300": EXHAUSTED,
     "55P03": LOCKED,
     "57014": TOO_SLOW,
@@ -99,6 +100,19 @@ def is_locked(error: BaseException) -> bool:
 def is_unconnected(error: BaseException) -> bool:
     """Return whether there was no connection to begin with, so the database got no statement."""
     return isinstance(error.__cause__ or error, NoConnection)
+
+
+def is_lasting(error: BaseException, connection: BaseDatabaseWrapper) -> bool:
+    """Return whether the same statement would fail again at once, on any connection."""
+    return known(error, connection) in (FULL, NO_MEMORY, TOO_SLOW)
+
+
+def may_be_of_one(error: BaseException) -> bool:
+    """Return whether one request of several can have caused the failure, for instance by a damaged page."""
+    cause = error.__cause__ or error
+    of_page = getattr(cause, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT)
+    of_file = (getattr(cause, "sqlstate", None) or "").startswith("58")
+    return of_page or of_file or not isinstance(error, OperationalError | InterfaceError)
 
 
 def has_no_room(path: Path) -> bool:

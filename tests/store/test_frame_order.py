@@ -355,7 +355,7 @@ async def test_frames_of_one_request_are_refused_from_the_first_refused_one_on(
 
     def fail(requests: Any) -> Any:
         if is_away and any(each.event_id == "f01" for request in requests for each in request.events):
-            raise OperationalError("disk I/O error")
+            raise OperationalError("disk I/O error") from psycopg.errors.IoError()
         return append_many(requests)
 
     monkeypatch.setattr(writes, "append_many", fail)

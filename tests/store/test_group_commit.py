@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from channels.layers import get_channel_layer
 from django.contrib.auth.models import User
 from django.db import OperationalError, connection
+from psycopg.errors import DiskFull, OutOfMemory, QueryCanceled
 
 import conversations.log.append
 from conversations import live
@@ -318,6 +320,49 @@ async def test_an_append_that_cannot_be_stored_fails_and_the_next_is_tried_anew(
     with pytest.raises(OperationalError):
         await astore.append(conversation, [event()])
     assert await seqs_of(astore.append_soon(conversation, [event()])) == [0]
+
+
+def failing_by(cause: Exception) -> Callable[[], None]:
+    """Return a function that fails as Django does for this error of a driver."""
+
+    def fail() -> None:
+        raise OperationalError(str(cause)) from cause
+
+    return fail
+
+
+async def outcomes_of(talks: Sequence[ConversationRef]) -> list[type[object]]:
+    """Return the types of what is answered to an append to each, all at once."""
+    appends = [astore.append_soon(talk, [event()]) for talk in talks]
+    async with asyncio.timeout(WAIT_S):
+        return [type(each) for each in await asyncio.gather(*appends, return_exceptions=True)]
+
+
+@pytest.mark.parametrize("cause", [DiskFull(), OutOfMemory(), QueryCanceled()], ids=repr)
+async def test_a_batch_whose_connection_did_not_break_is_tried_once(
+    talks: list[ConversationRef], scripted: Scripted, cause: Exception
+) -> None:
+    scripted.before.append(failing_by(cause))
+    assert await outcomes_of(talks[:3]) == [OperationalError] * 3
+    assert scripted.batches == [3]
+
+
+async def test_a_batch_whose_connection_broke_is_repeated_as_a_whole(
+    talks: list[ConversationRef], scripted: Scripted
+) -> None:
+    scripted.before += [break_connection] * connected_threads.TRIES
+    assert await outcomes_of(talks[:3]) == [OperationalError] * 3
+    assert scripted.batches == [3] * connected_threads.TRIES
+
+
+async def test_a_batch_that_a_damaged_page_failed_is_tried_one_by_one(
+    talks: list[ConversationRef], scripted: Scripted
+) -> None:
+    damaged = sqlite3.DatabaseError("database disk image is malformed")
+    damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    scripted.before += [failing_by(damaged)] * connected_threads.TRIES
+    assert await outcomes_of(talks[:3]) == [list] * 3
+    assert scripted.batches == [3] * connected_threads.TRIES + [1] * 3
 
 
 async def test_the_append_of_a_cancelled_caller_is_stored_all_the_same(
