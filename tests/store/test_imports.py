@@ -283,6 +283,14 @@ def test_another_users_import_is_a_conversation_of_its_own(alice: User, bob: Use
     assert by_source(alice, "claude-code", SHOP) != by_source(bob, "claude-code", SHOP)
 
 
+@pytest.mark.parametrize(
+    ("name", "path"), [("openhands-v0", SAMPLES / "openhands-v0-store"), ("chatgpt", SOURCES["chatgpt"])]
+)
+def test_a_format_that_cannot_be_followed_says_so(name: str, path: Path, alice: User) -> None:
+    with pytest.raises(CommandError, match=rf"^{name} cannot be followed: leave out --follow\.$"):
+        imported(name, str(path), follow=True)
+
+
 @pytest.mark.parametrize("what", [[], ["claude-code", "{}"], ["{}"], ["{}/nowhere"], ["a", "b"]])
 def test_what_cannot_be_imported_is_named(what: list[str], alice: User, tmp_path: Path) -> None:
     with pytest.raises(CommandError):

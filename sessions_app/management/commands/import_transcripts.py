@@ -94,7 +94,7 @@ class Command(BaseCommand):
             raise CommandError("What is followed is stored: leave out --dry-run or --follow.")
         format = way.format
         if format is None or format.files is None:
-            raise CommandError(f"{way.name} is an export, to which nothing is added: leave out --follow.")
+            raise CommandError(f"{way.name} cannot be followed: leave out --follow.")
         importer = Importer(user=wanted.user, format=format.name, labels=wanted.labels)
         stop = told_to_end()
         what = f"{importer.format} {importer.owner_id} {path.resolve()}"
