@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from convserver.rendering.text import visible
+from convserver.rendering.text import addresses, visible
 
 DATA_MAX_CHARS = 12_000_000
 IMAGES_MAX = 20
 """The images that are shown of one event."""
 _DATA = re.compile(r"data:image/(?:png|jpeg|jpg|gif|webp|avif|bmp);base64,[A-Za-z0-9+/=\s]+", re.IGNORECASE)
-_LINK = re.compile(r"(?:https?://|mailto:)[^\s<>\"'`\\\x00-\x20\x7f\ud800-\udfff]+", re.IGNORECASE)
-
-
 _AUDIO = re.compile(r"data:audio/[\w.+-]{1,60};base64,[A-Za-z0-9+/=]+", re.IGNORECASE | re.ASCII)
 _FILE = re.compile(r"data:([\w.+-]{1,60}/[\w.+-]{1,60});base64,[A-Za-z0-9+/=]+", re.IGNORECASE | re.ASCII)
 
@@ -34,11 +31,6 @@ def is_shown(url: str) -> bool:
     return len(url) <= DATA_MAX_CHARS and _DATA.fullmatch(url) is not None
 
 
-def is_link(url: str) -> bool:
-    """Return whether a URL may be the target of a link."""
-    return _LINK.fullmatch(url) is not None
-
-
 def returned(url: str) -> Image:
     """Return an image or another file that a tool returned, as it is shown."""
     if len(url) > DATA_MAX_CHARS or is_shown(url):
@@ -56,4 +48,4 @@ def image(url: str) -> Image:
     if is_shown(url):
         return Image(url, "", "Image")
     name = visible.name(url[:200])
-    return Image("", url, name) if is_link(url) else Image("", "", name)
+    return Image("", url, name) if addresses.is_link(url) else Image("", "", name)

@@ -15,7 +15,7 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
-from convserver.rendering.text import code, images, visible
+from convserver.rendering.text import addresses, code, images, visible
 
 MAX_CHARS = 30_000
 # The marks in one text: one with more is not prose, and can take seconds to parse.
@@ -110,7 +110,7 @@ class _Renderer(RendererHTML):
         alt = escape(self.renderInlineAsText(token.children or [], options, env) or "Image")
         if images.is_shown(url):
             return f'<img src="{escape(url)}" alt="{alt}">'
-        if images.is_link(url):
+        if addresses.is_link(url):
             return f'<a class="image" href="{escape(url)}">{alt}</a>'
         return f'<span class="image">{alt}</span>'
 
@@ -162,7 +162,7 @@ def _parser(*, breaks: bool, links: bool, tables: bool) -> MarkdownIt:
     parser.core.ruler.push("tasks", _tick_tasks)
     parser.core.ruler.push("headings", _lower_headings)
     parser.add_render_rule("task", _task)
-    parser.validateLink = lambda url: images.is_link(url) or images.is_shown(url)  # type: ignore[method-assign]
+    parser.validateLink = lambda url: addresses.is_link(url) or images.is_shown(url)  # type: ignore[method-assign]
     if parser.linkify is not None:
         # `main.py` is a file, although py is the domain of a country.
         parser.linkify.set({"fuzzy_link": False}).add("ftp:", None).add("//", None)
@@ -173,7 +173,7 @@ def _filtered(tag: str, attribute: str, value: str) -> str | None:
     """Return an attribute's value; None for an address that is not allowed there."""
     match attribute:
         case "href":
-            return value if images.is_link(value) else None
+            return value if addresses.is_link(value) else None
         case "src":
             return value if images.is_shown(value) else None
         case _:
@@ -185,7 +185,7 @@ _cleaner = nh3.Cleaner(
     attributes=_ATTRIBUTES,
     allowed_classes=_CLASSES,
     attribute_filter=_filtered,
-    url_schemes={"http", "https", "mailto", "data"},
+    url_schemes={*(each.partition(":")[0] for each in addresses.LINK_SCHEMES), "data"},
     link_rel="noopener noreferrer nofollow",
     set_tag_attribute_values=_RENDERED_WITH_NEW_TAB,
 )

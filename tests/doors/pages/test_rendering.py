@@ -15,6 +15,7 @@ from conversations.dialects import CALL_INTERRUPTED, columns
 from conversations.events import EventEnvelope
 from convserver.rendering import render_events
 from convserver.rendering.cards import CallOutcome
+from convserver.rendering.text import addresses
 from convserver.rendering.text.excerpts import excerpt
 from convserver.rendering.text.markdown import markdown
 from tests.support.data.hostile import COSTLY, HOSTILE, HUGE, Hostile
@@ -798,6 +799,22 @@ def test_any_text_is_shown_balanced_wherever_it_stands(text: str) -> None:
     in_columns = event_places.hidden_places(columns.clean(text))
     for each in (*event_places.blocks(text).values(), *in_columns.values()):
         page(each)
+
+
+@pytest.mark.parametrize("scheme", addresses.LINK_SCHEMES)
+def test_an_address_of_each_scheme_of_links_is_one(scheme: str) -> None:
+    address = f"{scheme}example.org"
+    assert addresses.is_link(address)
+    (link,) = PageParts(markdown(f"[here]({address})") or "").named("a")
+    assert link.attributes["href"] == address
+
+
+@pytest.mark.parametrize(
+    "address", ["ftp://example.org", "javascript:alert()", "http:example", "//example.org"]
+)
+def test_an_address_of_another_scheme_is_no_link(address: str) -> None:
+    assert not addresses.is_link(address)
+    assert PageParts(markdown(f"[here]({address})") or "").named("a") == []
 
 
 @given(MARKDOWN)
