@@ -31,7 +31,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 def read(format: ModuleType, chat: Any, directory: Path) -> list[Transcript]:
     file = directory / "conversations.json"
     file.write_text(json.dumps([chat]))
-    return list(format.transcripts(file))
+    return list(format.EXPORT.transcripts(file))
 
 
 def said(node: Node) -> list[Part]:
@@ -126,7 +126,7 @@ def test_charts_that_code_has_drawn_are_images_of_its_result(tmp_path: Path) -> 
     }
     (tmp_path / "file-chart1-chart.png").write_bytes(PNG)
     read(chatgpt, chat, tmp_path)
-    node = next(iter(next(chatgpt.transcripts(tmp_path)).nodes()))
+    node = next(iter(next(chatgpt.EXPORT.transcripts(tmp_path)).nodes()))
     [result] = said(node)
     assert isinstance(result, ToolResult)
     assert (result.text, [image[:14] for image in result.images]) == ("drawn", ["data:image/png"])

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
@@ -24,6 +23,7 @@ from conversations.transcripts.sources.chats import (
     json_arrays,
     tree,
 )
+from conversations.transcripts.sources.chats.exports import ExportKind
 from conversations.transcripts.sources.chats.tree import ChatPlace
 from conversations.transcripts.sources.nodes import (
     Author,
@@ -46,7 +46,7 @@ from tests.support.data.mutations import mutated_json
 DATA = Path(__file__).parents[1] / "data"
 CHATGPT = DATA / "chatgpt"
 CLAUDE_AI = DATA / "claude-ai"
-SAMPLES = {chatgpt: CHATGPT, claude_ai: CLAUDE_AI}
+SAMPLES = {chatgpt.EXPORT: CHATGPT, claude_ai.EXPORT: CLAUDE_AI}
 BREAD = "4b1f0000-0000-4000-8000-000000000001"
 RECEIPTS = "4b1f0000-0000-4000-8000-000000000002"
 ODD = "4b1f0000-0000-4000-8000-000000000003"
@@ -55,10 +55,10 @@ FILES = "7c5e0000-0000-4000-8000-000000000002"
 GAPS = "7c5e0000-0000-4000-8000-000000000003"
 FILE = "a file is named only"
 
-formats = pytest.mark.parametrize("format", SAMPLES, ids=lambda format: format.NAME)
+formats = pytest.mark.parametrize("format", SAMPLES, ids=lambda format: format.name)
 
 
-def read(format: ModuleType, path: Path) -> dict[str, Transcript]:
+def read(format: ExportKind, path: Path) -> dict[str, Transcript]:
     return {each.source_id: each for each in format.transcripts(path)}
 
 
@@ -101,7 +101,7 @@ def zipped(directory: Path, to: Path, *, within: str = "") -> Path:
 
 
 def test_the_first_answer_continues_a_chatgpt_chat_and_each_other_one_begins_a_branch() -> None:
-    found = read(chatgpt, CHATGPT)
+    found = read(chatgpt.EXPORT, CHATGPT)
     shared = [
         "root: skipped: it has no message",
         "sys: bookkeeping system text",
@@ -123,7 +123,7 @@ def test_the_first_answer_continues_a_chatgpt_chat_and_each_other_one_begins_a_b
 
 
 def test_a_branch_names_what_it_leaves_and_the_last_one_shown_is_active() -> None:
-    found = read(chatgpt, CHATGPT)
+    found = read(chatgpt.EXPORT, CHATGPT)
     one, other = found[f"{BREAD}/a1b"], found[f"{BREAD}/q2c"]
     assert (one.leaves, one.shared_count) == (Leaving(source_id=BREAD, after="q1"), 4)
     assert (other.leaves, other.shared_count) == (Leaving(source_id=one.source_id, after="a1b"), 5)
@@ -134,7 +134,7 @@ def test_a_branch_names_what_it_leaves_and_the_last_one_shown_is_active() -> Non
 
 
 def test_tools_thoughts_images_and_files_of_chatgpt_are_read() -> None:
-    assert shown(read(chatgpt, CHATGPT)[RECEIPTS]) == [
+    assert shown(read(chatgpt.EXPORT, CHATGPT)[RECEIPTS]) == [
         "t1: user '' '[Image: second.png]\\n\\nAdd these up.\\n\\n[File: prices.csv]' <data:image/png;>"
         f" [an image is not in the export; {FILE}]",
         "t2: agent 'Adding\\nTwo receipts.' ''",
@@ -157,7 +157,7 @@ def test_tools_thoughts_images_and_files_of_chatgpt_are_read() -> None:
 
 
 def test_a_node_is_exactly_what_the_export_says() -> None:
-    nodes = list(read(chatgpt, CHATGPT)[f"{BREAD}/q2c"].nodes())
+    nodes = list(read(chatgpt.EXPORT, CHATGPT)[f"{BREAD}/q2c"].nodes())
     assert nodes[0] == Node(
         node_id="root", place="conversations.json, conversation 1, message 1", skipped="it has no message"
     )
@@ -170,7 +170,7 @@ def test_a_node_is_exactly_what_the_export_says() -> None:
 
 
 def test_links_that_are_missing_or_go_round_lose_no_message() -> None:
-    found = read(chatgpt, CHATGPT)
+    found = read(chatgpt.EXPORT, CHATGPT)
     assert shown(found[ODD]) == [
         "o1: user '' 'Begin.'",
         "o3: agent '' 'Begun.'",
@@ -186,7 +186,7 @@ def test_links_that_are_missing_or_go_round_lose_no_message() -> None:
 
 
 def test_a_conversation_without_messages_is_empty_and_a_damaged_one_is_kept() -> None:
-    found = read(chatgpt, CHATGPT)
+    found = read(chatgpt.EXPORT, CHATGPT)
     empty = [each.source_id for each in found.values() if each.is_empty]
     assert empty == ["4b1f0000-0000-4000-8000-000000000004"]
     damaged = [node for name in found if name.startswith("damaged-") for node in found[name].nodes()]
@@ -209,13 +209,13 @@ def test_a_conversation_without_messages_is_empty_and_a_damaged_one_is_kept() ->
 
 
 def test_two_conversations_with_the_same_id_are_both_read() -> None:
-    assert shown(read(chatgpt, CHATGPT)[f"{BREAD}#2"]) == [
+    assert shown(read(chatgpt.EXPORT, CHATGPT)[f"{BREAD}#2"]) == [
         "d1: user '' 'The same id.' [another conversation before this one has the same id]"
     ]
 
 
 def test_claude_ai_messages_follow_those_that_they_name() -> None:
-    found = read(claude_ai, CLAUDE_AI)
+    found = read(claude_ai.EXPORT, CLAUDE_AI)
     assert shown(found[PEAS]) == [
         "h1: user '' 'When do I sow peas?'",
         "a1: agent 'Peas like it cool.' 'In March.' + bookkeeping block token_budget",
@@ -243,7 +243,7 @@ def test_claude_ai_messages_follow_those_that_they_name() -> None:
 
 
 def test_claude_ai_attachments_old_texts_and_strange_messages_are_read() -> None:
-    found = read(claude_ai, CLAUDE_AI)
+    found = read(claude_ai.EXPORT, CLAUDE_AI)
     lines = shown(found[FILES])
     assert lines == [
         "f1: user '' 'a long list\\n\\n[Attachment: plan.pdf]\\nBeds: 4\\n\\n[File: beds.dwg]\\n\\n"
@@ -266,7 +266,7 @@ def test_claude_ai_attachments_old_texts_and_strange_messages_are_read() -> None
 
 
 @formats
-def test_a_zip_file_a_directory_and_its_file_say_the_same(format: ModuleType, tmp_path: Path) -> None:
+def test_a_zip_file_a_directory_and_its_file_say_the_same(format: ExportKind, tmp_path: Path) -> None:
     directory = SAMPLES[format]
     packed = zipped(directory, tmp_path / "export.zip")
     within = zipped(directory, tmp_path / "within.zip", within="export/")
@@ -281,8 +281,8 @@ def test_a_zip_file_a_directory_and_its_file_say_the_same(format: ModuleType, tm
 
 def test_images_are_found_in_the_zip_file_and_not_beside_a_single_file(tmp_path: Path) -> None:
     packed = zipped(CHATGPT, tmp_path / "export.zip")
-    assert shown(read(chatgpt, packed)[RECEIPTS]) == shown(read(chatgpt, CHATGPT)[RECEIPTS])
-    alone = shown(read(chatgpt, CHATGPT / "conversations.json")[RECEIPTS])
+    assert shown(read(chatgpt.EXPORT, packed)[RECEIPTS]) == shown(read(chatgpt.EXPORT, CHATGPT)[RECEIPTS])
+    alone = shown(read(chatgpt.EXPORT, CHATGPT / "conversations.json")[RECEIPTS])
     assert alone[10] == (
         "t11: result of t10 'dalle.text2im' '[Image: file-service://file-Lo4f]'"
         " [an image is not in the export]"
@@ -295,13 +295,13 @@ def test_an_image_that_is_too_large_or_none_is_named(tmp_path: Path, monkeypatch
     (tmp_path / "file-Kx7receipt1-receipt.png").write_bytes(b"\x89PNG\r\n" + bytes(100))
     (tmp_path / "file-Lo4f.webp").write_bytes(b"notes")
     monkeypatch.setattr(chatgpt_content, "IMAGE_MAX_BYTES", 100)
-    lines = shown(read(chatgpt, tmp_path)[RECEIPTS])
+    lines = shown(read(chatgpt.EXPORT, tmp_path)[RECEIPTS])
     assert lines[0].endswith(f"[an image is larger than 8 MB; an image is not in the export; {FILE}]")
     assert lines[10].endswith("'[Image: file-service://file-Lo4f]' [an image is of an unknown kind]")
 
 
 @formats
-def test_numbered_files_are_one_export(format: ModuleType, tmp_path: Path) -> None:
+def test_numbered_files_are_one_export(format: ExportKind, tmp_path: Path) -> None:
     chats = json.loads((SAMPLES[format] / "conversations.json").read_bytes())
     for number, chat in enumerate(chats):
         (tmp_path / f"conversations-{number:03}.json").write_text(json.dumps([chat]))
@@ -310,20 +310,20 @@ def test_numbered_files_are_one_export(format: ModuleType, tmp_path: Path) -> No
 
 
 def test_an_export_of_the_other_format_is_not_taken_for_one(tmp_path: Path) -> None:
-    assert not chatgpt.is_source(CLAUDE_AI)
-    assert not claude_ai.is_source(CHATGPT)
+    assert not chatgpt.EXPORT.is_source(CLAUDE_AI)
+    assert not claude_ai.EXPORT.is_source(CHATGPT)
     (tmp_path / "notes.txt").write_text("notes")
-    assert not chatgpt.is_source(tmp_path)
+    assert not chatgpt.EXPORT.is_source(tmp_path)
     for format, directory in SAMPLES.items():
-        zipped(directory, tmp_path / f"{format.NAME}.zip")
-        with ZipFile(tmp_path / f"{format.NAME}.zip") as packed:
-            packed.extractall(tmp_path / "both" / format.NAME)
+        zipped(directory, tmp_path / f"{format.name}.zip")
+        with ZipFile(tmp_path / f"{format.name}.zip") as packed:
+            packed.extractall(tmp_path / "both" / format.name)
     for format, directory in SAMPLES.items():
         assert list(read(format, tmp_path / "both")) == list(read(format, directory))
 
 
 @formats
-def test_what_is_no_export_is_said(format: ModuleType, tmp_path: Path) -> None:
+def test_what_is_no_export_is_said(format: ExportKind, tmp_path: Path) -> None:
     for content in (b"", b"notes", b"{", b"[1"):
         (tmp_path / "conversations.json").write_bytes(content)
         with pytest.raises(Unreadable):
@@ -334,7 +334,7 @@ def test_what_is_no_export_is_said(format: ModuleType, tmp_path: Path) -> None:
 
 @formats
 def test_conversations_before_a_break_are_read_and_the_break_is_said(
-    format: ModuleType, tmp_path: Path
+    format: ExportKind, tmp_path: Path
 ) -> None:
     content = (SAMPLES[format] / "conversations.json").read_bytes()
     (tmp_path / "conversations-000.json").write_bytes(content[: len(content) * 3 // 4])
@@ -349,13 +349,13 @@ def test_conversations_before_a_break_are_read_and_the_break_is_said(
 def test_a_single_conversation_by_itself_is_read(tmp_path: Path) -> None:
     chats = json.loads((CHATGPT / "conversations.json").read_bytes())
     (tmp_path / "chat.json").write_text(json.dumps(chats[0], indent=2))
-    assert list(read(chatgpt, tmp_path / "chat.json")) == [BREAD, f"{BREAD}/a1b", f"{BREAD}/q2c"]
+    assert list(read(chatgpt.EXPORT, tmp_path / "chat.json")) == [BREAD, f"{BREAD}/a1b", f"{BREAD}/q2c"]
 
 
 def test_numbers_that_no_program_reads_make_one_conversation_damaged(tmp_path: Path) -> None:
     good = '{"uuid": "good", "x": NaN, "y": 1e999, "chat_messages": []}'
     (tmp_path / "conversations.json").write_text(f'[{{"uuid": {"9" * 5000}}}, {good}, {{"a": nul}}]')
-    found = list(claude_ai.transcripts(tmp_path))
+    found = list(claude_ai.EXPORT.transcripts(tmp_path))
     assert [each.source_id[:8] for each in found] == ["damaged-", "good", "damaged-"]
 
 
@@ -379,7 +379,7 @@ def chain(depth: int) -> list[dict[str, Any]]:
 def test_a_chat_of_three_thousand_messages_is_read(tmp_path: Path) -> None:
     file = tmp_path / "conversations.json"
     file.write_text(json.dumps(chain(3000)))
-    [transcript] = chatgpt.transcripts(file)
+    [transcript] = chatgpt.EXPORT.transcripts(file)
     assert [node.node_id for node in transcript.nodes()] == [f"n{number}" for number in range(3000)]
 
 
@@ -425,7 +425,7 @@ def test_every_message_is_in_one_branch_whatever_the_links_are(subtests: pytest.
 
 
 @formats
-def test_ids_stay_when_an_export_is_read_again(format: ModuleType) -> None:
+def test_ids_stay_when_an_export_is_read_again(format: ExportKind) -> None:
     def ids() -> list[tuple[str, list[str]]]:
         found = format.transcripts(SAMPLES[format])
         return [(each.source_id, [node.node_id for node in each.nodes()]) for each in found]
@@ -435,7 +435,7 @@ def test_ids_stay_when_an_export_is_read_again(format: ModuleType) -> None:
 
 @formats
 def test_mutated_exports_are_read_to_their_last_message(
-    format: ModuleType, tmp_path: Path, mutation_seeds: Sequence[int]
+    format: ExportKind, tmp_path: Path, mutation_seeds: Sequence[int]
 ) -> None:
     sample = (SAMPLES[format] / "conversations.json").read_bytes()
     file = tmp_path / "conversations.json"
@@ -460,14 +460,14 @@ def test_mutated_exports_are_read_to_their_last_message(
             assert own == expected, seed
 
 
-def _message_count(content: bytes, format: ModuleType) -> int | None:
+def _message_count(content: bytes, format: ExportKind) -> int | None:
     """Return how many messages a file has, and conversations without any; None if it is no array."""
     try:
         chats = json.loads(content)
     except ValueError:
         return None
-    member = "mapping" if format is chatgpt else "chat_messages"
-    kind = dict if format is chatgpt else list
+    member = "mapping" if format is chatgpt.EXPORT else "chat_messages"
+    kind = dict if format is chatgpt.EXPORT else list
     if isinstance(chats, dict):
         chats = [chats]
     if not isinstance(chats, list):
@@ -576,7 +576,7 @@ def test_a_zip_file_that_no_program_exports_is_refused(
     with pytest.raises(Unreadable, match=said):
         archives.opened(file)
     with pytest.raises(Unreadable, match=said):
-        chatgpt.is_source(file)
+        chatgpt.EXPORT.is_source(file)
 
 
 def test_an_encrypted_zip_file_is_refused(tmp_path: Path) -> None:
@@ -612,7 +612,7 @@ def test_a_zip_file_that_breaks_off_is_said(tmp_path: Path) -> None:
     file = zipped(CHATGPT, tmp_path / "export.zip")
     file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(Unreadable, match=r"^export.zip is a damaged zip file$"):
-        list(chatgpt.transcripts(file))
+        list(chatgpt.EXPORT.transcripts(file))
 
 
 def test_damaged_zip_files_are_said_or_read(tmp_path: Path) -> None:
@@ -625,5 +625,5 @@ def test_damaged_zip_files_are_said_or_read(tmp_path: Path) -> None:
         file = tmp_path / "damaged.zip"
         file.write_bytes(damaged[: chance.choice([len(damaged), chance.randrange(len(damaged))])])
         with suppress(Unreadable):
-            for each in chatgpt.transcripts(file):
+            for each in chatgpt.EXPORT.transcripts(file):
                 assert len(list(each.nodes())) == each.node_count, seed

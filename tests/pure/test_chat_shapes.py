@@ -80,7 +80,7 @@ def test_zip_files_in_zip_files_have_the_bounds_of_one(
         with subtests.test(said=said_of_it):
             file = written(tmp_path, "outer.zip", zipped(files))
             with pytest.raises(Unreadable, match=said_of_it):
-                chatgpt.is_source(file)
+                chatgpt.EXPORT.is_source(file)
 
 
 def test_the_third_level_of_zip_files_is_not_opened(tmp_path: Path) -> None:
@@ -162,16 +162,16 @@ def test_the_same_conversation_in_two_files_is_stored_once_and_counted(
     messages = [{"uuid": "m", "sender": "human", "text": "Hello."}]
     history = {"messages": {"m": {"role": "user", "content": "Hello."}}}
     samples: dict[Any, Any] = {
-        chatgpt: chat("same"),
-        claude_ai: {"uuid": "same", "name": "x", "chat_messages": messages},
-        open_webui: {"id": "same", "chat": {"history": history}},
+        chatgpt.EXPORT: chat("same"),
+        claude_ai.EXPORT: {"uuid": "same", "name": "x", "chat_messages": messages},
+        open_webui.EXPORT: {"id": "same", "chat": {"history": history}},
     }
     for format, value in samples.items():
-        with subtests.test(format=format.NAME):
+        with subtests.test(format=format.name):
             for number in (0, 1):
                 content = json.dumps([value, value] if number else [value]).encode()
-                written(tmp_path / format.NAME, f"conversations-{number}.json", content)
-            first, second, third = format.transcripts(tmp_path / format.NAME)
+                written(tmp_path / format.name, f"conversations-{number}.json", content)
+            first, second, third = format.transcripts(tmp_path / format.name)
             assert [each.source_id for each in (first, second, third)] == ["same", "same#2", "same#3"]
             assert [each.is_empty for each in (first, second, third)] == [False, True, True]
             reason = "an earlier conversation is the same to the last byte"
@@ -181,7 +181,7 @@ def test_the_same_conversation_in_two_files_is_stored_once_and_counted(
 
 def test_one_of_the_same_id_that_differs_is_stored_as_well(tmp_path: Path) -> None:
     file = written(tmp_path, "conversations.json", chats(chat(title="A"), chat(title="B")))
-    assert [(each.source_id, each.is_empty) for each in chatgpt.transcripts(file)] == [
+    assert [(each.source_id, each.is_empty) for each in chatgpt.EXPORT.transcripts(file)] == [
         ("chat-1", False),
         ("chat-1#2", False),
     ]
@@ -191,12 +191,12 @@ def test_a_conversation_that_is_no_list_of_messages_keeps_its_title(
     tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     samples: dict[Any, Any] = {
-        chatgpt: {"title": "Readable", "mapping": None},
-        claude_ai: {"name": "Readable", "chat_messages": None},
-        open_webui: {"title": "Readable", "chat": None},
+        chatgpt.EXPORT: {"title": "Readable", "mapping": None},
+        claude_ai.EXPORT: {"name": "Readable", "chat_messages": None},
+        open_webui.EXPORT: {"title": "Readable", "chat": None},
     }
     for format, value in samples.items():
-        with subtests.test(format=format.NAME):
+        with subtests.test(format=format.name):
             file = written(tmp_path, "conversations.json", chats(value, {**value, "title": 5, "name": []}))
             assert [each.title for each in format.transcripts(file)] == ["Readable", "Damaged conversation"]
 
@@ -207,7 +207,7 @@ def entry(name: str, **links: Any) -> dict[str, Any]:
 
 
 def chains(file: Path, format: Any) -> list[list[str]]:
-    return [[node.node_id for node in each.nodes()] for each in format.transcripts(file)]
+    return [[node.node_id for node in each.nodes()] for each in format.EXPORT.transcripts(file)]
 
 
 def test_messages_without_links_follow_each_other(tmp_path: Path, subtests: pytest.Subtests) -> None:
@@ -233,7 +233,7 @@ def test_times_are_read_in_whichever_unit_they_are(tmp_path: Path, subtests: pyt
             value = entry("a")
             value["message"]["create_time"] = 1_700_000_000 * factor
             file = written(tmp_path, "conversations.json", chats({"id": "x", "mapping": {"a": value}}))
-            [node] = next(chatgpt.transcripts(file)).nodes()
+            [node] = next(chatgpt.EXPORT.transcripts(file)).nodes()
             assert node.at is not None
             assert node.at.isoformat() == "2023-11-14T22:13:20+00:00"
     for nothing in (True, -1, 0, 1e30, 10**400, "x"):

@@ -35,7 +35,7 @@ PEAS, WEATHER, DRAWING, BEDS, GAPS, OLD = (f"9d2a0000-0000-4000-8000-{number:012
 
 
 def read(path: Path = SAMPLES) -> dict[str, Transcript]:
-    return {each.source_id: each for each in open_webui.transcripts(path)}
+    return {each.source_id: each for each in open_webui.EXPORT.transcripts(path)}
 
 
 def nodes(source_id: str) -> dict[str, Node]:
@@ -264,18 +264,18 @@ def test_a_zip_file_a_directory_a_file_and_a_chat_by_itself_say_the_same(tmp_pat
     alone = tmp_path / "chat-Sowing peas.json"
     alone.write_text(json.dumps(json.loads(FILE.read_bytes())[0]))
     assert list(read(alone)) == [PEAS, f"{PEAS}/a1b", f"{PEAS}/q2b"]
-    assert all(map(open_webui.is_source, (SAMPLES, packed, FILE, alone)))
+    assert all(map(open_webui.EXPORT.is_source, (SAMPLES, packed, FILE, alone)))
 
 
 def test_exports_of_other_programs_are_not_taken_for_one(tmp_path: Path) -> None:
-    assert not open_webui.is_source(CHATGPT)
-    assert not open_webui.is_source(CLAUDE_AI)
-    assert not chatgpt.is_source(SAMPLES)
-    assert not claude_ai.is_source(SAMPLES)
+    assert not open_webui.EXPORT.is_source(CHATGPT)
+    assert not open_webui.EXPORT.is_source(CLAUDE_AI)
+    assert not chatgpt.EXPORT.is_source(SAMPLES)
+    assert not claude_ai.EXPORT.is_source(SAMPLES)
     other = tmp_path / "talk.json"
     for content in ("[]", '[{"messages": [{"role": "user", "content": "Hello."}]}]', '{"chat": "none"}'):
         other.write_text(content)
-        assert not open_webui.is_source(other)
+        assert not open_webui.EXPORT.is_source(other)
 
 
 def test_ids_stay_when_an_export_is_read_again() -> None:
@@ -359,7 +359,7 @@ def test_mutated_exports_are_read_to_their_last_message(
         file.write_bytes(content)
         own, sources = 0, []
         try:
-            for each in open_webui.transcripts(file):
+            for each in open_webui.EXPORT.transcripts(file):
                 found = list(each.nodes())
                 assert len(found) == each.node_count, seed
                 assert all(node.parts or node.skipped for node in found), seed

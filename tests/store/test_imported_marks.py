@@ -32,7 +32,7 @@ def taken(user: User, value: Any, directory: Path, *labels: str) -> list[Convers
     file = directory / "chat.json"
     file.write_text(json.dumps(value))
     importer = Importer(user=user, format="open-webui", labels=labels)
-    for transcript in open_webui.transcripts(file):
+    for transcript in open_webui.EXPORT.transcripts(file):
         importer.take(transcript)
     return list(Conversation.objects.filter(owner=user).order_by("pk"))
 

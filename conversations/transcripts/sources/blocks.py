@@ -37,7 +37,7 @@ def read(content: object, author: Author) -> BlockContent:
     reading = _Reading(author)
     found: list[Part] = []
     for block in [content] if isinstance(content, str) else columns.items(content):
-        found += reading.take({"type": "text", "text": block} if isinstance(block, str) else block)
+        found += reading.take(text_block(block) if isinstance(block, str) else block)
     found += reading.said()
     if content is not None and not isinstance(content, str | list):
         found.append(Record(name="content", value=content, why=Kept.UNKNOWN))
@@ -47,6 +47,11 @@ def read(content: object, author: Author) -> BlockContent:
 def parts(content: object, author: Author) -> Iterator[Part]:
     """Yield the parts of a message's content, in order; an unknown block unchanged."""
     yield from read(content, author).parts
+
+
+def text_block(text: str) -> Block:
+    """Return the block of a text."""
+    return {"type": "text", "text": text}
 
 
 class _Reading:

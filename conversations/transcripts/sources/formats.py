@@ -10,6 +10,7 @@ from typing import Protocol
 from conversations.transcripts.sources import archives, claude_code, codex, hermes
 from conversations.transcripts.sources.archives import Archive
 from conversations.transcripts.sources.chats import chatgpt, claude_ai, exports, open_webui
+from conversations.transcripts.sources.chats.exports import ExportKind
 from conversations.transcripts.sources.nodes import Empty, Transcript, Unreadable
 
 
@@ -41,6 +42,17 @@ class Format:
     holds: Callable[[Archive], bool] | None = None
 
 
+def _of_export(kind: ExportKind, described: str) -> Format:
+    return Format(
+        name=kind.name,
+        described=described,
+        default_path=None,
+        is_source=kind.is_source,
+        transcripts=kind.transcripts,
+        holds=kind.holds,
+    )
+
+
 _ALL = (
     Format(
         name=claude_code.NAME,
@@ -58,30 +70,9 @@ _ALL = (
         transcripts=codex.transcripts,
         files=codex.files,
     ),
-    Format(
-        name=chatgpt.NAME,
-        described="ChatGPT's data export: its zip file, or what was in it",
-        default_path=None,
-        is_source=chatgpt.is_source,
-        transcripts=chatgpt.transcripts,
-        holds=chatgpt.holds,
-    ),
-    Format(
-        name=claude_ai.NAME,
-        described="Claude.ai's data export: its zip file, or what was in it",
-        default_path=None,
-        is_source=claude_ai.is_source,
-        transcripts=claude_ai.transcripts,
-        holds=claude_ai.holds,
-    ),
-    Format(
-        name=open_webui.NAME,
-        described="the chats that Open WebUI exports as JSON: the file",
-        default_path=None,
-        is_source=open_webui.is_source,
-        transcripts=open_webui.transcripts,
-        holds=open_webui.holds,
-    ),
+    _of_export(chatgpt.EXPORT, "ChatGPT's data export: its zip file, or what was in it"),
+    _of_export(claude_ai.EXPORT, "Claude.ai's data export: its zip file, or what was in it"),
+    _of_export(open_webui.EXPORT, "the chats that Open WebUI exports as JSON: the file"),
     Format(
         name=hermes.NAME,
         described="the sessions of hermes-webui, with their backups and journals",

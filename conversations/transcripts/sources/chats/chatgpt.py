@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 
 from conversations.dialects import columns
-from conversations.transcripts.sources import archives, lines, rests
-from conversations.transcripts.sources.archives import Archive
+from conversations.transcripts.sources import lines, rests
 from conversations.transcripts.sources.chats import chatgpt_content, exports
 from conversations.transcripts.sources.chats.chatgpt_citations import Citations
 from conversations.transcripts.sources.chats.chatgpt_content import Content, Image, Images
@@ -24,11 +22,8 @@ from conversations.transcripts.sources.nodes import (
     Record,
     ToolCall,
     ToolResult,
-    Transcript,
 )
 
-NAME = "chatgpt"
-IMAGE_MAX_BYTES = 8 * 1024 * 1024
 NO_MESSAGE = "it has no message"
 EVERYBODY = ("", "all")  # recipients of what is no call of a tool
 # Types of content without words for people; they are kept nevertheless.
@@ -39,31 +34,6 @@ BOOKKEEPING = frozenset(
 CARRIED = frozenset({"conversation_id", "create_time", "current_node", "id", "mapping", "title"})
 
 Fields = Mapping[str, object]
-
-
-def is_source(path: Path) -> bool:
-    """Return whether this is an export, or one of its files with conversations. Raise Unreadable."""
-    return exports.is_source(path, _is_chat)
-
-
-def holds(archive: Archive) -> bool:
-    """Return the same for an open archive. Raise Unreadable."""
-    return exports.holds(archive, _is_chat)
-
-
-def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]:
-    """Yield the conversations of a zip file, a directory, or a file, each before its branches.
-
-    Raise Unreadable. An export does not grow: `is_growing` changes nothing.
-    """
-    archive = archives.opened(path)
-    kind = ExportKind(
-        is_chat=_is_chat,
-        chat=_chat,
-        reader=partial(_Reader, Images(archive).url),
-        glancing=partial(_Reader, chatgpt_content.no_image),
-    )
-    yield from exports.transcripts(archive, kind)
 
 
 def _is_chat(value: Fields) -> bool:
@@ -78,25 +48,15 @@ def _chat(value: Fields) -> Chat | None:
         chat_id=columns.event_id(columns.first_text(value.get("conversation_id"), value.get("id"))),
         title=columns.first_text(value.get("title")),
         created_at=_instant(value.get("create_time")),
-        places=[_place(*entry, number) for number, entry in enumerate(mapping.items(), 1)],
+        places=[
+            ChatPlace.named(*entry, number, parent="parent", children="children")
+            for number, entry in enumerate(mapping.items(), 1)
+        ],
         shown=columns.first_text(value.get("current_node")) or None,
         model=columns.first_text(value.get("default_model_slug")),
         rest=rests.left(value, CARRIED),
         is_pinned=value.get("is_starred") is True,
         is_archived=value.get("is_archived") is True,
-    )
-
-
-def _place(node_id: str, value: object, number: int) -> ChatPlace:
-    entry = columns.fields(value)
-    return ChatPlace(
-        node_id=node_id,
-        number=number,
-        value=value,
-        parent=columns.first_text(entry.get("parent")) or None,
-        children=columns.texts(entry.get("children")),
-        is_aside=not entry,
-        is_linked="parent" in entry or "children" in entry or not entry,
     )
 
 
@@ -239,3 +199,11 @@ def _arguments(text: str) -> Fields | str:
         except (Damaged, UnicodeEncodeError):
             pass
     return text
+
+
+EXPORT = ExportKind(
+    name="chatgpt",
+    is_chat=_is_chat,
+    chat=_chat,
+    readers=lambda archive: partial(_Reader, Images(archive).url if archive else chatgpt_content.no_image),
+)

@@ -11,13 +11,12 @@ from pathlib import PurePosixPath
 from conversations.dialects import columns
 from conversations.transcripts.sources import rests
 from conversations.transcripts.sources.archives import Archive
+from conversations.transcripts.sources.chats import exports
 from conversations.transcripts.sources.nodes import Kept, Record, Unreadable
 
 IMAGE_MAX_BYTES = 8 * 1024 * 1024
-MISSING = "an image is not in the export"
 TOO_LARGE = "an image is larger than 8 MB"
 NO_IMAGE = "an image is of an unknown kind"
-LEFT_OUT = "a file is named only"
 
 _FILE_ID = re.compile(r"file[-_][0-9A-Za-z]+")
 _IMAGES = (
@@ -57,7 +56,7 @@ class Images:
         """Return an image's bytes as a data URL."""
         name = self._names.get(file_id(pointer))
         try:
-            return Image(noted=MISSING) if name is None else self._read(name)
+            return Image(noted=exports.IMAGE_MISSING) if name is None else self._read(name)
         except Unreadable as error:
             return Image(noted=f"an image cannot be read: {error}")
 
@@ -127,7 +126,7 @@ class Content:
         """Add the name of a file whose content is missing, and a note."""
         if file_id not in self.files or not file_id:
             self.texts.append(f"[File: {name}]")
-            self.noted.append(LEFT_OUT)
+            self.noted.append(exports.NAMED_ONLY)
 
     def show(self, pointer: str) -> None:
         """Add an image, or its name."""
@@ -173,7 +172,7 @@ class Content:
             named = pointer or columns.first_text(spoken.get("asset_pointer"))
             self.files.add(file_id(named))
             self.texts.append(f"[Recording: {self._name(named)}]")
-            self.noted.append(LEFT_OUT)
+            self.noted.append(exports.NAMED_ONLY)
         elif part is not None:
             name = f"part {kind}" if kind else "part"
             self.records.append(Record(name=name, value=part, why=Kept.UNKNOWN))

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
 from conversations.dialects import columns
-from conversations.transcripts.sources import archives, blocks, rests
-from conversations.transcripts.sources.archives import Archive
+from conversations.transcripts.sources import blocks, rests
 from conversations.transcripts.sources.chats import exports
 from conversations.transcripts.sources.chats.exports import Chat, ExportKind, MessageReading
 from conversations.transcripts.sources.chats.tree import ChatPlace
-from conversations.transcripts.sources.nodes import Author, Kept, Record, Transcript
+from conversations.transcripts.sources.nodes import Author, Kept, Record
 
-NAME = "claude-ai"
 # The parent of the first message.
 ROOTS = frozenset({"00000000-0000-4000-8000-000000000000", "00000000-0000-0000-0000-000000000000"})
 REPEATED = "an earlier message has the same uuid"
-LEFT_OUT = "a file is named only"
 # The text of a message in the place of a call or a result.
 UNSUPPORTED = "```\nThis block is not supported on your current device yet.\n```"
-CUT_OFF = "the answer was cut off"
 CUTS = frozenset({"max_tokens", "user_canceled"})  # why an answer stops before its end
 AUTHORS = {"human": Author.USER, "assistant": Author.AGENT}
 # Types of blocks without content for people; they are kept nevertheless.
@@ -31,25 +25,6 @@ BOOKKEEPING = frozenset({"token_budget", "flag"})
 CARRIED = frozenset({"chat_messages", "created_at", "current_leaf_message_uuid", "name", "uuid"})
 
 Fields = Mapping[str, object]
-
-
-def is_source(path: Path) -> bool:
-    """Return whether this is an export, or one of its files with conversations. Raise Unreadable."""
-    return exports.is_source(path, _is_chat)
-
-
-def holds(archive: Archive) -> bool:
-    """Return the same for an open archive. Raise Unreadable."""
-    return exports.holds(archive, _is_chat)
-
-
-def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]:
-    """Yield the conversations of a zip file, a directory, or a file, each before its branches.
-
-    Raise Unreadable. An export does not grow: `is_growing` changes nothing.
-    """
-    kind = ExportKind(is_chat=_is_chat, chat=_chat, reader=_Reader, glancing=_Reader)
-    yield from exports.transcripts(archives.opened(path), kind)
 
 
 def _is_chat(value: Fields) -> bool:
@@ -82,12 +57,14 @@ def _places(messages: list[object]) -> list[ChatPlace]:
     for number, value in enumerate(messages, 1):
         message = columns.fields(value)
         uuid = columns.event_id(message.get("uuid"))
-        place = ChatPlace(node_id=uuid or _digest(value), number=number, value=value, is_aside=uuid is None)
+        place = ChatPlace(
+            node_id=uuid or exports.digest_of(value), number=number, value=value, is_aside=uuid is None
+        )
         if uuid in by_id:
             place.is_aside = True
             place.skipped = REPEATED if value == by_id[uuid] else ""
             place.noted = () if place.skipped else (REPEATED,)
-        place.node_id = _unique(place.node_id, by_id)
+        place.node_id = exports.unique(place.node_id, by_id)
         by_id[place.node_id] = value
         if not place.is_aside:
             place.parent, last = _parent(message, last), place.node_id
@@ -99,19 +76,6 @@ def _parent(message: Fields, last: str | None) -> str | None:
     """Return the parent of a message: the one above it, if the source names none."""
     said = columns.first_text(message.get("parent_message_uuid"))
     return None if said in ROOTS else said or last
-
-
-def _digest(value: object) -> str:
-    """Return an id for a message that has none."""
-    return hashlib.sha256(columns.as_json(value).encode()).hexdigest()[:32]
-
-
-def _unique(node_id: str, taken: Collection[str]) -> str:
-    found, number = node_id, 1
-    while found in taken:
-        number += 1
-        found = f"{node_id}#{number}"
-    return found
 
 
 class _Reader:
@@ -138,7 +102,7 @@ class _Reader:
         return MessageReading(
             parts=(*read.parts, *kept) or (Record(name=sender, value=message, why=Kept.BOOKKEEPING),),
             at=at,
-            noted=(*((CUT_OFF,) if is_cut else ()), *(LEFT_OUT,) * len(files)),
+            noted=(*((exports.CUT_OFF,) if is_cut else ()), *(exports.NAMED_ONLY,) * len(files)),
             model=columns.first_text(message.get("model")),
             rest=_rest(message, place.node_id, content, read.rest) if read.parts or kept else {},
         )
@@ -174,7 +138,7 @@ def _blocks(message: Fields) -> list[object]:
     """Return the content; the text if no block has content, as in old exports."""
     content, text = message.get("content"), columns.first_text(message.get("text"))
     if content in (None, []) or (text and isinstance(content, list) and not any(map(_says, content))):
-        return [_text(text)]
+        return [blocks.text_block(text)]
     return list(content) if isinstance(content, list) else [content]
 
 
@@ -222,17 +186,18 @@ def _texts(message: Fields) -> Iterator[Fields]:
     for attached in columns.objects(message.get("attachments")):
         text, name = (columns.first_text(attached.get(each)) for each in ("extracted_content", "file_name"))
         if text:
-            yield _text(f"[Attachment: {name}]\n{text}" if name else text)
+            yield blocks.text_block(f"[Attachment: {name}]\n{text}" if name else text)
 
 
 def _files(message: Fields) -> Iterator[Fields]:
     """Yield the names of the attached files; the export does not contain the files."""
     for attached in columns.objects(message.get("attachments")):
         if not columns.first_text(attached.get("extracted_content")):
-            yield _text(f"[File: {columns.first_text(attached.get('file_name')) or 'without a name'}]")
+            yield blocks.text_block(
+                f"[File: {columns.first_text(attached.get('file_name')) or 'without a name'}]"
+            )
     for file in columns.objects(message.get("files")):
-        yield _text(f"[File: {columns.first_text(file.get('file_name')) or 'without a name'}]")
+        yield blocks.text_block(f"[File: {columns.first_text(file.get('file_name')) or 'without a name'}]")
 
 
-def _text(text: str) -> Fields:
-    return {"type": "text", "text": text}
+EXPORT = ExportKind(name="claude-ai", is_chat=_is_chat, chat=_chat, readers=lambda _: _Reader)

@@ -76,7 +76,7 @@ def of_text(text: str, node_id: str) -> Iterator[Fields]:
     for number, piece in enumerate(_pieces(text)):
         if isinstance(piece, str):
             if piece.strip():
-                yield text_block(piece.strip("\n"))
+                yield blocks.text_block(piece.strip("\n"))
         elif piece.kind == "reasoning":
             yield {**thinking(_unquoted(piece.body)), **piece.left()}
         else:
@@ -105,11 +105,6 @@ def _words(block: Fields) -> str:
     return columns.first_text(block.get("text"))
 
 
-def text_block(text: str) -> Fields:
-    """Return the block of a text."""
-    return {"type": "text", "text": text}
-
-
 def thinking(text: str) -> dict[str, object]:
     """Return the block of a model's thought."""
     return {"type": "thinking", "thinking": text}
@@ -117,7 +112,7 @@ def thinking(text: str) -> dict[str, object]:
 
 def result(call_id: str, text: str, images: Sequence[str] = ()) -> dict[str, object]:
     """Return the block of a tool's result."""
-    content = [text_block(text), *map(image, images)]
+    content = [blocks.text_block(text), *map(image, images)]
     return {"type": "tool_result", "tool_use_id": call_id, "content": content}
 
 
@@ -231,9 +226,9 @@ def image_url(part: Fields) -> str:
 def content_blocks(content: object) -> list[object]:
     """Return the blocks of a message's content: a text, or a list of parts in the form of OpenAI's API."""
     if isinstance(content, list):
-        return [text_block(part) if isinstance(part, str) else content_part(part) for part in content]
+        return [blocks.text_block(part) if isinstance(part, str) else content_part(part) for part in content]
     if isinstance(content, str):
-        return [text_block(content)] if content.strip() else []
+        return [blocks.text_block(content)] if content.strip() else []
     return [] if content is None else [content]
 
 

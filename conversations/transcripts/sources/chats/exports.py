@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -37,6 +37,10 @@ CONVERSATIONS = re.compile(r"conversations(?:[-_]\d+)?\.json", re.IGNORECASE)
 SAME_ID = "another conversation before this one has the same id"
 TWICE = "an earlier conversation is the same to the last byte"
 NO_FILE = "there is no conversations.json in it"
+# What several formats note of a message.
+NAMED_ONLY = "a file is named only"
+IMAGE_MISSING = "an image is not in the export"
+CUT_OFF = "the answer was cut off"
 SECONDS_MAX = 1e11  # a greater time is not in seconds
 
 TITLE_MAX_CHARS = 200
@@ -85,11 +89,27 @@ class Reader(Protocol):
 class ExportKind:
     """One format of exports."""
 
+    name: str
     is_chat: Callable[[Fields], bool]  # whether an object is a conversation in this format
     chat: Callable[[Fields], Chat | None]  # a conversation; None if it has no list of messages
-    reader: Callable[[], Reader]
-    # A reader that leaves out images, for when only the kinds of the parts matter.
-    glancing: Callable[[], Reader]
+    # Makes readers with the images of an archive; without one, for when only the kinds of the parts matter.
+    readers: Callable[[Archive | None], Callable[[], Reader]]
+
+    def is_source(self, path: Path, /) -> bool:
+        """Return whether a path has conversations in this format. Raise Unreadable."""
+        return self.holds(archives.opened(path))
+
+    def holds(self, archive: Archive) -> bool:
+        """Return whether an archive has conversations in this format. Raise Unreadable."""
+        return any(_has_chats(archive, name, self.is_chat) for name in _candidates(archive))
+
+    def transcripts(self, path: Path, *, is_growing: bool = False) -> Iterator[Transcript]:
+        """Yield the conversations of a zip file, a directory, or a file, each before its branches.
+
+        Raise Unreadable at the end if a file breaks off, and if there is none. An export does not grow:
+        `is_growing` changes nothing.
+        """
+        yield from _Export(archives.opened(path), self).transcripts()
 
 
 def moment(value: object) -> datetime | None:
@@ -107,46 +127,12 @@ class _Fact(NamedTuple):
     model: str
 
 
-def is_source(path: Path, is_chat: Callable[[Fields], bool]) -> bool:
-    """Return whether a path has conversations of a kind. Raise Unreadable."""
-    return holds(archives.opened(path), is_chat)
-
-
-def holds(archive: Archive, is_chat: Callable[[Fields], bool]) -> bool:
-    """Return whether an archive has conversations of a kind. Raise Unreadable."""
-    return any(_has_chats(archive, name, is_chat) for name in _candidates(archive))
-
-
 def is_empty(archive: Archive) -> bool:
     """Return whether an archive has files for conversations, and each of them is an empty array."""
     found = _candidates(archive)
     with suppress(Unreadable):
-        return bool(found) and not any(_begins(archive, name) for name in found)
+        return bool(found) and not any(any(json_arrays.items(archive.chunks(name), name)) for name in found)
     return False
-
-
-def _begins(archive: Archive, name: str) -> bool:
-    return next(json_arrays.items(archive.chunks(name), name), None) is not None
-
-
-def transcripts(archive: Archive, kind: ExportKind) -> Iterator[Transcript]:
-    """Yield the conversations of all files, each before its branches.
-
-    Raise Unreadable at the end if a file breaks off, and if there is none.
-    """
-    ids, seen = _SourceIds(), set[str]()
-    broken: list[str] = []
-    for name in _files(archive, kind):
-        texts = json_arrays.items(archive.chunks(name), name)
-        try:
-            for number, text in enumerate(texts, 1):
-                where, digest = f"{name}, conversation {number}", _digest(text)
-                yield from _of_text(text, where, kind, ids, is_known=digest in seen)
-                seen.add(digest)
-        except Unreadable as error:
-            broken.append(str(error))
-    if broken:
-        raise Unreadable("; ".join(broken))
 
 
 def _candidates(archive: Archive) -> list[str]:
@@ -178,6 +164,15 @@ def _has_chats(archive: Archive, name: str, is_chat: Callable[[Fields], bool]) -
     return False
 
 
+def unique(node_id: str, taken: Container[str]) -> str:
+    """Return the id of a message, with a number after it if it is taken."""
+    found, number = node_id, 1
+    while found in taken:
+        number += 1
+        found = f"{node_id}#{number}"
+    return found
+
+
 class _SourceIds:
     """Makes the ids of conversations unique."""
 
@@ -196,25 +191,8 @@ class _SourceIds:
         return found
 
 
-def _of_text(
-    text: bytes, where: str, kind: ExportKind, ids: _SourceIds, *, is_known: bool
-) -> Iterator[Transcript]:
-    try:
-        value = lines.record(text)
-    except Damaged as error:
-        source_id = ids.take(f"damaged-{_digest(text)}")
-        yield _damaged(source_id, where, lines.kept(text[:KEPT_MAX_BYTES]), str(error))
-        return
-    chat = kind.chat(value)
-    if chat is None:
-        yield _damaged(ids.take(f"damaged-{_digest_of(value)}"), where, value, "it has no list of messages")
-    elif is_known:
-        yield _repeated(chat, ids.take(chat.chat_id or _digest_of(value)), where)
-    else:
-        yield from _of_chat(chat, chat.chat_id or _digest_of(value), where, kind, ids)
-
-
-def _digest_of(value: object) -> str:
+def digest_of(value: object) -> str:
+    """Return an id for a message or conversation that has none."""
     return _digest(columns.as_json(value).encode())
 
 
@@ -245,76 +223,106 @@ def _repeated(chat: Chat, source_id: str, where: str) -> Transcript:
     )
 
 
-def _of_chat(chat: Chat, wanted: str, where: str, kind: ExportKind, ids: _SourceIds) -> Iterator[Transcript]:
-    chat_id = ids.take(wanted)
-    if chat_id != wanted and chat.places:
-        chat.places[0].noted = (*chat.places[0].noted, SAME_ID)
-    branches = tree.branches(chat.places)
-    facts = _facts(chat, kind)
-    shown = (each for each in branches if any(place.node_id == chat.shown for place in each.places))
-    active = next(shown, branches[0])
-    # Members beside the messages are stored at the end of one branch, the first that is stored.
-    said = [branch for branch in branches if any(facts[place.node_id].is_said for place in branch.places)]
-    telling = next(iter(said or branches)) if chat.rest else None
-    source_ids: dict[ChatBranch, str] = {}
-    for branch in branches:
-        begins = branch.places[0].node_id if branch.leaves is not None else ""
-        source_ids[branch] = ids.take(f"{chat_id}/{begins}") if begins else chat_id
-        shared = branch.shared
-        models = [facts[place.node_id].model for place in (*shared, *branch.places)]
-        yield Transcript(
-            source_id=source_ids[branch],
-            nodes=partial(
-                _nodes, [*shared, *branch.places], where, kind, chat.rest if branch is telling else {}
-            ),
-            node_count=len(shared) + len(branch.places) + (branch is telling),
-            shared_count=len(shared),
-            title=chat.title[:TITLE_MAX_CHARS] or None,
-            created_at=chat.created_at,
-            model=next(filter(None, reversed(models)), chat.model) or None,
-            leaves=_leaving(branch, source_ids),
-            is_active=branch is active,
-            is_empty=branch not in said,
-            labels=chat.labels,
-            is_pinned=chat.is_pinned and branch is active,
-            is_archived=chat.is_archived,
-        )
+class _Export:
+    """The conversations of an export while they are read."""
 
+    def __init__(self, archive: Archive, kind: ExportKind) -> None:
+        self._archive = archive
+        self._kind = kind
+        self._ids = _SourceIds()
+        self._readers, self._glancing = kind.readers(archive), kind.readers(None)
 
-def _leaving(branch: ChatBranch, source_ids: Mapping[ChatBranch, str]) -> Leaving | None:
-    if branch.leaves is None:
-        return None
-    return Leaving(source_id=source_ids[branch.leaves], after=branch.after)
+    def transcripts(self) -> Iterator[Transcript]:
+        """Yield the conversations of all files. Raise Unreadable."""
+        seen, broken = set[str](), list[str]()
+        for name in _files(self._archive, self._kind):
+            texts = json_arrays.items(self._archive.chunks(name), name)
+            try:
+                for number, text in enumerate(texts, 1):
+                    digest = _digest(text)
+                    yield from self._of_text(text, f"{name}, conversation {number}", is_known=digest in seen)
+                    seen.add(digest)
+            except Unreadable as error:
+                broken.append(str(error))
+        if broken:
+            raise Unreadable("; ".join(broken))
 
+    def _of_text(self, text: bytes, where: str, *, is_known: bool) -> Iterator[Transcript]:
+        try:
+            value = lines.record(text)
+        except Damaged as error:
+            source_id = self._ids.take(f"damaged-{_digest(text)}")
+            yield _damaged(source_id, where, lines.kept(text[:KEPT_MAX_BYTES]), str(error))
+            return
+        chat = self._kind.chat(value)
+        if chat is None:
+            source_id = self._ids.take(f"damaged-{digest_of(value)}")
+            yield _damaged(source_id, where, value, "it has no list of messages")
+        elif is_known:
+            yield _repeated(chat, self._ids.take(chat.chat_id or digest_of(value)), where)
+        else:
+            yield from self._of_chat(chat, chat.chat_id or digest_of(value), where)
 
-def _facts(chat: Chat, kind: ExportKind) -> dict[str, _Fact]:
-    reader = kind.glancing()
-    facts: dict[str, _Fact] = {}
-    for place in chat.places:
-        reading = reader.read(place)
-        is_said = not place.skipped and any(not isinstance(part, Record) for part in reading.parts)
-        facts[place.node_id] = _Fact(is_said, reading.model)
-    return facts
+    def _of_chat(self, chat: Chat, wanted: str, where: str) -> Iterator[Transcript]:
+        chat_id = self._ids.take(wanted)
+        if chat_id != wanted and chat.places:
+            chat.places[0].noted = (*chat.places[0].noted, SAME_ID)
+        branches = tree.branches(chat.places)
+        facts = self._facts(chat)
+        shown = (each for each in branches if any(place.node_id == chat.shown for place in each.places))
+        active = next(shown, branches[0])
+        said = [branch for branch in branches if any(facts[place.node_id].is_said for place in branch.places)]
+        # Members beside the messages are stored at the end of one branch, the first that is stored.
+        telling = next(iter(said or branches)) if chat.rest else None
+        source_ids: dict[ChatBranch, str] = {}
+        for branch in branches:
+            left = branch.leaves
+            begins = branch.places[0].node_id if left is not None else ""
+            source_ids[branch] = self._ids.take(f"{chat_id}/{begins}") if begins else chat_id
+            places = [*branch.shared, *branch.places]
+            models = [facts[place.node_id].model for place in places]
+            rest = chat.rest if branch is telling else {}
+            yield Transcript(
+                source_id=source_ids[branch],
+                nodes=partial(self._nodes, places, where, rest),
+                node_count=len(places) + (branch is telling),
+                shared_count=len(places) - len(branch.places),
+                title=chat.title[:TITLE_MAX_CHARS] or None,
+                created_at=chat.created_at,
+                model=next(filter(None, reversed(models)), chat.model) or None,
+                leaves=Leaving(source_id=source_ids[left], after=branch.after) if left else None,
+                is_active=branch is active,
+                is_empty=branch not in said,
+                labels=chat.labels,
+                is_pinned=chat.is_pinned and branch is active,
+                is_archived=chat.is_archived,
+            )
 
+    def _facts(self, chat: Chat) -> dict[str, _Fact]:
+        reader = self._glancing()
+        facts: dict[str, _Fact] = {}
+        for place in chat.places:
+            reading = reader.read(place)
+            is_said = not place.skipped and any(not isinstance(part, Record) for part in reading.parts)
+            facts[place.node_id] = _Fact(is_said, reading.model)
+        return facts
 
-def _nodes(
-    places: Sequence[ChatPlace], where: str, kind: ExportKind, rest: Mapping[str, object]
-) -> Iterator[Node]:
-    reader, rests = kind.reader(), Rests()
-    for place in places:
-        name = f"{where}, message {place.number}"
-        if place.skipped:
-            yield Node(node_id=place.node_id, place=name, skipped=place.skipped, noted=place.noted)
-            continue
-        reading = reader.read(place)
-        yield Node(
-            node_id=place.node_id,
-            place=name,
-            at=reading.at,
-            parts=(*reading.parts, *rests.parts("message", reading.rest)),
-            skipped=reading.skipped,
-            noted=(*place.noted, *reading.noted),
-        )
-    if rest:
-        record = Record(name="members of conversation", value=dict(rest), why=Kept.BOOKKEEPING)
-        yield Node(node_id=f"conversation-{_digest_of(rest)}", place=where, parts=(record,))
+    def _nodes(self, places: Sequence[ChatPlace], where: str, rest: Fields) -> Iterator[Node]:
+        reader, rests = self._readers(), Rests()
+        for place in places:
+            name = f"{where}, message {place.number}"
+            if place.skipped:
+                yield Node(node_id=place.node_id, place=name, skipped=place.skipped, noted=place.noted)
+                continue
+            reading = reader.read(place)
+            yield Node(
+                node_id=place.node_id,
+                place=name,
+                at=reading.at,
+                parts=(*reading.parts, *rests.parts("message", reading.rest)),
+                skipped=reading.skipped,
+                noted=(*place.noted, *reading.noted),
+            )
+        if rest:
+            record = Record(name="members of conversation", value=dict(rest), why=Kept.BOOKKEEPING)
+            yield Node(node_id=f"conversation-{digest_of(rest)}", place=where, parts=(record,))

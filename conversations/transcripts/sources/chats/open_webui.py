@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import ChainMap
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
+from functools import partial
 from typing import NamedTuple
 
 from conversations.dialects import columns
-from conversations.transcripts.sources import archives, rests
-from conversations.transcripts.sources.archives import Archive
+from conversations.transcripts.sources import blocks, rests
 from conversations.transcripts.sources.chats import details, exports, output_items
 from conversations.transcripts.sources.chats.exports import Chat, ExportKind, MessageReading
 from conversations.transcripts.sources.chats.tree import ChatPlace
-from conversations.transcripts.sources.nodes import Author, Failure, Kept, Part, Record, Transcript
+from conversations.transcripts.sources.nodes import Author, Failure, Kept, Part, Record
 
-NAME = "open-webui"
 AUTHORS = {"user": Author.USER, "assistant": Author.AGENT}
 NO_MESSAGE = "it has no message"
 REPEATED = "an earlier message has the same id"
 ONLY_LISTED = "only the list of the branch that was shown has it"
-MISSING = "an image is not in the export"
-LEFT_OUT = "a file is named only"
-CUT_OFF = "the answer was cut off"
 DIFFERS = "its content and its output say different things: the output is shown"
 # Members of a message that are read, or that repeat others; the rest of them is kept.
 READ = frozenset(
@@ -48,25 +42,6 @@ HISTORY = frozenset({"messages", "currentId"})
 FILE_TYPES = frozenset({"", "doc", "file", "text"})
 
 Fields = Mapping[str, object]
-
-
-def is_source(path: Path) -> bool:
-    """Return whether this is an export. Raise Unreadable."""
-    return exports.is_source(path, _is_chat)
-
-
-def holds(archive: Archive) -> bool:
-    """Return the same for an open archive. Raise Unreadable."""
-    return exports.holds(archive, _is_chat)
-
-
-def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]:
-    """Yield the conversations of a file, each before its branches.
-
-    Raise Unreadable. An export does not grow: `is_growing` changes nothing.
-    """
-    kind = ExportKind(is_chat=_is_chat, chat=_chat, reader=_Reader, glancing=_Reader)
-    yield from exports.transcripts(archives.opened(path), kind)
 
 
 def _is_chat(value: Fields) -> bool:
@@ -134,7 +109,7 @@ def _rest_of_chat(value: Fields, told: Fields, places: Sequence[ChatPlace]) -> F
 def _is_placed(message: object, by_id: Fields) -> bool:
     """Return whether a message of the list equals one of the conversation in every member."""
     message_id = columns.first_text(columns.fields(message).get("id"))
-    return by_id.get(message_id or _digest(message)) == message
+    return by_id.get(message_id or exports.digest_of(message)) == message
 
 
 def _places(told: Fields) -> list[ChatPlace]:
@@ -144,17 +119,7 @@ def _places(told: Fields) -> list[ChatPlace]:
     return [*places, *_listed(columns.items(told.get("messages")), by_id)]
 
 
-def _place(node_id: str, value: object, number: int) -> ChatPlace:
-    message = columns.fields(value)
-    return ChatPlace(
-        node_id=node_id,
-        number=number,
-        value=value,
-        parent=columns.first_text(message.get("parentId")) or None,
-        children=columns.texts(message.get("childrenIds")),
-        is_aside=not message,
-        is_linked="parentId" in message or "childrenIds" in message or not message,
-    )
+_place = partial(ChatPlace.named, parent="parentId", children="childrenIds")
 
 
 def _listed(messages: Iterable[object], by_id: Fields) -> Iterator[ChatPlace]:
@@ -170,7 +135,7 @@ def _listed(messages: Iterable[object], by_id: Fields) -> Iterator[ChatPlace]:
         if by_id and (message_id is None or message_id in by_id):
             last = message_id or last
             continue
-        place = _place(_unique(message_id or _digest(value), taken), value, number)
+        place = _place(exports.unique(message_id or exports.digest_of(value), taken), value, number)
         place.noted = (ONLY_LISTED,) if by_id else ()
         if message_id is not None and place.node_id != message_id:
             place.is_aside = True
@@ -183,19 +148,6 @@ def _listed(messages: Iterable[object], by_id: Fields) -> Iterator[ChatPlace]:
             last = place.node_id
         listed[place.node_id] = value
         yield place
-
-
-def _digest(value: object) -> str:
-    """Return an id for a message that has none."""
-    return hashlib.sha256(columns.as_json(value).encode()).hexdigest()[:32]
-
-
-def _unique(node_id: str, taken: Container[str]) -> str:
-    found, number = node_id, 1
-    while found in taken:
-        number += 1
-        found = f"{node_id}#{number}"
-    return found
 
 
 class _Reader:
@@ -287,7 +239,7 @@ def _said(message: Fields, author: Author, node_id: str) -> tuple[list[object], 
     content = message.get("content")
     if author is Author.USER:
         return details.content_blocks(content), [], []
-    noted = [CUT_OFF] if message.get("done") is False else []
+    noted = [exports.CUT_OFF] if message.get("done") is False else []
     if message.get("error") is True:
         written: list[object] = []
     elif isinstance(content, str):
@@ -314,18 +266,14 @@ def _files(message: Fields) -> Iterator[_File]:
     for file in _named(message):
         kind, url = (columns.first_text(file.get(name)) for name in ("type", "url"))
         if text := _content(file):
-            yield _File(_text(f"[Attachment: {_name(file)}]\n{text}"))
+            yield _File(blocks.text_block(f"[Attachment: {_name(file)}]\n{text}"))
         elif kind != "image" and not _media(file).startswith("image/"):
             label = "File" if kind in FILE_TYPES else kind.replace("_", " ").capitalize()
-            yield _File(_text(f"[{label}: {_name(file)}]"), LEFT_OUT)
+            yield _File(blocks.text_block(f"[{label}: {_name(file)}]"), exports.NAMED_ONLY)
         elif url.startswith(details.SHOWN):
             yield _File(details.image(url))
         else:
-            yield _File(_text(f"[Image: {_name(file)}]"), MISSING)
-
-
-def _text(text: str) -> Fields:
-    return {"type": "text", "text": text}
+            yield _File(blocks.text_block(f"[Image: {_name(file)}]"), exports.IMAGE_MISSING)
 
 
 def _named(message: Fields) -> list[Fields]:
@@ -366,3 +314,6 @@ def _members(message: Fields) -> Iterator[Record]:
 
 def _says(value: object) -> bool:
     return value is not None and value is not False and value not in ("", [], {})
+
+
+EXPORT = ExportKind(name="open-webui", is_chat=_is_chat, chat=_chat, readers=lambda _: _Reader)

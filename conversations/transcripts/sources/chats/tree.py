@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from conversations.dialects import columns
+
 LOST = "the message before it is missing"
 ROUND = "the messages before it go round in a circle"
 
@@ -32,6 +34,20 @@ class ChatPlace:
     is_linked: bool = True
     skipped: str = ""
     noted: tuple[str, ...] = ()
+
+    @classmethod
+    def named(cls, node_id: str, value: object, number: int, *, parent: str, children: str) -> ChatPlace:
+        """Return the place of a message that names others in its members with these names."""
+        message = columns.fields(value)
+        return cls(
+            node_id=node_id,
+            number=number,
+            value=value,
+            parent=columns.first_text(message.get(parent)) or None,
+            children=columns.texts(message.get(children)),
+            is_aside=not message,
+            is_linked=parent in message or children in message or not message,
+        )
 
 
 @dataclass(eq=False, slots=True)
