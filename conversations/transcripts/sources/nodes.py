@@ -7,7 +7,7 @@ stored, so that an import can account for each of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -153,3 +153,13 @@ class Transcript:
     labels: tuple[str, ...] = ()  # the user's labels or folders
     is_pinned: bool = False
     is_archived: bool = False
+
+
+def unreadable(source_id: str, why: str) -> Transcript:
+    """Return a conversation that raises Unreadable when its nodes are read: its report says why."""
+
+    def nodes() -> Iterator[Node]:
+        raise Unreadable(why)
+        yield
+
+    return Transcript(source_id=source_id, nodes=nodes, node_count=0)

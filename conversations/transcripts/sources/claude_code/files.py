@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 from conversations.dialects import columns
 from conversations.events import Metrics
-from conversations.transcripts.sources import lines
+from conversations.transcripts.sources import lines, session_lines
 from conversations.transcripts.sources.claude_code import copies, records
 from conversations.transcripts.sources.claude_code.copies import Earlier
 from conversations.transcripts.sources.claude_code.tree import TRUNK, Place, Tree, Unread
@@ -23,6 +22,7 @@ from conversations.transcripts.sources.nodes import (
     Record,
     Transcript,
     Unreadable,
+    unreadable,
 )
 from conversations.transcripts.sources.rests import Rests
 
@@ -86,22 +86,22 @@ def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]
                 if path == file or _is_session(file):
                     yield from _of_file(file, earlier, is_growing=is_growing or lines.is_fresh(file))
             except Unreadable as error:
-                yield _unreadable(file, str(error))
+                yield unreadable(file.stem, str(error))
 
 
 def files(path: Path) -> Iterator[Path]:
     """Yield a file, or those below a directory, sessions before their sub-agents. Raise Unreadable."""
-    try:
-        if path.is_file():
-            yield path
-            return
-        if not path.is_dir():
-            raise Unreadable(f"{path} does not exist")
-        found = [file for file in lines.below(path, ".jsonl") if file.name not in NO_SESSIONS]
-        found += filter(lines.has_loglines, lines.below(path, ".json"))
-    except OSError as error:
-        raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
-    yield from sorted(found, key=lambda file: (_is_sub_agents(file), file))
+
+    def chosen(found: list[Path]) -> list[Path]:
+        # A session on the web is one document; any other one is no session.
+        sessions = [
+            file
+            for file in found
+            if (lines.has_loglines(file) if file.suffix == ".json" else file.name not in NO_SESSIONS)
+        ]
+        return sorted(sessions, key=lambda file: (_is_sub_agents(file), file))
+
+    yield from session_lines.files(path, (".jsonl", ".json"), chosen)
 
 
 def _is_sub_agents(file: Path) -> bool:
@@ -110,22 +110,12 @@ def _is_sub_agents(file: Path) -> bool:
 
 def _is_session(file: Path) -> bool:
     """Return whether a line at the beginning is one of a session. Raise Unreadable."""
-    if lines.has_loglines(file):  # a session on the web, whose lines may not name it
-        return True
-    found = islice(lines.records(file, _is_of_session), PROBED_LINES)
-    return any(each.value is not None and _is_of_session(each.value) for each in found)
+    # The lines of a session on the web may not name it.
+    return lines.has_loglines(file) or session_lines.begins_with(file, _is_of_session, within=PROBED_LINES)
 
 
 def _is_of_session(record: Mapping[str, object]) -> bool:
     return isinstance(record.get("type"), str) and bool(OF_SESSIONS & record.keys())
-
-
-def _unreadable(file: Path, why: str) -> Transcript:
-    def refuse() -> Iterator[Node]:
-        raise Unreadable(why)
-        yield
-
-    return Transcript(source_id=file.stem, nodes=refuse, node_count=0)
 
 
 def _of_file(file: Path, earlier: Earlier | None, *, is_growing: bool) -> Iterator[Transcript]:
@@ -219,15 +209,7 @@ class _Index:
         return facts
 
     def _add(self, found: FoundRecord) -> None:
-        place = Place(
-            number=found.number,
-            where=found.place,
-            offset=found.offset,
-            size=len(found.text),
-            hash=hash(found.text),
-            noted=found.noted,
-            skipped=found.skipped,
-        )
+        place = Place.of(found)
         self.places.append(place)
         if found.value is None:
             place.node_id = self._digests.id_of(found.text)
@@ -292,29 +274,15 @@ def _told(record: Mapping[str, object]) -> Mapping[str, object]:
 
 def _nodes(file: Path, places: list[Place], known: Mapping[str, object]) -> Iterator[Node]:
     rest_of = Rests(known)
-    read = [place for place in places if not place.skipped]  # half a line may be complete by now
-    texts = lines.texts_at(file, ((each.offset, each.size, each.hash) for each in read))
-    for place in places:
-        yield _node(place, b"" if place.skipped else next(texts), rest_of)
 
+    def read(place: Place, record: Mapping[str, object]) -> Node:
+        left_out: tuple[str, ...] = ()
+        if records.LEFT_OUT in record:
+            left_out = (f"{records.LEFT_OUT} left out",)
+            record = {key: value for key, value in record.items() if key != records.LEFT_OUT}
+        if place.is_repeated:
+            return place.node((Record(name="repeated line", value=record, why=Kept.BOOKKEEPING),), left_out)
+        told = records.read(record)
+        return place.node((*told.parts, *rest_of.parts(told.name, told.rest)), left_out)
 
-def _node(place: Place, text: bytes, rest_of: Rests) -> Node:
-    name = place.where
-    at = columns.instant(place.at)
-    if place.skipped:
-        return Node(node_id=place.node_id, place=name, at=at, skipped=place.skipped)
-    noted = place.noted
-    try:
-        record = lines.record(text)
-    except Damaged as error:
-        damaged = Record(name="line", value=lines.kept(text), why=Kept.DAMAGED)
-        return Node(node_id=place.node_id, place=name, at=at, parts=(damaged,), noted=(*noted, str(error)))
-    if records.LEFT_OUT in record:
-        noted = (*noted, f"{records.LEFT_OUT} left out")
-        record = {key: value for key, value in record.items() if key != records.LEFT_OUT}
-    if place.is_repeated:
-        repeated = Record(name="repeated line", value=record, why=Kept.BOOKKEEPING)
-        return Node(node_id=place.node_id, place=name, at=at, parts=(repeated,), noted=noted)
-    told = records.read(record)
-    parts = (*told.parts, *rest_of.parts(told.name, told.rest))
-    return Node(node_id=place.node_id, place=name, at=at, parts=parts, noted=noted)
+    return session_lines.nodes(file, places, read)

@@ -13,28 +13,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from conversations.transcripts.sources.session_lines import LinePlace
+
 TRUNK = ""
 
 
 @dataclass(kw_only=True, slots=True)
-class Place:
-    """The place of one line in the tree."""
+class Place(LinePlace):
+    """The place of one line in the tree; its `node_id` is its `uuid`, or else a digest of the line."""
 
-    number: int
-    where: str = ""  # for people
-    offset: int
-    size: int
-    hash: int  # of its text, in this process
-    node_id: str = ""  # its `uuid`, or else a digest of the line
     is_in_tree: bool = False  # whether it has a `uuid`
     parent: str | None = None
     is_prompt: bool = False
     message_id: str = ""  # not empty for a part of an answer
     agent: str | None = None  # not None for the line of a sub-agent: its id, empty if the line does not say
     is_repeated: bool = False  # whether an earlier line has the same `uuid`
-    skipped: str = ""
-    noted: tuple[str, ...] = ()
-    at: str = ""
 
 
 class Unread:

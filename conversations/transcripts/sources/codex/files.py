@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 from conversations.dialects import columns
 from conversations.events import Metrics
-from conversations.transcripts.sources import lines, packed
+from conversations.transcripts.sources import lines, packed, session_lines
 from conversations.transcripts.sources.codex import items, records
-from conversations.transcripts.sources.lines import Damaged, Digests, FoundRecord
+from conversations.transcripts.sources.lines import Digests, FoundRecord
 from conversations.transcripts.sources.nodes import (
     Author,
-    Kept,
     Leaving,
     Message,
     Node,
-    Record,
     ToolCall,
     Transcript,
     Unreadable,
+    unreadable,
 )
 from conversations.transcripts.sources.rests import Rests
+from conversations.transcripts.sources.session_lines import LinePlace
 
 NAME = "codex"
 ENDING = ".jsonl"
@@ -45,17 +44,6 @@ _HEAD = (
 )
 # The name of a session's file, with the id of the session, or two ids if it was taken back.
 _NAMED = re.compile(r"rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-(.+)\.jsonl(\.zst)?")
-
-
-class _Place(NamedTuple):
-    number: int
-    where: str  # for people
-    offset: int
-    size: int
-    hash: int  # of its text, in this process
-    node_id: str
-    skipped: str
-    noted: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -98,7 +86,10 @@ class _Facts:
 
 def is_source(path: Path) -> bool:
     """Return whether this is a session, or a directory with sessions. Raise Unreadable."""
-    return any(_is_named_packed(file) or _is_session(file) for file in files(path))
+    # A packed session counts by its name, even if it is too damaged to be read.
+    return any(
+        (packed.is_packed(file) and _NAMED.fullmatch(file.name)) or _is_session(file) for file in files(path)
+    )
 
 
 def transcripts(path: Path, *, is_growing: bool = False) -> Iterator[Transcript]:
@@ -120,31 +111,19 @@ def files(path: Path) -> Iterator[Path]:
     If a session is packed and unpacked, as for a moment when the program continues it, the unpacked file has
     more.
     """
-    try:
-        if path.is_file():
-            yield path
-            return
-        if not path.is_dir():
-            raise Unreadable(f"{path} does not exist")
-        found = [each for ending in (ENDING, ENDING + packed.ENDING) for each in lines.below(path, ending)]
-    except OSError as error:
-        raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
-    there = set(found)
-    read = (file for file in found if not packed.is_packed(file) or file.with_suffix("") not in there)
-    yield from sorted(read, key=lambda file: (file.name, file))
 
+    def chosen(found: list[Path]) -> list[Path]:
+        there = set(found)
+        read = (file for file in found if not packed.is_packed(file) or file.with_suffix("") not in there)
+        return sorted(read, key=lambda file: (file.name, file))
 
-def _is_named_packed(file: Path) -> bool:
-    """Return whether this is a packed session by its name, even if it is too damaged to be read."""
-    return packed.is_packed(file) and _NAMED.fullmatch(file.name) is not None
+    yield from session_lines.files(path, (ENDING, ENDING + packed.ENDING), chosen)
 
 
 def _is_session(file: Path) -> bool:
-    try:
-        found = islice(lines.records(file, _is_of_session), PROBED_LINES)
-        return any(each.value is not None and _is_of_session(each.value) for each in found)
-    except Unreadable:
-        return False
+    with suppress(Unreadable):
+        return session_lines.begins_with(file, _is_of_session, within=PROBED_LINES)
+    return False
 
 
 def _is_of_session(record: Mapping[str, object]) -> bool:
@@ -158,20 +137,13 @@ def _source_id(file: Path) -> str:
     return columns.clean(named[1] if named else file.name.partition(ENDING)[0])
 
 
-def _unreadable(file: Path, why: str) -> Transcript:
-    return Transcript(source_id=_source_id(file), nodes=partial(_refuse, why), node_count=0)
-
-
-def _refuse(why: str) -> Iterator[Node]:
-    raise Unreadable(why)
-
-
 def _transcript(file: Path, *, is_growing: bool) -> Transcript:
+    source_id = _source_id(file)
     try:
         index = _Index(file, is_growing=is_growing)
     except Unreadable as error:
-        return _unreadable(file, str(error))
-    facts, source_id = index.facts, _source_id(file)
+        return unreadable(source_id, str(error))
+    facts = index.facts
     parent, left = facts.origin
     return Transcript(
         source_id=source_id,
@@ -195,7 +167,7 @@ class _Index:
     """The places of a file's lines, and the facts of all of them that are needed before the first is read."""
 
     def __init__(self, file: Path, *, is_growing: bool) -> None:
-        self.places: list[_Place] = []
+        self.places: list[LinePlace] = []
         self.facts = _Facts()
         self._digests = Digests()
         self._has_envelopes = False
@@ -203,9 +175,9 @@ class _Index:
             self._add(found)
 
     def _add(self, found: FoundRecord) -> None:
-        text, node_id = found.text, self._digests.id_of(found.text)
-        at = (found.offset, len(text), hash(text))
-        self.places.append(_Place(found.number, found.place, *at, node_id, found.skipped, found.noted))
+        place = LinePlace.of(found)
+        place.node_id = self._digests.id_of(found.text)
+        self.places.append(place)
         if found.value is not None:
             self._has_envelopes = self._has_envelopes or isinstance(found.value.get("payload"), Mapping)
             self._learn(found.number, found.value)
@@ -251,29 +223,17 @@ class _Index:
         return any(self.facts.origin) and at is not None and began is not None and at < began
 
 
-def _nodes(file: Path, places: list[_Place], facts: _Facts) -> Iterator[Node]:
+def _nodes(file: Path, places: list[LinePlace], facts: _Facts) -> Iterator[Node]:
     rest_of = Rests()
-    read = [place for place in places if not place.skipped]  # half a line may be complete by now
-    texts = lines.texts_at(file, ((each.offset, each.size, each.hash) for each in read))
-    for place in places:
-        yield _node(place, b"" if place.skipped else next(texts), facts, rest_of)
 
+    def read(place: LinePlace, record: Mapping[str, object]) -> Node:
+        told = records.read(
+            record,
+            node_id=place.node_id,
+            is_head=place.number == facts.head,
+            is_sub_agents=bool(facts.origin.parent),
+        )
+        parts = (*told.parts, *rest_of.parts(records.name(record), told.rest))
+        return place.node(parts, told.noted, at=record.get("timestamp"))
 
-def _node(place: _Place, text: bytes, facts: _Facts, rest_of: Rests) -> Node:
-    name = place.where
-    if place.skipped:
-        return Node(node_id=place.node_id, place=name, skipped=place.skipped)
-    try:
-        record = lines.record(text)
-    except Damaged as error:
-        damaged = Record(name="line", value=lines.kept(text), why=Kept.DAMAGED)
-        return Node(node_id=place.node_id, place=name, parts=(damaged,), noted=(*place.noted, str(error)))
-    told = records.read(
-        record,
-        node_id=place.node_id,
-        is_head=place.number == facts.head,
-        is_sub_agents=bool(facts.origin.parent),
-    )
-    at = columns.instant(record.get("timestamp"))
-    parts = (*told.parts, *rest_of.parts(records.name(record), told.rest))
-    return Node(node_id=place.node_id, place=name, at=at, parts=parts, noted=(*place.noted, *told.noted))
+    return session_lines.nodes(file, places, read)

@@ -17,7 +17,7 @@ from conversations.transcripts.sources.hermes.database import Database
 from conversations.transcripts.sources.hermes.entries import Entry
 from conversations.transcripts.sources.hermes.heads import Branch, Head
 from conversations.transcripts.sources.hermes.rows import moment
-from conversations.transcripts.sources.nodes import Leaving, Node, Transcript, Unreadable
+from conversations.transcripts.sources.nodes import Leaving, Transcript, Unreadable, unreadable
 
 NAME = "hermes-webui"
 SESSIONS = "sessions"
@@ -130,7 +130,7 @@ class _Directory:
                 yield from self._of_session(source_id)
             except Unreadable as error:
                 self._links.pop(source_id, None)  # its continuations are read alone
-                yield _failing(source_id, str(error))
+                yield unreadable(source_id, str(error))
 
     def _add_with_older(self, file: Path) -> None:
         """Add the conversation of a file, and those that it continues."""
@@ -172,12 +172,12 @@ class _Directory:
             for begins, told in self._database.sessions():
                 source_id = database.session_id(told)
                 if source_id is None:
-                    yield _failing(f"{path.name} {told.get('id')!r}"[:TITLE_MAX_CHARS], UNUSABLE_ID)
+                    yield unreadable(f"{path.name} {told.get('id')!r}"[:TITLE_MAX_CHARS], UNUSABLE_ID)
                 elif source_id not in self._sources:
                     parent = copies.session_id(told.get("parent_session_id"))
                     self._sources[source_id] = _Source(files=[], stored=begins, parent=parent)
         except Unreadable as error:
-            yield _failing(path.name, str(error))
+            yield unreadable(path.name, str(error))
 
     def _of_session(self, source_id: str) -> Iterator[Transcript]:
         parent = self._sources[source_id].parent
@@ -360,13 +360,3 @@ def _cost(told: object) -> float:
     if isinstance(told, bool) or not isinstance(told, int | float) or not 0 <= told < 1e9:
         return 0.0
     return float(told)
-
-
-def _failing(source_id: str, why: str) -> Transcript:
-    """Return a conversation whose reading raises the error."""
-
-    def nodes() -> Iterator[Node]:
-        raise Unreadable(why)
-        yield
-
-    return Transcript(source_id=source_id, nodes=nodes, node_count=0)
