@@ -10,8 +10,7 @@ from typing import NamedTuple, TypedDict
 from conversations.exceptions import InvalidEvent
 
 EVENT_ID_MAX_LENGTH = 200
-SEQ_MAX = 2**63 - 1
-"""The largest seq that a column holds."""
+SEQ_MAX = 2**63 - 1  # the largest seq that a column holds
 TEXT_MAX_BYTES = 100_000  # the longest `text` column (what a person would read), in UTF-8 bytes
 
 

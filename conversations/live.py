@@ -39,7 +39,6 @@ _carrier: asyncio.AbstractEventLoop | None = None
 
 
 def conversation_group(pk: int) -> str:
-    """Return the group of all readers of one conversation."""
     return f"conversation.{pk}"
 
 
@@ -204,7 +203,6 @@ async def _send_in_order(groups: dict[str, deque[Hint]], group: str) -> None:
 
 
 def hint_channel() -> Any:
-    """Return the channel layer that carries hints."""
     layer = get_channel_layer()
     if layer is None:
         raise RuntimeError("The settings name no channel layer.")

@@ -26,7 +26,6 @@ _refusals = structlog.stdlib.get_logger(REFUSALS)
 
 
 def log_act(act: str, **facts: object) -> None:
-    """Log an action; facts that are None are left out."""
     _acts.info(act, **_known(facts))
 
 

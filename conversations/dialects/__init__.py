@@ -70,7 +70,6 @@ def called_tool(event: EventEnvelope) -> tuple[str, dict[str, Any]]:
 
 
 def author(dialect: Dialect) -> EventAuthor:
-    """Return the author that writes for a wire."""
     match dialect:
         case Dialect.V0:
             return v0.AUTHOR

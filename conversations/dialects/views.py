@@ -31,8 +31,6 @@ class MessageView(EventView):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallView(EventView):
-    """A call of a tool."""
-
     name: str = ""  # as the model called it; empty if unknown
     shown_name: str = ""  # for people
     action: str = ""  # what kind of tool this is, by V0's names of actions; empty if unknown
@@ -87,8 +85,6 @@ class ResultView(EventView):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErrorView(EventView):
-    """An error of the conversation, or of the call that it answers."""
-
     code: str = ""
     detail: str = ""
     name: str = ""  # of the tool, for people
@@ -126,8 +122,6 @@ class NoticeView(EventView):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HookView(EventView):
-    """A run of a hook."""
-
     command: str
     is_blocking: bool
     output: str

@@ -71,7 +71,6 @@ class CompiledQuery:
         return [dict(zip(compiled.names, row, strict=True)) for row in compiled.run(values)]
 
     def tuples(self, *form: Hashable, **values: Any) -> list[Sequence[Any]]:
-        """Return the rows as the values of their columns."""
         return [] if _has_no_values(values) else list(self._of(form, values).run(values))
 
     def _of(self, form: tuple[Hashable, ...], values: dict[str, Any]) -> _Compiled:

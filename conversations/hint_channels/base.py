@@ -55,11 +55,9 @@ class Link(ABC):
         """Receive until cancelled, replacing lost connections."""
 
     async def add(self, name: str, channel: str) -> None:
-        """Add a channel to a group."""
         self._groups.setdefault(name, set()).add(channel)
 
     async def discard(self, name: str, channel: str) -> None:
-        """Remove a channel from a group."""
         channels = self._groups.get(name, set())
         channels.discard(channel)
         if not channels:

@@ -75,7 +75,6 @@ def search_events(
 
 
 def count_events(conversation: ConversationRef, wanted: EventFilter) -> int:
-    """Return the number of matching events in the log."""
     if wanted == EventFilter():
         return last_seq(conversation) + 1
     return Event.objects.of(conversation).matching(wanted).count()

@@ -22,17 +22,14 @@ from conversations.payloads.limits import limits_of
 from conversations.search import titles
 
 _HEX_UUID = "^[0-9a-f]{32}$"
-SOURCE_TAG = "source"
-"""The tag of an imported conversation that names the program which it comes from."""
+SOURCE_TAG = "source"  # the tag of an imported conversation that names the program which it comes from
 LAST_MESSAGE_MAX_LENGTH = 200
-CHILDREN_MAX = 100
-"""At most this many of the conversations that one has started are named with it."""
+CHILDREN_MAX = 100  # at most this many of the conversations that one has started are named with it
+# Columns of a conversation that only the log's own writes may change.
 OWNED_BY_APPEND = frozenset(
     {"next_seq", "head_digest", "loop_epoch", "asked_through", "answered_through", "last_message"}
 )
-"""Columns of a conversation that only the log's own writes may change."""
-Moment = Literal["created_at", "updated_at", "deleted_at"]
-"""The orders of lists of conversations."""
+Moment = Literal["created_at", "updated_at", "deleted_at"]  # the orders of lists of conversations
 
 
 class Version(models.TextChoices):
@@ -61,10 +58,7 @@ class ConversationRef(NamedTuple):
 
 
 class ConversationQuerySet(models.QuerySet["Conversation"]):
-    """Queries for many conversations."""
-
     def active(self) -> Self:
-        """Return those that are not deleted."""
         return self.filter(deleted_at__isnull=True)
 
     def deleted(self) -> Self:
@@ -84,7 +78,6 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         return self.filter(purged_at__isnull=False)
 
     def quiet_since(self, moment: datetime) -> Self:
-        """Return those to which nothing was added since then."""
         return self.filter(updated_at__lt=moment)
 
     def labelled(self, name: str, value: str | None = None) -> Self:
@@ -111,7 +104,6 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         return self.filter(public_id__in=list(public_ids))
 
     def with_pks(self, pks: Iterable[int | Combinable]) -> Self:
-        """Return those with these keys."""
         return self.filter(pk__in=list(pks))
 
     def with_children(self, others: ConversationQuerySet) -> Self:
@@ -132,7 +124,6 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         return self.annotate(list_key=order.expression).order_by(*order.sorting())
 
     def in_order(self, column: Moment, *, newest_first: bool) -> Self:
-        """Order by creation, by the last change, or by the deletion."""
         return self.order_by(f"-{column}", "-pk") if newest_first else self.order_by(column, "pk")
 
     def beyond(self, column: Moment, moment: datetime, pk: int, *, newest_first: bool) -> Self:
@@ -166,7 +157,6 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         return rows.filter(**{name: value for name, value in wanted.items() if value is not None})
 
     def top_level(self) -> Self:
-        """Return those that no other conversation has started."""
         return self.filter(parent__isnull=True)
 
     def started_by(self, public_id: str) -> Self:
@@ -174,7 +164,6 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         return self.filter(unselective("parent__owner_id", F("owner_id")), parent__public_id=public_id)
 
     def of_version(self, version: str) -> Self:
-        """Return those of this wire."""
         return self.filter(version=version)
 
     def heads(self) -> Self:
@@ -207,7 +196,6 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         return self.filter(**{name: moment for name, moment in bounds.items() if moment is not None})
 
     def changed_since(self, moment: datetime | Combinable) -> Self:
-        """Return those to which something was added since then."""
         return self.filter(updated_at__gte=moment)
 
     def listed_from(self, moment: datetime, pk: int) -> Self:
@@ -224,7 +212,6 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         return further.filter(listed_in__gte=number, listed_in__lt=end).order_by("listed_in", "pk")
 
     def unanswered(self) -> Self:
-        """Return those whose newest input has no answer yet."""
         return self.active().filter(asked_through__gt=F("answered_through"))
 
     def locked(self) -> Self:
@@ -307,27 +294,27 @@ class Conversation(models.Model):
     next_seq = models.BigIntegerField(default=0)
     head_digest = models.CharField(max_length=64, default="", blank=True)
     loop_epoch = models.BigIntegerField(default=0)
+    # The seq of the newest event that asks the agent for an answer.
     asked_through = models.BigIntegerField(default=-1)
-    """The seq of the newest event that asks the agent for an answer."""
+    # The agent has answered or given up every input up to this seq.
     answered_through = models.BigIntegerField(default=-1)
-    """The agent has answered or given up every input up to this seq."""
+    # Whether an append of an input may be refused (AppendRequest.refusal); None is no.
     guards_inputs = models.BooleanField(null=True, blank=True, editable=False)
-    """Whether an append of an input may be refused (AppendRequest.refusal); None is no."""
 
     last_message = models.CharField(max_length=LAST_MESSAGE_MAX_LENGTH, default="", blank=True)
     last_message_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
+    # The conversation's clock: every event has a later time than the one before.
     updated_at = models.DateTimeField(default=timezone.now)
-    """The conversation's clock: every event has a later time than the one before."""
+    # The time of the last change in something that a list of conversations shows.
     listed_at = models.DateTimeField(default=timezone.now)
-    """The time of the last change in something that a list of conversations shows."""
+    # The number of that change (change_order), set by a trigger; None if it is older than the triggers.
     listed_in = models.BigIntegerField(null=True, blank=True, editable=False)
-    """The number of that change (change_order), set by a trigger; None if it is older than the triggers."""
     deleted_at = models.DateTimeField(null=True, blank=True)
+    # What a verification found damaged, as `{seq, problem, detail}` each; None if nothing was.
     damage = models.JSONField(null=True, blank=True, editable=False)
-    """What a verification found damaged, as `{seq, problem, detail}` each; None if nothing was."""
+    # When its purge began: from then on it cannot be restored, and its columns are empty.
     purged_at = models.DateTimeField(null=True, blank=True, editable=False)
-    """When its purge began: from then on it cannot be restored, and its columns are empty."""
 
     objects = ConversationManager()
 

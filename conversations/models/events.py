@@ -45,10 +45,7 @@ _PAGE_START = _PAGE_BOUND.format(bound="MIN", order="DESC")
 
 
 class EventQuerySet(models.QuerySet["Event"]):
-    """Queries for many events."""
-
     def of(self, conversation: ConversationRef | Conversation) -> Self:
-        """Return the log of one conversation."""
         return self.filter(conversation_id=conversation.pk)
 
     def of_one(self, conversations: ConversationQuerySet) -> Self:
@@ -57,7 +54,6 @@ class EventQuerySet(models.QuerySet["Event"]):
         return self.filter(conversation_id=Subquery(conversations.values("pk")))
 
     def of_key(self, conversation_pk: int | Combinable) -> Self:
-        """Return the log of the conversation with this key."""
         return self.filter(conversation_id=conversation_pk)
 
     def after(self, seq: int) -> Self:
@@ -65,7 +61,6 @@ class EventQuerySet(models.QuerySet["Event"]):
         return self.filter(seq__gt=seq)
 
     def before(self, seq: int) -> Self:
-        """Return those before it."""
         return self.filter(seq__lt=seq)
 
     def through(self, seq: int) -> Self:
@@ -84,15 +79,12 @@ class EventQuerySet(models.QuerySet["Event"]):
         return self.annotate(is_repeated=Case(When(is_copy, then=Exists(same)), default=False))
 
     def oldest_first(self) -> Self:
-        """Order as appended."""
         return self.order_by("seq")
 
     def newest_first(self) -> Self:
-        """Order by seq, the newest first."""
         return self.order_by("-seq")
 
     def seqs(self) -> models.QuerySet[Event, int]:
-        """Return the seqs alone."""
         return self.values_list("seq", flat=True)
 
     # LIMIT would do instead of a second bound, but PostgreSQL, where its statistics know too few events of
@@ -140,7 +132,6 @@ class EventQuerySet(models.QuerySet["Event"]):
         return rows
 
     def of_any(self, conversations: ConversationQuerySet) -> Self:
-        """Return the logs of these conversations."""
         return self.filter(conversation__in=conversations)
 
     def beyond(self, conversation_pk: int, seq: int, *, newest_first: bool) -> Self:
@@ -154,7 +145,6 @@ class EventQuerySet(models.QuerySet["Event"]):
         return self.order_by(*(["-conversation_id", "-seq"] if newest_first else ["conversation_id", "seq"]))
 
     def with_event_ids(self, event_ids: Iterable[str], *, dialect: Dialect) -> Self:
-        """Return those of a wire with one of these ids."""
         return self.filter(event_id__in=list(event_ids), dialect=dialect)
 
     def oldest_copies(self) -> Self:
@@ -163,19 +153,15 @@ class EventQuerySet(models.QuerySet["Event"]):
         return self.filter(pk__in=oldest)
 
     def with_pks(self, pks: Iterable[int]) -> Self:
-        """Return those with these keys."""
         return self.filter(pk__in=list(pks))
 
     def with_seqs(self, seqs: Iterable[int]) -> Self:
-        """Return those at these places."""
         return self.filter(seq__in=list(seqs))
 
     def known_as(self, event_ids: Iterable[str], seqs: Iterable[int]) -> Self:
-        """Return those with one of these ids or at one of these places."""
         return self.filter(Q(event_id__in=list(event_ids)) | Q(seq__in=list(seqs)))
 
     def of_turn(self, turn_id: str) -> Self:
-        """Return the events of one turn."""
         return self.filter(turn_id=turn_id)
 
     def inputs(self) -> Self:
@@ -259,20 +245,17 @@ class Event(models.Model):
     turn_id = models.TextField(null=True)
     epoch = models.BigIntegerField(null=True)
     tool_call_id = models.TextField(null=True)
+    # V1: the event that this one follows, if the history branches.
     parent_event_id = models.TextField(null=True)
-    """V1: the event that this one follows, if the history branches."""
+    # The user who sent it: a number instead of a reference, because it outlives the account.
     sender_id = models.BigIntegerField(null=True)
-    """The user who sent it: a number instead of a reference, because it outlives the account."""
+    # V0: the number in the payload itself, to which `cause` refers. V1: its index in the imported files.
+    # There may be gaps.
     wire_id = models.BigIntegerField(null=True)
-    """V0: the number in the payload itself, to which `cause` refers. V1: its index in the imported files.
-
-    There may be gaps.
-    """
     brings_envelope = models.BooleanField(default=False)
     hidden = models.BooleanField(default=False)
     is_input = models.BooleanField(default=False)
-    size = models.IntegerField()
-    """Bytes of the payload, so that a page can be limited before it is read."""
+    size = models.IntegerField()  # bytes of the payload, so that a page can be limited before it is read
     digest = models.CharField(max_length=64)
     received_at = models.DateTimeField()
     # Last, because SQLite reads a row from its beginning: reading only the size then skips the payload.
@@ -339,8 +322,7 @@ def envelope(
     }
 
 
-ENVELOPE_COLUMNS = tuple(signature(envelope).parameters)
-"""The columns that `envelope` takes, in its order."""
+ENVELOPE_COLUMNS = tuple(signature(envelope).parameters)  # the columns that `envelope` takes, in its order
 
 
 def _shown_time(moment: datetime) -> str:

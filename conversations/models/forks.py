@@ -15,10 +15,9 @@ class UnfinishedFork(models.Model):
     """
 
     conversation = models.OneToOneField(Conversation, models.PROTECT, primary_key=True, related_name="+")
-    through = models.BigIntegerField()
-    """The seq of its last event, once it is whole."""
+    through = models.BigIntegerField()  # the seq of its last event, once it is whole
+    # When a process copied of it last, by the database's clock; None before the first.
     touched_at = models.DateTimeField(null=True, blank=True)
-    """When a process copied of it last, by the database's clock; None before the first."""
 
     def __str__(self) -> str:
         return f"unfinished fork {self.conversation_id}"

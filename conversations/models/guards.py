@@ -15,10 +15,8 @@ from conversations.models.conversations import Conversation
 class GuardRepair(models.Model):
     """Guards that were missing without a pending migration, and were restored."""
 
-    guards = models.TextField()
-    """Their names, separated by commas."""
-    host = models.TextField()
-    """Together with `pid` the process that restored them."""
+    guards = models.TextField()  # their names, separated by commas
+    host = models.TextField()  # together with `pid` the process that restored them
     pid = models.BigIntegerField()
     repaired_at = models.DateTimeField(default=timezone.now)
 
@@ -36,14 +34,11 @@ class WriteProbe(models.Model):
 
 
 class PurgeQuerySet(models.QuerySet["Purge"]):
-    """Queries for many purges."""
-
     def unfinished(self) -> Self:
         """Return those that the server has begun and not finished, the oldest first."""
         return self.filter(finished_at__isnull=True, conversation__purged_at__isnull=False).order_by("pk")
 
     def finished_since(self, moment: datetime) -> Self:
-        """Return those that were finished since then."""
         return self.filter(finished_at__gte=moment)
 
     def unerased(self) -> Self:
@@ -62,21 +57,18 @@ class Purge(models.Model):
     """
 
     conversation = models.ForeignKey(Conversation, models.PROTECT, related_name="purges")
-    requested_by = models.TextField()
-    """A user's name, or which part of the server."""
+    requested_by = models.TextField()  # a user's name, or which part of the server
     reason = models.TextField()
     started_at = models.DateTimeField(default=timezone.now)
     finished_at = models.DateTimeField(null=True, blank=True)
+    # When the search index was rewritten and the database's files were cleaned after it.
     erased_at = models.DateTimeField(null=True, blank=True)
-    """When the search index was rewritten and the database's files were cleaned after it."""
-    through = models.BigIntegerField(default=-1, db_default=-1)
-    """Events up to this seq are removed."""
-    events = models.BigIntegerField(default=0, db_default=0)
-    """How many events it has removed."""
+    through = models.BigIntegerField(default=-1, db_default=-1)  # events up to this seq are removed
+    events = models.BigIntegerField(default=0, db_default=0)  # how many events it has removed
+    # Bytes of the payloads and of the attachments that it has removed.
     bytes = models.BigIntegerField(default=0, db_default=0)
-    """Bytes of the payloads and of the attachments that it has removed."""
+    # The digest of the last event, which stands for the whole chain.
     last_digest = models.CharField(max_length=64, default="", db_default="", blank=True)
-    """The digest of the last event, which stands for the whole chain."""
 
     objects = models.Manager.from_queryset(PurgeQuerySet)()
 

@@ -9,8 +9,8 @@ from conversations.exceptions import InvalidConversationId
 
 PUBLIC_ID_MAX_LENGTH = 100
 RESERVED_IDS = frozenset({"search", "count"})
+# A default title shows at most this many characters of a chosen id, an ellipsis included.
 CHOSEN_ID_SHOWN = 40
-"""A default title shows at most this many characters of a chosen id, an ellipsis included."""
 _UUID = re.compile(
     r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}", re.ASCII | re.IGNORECASE
 )
@@ -49,5 +49,4 @@ def shown_title(title: str | None, public_id: str) -> str:
 
 
 def new_public_id() -> str:
-    """Return a new, unused id."""
     return uuid4().hex

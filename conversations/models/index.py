@@ -8,10 +8,10 @@ from django.db import models
 class SearchProgress(models.Model):
     """How far the search index has come: one row, shared by all processes."""
 
+    # Up to this key, entries from before the first release may have their words in another form.
     through = models.BigIntegerField(default=0)
-    """Up to this key, entries from before the first release may have their words in another form."""
+    # Every event with a key up to this is in the index; search reads later ones directly.
     words_through = models.BigIntegerField(default=0, db_default=0)
-    """Every event with a key up to this is in the index; search reads later ones directly."""
 
     def __str__(self) -> str:
         return f"indexed through {self.words_through}"

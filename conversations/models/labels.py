@@ -14,8 +14,6 @@ from conversations.engines.label_rows import LABEL_MAX_CHARS, NAME_MAX_CHARS
 
 
 class LabelQuerySet(models.QuerySet["Label"]):
-    """Queries for labels."""
-
     def of_owner(self, owner_id: int, *, deleted: bool = False) -> Self:
         """Return those of the conversations of an owner: of the active ones, or of the deleted ones."""
         # `IN`, because SQLite uses no index for `NOT is_deleted`, which Django would write for an equal sign.
@@ -52,10 +50,8 @@ class Label(models.Model):
     )
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", db_index=False)
     name = models.TextField()
-    text = models.TextField()
-    """`name`, or `name:value`."""
-    created_at = models.DateTimeField()
-    """Of the conversation, whose place in lists that is."""
+    text = models.TextField()  # `name`, or `name:value`
+    created_at = models.DateTimeField()  # of the conversation, whose place in lists that is
     is_deleted = models.BooleanField()
 
     objects = models.Manager.from_queryset(LabelQuerySet)()
@@ -82,7 +78,6 @@ class Label(models.Model):
 
 
 def indexed(text: str) -> str:
-    """Return a label as it is indexed."""
     return text[:LABEL_MAX_CHARS]
 
 

@@ -9,8 +9,8 @@ from django.db.models import CharField, F, Func, Q, TextChoices
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce
 
+# Characters of a title that count: PostgreSQL refuses entries of an index above some 2,700 bytes.
 TITLE_MAX_CHARS = 100
-"""Characters of a title that count: PostgreSQL refuses entries of an index above some 2,700 bytes."""
 
 
 class ListOrder(TextChoices):
@@ -22,7 +22,6 @@ class ListOrder(TextChoices):
 
     @property
     def is_descending(self) -> bool:
-        """Whether the greatest comes first."""
         return self is not ListOrder.TITLE
 
     @property
@@ -69,7 +68,6 @@ class SortedTitle(Func):
         super().__init__(*(columns or (F("title"), F("public_id"))), **extra)
 
     def as_sql(self, compiler: Any, connection: Any, *args: Any, **context: Any) -> Any:
-        """Return it in SQL, which both engines understand."""
         title, public_id = (compiler.compile(each)[0] for each in self.get_source_expressions())
         shown = f"COALESCE(NULLIF({title}, ''), 'Conversation ' || {public_id})"
         return f"SUBSTR(LOWER({shown}), 1, {TITLE_MAX_CHARS})", []

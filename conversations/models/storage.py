@@ -9,8 +9,7 @@ from django.db import models
 class StorageProgress(models.Model):
     """How far the totals of StoredBytes have come: one row, shared by all processes."""
 
-    through = models.BigIntegerField(default=0)
-    """Every event with a key up to this is in the totals."""
+    through = models.BigIntegerField(default=0)  # every event with a key up to this is in the totals
 
     def __str__(self) -> str:
         return f"counted through {self.through}"

@@ -11,8 +11,6 @@ from conversations.models.conversations import Conversation
 
 
 class DamageKind(models.TextChoices):
-    """What can be wrong with what is stored."""
-
     MISSING = "missing", "event missing"
     DOUBLED_SEQ = "doubled_seq", "two events at one place"
     DOUBLED_ID = "doubled_id", "two events with one id"
@@ -33,6 +31,7 @@ class DamageKind(models.TextChoices):
     TITLE = "title", "wrong entry of the index of titles"
 
 
+# Damage of a log, of which its readers are told; the rest is about leases, guards and indexes.
 SHOWN_TO_READERS = frozenset(
     {
         DamageKind.MISSING,
@@ -49,20 +48,15 @@ SHOWN_TO_READERS = frozenset(
         DamageKind.FACTS,
     }
 )
-"""Damage of a log, of which its readers are told; the rest is about leases, guards and indexes."""
 
 
 class Occasion(models.TextChoices):
-    """Why a verification ran."""
-
     START = "start", "start of the server"
     NIGHT = "night", "every night"
     COMMAND = "command", "command"
 
 
 class Outcome(models.TextChoices):
-    """How a verification ended."""
-
     RUNNING = "", "not finished"
     WHOLE = "whole", "whole"
     DAMAGED = "damaged", "damaged"
@@ -70,8 +64,6 @@ class Outcome(models.TextChoices):
 
 
 class VerificationRunQuerySet(models.QuerySet["VerificationRun"]):
-    """Queries for many runs."""
-
     def clean(self) -> Self:
         """Return those that found nothing, the newest first."""
         return self.filter(outcome=Outcome.WHOLE).order_by("-pk")
@@ -81,25 +73,19 @@ class VerificationRun(models.Model):
     """One verification: what it read, how far it has come, and what it found."""
 
     occasion = models.CharField(max_length=10, choices=Occasion)
-    covers = models.TextField()
-    """What it reads, in words."""
+    covers = models.TextField()  # what it reads, in words
     started_at = models.DateTimeField(default=timezone.now)
-    updated_at = models.DateTimeField(default=timezone.now)
-    """When it last said how far it had come."""
+    updated_at = models.DateTimeField(default=timezone.now)  # when it last said how far it had come
     finished_at = models.DateTimeField(null=True)
     outcome = models.CharField(max_length=10, choices=Outcome, default=Outcome.RUNNING, blank=True)
     conversations = models.BigIntegerField(default=0)
-    events = models.BigIntegerField(default=0)
-    """How many were read so far."""
+    events = models.BigIntegerField(default=0)  # how many were read so far
+    # About how many conversations it will read; 0 if that is not known.
     expected = models.BigIntegerField(default=0)
-    """About how many conversations it will read; 0 if that is not known."""
     problems = models.BigIntegerField(default=0)
-    newest_event = models.BigIntegerField(default=0)
-    """The key of the newest event when it began."""
-    detail = models.TextField(default="", blank=True)
-    """Why it could not run."""
-    host = models.TextField()
-    """Together with `pid` the process that ran it."""
+    newest_event = models.BigIntegerField(default=0)  # the key of the newest event when it began
+    detail = models.TextField(default="", blank=True)  # why it could not run
+    host = models.TextField()  # together with `pid` the process that ran it
     pid = models.BigIntegerField()
 
     objects = models.Manager.from_queryset(VerificationRunQuerySet)()
@@ -115,12 +101,11 @@ class VerificationFinding(models.Model):
     """Damage that a verification found and none since has found mended."""
 
     run = models.ForeignKey(VerificationRun, models.SET_NULL, null=True, related_name="findings")
+    # None for what is of no conversation that exists.
     conversation = models.ForeignKey(
         Conversation, models.CASCADE, null=True, related_name="verification_findings"
     )
-    """None for what is of no conversation that exists."""
-    seq = models.BigIntegerField(null=True)
-    """Where in the log; None for the whole of it."""
+    seq = models.BigIntegerField(null=True)  # where in the log; None for the whole of it
     problem = models.CharField(max_length=20, choices=DamageKind)
     detail = models.TextField()
     found_at = models.DateTimeField(default=timezone.now)

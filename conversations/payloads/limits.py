@@ -26,6 +26,5 @@ def limit(user: AbstractBaseUser, limits: VisitorLimits) -> None:
 
 
 def limits_of(user: AbstractBaseUser | AnonymousUser) -> VisitorLimits:
-    """Return the limits of a visitor."""
     found: VisitorLimits = getattr(user, _ATTRIBUTE, UNLIMITED)
     return found

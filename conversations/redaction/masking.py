@@ -263,7 +263,6 @@ class _Finder:
 
 
 def replaced(text: str, spans: Sequence[Span]) -> str:
-    """Return the text with the mask in place of each span."""
     if not spans:
         return text
     kept = [text[before.end : after.start] for before, after in pairwise(spans)]

@@ -29,8 +29,6 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 class Span(NamedTuple):
-    """A slice of a text."""
-
     start: int
     end: int
 

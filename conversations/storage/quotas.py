@@ -21,8 +21,6 @@ MB = 1_000_000
 
 
 class Rate(NamedTuple):
-    """A quota on how often something happens."""
-
     quota: str  # the name in settings.CONFIGURATION.quotas
     window_s: int
     words: str  # what is counted
@@ -43,12 +41,10 @@ def admit_request(user_pk: int) -> None:
 
 
 def admit_conversation(owner_pk: int) -> None:
-    """Count a new conversation. Raise QuotaExceeded."""
     _admit(CONVERSATIONS, owner_pk, 1)
 
 
 def admit_start(user_pk: int) -> None:
-    """Count a start task. Raise QuotaExceeded."""
     _admit(STARTS, user_pk, 1)
 
 

@@ -40,7 +40,6 @@ def retitle(conversation: ConversationRef, title: str | None, **only_if: str | N
 
 
 def retag(conversation: ConversationRef, tags: Mapping[str, str]) -> None:
-    """Replace all tags."""
     change(Conversation.objects.active().filter(pk=conversation.pk), conversation, tags=dict(tags))
 
 

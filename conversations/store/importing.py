@@ -38,8 +38,6 @@ class ImportRefused(ConversationError):
 
 @dataclass(kw_only=True, slots=True)
 class Imported:
-    """The outcome of one import."""
-
     conversation: ConversationRef | None = None  # None if no conversation was created
     added: int = 0
     repeated: int = 0  # events that were stored before; the first bytes under an id stay

@@ -24,8 +24,6 @@ IS_FULL = f"A conversation has at most {TAGS_MAX} tags. Remove one first."
 
 
 class BadLabel(ConversationError):
-    """The text is no label."""
-
     code: ClassVar[str] = "bad_label"
 
 

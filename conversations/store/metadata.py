@@ -88,7 +88,6 @@ NEVER_FALLING = frozenset({"accumulated_cost", "prompt_tokens", "completion_toke
 
 
 def metadata_of(row: Conversation) -> ConversationMetadata:
-    """Return the metadata in a row."""
     values = {name: getattr(row, column) for name, column in COLUMN_OF.items()}
     return ConversationMetadata(
         conversation_id=row.public_id,

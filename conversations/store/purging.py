@@ -154,6 +154,5 @@ def remove_beside_events(conversation_pk: int) -> None:
 
 
 def forget_titles() -> None:
-    """Remove deleted titles from their index."""
     while titles.step():
         pass

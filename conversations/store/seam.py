@@ -40,7 +40,6 @@ class ConversationStore(ABC):
 
     @classmethod
     def for_user(cls, user_id: str | None = None) -> ConversationStore:
-        """Return a store that acts for this user."""
         store = async_to_sync(cls.get_instance)(settings.CONFIGURATION, user_id)
         return cast(ConversationStore, WaitingStore(store))
 

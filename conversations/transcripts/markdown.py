@@ -35,7 +35,6 @@ def head(*, title: str, facts: Mapping[str, object]) -> str:
 
 
 def section(event: EventEnvelope) -> str:
-    """Return one event; an empty text for a hidden one."""
     if event["hidden"]:
         return ""
     view = dialects.view_of(event)

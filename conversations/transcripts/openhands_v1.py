@@ -51,8 +51,6 @@ class Unfinished(PersistedUnreadable):
 
 
 class EventFileName(NamedTuple):
-    """The parts of an event file's name."""
-
     place: int
     name: str
     event_id: str
@@ -278,7 +276,6 @@ def _complete(text: str, members: Mapping[str, Member]) -> str:
 
 
 def _text(path: Path) -> str:
-    """Return the text of a regular file. Raise PersistedUnreadable."""
     try:
         if path.is_symlink() or not path.is_file():
             raise PersistedUnreadable("it is not a regular file")

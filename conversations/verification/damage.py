@@ -12,8 +12,6 @@ PER_CONVERSATION_MAX = 100
 
 
 class Damage(NamedTuple):
-    """One damaged place."""
-
     problem: DamageKind
     conversation_pk: int | None  # None if no existing conversation has it
     conversation_id: str  # the public id; empty without a conversation

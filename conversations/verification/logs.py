@@ -108,7 +108,6 @@ class LogCheck:
             self._pair(seq, kind, cause, turn, call)
 
     def finish(self) -> Iterable[Damage]:
-        """Return the damage, after all rows."""
         head, end = self._head, self._expected
         if head.is_purged:
             return ()

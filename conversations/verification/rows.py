@@ -79,7 +79,6 @@ class Batch(NamedTuple):
 
 
 def heads_of(rows: ConversationQuerySet) -> list[LogHead]:
-    """Read the heads of these conversations."""
     found = list(rows.values_list(*_COLUMNS))
     purged = purged_among([row[0] for row in found])
     return [LogHead(*row)._replace(is_purged=row[0] in purged) for row in found]
@@ -91,7 +90,6 @@ def purged_among(pks: Sequence[int]) -> set[int]:
 
 
 def all_conversations() -> ConversationQuerySet:
-    """Return all conversations, including deleted ones."""
     return Conversation.objects.all()
 
 

@@ -51,7 +51,6 @@ class _Reading:
                 self._check.take(row)
 
     def finish(self) -> list[Damage]:
-        """Return the damage of all of them."""
         self._end()
         for head in self._unread.values():
             self._found += LogCheck(head).finish()
@@ -143,12 +142,10 @@ def _holds(damage: Damage, before: Mapping[int, LogHead], now: Mapping[int, LogH
 
 
 def count_conversations() -> int:
-    """Return the number of conversations, including deleted ones."""
     return all_conversations().count()
 
 
 def newest_event() -> int:
-    """Return the key of the newest event; 0 without any."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT COALESCE(MAX(id), 0) FROM conversations_event")
         (pk,) = cursor.fetchone()

@@ -42,7 +42,6 @@ def shown(event: EventEnvelope, *, source: str | None = None) -> str:
 
 
 def _in_the_name_of(source: str, payload: str) -> str:
-    """Return the payload with another source."""
     if (beginning := _COMPLETE.match(payload)) is not None:
         return f'{{"source":{to_json(source)},"message":"{payload[beginning.end() :]}'
     members = {name: member.text for name, member in jsontext.members(payload).items()}

@@ -17,7 +17,6 @@ def shown(event: EventEnvelope, public_id: str) -> str:
 
 
 def shown_id(event: EventEnvelope, public_id: str) -> str:
-    """Return the id that `shown` shows."""
     return id_of(event["id"], public_id, dialect=event["dialect"], seq=event["seq"])
 
 

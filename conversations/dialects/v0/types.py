@@ -24,11 +24,9 @@ class Field:
     members: Fields = field(default_factory=dict)
 
     def by_default(self, value: object) -> Field:
-        """Return the same field with a default."""
         return replace(self, default=value)
 
     def or_null(self) -> Field:
-        """Return the same field with null allowed, and as the default."""
         return Field(
             f"{self.description} or null", lambda value: value is None or self.is_met_by(value), default=None
         )

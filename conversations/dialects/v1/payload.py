@@ -135,7 +135,6 @@ def action(
 
 
 def finish(call: Call, *, message: str, response_id: str, thought: str = "") -> V1Event:
-    """Write the call that ends a task, with the agent's last words."""
     return action(
         call,
         arguments={"message": message},
@@ -152,13 +151,11 @@ def observation(call: Call, *, observation: Part, action_id: str) -> V1Event:
 
 
 def finished(call: Call, *, message: str, action_id: str) -> V1Event:
-    """Write the answer to `finish`."""
     seen = {"kind": "FinishObservation", "content": [text_part(message)], "is_error": False}
     return observation(call, observation=seen, action_id=action_id)
 
 
 def rejection(call: Call, *, reason: str, action_id: str) -> V1Event:
-    """Write the user's refusal of a call."""
     answer = {"rejection_reason": reason or DEFAULT_REJECTION, "action_id": action_id}
     return V1Event("UserRejectObservation", "environment", call._asdict() | answer)
 
@@ -169,7 +166,6 @@ def agent_error(call: Call, *, error: str) -> V1Event:
 
 
 def conversation_error(*, code: str, detail: str) -> V1Event:
-    """Write an error of the conversation, not of one call."""
     return V1Event("ConversationErrorEvent", "environment", {"code": code, "detail": detail})
 
 
@@ -187,7 +183,6 @@ def answer_piece(text: str, *, reasoning: str = "") -> V1Event:
 
 
 def pause() -> V1Event:
-    """Write that the user paused the agent."""
     return V1Event("PauseEvent", "user", {})
 
 
@@ -197,7 +192,6 @@ def interrupt() -> V1Event:
 
 
 def condensation_request() -> V1Event:
-    """Write a request to shorten the model's input."""
     return V1Event("CondensationRequest", "environment", {})
 
 
@@ -218,5 +212,4 @@ def condensation(
 
 
 def state_update(key: str, value: object) -> V1Event:
-    """Write one field of the conversation's state."""
     return V1Event("ConversationStateUpdateEvent", "environment", {"key": key, "value": value})

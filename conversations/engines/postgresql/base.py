@@ -107,7 +107,6 @@ class PostgresqlDatabase(base.DatabaseWrapper):
 
     @property
     def is_read_only(self) -> bool:
-        """Return whether the present connection cannot write."""
         return self.connection is not None and _begins_read_only(self.connection)
 
     def _close(self) -> None:

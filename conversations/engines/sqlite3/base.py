@@ -129,7 +129,6 @@ class CheckedConnection(sqlite3.Connection):
             self._leave_slot()
 
     def close(self) -> None:
-        """Close, and stop checking the file."""
         self.opened = None
         try:
             super().close()

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 
 class HeldSlot(NamedTuple):
-    """The slot that a thread holds."""
-
     thread: str
     since: float  # by `time.monotonic`
 

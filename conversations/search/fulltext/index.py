@@ -82,7 +82,6 @@ class Facets(NamedTuple):
 
 
 def create(connection: BaseDatabaseWrapper) -> None:
-    """Create the empty table."""
     with connection.cursor() as cursor:
         for statement in _CREATION[connection.vendor]:
             cursor.execute(statement)
@@ -94,7 +93,6 @@ def drop(connection: BaseDatabaseWrapper) -> None:
 
 
 def empty() -> None:
-    """Empty the table, whatever its state."""
     if connection.vendor == "sqlite":
         drop(connection)
         create(connection)

@@ -149,7 +149,6 @@ def _unpack(archive: Archive, name: str, to: Path, check: Callable[[], object]) 
 
 
 def is_zip(path: Path) -> bool:
-    """Return whether a file is a zip file, or the beginning of one."""
     if zipfile.is_zipfile(path):
         return True
     with path.open("rb") as file:

@@ -24,8 +24,6 @@ _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
 
 class BlockContent(NamedTuple):
-    """The parts of a message's content."""
-
     # In the order of the blocks, unknown ones unchanged; then unknown contents of results.
     parts: tuple[Part, ...]
     # By block: the members that no part carries. Empty if no block has any.
@@ -33,7 +31,6 @@ class BlockContent(NamedTuple):
 
 
 def read(content: object, author: Author) -> BlockContent:
-    """Divide a message's content into parts and the rest."""
     reading = _Reading(author)
     found: list[Part] = []
     for block in [content] if isinstance(content, str) else columns.items(content):
@@ -50,7 +47,6 @@ def parts(content: object, author: Author) -> Iterator[Part]:
 
 
 def text_block(text: str) -> Block:
-    """Return the block of a text."""
     return {"type": "text", "text": text}
 
 

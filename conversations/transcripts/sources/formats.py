@@ -15,15 +15,11 @@ from conversations.transcripts.sources.nodes import Empty, Transcript, Unreadabl
 
 
 class Transcripts(Protocol):
-    """Reads the conversations of a path."""
-
     def __call__(self, path: Path, *, is_growing: bool = False) -> Iterator[Transcript]:
         """Yield the conversations, each before those that refer to it. Raise Unreadable."""
 
 
 class IsSource(Protocol):
-    """Recognises a format."""
-
     def __call__(self, path: Path, /) -> bool:
         """Return whether the path has conversations in this format. Raise Unreadable."""
 

@@ -31,8 +31,6 @@ class Empty(Unreadable):
 
 
 class Author(StrEnum):
-    """The author of a message."""
-
     USER = "user"
     AGENT = "agent"
 
@@ -47,8 +45,6 @@ class Kept(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Message:
-    """Words of the user or of the agent."""
-
     author: Author
     text: str
     reasoning: str = ""
@@ -57,8 +53,6 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolCall:
-    """The agent called a tool."""
-
     call_id: str
     tool: str
     arguments: Mapping[str, object] | str  # as text where it is no JSON object
@@ -68,8 +62,6 @@ class ToolCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolResult:
-    """The result of a tool."""
-
     call_id: str
     text: str
     tool: str = ""  # empty if the result does not name it; its call does
@@ -132,8 +124,6 @@ class Leaving:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Transcript:
-    """One conversation of a source."""
-
     source_id: str  # the same whenever the source is read; unique in a format
     # Read the nodes, from the beginning; a branch begins with those that it shares.
     nodes: Callable[[], Iterable[Node]]

@@ -38,8 +38,6 @@ _EXPECTED = {
 
 
 class SplicedObject(NamedTuple):
-    """An object in a line."""
-
     start: int
     end: int
     is_sure: bool  # whether it is no part of a damaged record: it begins the line, or is beside a whole one

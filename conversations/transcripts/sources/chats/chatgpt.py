@@ -73,7 +73,6 @@ class _Reader:
         self._calls: dict[str, str] = {}  # the id of the last call of each tool
 
     def read(self, place: ChatPlace) -> MessageReading:
-        """Return the content of the next message."""
         if place.value is not None and not isinstance(place.value, Mapping):
             return MessageReading(parts=(Record(name="node", value=place.value, why=Kept.DAMAGED),))
         message = columns.fields(place.value).get("message")

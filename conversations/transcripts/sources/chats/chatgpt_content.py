@@ -43,8 +43,6 @@ def no_image(_pointer: str) -> Image:
 
 
 class Images:
-    """The images of an export, by their pointers in messages."""
-
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
         self._names: dict[str, str] = {}
@@ -53,7 +51,6 @@ class Images:
                 self._names.setdefault(found[0], name)
 
     def url(self, pointer: str) -> Image:
-        """Return an image's bytes as a data URL."""
         name = self._names.get(file_id(pointer))
         try:
             return Image(noted=exports.IMAGE_MISSING) if name is None else self._read(name)

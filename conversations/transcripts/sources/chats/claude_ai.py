@@ -85,7 +85,6 @@ class _Reader:
         self._unnamed = ""
 
     def read(self, place: ChatPlace) -> MessageReading:
-        """Return the reading of the next message."""
         if not isinstance(place.value, Mapping):
             return MessageReading(parts=(Record(name="message", value=place.value, why=Kept.DAMAGED),))
         message: Fields = place.value

@@ -38,8 +38,6 @@ Fields = Mapping[str, object]
 
 
 class _Details(NamedTuple):
-    """One of the program's blocks."""
-
     kind: str
     attributes: Mapping[str, str]
     body: str  # without the summary
@@ -97,7 +95,6 @@ def said(found: Sequence[object]) -> str:
 
 
 def image(url: str) -> dict[str, object]:
-    """Return the block of an image."""
     return {"type": "image", "source": {"url": url}}
 
 
@@ -106,18 +103,15 @@ def _words(block: Fields) -> str:
 
 
 def thinking(text: str) -> dict[str, object]:
-    """Return the block of a model's thought."""
     return {"type": "thinking", "thinking": text}
 
 
 def result(call_id: str, text: str, images: Sequence[str] = ()) -> dict[str, object]:
-    """Return the block of a tool's result."""
     content = [blocks.text_block(text), *map(image, images)]
     return {"type": "tool_result", "tool_use_id": call_id, "content": content}
 
 
 def use(call_id: str, tool: str, given: object) -> dict[str, object]:
-    """Return the block of a call."""
     return {"type": "tool_use", "id": call_id, "name": tool, "input": given}
 
 

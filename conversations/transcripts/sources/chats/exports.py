@@ -68,8 +68,6 @@ class Chat:
 
 
 class MessageReading(NamedTuple):
-    """The content of one message."""
-
     parts: tuple[Part, ...] = ()
     at: datetime | None = None
     noted: tuple[str, ...] = ()

@@ -154,7 +154,6 @@ class _Reader:
     """Reads the messages of a chain; they do not depend on each other."""
 
     def read(self, place: ChatPlace) -> MessageReading:
-        """Return the content of the next message."""
         if place.value is None:
             return MessageReading(skipped=NO_MESSAGE)
         if not isinstance(place.value, Mapping):
@@ -302,7 +301,6 @@ def _media(file: Fields) -> str:
 
 
 def _members(message: Fields) -> Iterator[Record]:
-    """Yield the other members of a message, known and unknown."""
     others = {name: value for name, value in message.items() if _says(value) and name not in READ}
     known = {name: value for name, value in others.items() if name in DETAILS}
     unknown = {name: value for name, value in others.items() if name not in DETAILS}

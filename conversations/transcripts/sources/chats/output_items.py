@@ -78,7 +78,6 @@ def _ran(item: Fields, call_id: str) -> Iterator[Fields]:
 
 
 def _returned(item: Fields, call_id: str) -> Fields:
-    """Return a result: text and images."""
     output, files = item.get("output"), item.get("files")
     images = [url for part in columns.objects(output) if (url := details.image_url(part))]
     text = columns.content_text(output)

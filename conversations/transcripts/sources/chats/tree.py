@@ -19,8 +19,6 @@ ROUND = "the messages before it go round in a circle"
 
 @dataclass(kw_only=True, slots=True)
 class ChatPlace:
-    """The place of one message in the tree."""
-
     node_id: str
     number: int  # from 1, in the order of the source
     value: object  # the message as the source has it
@@ -52,8 +50,6 @@ class ChatPlace:
 
 @dataclass(eq=False, slots=True)
 class ChatBranch:
-    """A chain of messages."""
-
     leaves: ChatBranch | None = None  # the branch that it leaves; None for the trunk
     after: str | None = None  # the message after which it leaves; None if it begins anew
     places: list[ChatPlace] = field(default_factory=list)

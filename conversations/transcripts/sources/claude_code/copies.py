@@ -81,7 +81,6 @@ class Earlier:
         self._chains: dict[str, list[str]] = {}
 
     def add(self, source_id: str, shared: Sequence[Place], own: Sequence[Place]) -> None:
-        """Note the lines of a conversation."""
         self._chains[source_id] = [each.node_id for each in (*shared, *own) if each.is_in_tree]
         for place in own:
             if place.is_in_tree:

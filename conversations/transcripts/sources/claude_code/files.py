@@ -43,8 +43,6 @@ OF_SESSIONS = frozenset({"sessionId", "leafUuid", "messageId"})
 
 @dataclass(slots=True)
 class _Facts:
-    """The facts about a conversation in the lines of one branch."""
-
     model: str | None = None
     directory: str | None = None
     branch: str | None = None
@@ -195,7 +193,6 @@ class _Index:
         return columns.first_text(*map(self._titles.get, TITLES))[:TITLE_MAX_CHARS] or None
 
     def facts(self, places: list[Place]) -> _Facts:
-        """Return the facts about the conversation of these lines."""
         facts = _Facts()
         for place in places:
             told = self._told.get(place.number, {})

@@ -125,7 +125,6 @@ def is_prompt(record: Fields) -> bool:
 
 
 def model(record: Fields) -> str | None:
-    """Return the model that wrote the line."""
     name = columns.first_text(columns.fields(record.get("message")).get("model"))
     return None if name in ("", SYNTHETIC) else name
 

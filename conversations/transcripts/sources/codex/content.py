@@ -45,8 +45,6 @@ _IMAGE_MARK = re.compile(r"\s*(<image[^<>]*>|</image>)\s*")
 
 
 class ItemContent(NamedTuple):
-    """What the blocks of a message hold."""
-
     texts: list[str]
     images: list[str]
     injected: list[object]  # blocks that the program added to the user's words

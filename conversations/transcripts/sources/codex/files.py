@@ -48,8 +48,6 @@ _NAMED = re.compile(r"rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-(.+)\.jsonl(\.zst)?
 
 @dataclass(slots=True)
 class _Facts:
-    """The facts about the session in the lines of a file."""
-
     # The first `session_meta`, without its long members: later ones are of copied sessions.
     meta: Mapping[str, object] = field(default_factory=dict)
     head: int = 0  # the number of its line

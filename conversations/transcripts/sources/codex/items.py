@@ -50,13 +50,10 @@ class Item(NamedTuple):
 
 
 def is_item(record: Fields) -> bool:
-    """Return whether an object is a known item."""
     return columns.first_text(record.get("type")) in SILENT | _CALLS.keys()
 
 
 class Called(NamedTuple):
-    """The parts of a call or its result."""
-
     parts: list[Part]
     inside: Mapping[str, object]  # what is left of the members that the parts carry
 

@@ -128,7 +128,6 @@ class Origin(NamedTuple):
 
 
 def opened(record: Fields) -> Opened:
-    """Return the kind and the content of a line."""
     payload = record.get("payload")
     if isinstance(payload, Mapping):
         return Opened(columns.first_text(record.get("type")), payload)
@@ -248,7 +247,6 @@ def usage(kind: str, payload: Fields) -> Metrics | None:
 
 
 def origin(meta: Fields) -> Origin:
-    """Return the origin of the session of a `session_meta`."""
     spawn = columns.fields(
         columns.fields(columns.fields(meta.get("source")).get("subagent")).get("thread_spawn")
     )

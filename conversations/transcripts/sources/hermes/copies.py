@@ -22,8 +22,6 @@ SESSION_ID_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 
 
 class Row(NamedTuple):
-    """A row of a list."""
-
     number: int  # from 1
     # Read the row. Raise Unreadable.
     load: Callable[[], object]
@@ -46,14 +44,11 @@ class Lost(NamedTuple):
         return f"bytes {self.start} to {self.end}"
 
     def parts(self) -> tuple[Part, ...]:
-        """Return the bytes unchanged."""
         return (Record(name="bytes", value=lines.kept(self.load()), why=Kept.DAMAGED),)
 
 
 @dataclass(kw_only=True, slots=True)
 class Copy:
-    """A copy of a conversation."""
-
     origin: str
     told: dict[str, object] = field(default_factory=dict)  # the members of the document but its lists
     rows: list[Row] = field(default_factory=list)
@@ -94,7 +89,6 @@ def read(path: Path, session_id: str, origin: str) -> Copy:
 
 
 def in_memory(values: Sequence[object], origin: str) -> Copy:
-    """Return a copy of these rows."""
     return Copy(origin=origin, rows=[row_of(value, number) for number, value in enumerate(values, 1)])
 
 

@@ -151,5 +151,4 @@ def _read(text: object) -> object:
 
 
 def session_id(told: dict[str, object]) -> str | None:
-    """Return the id of a conversation."""
     return copies.session_id(told.get("id"))

@@ -74,7 +74,6 @@ def _numbered(entry: Entry) -> str:
 
 
 def of_head(head: Head, answer: Run | None, *, is_growing: bool) -> list[Entry]:
-    """Return the entries of a conversation."""
     left = [replace(_of_row(taken), is_row=False) for taken in head.left]
     if head.is_deleted:
         return left

@@ -43,8 +43,6 @@ class TakenRow:
 
 @dataclass(kw_only=True, slots=True)
 class Head:
-    """The decision about a conversation."""
-
     copy: Copy
     rows: list[TakenRow]
     branches: list[Branch] = field(default_factory=list)
@@ -159,7 +157,6 @@ def _of_good(file: Copy, backup: Copy | None) -> Head:
 
 
 def _longer(file: Copy, other: Copy) -> Head:
-    """Return the copy with more rows, and the other one as a branch if it has rows of its own."""
     head, less = (file, other) if len(file.rows) >= len(other.rows) else (other, file)
     shared = common(file.rows, other.rows)
     rows = [*_taken(file, 0)[:shared], *_taken(head, shared)]

@@ -145,7 +145,6 @@ class _Reading:
             self._run.rest.append({"event": kind, **columns.fields(each.value)})
 
     def finished(self) -> Run:
-        """Return the run."""
         if any(self._texts) or any(self._thoughts):
             self._add(self._spoken())
         return self._run

@@ -85,7 +85,6 @@ class Facts(NamedTuple):
 
 
 def facts(value: object) -> Facts:
-    """Return the facts of a row for comparing."""
     row = columns.fields(value)
     if not row:
         return Facts(digest_of(value))
@@ -153,7 +152,6 @@ def parts(value: object, node_id: str) -> tuple[Part, ...]:
 
 
 def text_of(row: Fields) -> str:
-    """Return the words of a row."""
     return columns.content_text(row.get("content"))
 
 
@@ -240,7 +238,6 @@ def _calls(row: Fields, node_id: str) -> Iterator[ToolCall]:
 
 
 def arguments(given: object) -> Mapping[str, object] | str:
-    """Return the arguments of a call: an object, or else as text."""
     if isinstance(given, Mapping):
         return given
     if not isinstance(given, str):

@@ -113,7 +113,6 @@ class _Search:
                     yield Found(broken.list_name, broken.start, end, damage=str(broken))
 
     def _followed(self, begin: _Start) -> Iterator[Found]:
-        """Yield the following values. Raise _Broken."""
         start, depth, list_name, is_after_list = begin
         is_first = depth != 1
         for mark, at in self._marks(start, FIRST_BYTES):

@@ -54,7 +54,6 @@ def files(path: Path) -> Iterator[Path]:
 
 
 def _sessions_of(path: Path) -> Path:
-    """Return the directory with the sessions. Raise Unreadable."""
     if not path.is_dir():
         raise Unreadable(f"{path} does not exist")
     return path / SESSIONS if (path / SESSIONS).is_dir() else path
@@ -320,7 +319,6 @@ def _ordered(parents: Mapping[str, str | None]) -> Iterator[str]:
 
 
 def _deleted(folder: Path) -> frozenset[str]:
-    """Return the ids of the conversations that were deleted."""
     try:
         told = lines.record((folder / DELETED).read_bytes())
     except (OSError, lines.Damaged):

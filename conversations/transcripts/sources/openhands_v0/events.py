@@ -104,7 +104,6 @@ def _metrics(told: Mapping[str, object]) -> Metrics | None:
 
 
 def cost(value: object) -> float:
-    """Return a cost that a column can store; 0 for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0
     return float(value) if 0 <= value < COUNT_LIMIT else 0.0

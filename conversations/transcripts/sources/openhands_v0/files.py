@@ -59,7 +59,6 @@ def _first_object(text: str) -> str:
 
 
 def _text(path: Path) -> str:
-    """Return the text of a regular file. Raise Unreadable."""
     try:
         if path.is_symlink() or not path.is_file():
             raise Unreadable("it is not a regular file")

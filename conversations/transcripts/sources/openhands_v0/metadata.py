@@ -34,8 +34,6 @@ Fields = Mapping[str, object]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredFacts:
-    """The columns of a conversation."""
-
     created_at: datetime  # aware, UTC
     title: str | None  # None for the default one
     repository: str | None

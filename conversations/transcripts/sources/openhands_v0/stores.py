@@ -28,8 +28,6 @@ _EVENT_FILE = re.compile(r"(0|[1-9][0-9]{0,17})\.json")
 
 
 class EventFile(NamedTuple):
-    """One entry of a directory of events."""
-
     number: int | None  # the id of the event; None if the name is another one
     directory: int  # the number of the conversation's directory that has it
     path: Path
