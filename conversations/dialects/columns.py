@@ -63,6 +63,17 @@ def whole_number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+def number(value: object) -> int | float | None:
+    """Return a number; None for anything else, also booleans."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def amount(value: object, *, below: float) -> float:
+    """Return a number from 0 to this bound; 0 for anything else."""
+    found = number(value)
+    return float(found) if found is not None and 0 <= found < below else 0.0
+
+
 def instant(value: object) -> datetime | None:
     """Read an ISO 8601 time, UTC if it has no zone; None if it cannot be read."""
     if not isinstance(value, str):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import time
@@ -22,17 +21,13 @@ from conversations.payloads import jsontext
 from conversations.payloads.jsontext import InvalidJson, Member
 from conversations.transcripts import local_times
 from conversations.transcripts.local_times import LocalTimes
+from conversations.transcripts.sources import lines, whole_files
+from conversations.transcripts.sources.nodes import Unfinished, Unreadable
 
 BASE_STATE = "base_state.json"
 META = "meta.json"
 LEASE = "owner_lease.json"
 EVENTS = "events"
-
-FILE_MAX_BYTES = 64 * 1024 * 1024  # a longer file is not read
-DEPTH_MAX = 100  # values that are nested more deeply are not read
-COUNT_LIMIT = 2**63  # no column stores a greater number
-
-FRESH_S = 60.0  # an incomplete file older than this is taken as it is
 
 _EVENT_FILE = re.compile(r"event-([0-9]{5,})-([0-9a-fA-F-]{8,})\.json")
 _FULL_STATE = "full_state"
@@ -40,14 +35,6 @@ _PADDING = "\ufeff\0"  # what shells and crashes leave around a text
 _COMMAND_OBSERVATIONS = frozenset({"TerminalObservation", "ExecuteBashObservation"})
 
 Skip = Callable[[str, str], None]  # called with the name of a skipped file and the reason
-
-
-class PersistedUnreadable(ValueError):
-    """A file or a directory cannot be imported; the message says why."""
-
-
-class Unfinished(PersistedUnreadable):
-    """A file is incomplete; its server may still be writing it."""
 
 
 class EventFileName(NamedTuple):
@@ -86,10 +73,11 @@ class Persisted:
         usages = columns.fields(columns.fields(self.state.get("stats")).get("usage_to_metrics"))
         each = list(usages.values()) or [self.request.get("metrics")]
         tokens = [columns.fields(columns.fields(one).get("accumulated_token_usage")) for one in each]
+        costs = (columns.fields(one).get("accumulated_cost") for one in each)
         return Metrics(
-            accumulated_cost=sum(_cost(columns.fields(one).get("accumulated_cost")) for one in each),
-            prompt_tokens=sum(_count(one.get("prompt_tokens")) for one in tokens),
-            completion_tokens=sum(_count(one.get("completion_tokens")) for one in tokens),
+            accumulated_cost=sum(columns.amount(cost, below=2**63) for cost in costs),
+            prompt_tokens=sum(columns.wire_id(one.get("prompt_tokens")) or 0 for one in tokens),
+            completion_tokens=sum(columns.wire_id(one.get("completion_tokens")) or 0 for one in tokens),
         )
 
     def fact(self, name: str) -> Any:
@@ -101,19 +89,19 @@ class Persisted:
 def directories(path: Path) -> list[Path]:
     """Return `path` if it is the directory of a conversation, otherwise those inside it, by name.
 
-    This includes unreadable ones: reading one raises PersistedUnreadable, which affects no other. Raise
-    PersistedUnreadable for `path` itself.
+    This includes unreadable ones: reading one raises Unreadable, which affects no other. Raise Unreadable
+    for `path` itself.
     """
     try:
         if _is_conversation(path):
             return [path]
         return sorted(each for each in path.iterdir() if _may_be_conversation(each))
     except OSError as error:
-        raise PersistedUnreadable(f"{path} cannot be read: {error.strerror}") from error
+        raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
 
 
 def read(directory: Path, *, zone: tzinfo, skip: Skip) -> Persisted:
-    """Return the contents of the directory; times without a zone are in `zone`. Raise PersistedUnreadable."""
+    """Return the contents of the directory; times without a zone are in `zone`. Raise Unreadable."""
     is_empty = not event_files(directory)  # first, because it raises if a directory cannot be read
     state, request = _facts(directory / BASE_STATE, skip), _facts(directory / META, skip)
     names = (state.get("id"), request.get("id"), directory.resolve().name)
@@ -129,13 +117,13 @@ def read(directory: Path, *, zone: tzinfo, skip: Skip) -> Persisted:
 
 
 def event_files(directory: Path, skip: Skip | None = None) -> list[EventFileName]:
-    """Return the event files by index; those with the same index by name. Raise PersistedUnreadable."""
+    """Return the event files by index; those with the same index by name. Raise Unreadable."""
     try:
         names = os.listdir(directory / EVENTS)  # noqa: PTH208 (a name each, of very many)
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise PersistedUnreadable(f"{EVENTS} cannot be read: {error.strerror}") from error
+        raise Unreadable(f"{EVENTS} cannot be read: {error.strerror}") from error
     found = []
     for name in sorted(names):
         if match := _EVENT_FILE.fullmatch(name):
@@ -148,15 +136,14 @@ def event_files(directory: Path, skip: Skip | None = None) -> list[EventFileName
 def events(directory: Path, *, zone: tzinfo, skip: Skip) -> Iterator[NewEvent]:
     """Yield the events by index, each as the text of its file; of those with one id, the first readable one.
 
-    A file's index becomes the event's `wire_id`, so there may be gaps. Raise PersistedUnreadable for a
-    directory.
+    A file's index becomes the event's `wire_id`, so there may be gaps. Raise Unreadable for a directory.
     """
     seen: set[str] = set()
     times = LocalTimes(zone)
     for file in event_files(directory, skip):
         try:
             event = _event(directory / EVENTS / file.name, file, times)
-        except (PersistedUnreadable, InvalidEvent) as error:
+        except (Unreadable, InvalidEvent) as error:
             skip(file.name, str(error))
             continue
         if event.event_id in seen:
@@ -186,7 +173,7 @@ class Growing:
         self._times = LocalTimes(self.zone)
 
     def events(self) -> Iterator[NewEvent]:
-        """Yield the new events, by index. Raise PersistedUnreadable for the directory."""
+        """Yield the new events, by index. Raise Unreadable for the directory."""
         self._new, self.is_waiting = [], False
         expected = 0
         for file in event_files(self.directory):
@@ -214,7 +201,7 @@ class Growing:
         path = self.directory / EVENTS / file.name
         try:
             return _event(path, file, self._times)
-        except (PersistedUnreadable, InvalidEvent) as error:
+        except (Unreadable, InvalidEvent) as error:
             if isinstance(error, Unfinished) and is_fresh(path):
                 raise
             self.skip(file.name, str(error))
@@ -224,7 +211,8 @@ class Growing:
 def is_fresh(path: Path) -> bool:
     """Return whether a file was written to recently, so that it may be incomplete."""
     try:
-        return abs(time.time() - path.stat().st_mtime) < FRESH_S  # clocks of two machines differ a little
+        # Either way, because the clocks of two machines differ a little.
+        return abs(time.time() - path.stat().st_mtime) < lines.FRESH_S
     except OSError:
         return False
 
@@ -232,7 +220,7 @@ def is_fresh(path: Path) -> bool:
 def _may_be_conversation(path: Path) -> bool:
     try:
         return path.is_dir() and _is_conversation(path)
-    except (OSError, PersistedUnreadable):
+    except (OSError, Unreadable):
         return True
 
 
@@ -243,17 +231,17 @@ def _is_conversation(directory: Path) -> bool:
 
 
 def _event(path: Path, file: EventFileName, times: LocalTimes) -> NewEvent:
-    """Return the event of a file. Raise PersistedUnreadable or InvalidEvent."""
-    text = _text(path)
+    """Return the event of a file. Raise Unreadable or InvalidEvent."""
+    text = whole_files.text_of(path, padding=_PADDING)
     try:
         members = jsontext.members(text)
     except InvalidJson as error:
         raise Unfinished(str(error)) from error
     payload = {name: member.value for name, member in members.items()}
     if not columns.first_text(payload.get("kind")):
-        raise PersistedUnreadable("it has no kind of event")
+        raise Unreadable("it has no kind of event")
     if payload.get("key") == _FULL_STATE:
-        raise PersistedUnreadable("it is a copy of the whole state, which logs do not contain")
+        raise Unreadable("it is a copy of the whole state, which logs do not contain")
     reading = v1.read(payload)
     return NewEvent(
         event_id=reading.event_id or file.event_id,
@@ -275,25 +263,6 @@ def _complete(text: str, members: Mapping[str, Member]) -> str:
     return "{" + ",".join(f"{json.dumps(name)}:{value}" for name, value in texts.items()) + "}"
 
 
-def _text(path: Path) -> str:
-    try:
-        if path.is_symlink() or not path.is_file():
-            raise PersistedUnreadable("it is not a regular file")
-        with path.open("rb") as file:
-            content = file.read(FILE_MAX_BYTES + 1)
-        text = content.decode()
-    except OSError as error:
-        raise Unfinished(f"it cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise Unfinished("it is not UTF-8") from error
-    if len(content) > FILE_MAX_BYTES:
-        raise PersistedUnreadable(f"it is longer than {FILE_MAX_BYTES} bytes")
-    text = text.strip(_PADDING)
-    if not text.strip():
-        raise Unfinished("it is empty")
-    return text
-
-
 def _facts(path: Path, skip: Skip) -> Mapping[str, Any]:
     """Return the object of a file in a storable form; an empty one if it cannot be read."""
     try:
@@ -301,31 +270,16 @@ def _facts(path: Path, skip: Skip) -> Mapping[str, Any]:
             if not path.exists():
                 return {}
         except OSError as error:
-            raise PersistedUnreadable(f"it cannot be read: {error.strerror}") from error
-        value = json.loads(_text(path), parse_constant=lambda _: None)
+            raise Unreadable(f"it cannot be read: {error.strerror}") from error
+        value = json.loads(whole_files.text_of(path, padding=_PADDING))
         if isinstance(value, dict):
-            return columns.fields(_storable(value))
+            return columns.fields(lines.storable(value))
         skip(path.name, "it is not a JSON object")
-    except PersistedUnreadable as error:
+    except (Unreadable, lines.Damaged) as error:
         skip(path.name, str(error))
     except (ValueError, RecursionError):
         skip(path.name, "it is not valid JSON")
     return {}
-
-
-def _storable(value: Any, depth: int = 0) -> Any:
-    if depth > DEPTH_MAX:
-        raise PersistedUnreadable("it is nested too deeply")
-    match value:
-        case str():
-            return columns.clean(value)
-        case float() if not math.isfinite(value):
-            return None
-        case list():
-            return [_storable(item, depth + 1) for item in value]
-        case dict():
-            return {columns.clean(name): _storable(item, depth + 1) for name, item in value.items()}
-    return value
 
 
 def _conversation_id(names: tuple[object, ...]) -> UUID:
@@ -334,7 +288,7 @@ def _conversation_id(names: tuple[object, ...]) -> UUID:
             return UUID(columns.first_text(name))
         except ValueError:
             continue
-    raise PersistedUnreadable("neither its files nor its name contain the id of the conversation")
+    raise Unreadable("neither its files nor its name contain the id of the conversation")
 
 
 def _created_at(
@@ -349,23 +303,14 @@ def _created_at(
     try:
         return datetime.fromtimestamp(directory.stat().st_mtime, UTC)
     except OSError as error:
-        raise PersistedUnreadable(f"it cannot be read: {error.strerror}") from error
+        raise Unreadable(f"it cannot be read: {error.strerror}") from error
 
 
 def _lease_expires_at(path: Path) -> datetime | None:
-    expires_at = _facts(path, lambda *_: None).get("expires_at")
-    if isinstance(expires_at, bool) or not isinstance(expires_at, int | float):
+    expires_at = columns.number(_facts(path, lambda *_: None).get("expires_at"))
+    if expires_at is None:
         return None
     try:
         return datetime.fromtimestamp(expires_at, UTC)
     except (OverflowError, ValueError, OSError):
         return datetime.max.replace(tzinfo=UTC) if expires_at > 0 else None
-
-
-def _cost(value: object) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and 0 <= value < COUNT_LIMIT else 0.0  # type: ignore[operator, arg-type]
-
-
-def _count(value: object) -> int:
-    return columns.wire_id(value) or 0

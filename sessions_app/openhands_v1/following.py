@@ -18,8 +18,8 @@ from conversations.transcripts.openhands_v1 import (
     META,
     Growing,
     Persisted,
-    PersistedUnreadable,
 )
+from conversations.transcripts.sources.nodes import Unreadable
 from sessions_app.imports.follow import Follower, Stamp
 from sessions_app.openhands_v1 import imports
 
@@ -55,7 +55,7 @@ class DirectoryFollower(Follower):
                 return
             try:
                 is_whole = self._import(directory, followed)
-            except (ConversationError, PersistedUnreadable) as error:
+            except (ConversationError, Unreadable) as error:
                 self._failures.tell(f"{directory.name}: failed. {error}")
                 self._failures.postpone(directory)
                 continue
@@ -66,7 +66,7 @@ class DirectoryFollower(Follower):
         """Yield the directories that have changed, with their state before they are read."""
         try:
             directories = openhands_v1.directories(self.path)
-        except PersistedUnreadable as error:  # it may appear later
+        except Unreadable as error:  # it may appear later
             self._failures.tell(str(error))
             return
         for directory in directories:
@@ -85,7 +85,7 @@ class DirectoryFollower(Follower):
     def _import(self, directory: Path, followed: Followed) -> bool:
         """Import what is new; return whether all was.
 
-        Raise ConversationError, PersistedUnreadable or DatabaseError.
+        Raise ConversationError, Unreadable or DatabaseError.
         """
         problems: list[str] = []
         persisted = openhands_v1.read(directory, zone=self.zone, skip=lambda name, _: problems.append(name))

@@ -71,7 +71,7 @@ CARRIED = frozenset(
 def preview(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip: Skip) -> Imported:
     """Return what `import_persisted` would do, without doing it.
 
-    Raise ImportRefused or PersistedUnreadable.
+    Raise ImportRefused or Unreadable.
     """
     return importing.preview(
         user,
@@ -84,7 +84,7 @@ def preview(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip: Skip) ->
 def import_persisted(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip: Skip) -> Imported:
     """Store the conversation as the user's, or the missing part of it.
 
-    Raise ImportRefused or PersistedUnreadable.
+    Raise ImportRefused or Unreadable.
     """
     log = _Log(persisted, zone, skip)
 
@@ -102,7 +102,7 @@ def import_growing(user: Visitor, persisted: Persisted, events: Iterator[NewEven
     """Store new events of a conversation on which a server works; its first event creates it.
 
     An interrupted run is not ended, since it looks like one that goes on. Raise ImportRefused or
-    PersistedUnreadable.
+    Unreadable.
     """
     first = next(events, None)
     if first is None:
@@ -187,7 +187,7 @@ class _Log:
         return _status(self._persisted.execution_status) or self._told
 
     def events(self) -> Iterator[NewEvent]:
-        """Yield the events in order. Raise PersistedUnreadable."""
+        """Yield the events in order. Raise Unreadable."""
         for event in openhands_v1.events(self._persisted.directory, zone=self._zone, skip=self._skip):
             self._follow(event)
             yield event

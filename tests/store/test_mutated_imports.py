@@ -60,7 +60,7 @@ def import_from(format: str, path: Path, user: User) -> None:
     with suppress(Unreadable):
         for take in found(format, path, user):
             before, added = sum(lengths().values()), 0
-            with suppress(ConversationError, Unreadable, v1_directories.PersistedUnreadable):
+            with suppress(ConversationError, Unreadable):
                 added = take()
             assert sum(lengths().values()) == before + added
 

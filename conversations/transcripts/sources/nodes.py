@@ -19,6 +19,10 @@ class Unreadable(ValueError):
     """A source cannot be imported; the message says why."""
 
 
+class Unfinished(Unreadable):
+    """A file is incomplete; its program may still be writing it."""
+
+
 class Changed(Unreadable):
     """A source was written to during the read; it can be read again at once."""
 

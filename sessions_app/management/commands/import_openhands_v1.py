@@ -16,7 +16,8 @@ from django.utils import timezone
 from conversations.exceptions import ConversationError
 from conversations.store.importing import Imported, ImportRefused
 from conversations.transcripts import openhands_v1
-from conversations.transcripts.openhands_v1 import Persisted, PersistedUnreadable
+from conversations.transcripts.openhands_v1 import Persisted
+from conversations.transcripts.sources.nodes import Unreadable
 from sessions_app.imports import options
 from sessions_app.imports.follow import FollowedAlready, only_one, told_to_end
 from sessions_app.openhands_v1 import imports
@@ -119,7 +120,7 @@ def _outcome(directory: Path, wanted: ImportOptions, totals: DirectoryTotals, pr
     """Import a conversation and return its outcome; add each skipped file to `problems`."""
     try:
         imported = _imported(directory, wanted, problems)
-    except (PersistedUnreadable, ConversationError) as error:
+    except (Unreadable, ConversationError) as error:
         totals.refused += 1
         return f"refused. {error}"
     if imported is None:
@@ -130,7 +131,7 @@ def _outcome(directory: Path, wanted: ImportOptions, totals: DirectoryTotals, pr
 
 
 def _imported(directory: Path, wanted: ImportOptions, problems: list[str]) -> Imported | None:
-    """Import a conversation; None if it is empty and skipped. Raise PersistedUnreadable or ImportRefused."""
+    """Import a conversation; None if it is empty and skipped. Raise Unreadable or ImportRefused."""
 
     def skip(name: str, reason: str) -> None:
         problems.append(f"{name}: {reason}")
@@ -156,7 +157,7 @@ def _directories(path: Path) -> list[Path]:
     """Return the conversations' directories. Raise CommandError if there are none."""
     try:
         found = openhands_v1.directories(path)
-    except PersistedUnreadable as error:
+    except Unreadable as error:
         raise CommandError(f"{error}.") from error
     if not found:
         raise CommandError(f"There is no conversation in {path}.")

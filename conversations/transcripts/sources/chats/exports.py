@@ -112,9 +112,10 @@ class ExportKind:
 
 def moment(value: object) -> datetime | None:
     """Read a time since 1970 in seconds, or in milli-, micro- or nanoseconds; None for anything else."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < SECONDS_MAX * 1e9:
+    number = columns.number(value)
+    if number is None or not 0 < number < SECONDS_MAX * 1e9:
         return None
-    seconds = float(value)
+    seconds = float(number)
     while seconds >= SECONDS_MAX:
         seconds /= 1000
     return datetime.fromtimestamp(seconds, UTC)

@@ -139,10 +139,8 @@ def message_id(record: Fields) -> str:
 def usage(record: Fields) -> Metrics:
     """Return the tokens and the cost of the model call that wrote the line."""
     told = columns.fields(columns.fields(record.get("message")).get("usage"))
-    cost = record.get("costUSD")
-    is_cost = isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < 1e9
     return Metrics(
-        accumulated_cost=float(cost) if is_cost else 0.0,  # type: ignore[arg-type]
+        accumulated_cost=columns.amount(record.get("costUSD"), below=1e9),
         prompt_tokens=sum(
             columns.wire_id(told.get(name)) or 0
             for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")

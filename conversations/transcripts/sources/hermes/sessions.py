@@ -347,14 +347,9 @@ def _transcript(
 
 
 def _metrics(told: Mapping[str, object]) -> Metrics:
+    cost = told.get("estimated_cost", told.get("estimated_cost_usd"))
     return Metrics(
-        accumulated_cost=_cost(told.get("estimated_cost", told.get("estimated_cost_usd"))),
+        accumulated_cost=columns.amount(cost, below=1e9),
         prompt_tokens=columns.wire_id(told.get("input_tokens")) or 0,
         completion_tokens=columns.wire_id(told.get("output_tokens")) or 0,
     )
-
-
-def _cost(told: object) -> float:
-    if isinstance(told, bool) or not isinstance(told, int | float) or not 0 <= told < 1e9:
-        return 0.0
-    return float(told)

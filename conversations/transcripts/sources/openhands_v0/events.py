@@ -97,16 +97,10 @@ def _metrics(told: Mapping[str, object]) -> Metrics | None:
         return None
     usage = columns.fields(told.get("accumulated_token_usage"))
     return Metrics(
-        accumulated_cost=cost(told.get("accumulated_cost")),
+        accumulated_cost=columns.amount(told.get("accumulated_cost"), below=COUNT_LIMIT),
         prompt_tokens=tokens(usage.get("prompt_tokens")),
         completion_tokens=tokens(usage.get("completion_tokens")),
     )
-
-
-def cost(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0.0
-    return float(value) if 0 <= value < COUNT_LIMIT else 0.0
 
 
 def tokens(value: object) -> int:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from conversations.confined.processes import check
 from conversations.payloads import bounds, jsontext
 from conversations.payloads.jsontext import InvalidJson
-from conversations.transcripts.sources import lines
+from conversations.transcripts.sources import lines, whole_files
 from conversations.transcripts.sources.nodes import Unreadable
 
-FILE_MAX_BYTES = 64 * 1024 * 1024  # a longer file is not read
 MORE_TEXT = "more text follows after its end, and is left out"
 
 _PADDING = "\ufeff\0 \t\r\n"  # space, and what shells and crashes leave around a text
@@ -40,41 +40,17 @@ def names(directory: Path) -> list[str]:
 
 def object_in(path: Path) -> JsonObject:
     """Return the object of a file, which may have the end of a longer one after it. Raise Unreadable."""
-    text = _text(path).strip(_PADDING)
+    text = whole_files.text_of(path, padding=_PADDING)
     try:
+        bounds.require_bounded(text, values_max=lines.VALUES_MAX, between=check)
+    except InvalidJson as error:
+        raise Unreadable(str(error)) from error
+    with suppress(InvalidJson):
         jsontext.members(text)
-    except InvalidJson:
-        return JsonObject(_first_object(text), is_all=False)
-    return JsonObject(text, is_all=True)
-
-
-def _first_object(text: str) -> str:
-    """Return the text of the object with which a text begins. Raise Unreadable."""
+        return JsonObject(text, is_all=True)
     try:
         _, end = _decoder.raw_decode(text)
         jsontext.members(text[:end])
     except (ValueError, RecursionError) as error:  # InvalidJson is a ValueError
         raise Unreadable("it is not a JSON object, or only the beginning of one") from error
-    return text[:end]
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.is_symlink() or not path.is_file():
-            raise Unreadable("it is not a regular file")
-        with path.open("rb") as file:
-            content = file.read(FILE_MAX_BYTES + 1)
-        text = content.decode()
-    except OSError as error:
-        raise Unreadable(f"it cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise Unreadable("it is not UTF-8") from error
-    if len(content) > FILE_MAX_BYTES:
-        raise Unreadable(f"it is longer than {FILE_MAX_BYTES} bytes")
-    if not text.strip(_PADDING):
-        raise Unreadable("it is empty")
-    try:
-        bounds.require_bounded(text, values_max=lines.VALUES_MAX, between=check)
-    except InvalidJson as error:
-        raise Unreadable(str(error)) from error
-    return text
+    return JsonObject(text[:end], is_all=False)

@@ -12,7 +12,7 @@ from conversations.transcripts.local_times import LocalTimes
 from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.lines import Damaged
 from conversations.transcripts.sources.nodes import Unreadable
-from conversations.transcripts.sources.openhands_v0.events import cost, events, tokens
+from conversations.transcripts.sources.openhands_v0.events import COUNT_LIMIT, events, tokens
 from conversations.transcripts.sources.openhands_v0.files import MORE_TEXT, Told, object_in
 from conversations.transcripts.sources.openhands_v0.stores import METADATA, EventFile, Stored, tell_of_others
 
@@ -66,7 +66,7 @@ def read(stored: Stored, files: Sequence[EventFile], *, zone: tzinfo, note: Told
         pr_number=_pr_number(told.get("pr_number")),
         llm_model=_text(told, "llm_model"),
         user_id=_user_id(told.get("user_id")) or stored.user_id,
-        accumulated_cost=cost(told.get("accumulated_cost")),
+        accumulated_cost=columns.amount(told.get("accumulated_cost"), below=COUNT_LIMIT),
         prompt_tokens=prompt,
         completion_tokens=completion,
         total_tokens=max(tokens(told.get("total_tokens")), prompt + completion),
