@@ -124,6 +124,13 @@ def test_a_record_of_more_values_than_memory_should_hold_is_damaged(monkeypatch:
         lines.record(b'{"a": [%s1]}' % (b"{}," * 1_000))
 
 
+def test_arguments_of_more_values_than_memory_should_hold_stay_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "VALUES_MAX", 1_000)
+    assert lines.arguments('{"a": [%s1]}' % ("{}," * 997)) == {"a": [{}] * 997 + [1]}
+    many = '{"a": [%s1]}' % ("{}," * 1_000)
+    assert lines.arguments(many) == many
+
+
 @pytest.mark.parametrize("format", OF_LINES)
 def test_mutated_files_are_read_to_their_last_record(
     format: str, tmp_path: Path, mutation_seeds: Sequence[int]

@@ -251,6 +251,19 @@ def record(text: bytes) -> dict[str, object]:
     return {columns.clean(name): storable(item, 1) for name, item in value.items()}
 
 
+def arguments(given: object) -> Mapping[str, object] | str:
+    """Return the arguments of a call: an object, or the one in a JSON text; anything else as text."""
+    if isinstance(given, Mapping):
+        return given
+    if not isinstance(given, str):
+        return columns.as_json(given)
+    try:
+        # Bounded again: the bounds of the record around it count the whole text as one value.
+        return record(given.encode())
+    except (Damaged, UnicodeEncodeError):
+        return given
+
+
 def parsed(text: bytes | str) -> object:
     """Return the value of a JSON text from outside. Raise Damaged, or the error of the check of `checked_by`.
 

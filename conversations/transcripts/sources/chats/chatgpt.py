@@ -13,7 +13,6 @@ from conversations.transcripts.sources.chats.chatgpt_citations import Citations
 from conversations.transcripts.sources.chats.chatgpt_content import Content, Image, Images
 from conversations.transcripts.sources.chats.exports import Chat, ExportKind, MessageReading
 from conversations.transcripts.sources.chats.tree import ChatPlace
-from conversations.transcripts.sources.lines import Damaged
 from conversations.transcripts.sources.nodes import (
     Author,
     Kept,
@@ -119,7 +118,8 @@ class _Reader:
         elif role == "assistant" and recipient not in EVERYBODY:
             self._calls.pop(recipient, None)  # so that the newest call is the last one
             self._calls[recipient] = node_id
-            yield ToolCall(call_id=node_id, tool=recipient, arguments=_arguments(text), reasoning=reasoning)
+            arguments = lines.arguments(text)
+            yield ToolCall(call_id=node_id, tool=recipient, arguments=arguments, reasoning=reasoning)
         elif text or reasoning or read.images:
             if role == "user":
                 self._calls.clear()
@@ -188,16 +188,6 @@ def _attached(metadata: Fields) -> dict[str, str]:
         if file_id or name:
             named[chatgpt_content.file_id(file_id) or file_id or name] = name or file_id
     return named
-
-
-def _arguments(text: str) -> Fields | str:
-    """Return the arguments of a call: an object if the text is one."""
-    if text.lstrip().startswith("{"):
-        try:
-            return lines.record(text.encode())
-        except (Damaged, UnicodeEncodeError):
-            pass
-    return text
 
 
 EXPORT = ExportKind(

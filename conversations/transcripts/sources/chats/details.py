@@ -242,16 +242,10 @@ def _as_text(value: object) -> str:
 def arguments(given: object) -> Fields | str:
     """Return the arguments of a call: an object if they contain one, in any text."""
     for _ in range(3):  # an object, a JSON text of it, or a JSON text of such a text
-        if isinstance(given, Mapping):
-            return given
+        found = lines.arguments(given)
+        given = _json(found) if isinstance(found, str) else None
         if not isinstance(given, str):
-            break
-        with suppress(Damaged, UnicodeEncodeError):
-            return lines.record(given.encode())
-        inner = _json(given)
-        if not isinstance(inner, str):
-            break
-        given = inner
+            return columns.clean(found) if isinstance(found, str) else found
     return _as_text(given)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -103,15 +102,6 @@ def image_url(block: Fields) -> str:
     """Return the address of an image block, or its data as one; empty if it is none."""
     url = block.get("image_url")
     return columns.first_text(url, columns.fields(url).get("url"))
-
-
-def object_in(text: str) -> Mapping[str, object] | None:
-    """Return the JSON object in a text; None if there is none."""
-    try:
-        value = json.loads(text) if text.lstrip().startswith("{") else None
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _kinds(item: Fields, count: int) -> list[str]:

@@ -9,7 +9,6 @@ from conversations.dialects import columns
 from conversations.transcripts.sources import lines, rests
 from conversations.transcripts.sources.codex import content
 from conversations.transcripts.sources.codex.content import Fields
-from conversations.transcripts.sources.lines import Damaged
 from conversations.transcripts.sources.nodes import (
     Author,
     Kept,
@@ -124,7 +123,7 @@ def _reasoning(item: Fields) -> Item:
 def _function_call(item: Fields, call_id: str) -> Called:
     names = filter(None, (columns.first_text(item.get(name)) for name in ("namespace", "name")))
     tool = ".".join(names) or "unknown"
-    call = ToolCall(call_id=call_id, tool=tool, arguments=_arguments(item.get("arguments")))
+    call = ToolCall(call_id=call_id, tool=tool, arguments=lines.arguments(item.get("arguments")))
     return Called([call], _used("namespace", "name", "arguments"))
 
 
@@ -139,7 +138,7 @@ def _local_shell(item: Fields, call_id: str) -> Called:
 
 
 def _tool_search(item: Fields, call_id: str) -> Called:
-    call = ToolCall(call_id=call_id, tool="tool_search", arguments=_arguments(item.get("arguments")))
+    call = ToolCall(call_id=call_id, tool="tool_search", arguments=lines.arguments(item.get("arguments")))
     return Called([call], _used("arguments"))
 
 
@@ -207,22 +206,9 @@ def _result(output: object, call_id: str, *, is_error: bool) -> tuple[ToolResult
 
 def _is_failure(output: object) -> bool:
     """Return whether the output of a command, as JSON, has an exit code that is not zero."""
-    held = content.object_in(output) if isinstance(output, str) else None
-    code = columns.fields(columns.fields(held).get("metadata")).get("exit_code")
+    held = columns.fields(lines.arguments(output))
+    code = columns.fields(held.get("metadata")).get("exit_code")
     return isinstance(code, int) and code != 0
-
-
-def _arguments(given: object) -> Mapping[str, object] | str:
-    """Return the arguments of a call: decoded from JSON text, or else unchanged."""
-    if isinstance(given, Mapping):
-        return given
-    if not isinstance(given, str):
-        return columns.as_json(given)
-    try:
-        held = lines.storable(content.object_in(given))
-    except Damaged:
-        return given
-    return held if isinstance(held, dict) else given
 
 
 _CALLS: Mapping[str, Callable[[Fields, str], Called]] = {

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 
 from conversations.dialects import columns
-from conversations.transcripts.sources import rests
+from conversations.transcripts.sources import lines, rests
 from conversations.transcripts.sources.hermes import copies, rows
 from conversations.transcripts.sources.hermes.copies import DATABASE, JOURNAL, Copy, Lost, Row
 from conversations.transcripts.sources.hermes.heads import FROM, Branch, Head, TakenRow
@@ -24,7 +24,6 @@ STILL_WRITTEN = "it is still being written"
 ONLY_IN_TURN_JOURNAL = "only the turn journal has it"
 FROM_A_CARD = "only the program's screen had it"
 FOREIGN_ID = "the id in the file is another one"
-SCENES_LEFT_OUT = f"{copies.LEFT_OUT} left out"
 DAMAGED_LINES = "lines of the run journal are damaged"
 
 
@@ -239,7 +238,7 @@ def _card_parts(value: object, node_id: str) -> tuple[Part, ...]:
     if not tool:
         return (Record(name="card", value=value, why=Kept.UNKNOWN),)
     call_id = columns.first_text(card.get("tid"), node_id)
-    call = ToolCall(call_id=call_id, tool=tool, arguments=rows.arguments(card.get("args") or {}))
+    call = ToolCall(call_id=call_id, tool=tool, arguments=lines.arguments(card.get("args") or {}))
     text = columns.first_text(card.get("snippet"), card.get("preview"))
     result = ToolResult(call_id=call_id, tool=tool, text=text, is_error=card.get("is_error") is True)
     used = "snippet" if columns.first_text(card.get("snippet")) else "preview"

@@ -85,9 +85,7 @@ def _events(path: Path) -> Iterator[Fields]:
 
 
 def _is_event(record: Fields) -> bool:
-    return isinstance(record.get("event"), str) and not {"session_id", "payload", "turn_id"}.isdisjoint(
-        record
-    )
+    return isinstance(record.get("event"), str) and not OF_EVENTS.isdisjoint(record)
 
 
 def _transcript(event: Fields) -> list[object] | None:

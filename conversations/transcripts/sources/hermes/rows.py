@@ -38,7 +38,6 @@ INTERNAL = frozenset({"_verification_stop_synthetic", "_pre_verify_synthetic"})
 ROW_IDS = ("_row_id", "_state_db_row_id", "_db_row_id", "state_db_row_id")
 CUT_OFF = "it was cut off"
 REBUILT = "the program rebuilt it after a crash"
-MEANWHILE = "said while the agent worked"
 
 _MAPPED = frozenset(
     {
@@ -111,10 +110,11 @@ def digest_of(value: object) -> str:
 
 def moment(seconds: object) -> datetime | None:
     """Read a time in seconds since 1970; None for anything else."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0:
+    number = columns.number(seconds)
+    if number is None or number <= 0:
         return None
     try:
-        return datetime.fromtimestamp(seconds, UTC)
+        return datetime.fromtimestamp(number, UTC)
     except (ValueError, OverflowError, OSError):
         return None
 
@@ -233,20 +233,8 @@ def _calls(row: Fields, node_id: str) -> Iterator[ToolCall]:
         yield ToolCall(
             call_id=columns.first_text(call.get("id"), call.get("call_id"), f"{node_id}/{place}"),
             tool=columns.first_text(function.get("name"), call.get("name")) or "unknown",
-            arguments=arguments(function.get("arguments", call.get("arguments"))),
+            arguments=lines.arguments(function.get("arguments", call.get("arguments"))),
         )
-
-
-def arguments(given: object) -> Mapping[str, object] | str:
-    if isinstance(given, Mapping):
-        return given
-    if not isinstance(given, str):
-        return columns.as_json(given)
-    try:
-        read = lines.storable(json.loads(given))
-    except (ValueError, RecursionError):
-        return given
-    return read if isinstance(read, dict) else given
 
 
 def _blocks(content: object) -> object:
