@@ -10,6 +10,8 @@ from typing import Any
 
 from conversations.events import TEXT_MAX_BYTES
 
+Fields = Mapping[str, object]  # the members of a JSON object
+
 TYPE_MAX_CHARS = 200
 SOURCE_MAX_CHARS = 50
 ID_MAX_CHARS = 200

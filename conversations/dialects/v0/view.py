@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from conversations.dialects import columns
+from conversations.dialects.columns import Fields
 from conversations.dialects.v0 import reading
 from conversations.dialects.v0.older import todays_args, todays_extras
 from conversations.dialects.views import (
@@ -23,9 +24,6 @@ from conversations.dialects.views import (
     SystemView,
 )
 from conversations.events import Kind
-
-Fields = Mapping[str, object]
-
 
 _NOT_ARGUMENTS = frozenset(
     {"thought", "security_risk", "confirmation_state", "hidden", "impl_source", "blocking", "is_static"}

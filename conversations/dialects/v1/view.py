@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from conversations.dialects import columns
+from conversations.dialects.columns import Fields
 from conversations.dialects.v1 import reading
 from conversations.dialects.v1.kinds import kind_of
 from conversations.dialects.views import (
@@ -25,8 +24,6 @@ from conversations.dialects.views import (
     SystemView,
 )
 from conversations.events import Kind
-
-Fields = Mapping[str, object]
 
 _NOT_ARGUMENTS = frozenset({"summary", "security_risk"})  # models give these beside the tool's own
 _DEFAULTS = (("is_input", False), ("reset", False))  # values that the wire adds to calls

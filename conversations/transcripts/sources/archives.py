@@ -21,7 +21,6 @@ from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.nodes import Unreadable
 from conversations.transcripts.sources.packed import BOMB_MIN_BYTES, BOMB_RATIO
 
-CHUNK_BYTES = 1024 * 1024
 # A zip file's list of its members is read at once; a longer one is refused.
 DIRECTORY_MAX_BYTES = 128 * 1024 * 1024
 INNER_MAX = 100  # at most this many zip files are read in one zip file or directory: each stays open
@@ -63,7 +62,7 @@ class Archive(Protocol):
         """Return the size of a file in bytes. Raise Unreadable."""
 
     def chunks(self, name: str) -> Iterator[bytes]:
-        """Yield the bytes of a file, at most CHUNK_BYTES at a time. Raise Unreadable."""
+        """Yield the bytes of a file, at most processes.CHUNK_BYTES at a time. Raise Unreadable."""
 
 
 def opened(
@@ -106,7 +105,9 @@ def _is_hidden(name: str) -> bool:
 
 
 def _of_directory(path: Path, most: int, check: Callable[[], object]) -> Archive:
-    files = {_relative(file, path): file for file in lines.below(path, "") if _is_file(file)}
+    # A link could lead out of the directory.
+    found = (file for file in lines.below(path, "") if file.is_file() and not file.is_symlink())
+    files = {file.relative_to(path).as_posix(): file for file in found}
     archive = _Files(files)
     if not has_only_zips(archive):
         return archive
@@ -153,14 +154,6 @@ def is_zip(path: Path) -> bool:
         return True
     with path.open("rb") as file:
         return file.read(len(ZIP_BEGINS)) == ZIP_BEGINS
-
-
-def _is_file(file: Path) -> bool:
-    return file.is_file() and not file.is_symlink()
-
-
-def _relative(file: Path, directory: Path) -> str:
-    return file.relative_to(directory).as_posix()
 
 
 class _Files:
@@ -272,7 +265,7 @@ def _directory_bytes(path: Path) -> int:
 
 def _chunks(file: IO[bytes]) -> Iterator[bytes]:
     processes.check()  # also for each of many small files
-    while chunk := file.read(CHUNK_BYTES):
+    while chunk := file.read(processes.CHUNK_BYTES):
         yield chunk
         processes.check()
 

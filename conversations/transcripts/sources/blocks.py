@@ -95,7 +95,10 @@ class _Reading:
 
     def _think(self, block: Block) -> Iterator[Part]:
         if isinstance(thought := block.get("thinking"), str):
-            self._reasoning.append(thought or _summaries(block))
+            # Some thoughts are missing themselves, and only their summaries are there.
+            summaries = columns.objects(block.get("summaries"))
+            texts = [columns.first_text(each.get("summary")) for each in summaries]
+            self._reasoning.append(thought or "\n\n".join(filter(None, texts)))
             self.rests[-1] = rests.left_of_block(block, {"thinking"})
         else:  # what the model thought is encrypted
             yield Record(name=columns.first_text(block.get("type")), value=block, why=Kept.BOOKKEEPING)
@@ -139,12 +142,6 @@ class _Reading:
     def _taken_reasoning(self) -> str:
         taken, self._reasoning = "\n\n".join(filter(None, self._reasoning)), []
         return taken
-
-
-def _summaries(block: Block) -> str:
-    """Return the summaries of a thought that is missing itself."""
-    texts = [columns.first_text(each.get("summary")) for each in columns.objects(block.get("summaries"))]
-    return "\n\n".join(filter(None, texts))
 
 
 def result(block: Block) -> ToolResult:

@@ -25,7 +25,6 @@ from conversations.transcripts.sources.nodes import Changed, Unreadable
 from conversations.transcripts.sources.stepwise import StepwiseDecoder
 
 LINE_MAX_BYTES = 64 * 1024 * 1024  # a longer line counts as damaged, and only this much is kept
-DEPTH_MAX = 100
 VALUES_MAX = 1_000_000  # a record with more members and items counts as damaged: they would fill the memory
 QUICK_MAX_VALUES = 10_000  # decoded at once, in a few milliseconds
 LOGLINES = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{.*?"loglines"\s*:\s*\[', re.DOTALL)
@@ -257,6 +256,9 @@ def arguments(given: object) -> Mapping[str, object] | str:
         return given
     if not isinstance(given, str):
         return columns.as_json(given)
+    # Most outputs of tools are no JSON, and may be long.
+    if not given.lstrip().startswith("{"):
+        return given
     try:
         # Bounded again: the bounds of the record around it count the whole text as one value.
         return record(given.encode())
@@ -271,7 +273,7 @@ def parsed(text: bytes | str) -> object:
     """
     try:
         decoded = text if isinstance(text, str) else text.decode()
-        bounds.require_bounded(decoded, values_max=VALUES_MAX, depth_max=DEPTH_MAX + 1, between=check)
+        bounds.require_bounded(decoded, values_max=VALUES_MAX, depth_max=splices.DEPTH_MAX + 1, between=check)
         is_quick = sum(map(decoded.count, ",[{")) <= QUICK_MAX_VALUES
         return json.loads(decoded, cls=None if is_quick else StepwiseDecoder)
     except UnicodeDecodeError as error:
@@ -286,7 +288,7 @@ def parsed(text: bytes | str) -> object:
 
 def storable(value: object, depth: int = 0) -> object:
     """Return a value without what no database stores. Raise Damaged if it is nested too deeply."""
-    if depth > DEPTH_MAX:
+    if depth > splices.DEPTH_MAX:
         raise Damaged("it is nested too deeply")
     if isinstance(value, list | dict):
         check()

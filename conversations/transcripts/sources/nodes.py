@@ -14,6 +14,8 @@ from enum import StrEnum
 
 from conversations.events import Metrics
 
+TITLE_MAX_CHARS = 200  # the part of a title that is taken
+
 
 class Unreadable(ValueError):
     """A source cannot be imported; the message says why."""

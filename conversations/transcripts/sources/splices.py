@@ -25,8 +25,7 @@ _INSIDE = re.compile(rb"[ \t\r\n]*+[\]},:]")  # what follows a part of a record
 _STRING = rb'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*+"'
 _LITERAL = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?|true|false|null|NaN|-?Infinity"
 _TOKEN = re.compile(rb"[ \t\r\n]*+(?:([{\[])|([}\]])|(:)|(,)|(" + _STRING + rb")|(" + _LITERAL + rb"))?")
-_OPEN, _CLOSE, _COLON, _COMMA, _TEXT, _OTHER = range(1, 7)  # the groups of a token
-_NOTHING = 0
+_NOTHING, _OPEN, _CLOSE, _COLON, _COMMA, _TEXT, _OTHER = range(7)  # no token, or the group that it is
 _VALUE, _FIRST_ITEM, _KEY, _FIRST_KEY, _AFTER_KEY, _AFTER_VALUE = range(6)  # what is expected next
 # By what was expected and what came: what is expected next, apart from brackets and commas.
 _EXPECTED = {
@@ -65,7 +64,10 @@ def objects(text: bytes, *, is_cut: bool = False) -> Iterator[SplicedObject]:
         scan = _scan(text, found.start())
         at = scan.goes_on
         if scan.end and (scan.is_whole or not is_cut or at < len(text)):
-            is_sure = _is_space(text[end : scan.start]) and _INSIDE.match(text, scan.end) is None
+            before = text[end : scan.start]
+            # NUL bytes may be a hole, in which the beginning of a record was.
+            is_space = is_padding(before) and b"\0" not in before
+            is_sure = is_space and _INSIDE.match(text, scan.end) is None
             yield SplicedObject(scan.start, scan.end, scan.is_whole and is_sure)
             at = max(at, scan.end)
             end = scan.end
@@ -74,11 +76,6 @@ def objects(text: bytes, *, is_cut: bool = False) -> Iterator[SplicedObject]:
 def is_padding(text: bytes) -> bool:
     """Return whether a text has only NUL bytes, byte order marks and space."""
     return _PADDING.fullmatch(text) is not None
-
-
-def _is_space(text: bytes) -> bool:
-    # NUL bytes may be a hole, in which the beginning of a record was.
-    return is_padding(text) and b"\0" not in text
 
 
 def trimmed(text: bytes) -> tuple[int, int]:

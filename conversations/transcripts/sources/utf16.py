@@ -9,7 +9,6 @@ from typing import IO, TYPE_CHECKING
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-CHUNK_BYTES = 64 * 1024
 # The beginnings of such a file: a byte order mark, or an object.
 _BEGINNINGS = {
     codecs.BOM_UTF16_LE: "utf-16-le",
@@ -25,7 +24,7 @@ def as_utf8(file: IO[bytes]) -> IO[bytes]:
     file.seek(0)
     for beginning, encoding in _BEGINNINGS.items():
         if head.startswith(beginning):
-            return io.BufferedReader(_Recoded(file, encoding), CHUNK_BYTES)
+            return io.BufferedReader(_Recoded(file, encoding))
     return file
 
 
@@ -42,7 +41,7 @@ class _Recoded(io.RawIOBase):
         """Read the available bytes, at least one unless the file has ended."""
         view = memoryview(buffer)
         while not self._waiting:
-            chunk = self._file.read(CHUNK_BYTES)
+            chunk = self._file.read(io.DEFAULT_BUFFER_SIZE)
             self._waiting = self._decoder.decode(chunk, final=not chunk).encode("utf-8", "replace")
             if not chunk:
                 break

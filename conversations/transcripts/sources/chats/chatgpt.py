@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import partial
 
 from conversations.dialects import columns
+from conversations.dialects.columns import Fields
 from conversations.transcripts.sources import lines, rests
 from conversations.transcripts.sources.chats import chatgpt_content, exports
 from conversations.transcripts.sources.chats.chatgpt_citations import Citations
@@ -31,8 +32,6 @@ BOOKKEEPING = frozenset(
 )
 # Members of a conversation that its columns or its branches hold.
 CARRIED = frozenset({"conversation_id", "create_time", "current_node", "id", "mapping", "title"})
-
-Fields = Mapping[str, object]
 
 
 def _is_chat(value: Fields) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from conversations.dialects import columns
+from conversations.dialects.columns import Fields
 
 LINKS_MAX = 10  # the most sources that are named in place of a mark; all are kept with the message
 TITLE_MAX_CHARS = 200
@@ -17,8 +18,6 @@ _MARK = re.compile(r" ?(\ue200([^\ue200\ue201]*)\ue201|\ue200[^\s\ue200\ue201]*\
 _HALF = re.compile("[\ue200-\ue206]")
 _REFERENCE = re.compile(r"turn\d{1,6}[a-z_]{1,30}\d{1,6}")
 _URL = re.compile(r"https?://[^\s<>\"\\]+")
-
-Fields = Mapping[str, object]
 
 
 class _Link(NamedTuple):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from conversations.dialects import columns
+from conversations.dialects.columns import Fields
 from conversations.transcripts.sources import rests
 from conversations.transcripts.sources.archives import Archive
 from conversations.transcripts.sources.chats import exports
@@ -25,8 +26,6 @@ _IMAGES = (
     (re.compile(rb"GIF8[79]a"), "image/gif"),
     (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
 )
-
-Fields = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)

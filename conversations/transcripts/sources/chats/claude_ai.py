@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from conversations.dialects import columns
+from conversations.dialects.columns import Fields
 from conversations.transcripts.sources import blocks, rests
 from conversations.transcripts.sources.chats import exports
 from conversations.transcripts.sources.chats.exports import Chat, ExportKind, MessageReading
@@ -23,8 +24,6 @@ BOOKKEEPING = frozenset({"token_budget", "flag"})
 
 # Members of a conversation that its columns or its branches hold.
 CARRIED = frozenset({"chat_messages", "created_at", "current_leaf_message_uuid", "name", "uuid"})
-
-Fields = Mapping[str, object]
 
 
 def _is_chat(value: Fields) -> bool:

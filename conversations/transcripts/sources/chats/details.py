@@ -13,9 +13,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from conversations.dialects import columns
+from conversations.dialects.columns import Fields
 from conversations.transcripts.sources import blocks, lines, rests
 from conversations.transcripts.sources.lines import Damaged
-from conversations.transcripts.sources.nodes import Author, Part, ToolCall
+from conversations.transcripts.sources.nodes import Author, ToolCall
 
 CODE_TOOL = "code_interpreter"  # the program's tool for code that the model writes to be run
 # The types of the program's own blocks; any other block is the author's.
@@ -34,8 +35,6 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _CODE = re.compile(r"\s*(`{3,})([^\n`]*)\n(.*?)\n?\1\s*", re.DOTALL)
 _THINK = re.compile(r"\s*<(think|thinking)>(.*?)</\1>", re.DOTALL)
 
-Fields = Mapping[str, object]
-
 
 class _Details(NamedTuple):
     kind: str
@@ -53,17 +52,15 @@ class _Details(NamedTuple):
 def read(found: Sequence[object], author: Author) -> blocks.BlockContent:
     """Divide blocks into parts and the rest; arguments that are no object stay texts."""
     content = blocks.read(list(found), author)
-    return content._replace(parts=tuple(_with_texts(found, content.parts)))
-
-
-def _with_texts(found: Sequence[object], parts: Sequence[Part]) -> Iterator[Part]:
     uses = [columns.fields(block) for block in found if columns.fields(block).get("type") == "tool_use"]
     given = iter([use.get("input") for use in uses if isinstance(use.get("id"), str)])
-    for part in parts:
-        if isinstance(part, ToolCall) and isinstance(arguments := next(given, None), str):
-            yield replace(part, arguments=arguments)
-        else:
-            yield part
+    parts = (
+        replace(part, arguments=text)
+        if isinstance(part, ToolCall) and isinstance(text := next(given, None), str)
+        else part
+        for part in content.parts
+    )
+    return content._replace(parts=tuple(parts))
 
 
 def of_text(text: str, node_id: str) -> Iterator[Fields]:
@@ -120,7 +117,8 @@ def _pieces(text: str) -> Iterator[str | _Details]:
     at = start = 0
     fence, has_more = "", True
     while at < len(text):
-        if not fence and has_more and (opening := _opening_at(text, at)) is not None:
+        opening = _OPENING.match(text, at) if not fence and has_more else None
+        if opening is not None and _attributes(opening).get("type") in KINDS:
             closing = _closing(text, opening.end())
             has_more = closing >= 0  # where this one has no end, none after it has one
             if has_more:
@@ -143,11 +141,6 @@ def _fence_after(line: str, fence: str) -> str:
         return found[1]
     is_end = found[1].startswith(fence) and not found[2].strip()
     return "" if is_end else fence
-
-
-def _opening_at(text: str, at: int) -> re.Match[str] | None:
-    opening = _OPENING.match(text, at)
-    return opening if opening is not None and _attributes(opening).get("type") in KINDS else None
 
 
 def _attributes(opening: re.Match[str]) -> dict[str, str]:

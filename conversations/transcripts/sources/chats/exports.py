@@ -16,7 +16,8 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from conversations.dialects import columns
-from conversations.transcripts.sources import archives, lines
+from conversations.dialects.columns import Fields
+from conversations.transcripts.sources import archives, lines, nodes
 from conversations.transcripts.sources.archives import Archive
 from conversations.transcripts.sources.chats import json_arrays, tree
 from conversations.transcripts.sources.chats.tree import ChatBranch, ChatPlace
@@ -43,11 +44,8 @@ IMAGE_MISSING = "an image is not in the export"
 CUT_OFF = "the answer was cut off"
 SECONDS_MAX = 1e11  # a greater time is not in seconds
 
-TITLE_MAX_CHARS = 200
 DAMAGED = "Damaged conversation"  # the title of an unreadable conversation
 KEPT_MAX_BYTES = 1024 * 1024  # the part of a damaged conversation that is kept
-
-Fields = Mapping[str, object]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -203,21 +201,21 @@ def _damaged(source_id: str, where: str, value: object, why: str) -> Transcript:
     record = Record(name="conversation", value=value, why=Kept.DAMAGED)
     node = Node(node_id=source_id, place=where, parts=(record,), noted=(why,))
     told = columns.fields(value)
-    title = columns.first_text(told.get("title"), told.get("name"))[:TITLE_MAX_CHARS] or DAMAGED
+    title = columns.first_text(told.get("title"), told.get("name"))[: nodes.TITLE_MAX_CHARS] or DAMAGED
     return Transcript(source_id=source_id, title=title, nodes=lambda: iter([node]), node_count=1)
 
 
 def _repeated(chat: Chat, source_id: str, where: str) -> Transcript:
     """Return a conversation of which nothing is stored, but each message is counted."""
-    nodes = [
+    skipped = [
         Node(node_id=place.node_id, place=f"{where}, message {place.number}", skipped=TWICE)
         for place in chat.places
     ]
     return Transcript(
         source_id=source_id,
-        title=chat.title[:TITLE_MAX_CHARS] or None,
-        nodes=lambda: iter(nodes),
-        node_count=len(nodes),
+        title=chat.title[: nodes.TITLE_MAX_CHARS] or None,
+        nodes=lambda: iter(skipped),
+        node_count=len(skipped),
         is_empty=True,
     )
 
@@ -286,7 +284,7 @@ class _Export:
                 nodes=partial(self._nodes, places, where, rest),
                 node_count=len(places) + (branch is telling),
                 shared_count=len(places) - len(branch.places),
-                title=chat.title[:TITLE_MAX_CHARS] or None,
+                title=chat.title[: nodes.TITLE_MAX_CHARS] or None,
                 created_at=chat.created_at,
                 model=next(filter(None, reversed(models)), chat.model) or None,
                 leaves=Leaving(source_id=source_ids[left], after=branch.after) if left else None,

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from conversations.confined.processes import check
+from conversations.payloads import bounds
 from conversations.transcripts.sources.nodes import Unreadable
 
 ITEM_MAX_BYTES = 512 * 1024 * 1024
-DEPTH_MAX = 500  # no program exports anything deeper, and counting millions of open brackets takes long
 # After this much, `checked_by` is called, and other threads can run.
 STEP_BYTES = 64 * 1024
 HEAD_BYTES = 4096  # the first bytes that are read to recognise the encoding and an object around the array
@@ -79,12 +79,8 @@ def _as_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:
     if encoding is None:
         return chain([head], chunks)
     decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    texts = (decoder.decode(chunk) for chunk in chain([head], chunks))
-    return (text.encode(errors="replace") for text in chain(texts, _flushed(decoder)))
-
-
-def _flushed(decoder: codecs.IncrementalDecoder) -> Iterator[str]:
-    yield decoder.decode(b"", final=True)
+    texts = (decoder.decode(chunk, final=not chunk) for chunk in chain([head], chunks, [b""]))
+    return (text.encode(errors="replace") for text in texts)
 
 
 class _Scan:
@@ -169,7 +165,8 @@ class _Scan:
         """Yield the element that ends with brackets or commas, if one does. Raise Unreadable."""
         if mark[0] in b"[{":
             self._depth += len(mark)
-            if self._depth > DEPTH_MAX:
+            # Counting millions of open brackets takes long, and nothing deeper could be decoded.
+            if self._depth > bounds.DEPTH_MAX:
                 raise Unreadable(f"{self._name} is nested too deeply after {self._told()}")
         elif mark[0] in b",":
             yield from self._ended(self._at - len(mark))

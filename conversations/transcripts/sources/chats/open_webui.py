@@ -9,6 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 from conversations.dialects import columns
+from conversations.dialects.columns import Fields
 from conversations.transcripts.sources import blocks, rests
 from conversations.transcripts.sources.chats import details, exports, output_items
 from conversations.transcripts.sources.chats.exports import Chat, ExportKind, MessageReading
@@ -40,8 +41,6 @@ DETAILS = frozenset(
 CARRIED = frozenset({"id", "title", "created_at"})
 HISTORY = frozenset({"messages", "currentId"})
 FILE_TYPES = frozenset({"", "doc", "file", "text"})
-
-Fields = Mapping[str, object]
 
 
 def _is_chat(value: Fields) -> bool:
@@ -264,9 +263,11 @@ def _files(message: Fields) -> Iterator[_File]:
     """Yield the attached texts and images, and the names of files that the export does not have."""
     for file in _named(message):
         kind, url = (columns.first_text(file.get(name)) for name in ("type", "url"))
+        meta = columns.fields(columns.fields(file.get("file")).get("meta"))
+        media = columns.first_text(file.get("content_type"), meta.get("content_type"))
         if text := _content(file):
             yield _File(blocks.text_block(f"[Attachment: {_name(file)}]\n{text}"))
-        elif kind != "image" and not _media(file).startswith("image/"):
+        elif kind != "image" and not media.startswith("image/"):
             label = "File" if kind in FILE_TYPES else kind.replace("_", " ").capitalize()
             yield _File(blocks.text_block(f"[{label}: {_name(file)}]"), exports.NAMED_ONLY)
         elif url.startswith(details.SHOWN):
@@ -293,11 +294,6 @@ def _name(file: Fields) -> str:
     told = columns.texts(file.get("urls"))
     names = (file.get("name"), inner.get("filename"), file.get("title"), file.get("url"), file.get("id"))
     return ", ".join(filter(None, [columns.first_text(*names), *told])) or "without a name"
-
-
-def _media(file: Fields) -> str:
-    meta = columns.fields(columns.fields(file.get("file")).get("meta"))
-    return columns.first_text(file.get("content_type"), meta.get("content_type"))
 
 
 def _members(message: Fields) -> Iterator[Record]:

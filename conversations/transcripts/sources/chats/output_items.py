@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from conversations.dialects import columns
+from conversations.dialects.columns import Fields
 from conversations.transcripts.sources import rests
 from conversations.transcripts.sources.chats import details
 
 CODE_ITEM = "open_webui:code_interpreter"
-
-Fields = Mapping[str, object]
 
 
 def blocks_of(items: Sequence[object], node_id: str) -> Iterator[object]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from conversations.dialects import columns
 from conversations.events import Metrics
-from conversations.transcripts.sources import lines, session_lines
+from conversations.transcripts.sources import lines, nodes, session_lines
 from conversations.transcripts.sources.claude_code import copies, records
 from conversations.transcripts.sources.claude_code.copies import Earlier
 from conversations.transcripts.sources.claude_code.tree import TRUNK, Place, Tree, Unread
@@ -35,7 +35,6 @@ CHANGED = "an earlier line has the same uuid, and says something else"
 RELINKED = "the line before it is missing, so it follows the one above it"
 # The lines with a title, the best first, and the member that holds it.
 TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
-TITLE_MAX_CHARS = 200
 PROBED_LINES = 1000
 # Lines of a session have at least one of these members beside their type.
 OF_SESSIONS = frozenset({"sessionId", "leafUuid", "messageId"})
@@ -169,7 +168,7 @@ def _agents_title(file: Path) -> str | None:
         told = lines.record(file.with_suffix(".meta.json").read_bytes())
     except (OSError, Damaged):
         return None
-    return columns.first_text(told.get("description"))[:TITLE_MAX_CHARS] or None
+    return columns.first_text(told.get("description"))[: nodes.TITLE_MAX_CHARS] or None
 
 
 class _Index:
@@ -177,7 +176,9 @@ class _Index:
 
     def __init__(self, file: Path, *, is_growing: bool) -> None:
         self.places: list[Place] = []
-        self.parent_session = _session_above(file) or file.stem
+        # The file of a sub-agent is in the directory of its session.
+        at = file.parts.index(SUBAGENTS) if SUBAGENTS in file.parts[1:] else 0
+        self.parent_session = file.parts[at - 1] if at else file.stem
         self._titles: dict[str, str] = {}
         self._told: dict[int, Mapping[str, object]] = {}
         self._is_agents_own = _is_sub_agents(file)
@@ -190,7 +191,7 @@ class _Index:
     @property
     def title(self) -> str | None:
         """Return the title that the user gave the session, or else the program's."""
-        return columns.first_text(*map(self._titles.get, TITLES))[:TITLE_MAX_CHARS] or None
+        return columns.first_text(*map(self._titles.get, TITLES))[: nodes.TITLE_MAX_CHARS] or None
 
     def facts(self, places: list[Place]) -> _Facts:
         facts = _Facts()
@@ -250,12 +251,6 @@ class _Index:
                 place.noted = (*place.noted, RELINKED) if is_lost else place.noted
             unread.place(place, is_unread=lines.SPLICED in place.noted)
             last = place.node_id
-
-
-def _session_above(file: Path) -> str | None:
-    """Return the session in whose directory a sub-agent's file is."""
-    parts = file.parts
-    return parts[parts.index(SUBAGENTS) - 1] if SUBAGENTS in parts[1:] else None
 
 
 def _told(record: Mapping[str, object]) -> Mapping[str, object]:

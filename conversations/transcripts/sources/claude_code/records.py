@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from conversations.dialects import columns
+from conversations.dialects.columns import Fields
 from conversations.events import Metrics
 from conversations.transcripts.sources import blocks, rests
 from conversations.transcripts.sources.nodes import Author, Kept, Message, Part, Record, Summary
@@ -50,8 +51,6 @@ SYNTHETIC = "<synthetic>"  # the model of messages that no model wrote
 _IDS = frozenset({"id", "type"})
 # The members of a line that become an event's kind, place, time and id, or that the totals count.
 _CARRIED = frozenset({"type", "uuid", "parentUuid", "logicalParentUuid", "timestamp", "requestId", "costUSD"})
-
-Fields = Mapping[str, object]
 
 
 class Read(NamedTuple):

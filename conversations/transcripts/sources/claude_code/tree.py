@@ -76,22 +76,6 @@ class Tree:
         self._said: dict[str, str | None] = {}  # by line: the last one at or above it with new words
         self._tips: dict[str, str] = {}  # by branch: its last line with new words
         self._by_id = {place.node_id: place for place in reversed(places) if place.is_in_tree}
-        self._put_all(places)
-
-    def shared(self, name: str) -> list[Place]:
-        """Return the lines that a branch shares with those that it leaves, from the first one."""
-        way: list[SessionBranch] = []
-        while name != TRUNK and not self.branches[name].is_agent:
-            way.append(self.branches[name])
-            name = way[-1].leaves
-        shared: list[Place] = []
-        for branch in reversed(way):
-            above = [*shared, *self.branches[branch.leaves].places]
-            ends = next((at for at, place in enumerate(above) if place.node_id == branch.after), -1)
-            shared = above[: ends + 1]
-        return shared
-
-    def _put_all(self, places: Sequence[Place]) -> None:
         current = TRUNK
         late: list[Place] = []
         for place in places:
@@ -109,6 +93,19 @@ class Tree:
             self._put(place, self._branch_of(place) or TRUNK)
         for branch in self.branches.values():
             branch.places.sort(key=lambda place: place.number)
+
+    def shared(self, name: str) -> list[Place]:
+        """Return the lines that a branch shares with those that it leaves, from the first one."""
+        way: list[SessionBranch] = []
+        while name != TRUNK and not self.branches[name].is_agent:
+            way.append(self.branches[name])
+            name = way[-1].leaves
+        shared: list[Place] = []
+        for branch in reversed(way):
+            above = [*shared, *self.branches[branch.leaves].places]
+            ends = next((at for at, place in enumerate(above) if place.node_id == branch.after), -1)
+            shared = above[: ends + 1]
+        return shared
 
     def _put(self, place: Place, name: str) -> None:
         self.branches[name].places.append(place)

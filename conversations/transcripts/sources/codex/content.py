@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from conversations.dialects import columns
+from conversations.dialects.columns import Fields
 from conversations.transcripts.sources import rests
-
-Fields = Mapping[str, object]
 
 # The blocks with a text, and the member that holds it.
 TEXTS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
@@ -65,7 +64,9 @@ def read(item: Fields, *, is_users: bool) -> ItemContent:
         fields = columns.fields(block)
         found.rests.append({})
         if (text := text_of(block)) is not None:
-            if is_users and _is_injected(text, kind):
+            # Releases that write kinds name the user's own blocks; before, only the text tells.
+            is_own = kind.startswith(USERS) if kind else not text.lstrip().startswith(INJECTED)
+            if is_users and not is_own:
                 found.injected.append(block)
                 continue
             found.texts.append(text)
@@ -110,7 +111,3 @@ def _kinds(item: Fields, count: int) -> list[str]:
     if isinstance(told, list) and len(told) == count:
         return [columns.first_text(kind) for kind in told]
     return [""] * count
-
-
-def _is_injected(text: str, kind: str) -> bool:
-    return not kind.startswith(USERS) if kind else text.lstrip().startswith(INJECTED)

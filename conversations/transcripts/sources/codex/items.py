@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from conversations.dialects import columns
+from conversations.dialects.columns import Fields
 from conversations.transcripts.sources import lines, rests
 from conversations.transcripts.sources.codex import content
-from conversations.transcripts.sources.codex.content import Fields
 from conversations.transcripts.sources.nodes import (
     Author,
     Kept,
@@ -35,6 +35,13 @@ SILENT = frozenset(
         "reasoning",
     }
 )
+CALLS = frozenset(
+    {
+        *("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"),
+        *("local_shell_call", "local_shell_call_output", "tool_search_call", "tool_search_output"),
+        *("web_search_call", "image_generation_call"),
+    }
+)
 AUTHORS = {"user": Author.USER, "assistant": Author.AGENT}
 ENCRYPTED = "encrypted_content"
 FAILED = frozenset({"failed", "incomplete"})
@@ -49,7 +56,7 @@ class Item(NamedTuple):
 
 
 def is_item(record: Fields) -> bool:
-    return columns.first_text(record.get("type")) in SILENT | _CALLS.keys()
+    return columns.first_text(record.get("type")) in SILENT | CALLS
 
 
 class Called(NamedTuple):
@@ -75,9 +82,9 @@ def read(item: Fields, *, node_id: str, is_sub_agents: bool) -> Item:
         return _message(item, Author.USER if is_sub_agents else Author.AGENT, set())
     if kind == "reasoning":
         return _reasoning(item)
-    if kind in _CALLS:
+    if kind in CALLS:
         call_id = columns.first_text(item.get("call_id"), item.get("id"), node_id)
-        parts, inside = _CALLS[kind](item, call_id)
+        parts, inside = _called(kind, item, call_id)
         return Item(tuple(parts), rests.left(item, _IDS, inside))
     return Item()
 
@@ -120,31 +127,38 @@ def _reasoning(item: Fields) -> Item:
     return Item((said,), rests.left(item, _IDS, inside))
 
 
-def _function_call(item: Fields, call_id: str) -> Called:
-    names = filter(None, (columns.first_text(item.get(name)) for name in ("namespace", "name")))
-    tool = ".".join(names) or "unknown"
-    call = ToolCall(call_id=call_id, tool=tool, arguments=lines.arguments(item.get("arguments")))
-    return Called([call], _used("namespace", "name", "arguments"))
-
-
-def _custom_call(item: Fields, call_id: str) -> Called:
-    arguments = columns.as_text(item.get("input"))
-    tool = columns.first_text(item.get("name")) or "unknown"
-    return Called([ToolCall(call_id=call_id, tool=tool, arguments=arguments)], _used("name", "input"))
-
-
-def _local_shell(item: Fields, call_id: str) -> Called:
-    return Called([_own_call(item, call_id, "local_shell")], _used("action"))
-
-
-def _tool_search(item: Fields, call_id: str) -> Called:
-    call = ToolCall(call_id=call_id, tool="tool_search", arguments=lines.arguments(item.get("arguments")))
-    return Called([call], _used("arguments"))
-
-
-def _web_search(item: Fields, call_id: str) -> Called:
-    call = _own_call(item, call_id, "web_search")
-    return Called([call, *_own_result(item, call_id, "web_search")], _used("action", "status", "result"))
+def _called(kind: str, item: Fields, call_id: str) -> Called:
+    """Return the parts of an item of CALLS."""
+    match kind:
+        case "function_call":
+            names = filter(None, (columns.first_text(item.get(name)) for name in ("namespace", "name")))
+            arguments = lines.arguments(item.get("arguments"))
+            call = ToolCall(call_id=call_id, tool=".".join(names) or "unknown", arguments=arguments)
+            return Called([call], _used("namespace", "name", "arguments"))
+        case "custom_tool_call":
+            tool, text = columns.first_text(item.get("name")), columns.as_text(item.get("input"))
+            call = ToolCall(call_id=call_id, tool=tool or "unknown", arguments=text)
+            return Called([call], _used("name", "input"))
+        case "local_shell_call":
+            return Called([_own_call(item, call_id, "local_shell")], _used("action"))
+        case "tool_search_call":
+            arguments = lines.arguments(item.get("arguments"))
+            call = ToolCall(call_id=call_id, tool="tool_search", arguments=arguments)
+            return Called([call], _used("arguments"))
+        case "tool_search_output":
+            text = columns.as_json(item.get("tools"))
+            return Called([ToolResult(call_id=call_id, tool="tool_search", text=text)], _used("tools"))
+        case "web_search_call":
+            call, end = _own_call(item, call_id, "web_search"), _own_result(item, call_id, "web_search")
+            return Called([call, *end], _used("action", "status", "result"))
+        case "image_generation_call":
+            prompt = item.get("revised_prompt")
+            given = {"prompt": prompt} if prompt else {}
+            call = ToolCall(call_id=call_id, tool="image_generation", arguments=given)
+            end = _own_result(item, call_id, "image_generation")
+            return Called([call, *end], _used("revised_prompt", "status", "result"))
+        case _:
+            return _output(item, call_id)
 
 
 def _own_call(item: Fields, call_id: str, tool: str) -> ToolCall:
@@ -152,14 +166,6 @@ def _own_call(item: Fields, call_id: str, tool: str) -> ToolCall:
     is_object = action is None or isinstance(action, Mapping)
     given = columns.fields(action) if is_object else columns.as_json(action)
     return ToolCall(call_id=call_id, tool=tool, arguments=given)
-
-
-def _image_generation(item: Fields, call_id: str) -> Called:
-    prompt = item.get("revised_prompt")
-    given = {"prompt": prompt} if prompt else {}
-    call = ToolCall(call_id=call_id, tool="image_generation", arguments=given)
-    result = _own_result(item, call_id, "image_generation")
-    return Called([call, *result], _used("revised_prompt", "status", "result"))
 
 
 def _own_result(item: Fields, call_id: str, tool: str) -> Iterator[Part]:
@@ -179,16 +185,14 @@ def _output(item: Fields, call_id: str) -> Called:
     output = item.get("output")
     held = columns.fields(output)
     if "content" not in held:
-        result, left = _result(output, call_id, is_error=_is_failure(output))
+        # The output of a command is JSON with its exit code.
+        told = columns.fields(lines.arguments(output) if isinstance(output, str) else None)
+        code = columns.fields(told.get("metadata")).get("exit_code")
+        result, left = _result(output, call_id, is_error=isinstance(code, int) and code != 0)
         return Called([result], {"output": left})
     # older releases wrote a failure as an object
     result, left = _result(held.get("content"), call_id, is_error=held.get("success") is False)
     return Called([result], {"output": rests.left(held, {"success"}, {"content": left})})
-
-
-def _found_tools(item: Fields, call_id: str) -> Called:
-    text = columns.as_json(item.get("tools"))
-    return Called([ToolResult(call_id=call_id, tool="tool_search", text=text)], _used("tools"))
 
 
 def _result(output: object, call_id: str, *, is_error: bool) -> tuple[ToolResult, list[dict[str, object]]]:
@@ -202,24 +206,3 @@ def _result(output: object, call_id: str, *, is_error: bool) -> tuple[ToolResult
     if found.others:
         text, left = columns.as_json(output), []
     return ToolResult(call_id=call_id, text=text, images=tuple(found.images), is_error=is_error), left
-
-
-def _is_failure(output: object) -> bool:
-    """Return whether the output of a command, as JSON, has an exit code that is not zero."""
-    held = columns.fields(lines.arguments(output))
-    code = columns.fields(held.get("metadata")).get("exit_code")
-    return isinstance(code, int) and code != 0
-
-
-_CALLS: Mapping[str, Callable[[Fields, str], Called]] = {
-    "function_call": _function_call,
-    "function_call_output": _output,
-    "custom_tool_call": _custom_call,
-    "custom_tool_call_output": _output,
-    "local_shell_call": _local_shell,
-    "local_shell_call_output": _output,
-    "tool_search_call": _tool_search,
-    "tool_search_output": _found_tools,
-    "web_search_call": _web_search,
-    "image_generation_call": _image_generation,
-}

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from conversations.dialects import columns
+from conversations.dialects.columns import Fields
 from conversations.events import Metrics
-from conversations.transcripts.sources import rests
+from conversations.transcripts.sources import nodes, rests
 from conversations.transcripts.sources.codex import content, items
-from conversations.transcripts.sources.codex.content import Fields
 from conversations.transcripts.sources.nodes import Instructions, Kept, Part, Record, Summary
 
 META, ITEM, EVENT, TURN, COMPACTED, STATE = (
@@ -98,7 +98,6 @@ ENCRYPTED = "a summary is encrypted"
 ELSEWHERE = "its beginning is in the session that it leaves"
 # The heading between an editor's context and the user's words.
 REQUEST = "## My request for Codex:"
-TITLE_MAX_CHARS = 200
 # The members of a line that become an event's time, kind and place.
 _CARRIED = frozenset({"timestamp", "type", "ordinal"})
 _DIRECTORY = re.compile(r"(?:<cwd>|Current working directory: )\s*([^<\n]+)")
@@ -221,7 +220,7 @@ def directory(kind: str, payload: Fields) -> str:
 def name_given(kind: str, payload: Fields) -> str:
     """Return the name that a line gives the session; empty if it gives none."""
     if kind == EVENT and payload.get("type") == "thread_name_updated":
-        return columns.first_text(payload.get("thread_name"))[:TITLE_MAX_CHARS]
+        return columns.first_text(payload.get("thread_name"))[: nodes.TITLE_MAX_CHARS]
     return ""
 
 
@@ -229,7 +228,7 @@ def request(text: str) -> str:
     """Return the first line that the user wrote below an editor's context; empty without such context."""
     _, found, below = text.partition(REQUEST)
     said = below.strip().splitlines() if found else []
-    return said[0][:TITLE_MAX_CHARS] if said else ""
+    return said[0][: nodes.TITLE_MAX_CHARS] if said else ""
 
 
 def usage(kind: str, payload: Fields) -> Metrics | None:

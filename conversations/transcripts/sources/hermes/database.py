@@ -9,7 +9,6 @@ from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import count
 from pathlib import Path
 
 from conversations.confined import processes, sqlite_files
@@ -30,7 +29,6 @@ WORKSPACE = (
     "[Workspace::v1: ",
     "[Workspace: ",
 )  # the beginnings of a line that the agent adds to a prompt
-CHECKED_ROWS = 1000
 SESSIONS_MAX = 100_000
 LINE_MAX_BYTES = 4 * LINE_MAX_CHARACTERS + 1024
 # The error of a line that the confined process would only print if the file had taken it over.
@@ -74,12 +72,8 @@ class Database:
     def _find_rows(self) -> None:
         """Note the place of each row. Ignore messages without a conversation."""
         offset = 0
-        for number in count():
-            if number % CHECKED_ROWS == 0:
-                processes.check()
-            line = self._lines.readline(LINE_MAX_BYTES)
-            if not line:
-                return
+        while line := self._lines.readline(LINE_MAX_BYTES):
+            processes.check()
             table, key, row = line.split(b"\t", 2)  # JSON has no tabs of its own
             begins, session = offset + len(line) - len(row), key.decode()
             if table == b"sessions":

@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 
 from conversations.dialects import columns
+from conversations.dialects.columns import Fields
 from conversations.transcripts.sources import lines, rests
 from conversations.transcripts.sources.hermes import copies, rows
 from conversations.transcripts.sources.hermes.copies import DATABASE, JOURNAL, Copy, Lost, Row
@@ -80,7 +81,8 @@ def of_head(head: Head, answer: Run | None, *, is_growing: bool) -> list[Entry]:
     found += _of_pending(head, answer, is_growing=is_growing)
     found += left
     if head.unread:
-        found.append(_skipped("backup", head.unread))
+        digest = rows.digest_of(["backup", head.unread])
+        found.append(Entry(digest=digest, place="backup", load=lambda: None, skipped=head.unread))
     found.append(_of_session(head.copy, head.rows, is_growing=is_growing))
     if head.newest is not None and all(head.newest is not branch.copy for branch in head.branches):
         found += [_of_lost(lost, head.newest) for lost in head.newest.lost]
@@ -100,26 +102,22 @@ def of_prompts(prompts: Sequence[Mapping[str, object]], head: Head, *, is_growin
     lists = [head.rows, head.left, *(branch.rows for branch in head.branches)]
     there = {taken.row.facts.digest for each in lists for taken in each}
     there |= {row.facts.digest for row in _pending_rows(head)}
-    found = []
+    name, found = "prompt of turn journal", []
     for place, prompt in enumerate(prompts, 1):
         told = {"role": "user", "content": prompt["content"], "timestamp": prompt.get("created_at")}
         if copies.row_of(told, place).facts.digest not in there:
-            found.append(_of_prompt(prompt, f"turn journal {place}", is_growing=is_growing))
+            found.append(
+                _kept(
+                    name,
+                    f"turn journal {place}",
+                    partial(dict, prompt),
+                    [name, dict(prompt)],
+                    noted=(ONLY_IN_TURN_JOURNAL,),
+                    is_said=True,
+                    is_growing=is_growing,
+                )
+            )
     return found
-
-
-def _of_prompt(prompt: Mapping[str, object], place: str, *, is_growing: bool) -> Entry:
-    name = "prompt of turn journal"
-    return Entry(
-        digest=rows.digest_of([name, dict(prompt)]),
-        place=place,
-        load=lambda: prompt,
-        parts=lambda told, _: (Record(name=name, value=told, why=Kept.BOOKKEEPING),),
-        at=lambda _: None,  # the last node: an earlier time would become the conversation's
-        noted=(ONLY_IN_TURN_JOURNAL,),
-        skipped=STILL_WRITTEN if is_growing else "",
-        is_said=True,
-    )
 
 
 def overlap(above: Sequence[str], below: Sequence[str], *, is_fork: bool) -> tuple[int, int]:
@@ -175,8 +173,27 @@ def _beside(row: Row, place: str, *, noted: tuple[str, ...] = (), skipped: str =
     )
 
 
-def _skipped(place: str, why: str) -> Entry:
-    return Entry(digest=rows.digest_of([place, why]), place=place, load=lambda: None, skipped=why)
+def _kept(
+    name: str,
+    place: str,
+    load: Callable[[], object],
+    digested: object,
+    *,
+    noted: tuple[str, ...] = (),
+    is_said: bool = False,
+    is_growing: bool,
+) -> Entry:
+    """Return what is stored unchanged, once the conversation no longer grows: until then it may change."""
+    return Entry(
+        digest=rows.digest_of(digested),
+        place=place,
+        load=load,
+        parts=lambda value, _: (Record(name=name, value=value, why=Kept.BOOKKEEPING),),
+        at=lambda _: None,  # an earlier time than that of the last row would become the conversation's
+        noted=noted,
+        skipped=STILL_WRITTEN if is_growing else "",
+        is_said=is_said,
+    )
 
 
 def _with_lost(found: list[Entry], copy: Copy, start: int = 0) -> list[Entry]:
@@ -264,20 +281,8 @@ def _of_pending(head: Head, answer: Run | None, *, is_growing: bool) -> Iterator
         row = copies.row_of(told | ({"_partial": True} if is_cut else {}), place)
         yield _beside(row, f"{JOURNAL} row {place}", noted=noted, skipped=STILL_WRITTEN if is_growing else "")
     if answer.rest:
-        yield _of_rest(answer, is_growing=is_growing)
-
-
-def _of_rest(answer: Run, *, is_growing: bool) -> Entry:
-    """Return the members of a run's events that no row has."""
-    name = f"members of {JOURNAL}"
-    return Entry(
-        digest=rows.digest_of([name, answer.rest]),
-        place=JOURNAL,
-        load=lambda: answer.rest,
-        parts=lambda rest, _: (Record(name=name, value=rest, why=Kept.BOOKKEEPING),),
-        at=lambda _: None,
-        skipped=STILL_WRITTEN if is_growing else "",
-    )
+        name, rest = f"members of {JOURNAL}", answer.rest  # of its events, that no row has
+        yield _kept(name, JOURNAL, lambda: rest, [name, rest], is_growing=is_growing)
 
 
 def _pending_rows(head: Head) -> Iterator[Row]:
@@ -301,7 +306,7 @@ def _pending_rows(head: Head) -> Iterator[Row]:
     yield copies.row_of(row, 1)
 
 
-def _is_same(row: rows.Fields, prompt: rows.Fields) -> bool:
+def _is_same(row: Fields, prompt: Fields) -> bool:
     """Return whether a row is the prompt: by its words, its attachments, and the second of its time."""
     one, other = rows.at(row), rows.at(prompt)
     if one is None or other is None or one.replace(microsecond=0) != other.replace(microsecond=0):
@@ -315,15 +320,8 @@ def _of_session(copy: Copy, taken: Sequence[TakenRow], *, is_growing: bool) -> E
     context = _context(copy, [each.row for each in taken])
     refs = [row.facts.digest if isinstance(row, Row) else row for row in context or []]
     noted = (FOREIGN_ID,) if copy.is_foreign and copy.origin not in (DATABASE, JOURNAL) else ()
-    return Entry(
-        digest=rows.digest_of([copy.told, refs]),
-        place="session",
-        load=partial(_told, copy, context),
-        parts=lambda told, _: (Record(name="session", value=told, why=Kept.BOOKKEEPING),),
-        at=lambda _: None,
-        noted=noted,
-        skipped=STILL_WRITTEN if is_growing else "",
-    )
+    load, digested = partial(_told, copy, context), [copy.told, refs]
+    return _kept("session", "session", load, digested, noted=noted, is_growing=is_growing)
 
 
 def _told(copy: Copy, context: list[Row | int] | None) -> dict[str, object]:

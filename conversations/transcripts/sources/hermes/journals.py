@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from conversations.dialects import columns
+from conversations.dialects.columns import Fields
 from conversations.transcripts.sources import lines, rests
 from conversations.transcripts.sources.hermes.copies import session_id as safe_name
 
@@ -29,8 +30,6 @@ _CARRIED = {
     "tool_complete": frozenset({"name", "tid", "preview", "is_error"}),
     "done": frozenset({"session"}),
 }
-
-Fields = Mapping[str, object]
 
 
 @dataclass(kw_only=True, slots=True)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from conversations.dialects import columns
+from conversations.dialects.columns import Fields
 from conversations.transcripts.sources import blocks, lines, rests
 from conversations.transcripts.sources.nodes import (
     Author,
@@ -23,8 +24,6 @@ from conversations.transcripts.sources.nodes import (
     ToolCall,
     ToolResult,
 )
-
-Fields = Mapping[str, object]
 
 # The beginnings of a text that replaces the rows before, in small letters.
 CARDS = (
@@ -141,7 +140,8 @@ def parts(value: object, node_id: str) -> tuple[Part, ...]:
         return (Record(name="verification", value=row, why=Kept.BOOKKEEPING),)
     if row.get("_error"):
         return (Record(name="error", value=row, why=Kept.BOOKKEEPING),)
-    if role == "user" and _is_control(row):
+    is_control = row.get("_source") == "process_wakeup" or text_of(row).lstrip().startswith(CONTROL)
+    if role == "user" and is_control:
         return (Record(name="control prompt", value=row, why=Kept.BOOKKEEPING),)
     if role not in ("user", "assistant", "tool", "system"):
         return (Record(name=f"row of {role}" if role else "row", value=row, why=Kept.UNKNOWN),)
@@ -305,11 +305,6 @@ def _mapped(row: Fields) -> frozenset[str]:
     return (_MAPPED | {"reasoning_content"} if is_said else _MAPPED) - (
         set() if isinstance(row.get("tool_calls"), list) else {"tool_calls"}
     )
-
-
-def _is_control(row: Fields) -> bool:
-    is_automatic = row.get("_source") == "process_wakeup"
-    return is_automatic or text_of(row).lstrip().startswith(CONTROL)
 
 
 def _identity(row: Fields) -> list[object]:

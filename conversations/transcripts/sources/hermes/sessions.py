@@ -10,7 +10,7 @@ from pathlib import Path
 
 from conversations.dialects import columns
 from conversations.events import Metrics
-from conversations.transcripts.sources import lines
+from conversations.transcripts.sources import lines, nodes
 from conversations.transcripts.sources.hermes import copies, database, entries, heads, journals
 from conversations.transcripts.sources.hermes.copies import BACKUP, FILE, JOURNAL, Copy
 from conversations.transcripts.sources.hermes.database import Database
@@ -26,7 +26,6 @@ ENDS = (".json", ".json.bak")
 UNUSABLE_ID = "its id is none that the program gives"
 OLD_NAME = "session_"  # the beginning of files' names in the oldest releases
 UNTITLED = frozenset({"", "Untitled", "New Chat"})
-TITLE_MAX_CHARS = 200
 PROBED_BYTES = 64 * 1024
 TELLING = (b'"messages"', b'"message_count"', b'"active_stream_id"', b'"composer_draft"')
 TRUNKS_MAX = 8  # conversations that are remembered for their continuations
@@ -171,7 +170,7 @@ class _Directory:
             for begins, told in self._database.sessions():
                 source_id = database.session_id(told)
                 if source_id is None:
-                    yield unreadable(f"{path.name} {told.get('id')!r}"[:TITLE_MAX_CHARS], UNUSABLE_ID)
+                    yield unreadable(f"{path.name} {told.get('id')!r}"[: nodes.TITLE_MAX_CHARS], UNUSABLE_ID)
                 elif source_id not in self._sources:
                     parent = copies.session_id(told.get("parent_session_id"))
                     self._sources[source_id] = _Source(files=[], stored=begins, parent=parent)
@@ -188,7 +187,8 @@ class _Directory:
         if len(self._trunks) > TRUNKS_MAX:
             self._trunks.popitem(last=False)
         told = read.head.told
-        trunk = _transcript(source_id, read.shared, read.own, told, is_empty=_is_empty(read))
+        is_empty = not any(entry.is_said or entry.is_damaged for entry in read.every if not entry.skipped)
+        trunk = _transcript(source_id, read.shared, read.own, told, is_empty=is_empty)
         trunk = replace(trunk, metrics=_metrics(told), leaves=read.leaves, parent_id=read.parent_id)
         yield replace(trunk, is_active=told.get("pre_compression_snapshot") is not True)
         for branch in read.head.branches:
@@ -277,10 +277,6 @@ class _Directory:
         read.leaves = Leaving(source_id=parent_id, after=after)
 
 
-def _is_empty(read: _Read) -> bool:
-    return not any(entry.is_said or entry.is_damaged for entry in read.every if not entry.skipped)
-
-
 def _told(file: Path) -> Mapping[str, object]:
     """Return the members before the rows; nothing if the file cannot be read, which is reported later."""
     with suppress(Unreadable):
@@ -336,7 +332,7 @@ def _transcript(
         nodes=lambda: (entry.node() for entry in every),
         node_count=len(every),
         shared_count=len(shared),
-        title=None if title in UNTITLED else title[:TITLE_MAX_CHARS],
+        title=None if title in UNTITLED else title[: nodes.TITLE_MAX_CHARS],
         created_at=moment(told.get("created_at")) or moment(told.get("started_at")),
         model=columns.first_text(told.get("model")) or None,
         directory=columns.first_text(told.get("workspace"), told.get("created_workspace"), told.get("cwd"))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
 from conversations.dialects import columns
+from conversations.dialects.columns import Fields
 from conversations.transcripts.local_times import LocalTimes
 from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.lines import Damaged
@@ -28,8 +29,6 @@ KNOWN = frozenset(
     }
 )
 DEFAULT_TITLE_ID_CHARS = 5  # the part of the id in the title that a conversation has at first
-
-Fields = Mapping[str, object]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

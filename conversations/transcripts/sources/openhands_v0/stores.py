@@ -80,13 +80,8 @@ def tell_of_others(stored: Stored, told: Told) -> None:
     for directory in stored.directories:
         for name in names(directory):
             if name not in (METADATA, EVENTS):
-                told(columns.clean(name), _why_left_out(name))
-
-
-def _why_left_out(name: str) -> str:
-    if name.endswith(".pkl"):
-        return PICKLE
-    return REPEATS if name == CACHE else NOT_READ
+                why = REPEATS if name == CACHE else NOT_READ
+                told(columns.clean(name), PICKLE if name.endswith(".pkl") else why)
 
 
 def _directories(path: Path) -> Iterator[Path]:
