@@ -15,24 +15,24 @@ from conversations.log.append import chain
 
 PROBLEMS_MAX = 20
 """At most this many problems are named."""
-ROWS_AT_ONCE = 1000
+ROWS_AT_ONCE = 1000  # the rows of a table do not fit into memory
+# A payload that is longer than this is read by itself: a thousand of the longest do not fit into memory.
 LARGE_BYTES = 16 * 1024
-"""A payload that is longer than this is read by itself: a thousand of the longest do not fit into memory."""
 
+# A payload as it is stored: SQLite's file may hold what is no text, and its driver would refuse it.
 _BYTES = {"sqlite": "CAST(payload AS BLOB)", "postgresql": "convert_to(payload, 'UTF8')"}
-"""A payload as it is stored: SQLite's file may hold what is no text, and its driver would refuse it."""
 _LENGTH = {"sqlite": "LENGTH(CAST(payload AS BLOB))", "postgresql": "OCTET_LENGTH(payload)"}
 _TABLES = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name",
     "postgresql": "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename",
 }
+# Not the guards of this version alone: a backup of another one has other guards.
 _TRIGGERS = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",
     "postgresql": "SELECT tgname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid "
     "WHERE relnamespace = quote_ident(current_schema())::regnamespace AND NOT tgisinternal "
     "AND tgenabled IN ('O', 'A')",
 }
-"""The guards among them: which those are depends on the version."""
 
 
 class Contents(NamedTuple):
@@ -77,6 +77,7 @@ def contents(connection: BaseDatabaseWrapper) -> Contents:
 def heads_digest(connection: BaseDatabaseWrapper) -> str:
     """Return the SHA-256 over the ids, lengths and digests of all logs, in hex."""
     digest = hashlib.sha256()
+    # Outside a transaction PostgreSQL would store a copy of all rows for the cursor (WITH HOLD).
     with transaction.atomic(using=connection.alias):
         for head in _heads(connection):
             digest.update(f"{head.public_id} {head.next_seq} {head.digest}\n".encode())
@@ -97,11 +98,13 @@ def _problems(connection: BaseDatabaseWrapper) -> Iterator[str]:
     if connection.vendor == "sqlite":
         yield from _damage_of_file(connection)
     else:
-        with connection.cursor() as cursor:  # the index has the order; to sort all payloads takes a disk
+        with connection.cursor() as cursor:
+            # The index has the order; a sort of all payloads would need as much room on the disk.
             cursor.execute("SET LOCAL enable_sort = off")
     with connection.cursor() as cursor:
         cursor.execute("SELECT DISTINCT conversation_id FROM conversations_purge")
         purged = {pk for (pk,) in cursor.fetchall()}  # their events were removed for good, or are being
+    # Heads and events come in the order of their keys, so both are read once, side by side.
     logs = groupby(_events(connection), key=itemgetter(0))
     log = next(logs, None)
     for head in _heads(connection):
@@ -171,7 +174,6 @@ def _payload_of(connection: BaseDatabaseWrapper, pk: int) -> bytes:
 
 
 def _rows(connection: BaseDatabaseWrapper, statement: str) -> Iterator[tuple[Any, ...]]:
-    """Return the rows a thousand at a time: the store does not fit into memory."""
     with connection.chunked_cursor() as cursor:
         cursor.execute(statement)
         while rows := cursor.fetchmany(ROWS_AT_ONCE):

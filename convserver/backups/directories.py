@@ -45,6 +45,7 @@ def new_in(directory: Path, name: str) -> Iterator[Draft]:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         _remove_left(directory)
+        # Hidden and with an ending: neither `keep_newest` nor a person takes it for a backup.
         draft = Draft(directory / f".{name}.{secrets.token_hex(4)}{UNFINISHED}")
         draft.path.mkdir(mode=0o700)
     except OSError as error:
@@ -53,6 +54,7 @@ def new_in(directory: Path, name: str) -> Iterator[Draft]:
     try:
         with _locked(unfinished):
             yield draft
+        # The name comes last: after a crash a directory with it has all files, and these all bytes.
         for path in draft.path.iterdir():
             path.chmod(0o600)
             synced_files.sync(path)
@@ -85,6 +87,7 @@ def scratch_in(directory: Path) -> Iterator[Path]:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Keep others from removing a directory in use."""
+    # The system releases the lock of a killed process, so that what it left can be removed.
     lock = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -110,8 +113,8 @@ def keep_newest(directory: Path, count: int) -> list[Path]:
 
 
 def _free(directory: Path, name: str) -> Path:
-    """Return a path that does not exist yet: two backups may begin in one second."""
-    path, number = directory / name, 1
+    """Return a path that does not exist yet."""
+    path, number = directory / name, 1  # two backups may begin in one second
     while os.path.lexists(path):
         number += 1
         path = directory / f"{name}-{number}"
@@ -121,7 +124,7 @@ def _free(directory: Path, name: str) -> Path:
 def _remove_left(directory: Path) -> None:
     """Remove what killed processes have left; a directory that is being written is locked."""
     for left in directory.glob(f".convserver-*{UNFINISHED}"):
-        with suppress(OSError):
+        with suppress(OSError):  # BlockingIOError is one: another process is writing it
             opened = os.open(left, os.O_RDONLY)
             try:
                 fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -8,8 +8,8 @@ import psycopg
 
 from conversations.engines import failures
 
+# Classes of PostgreSQL's errors, about values, whose texts may quote them.
 QUOTING = ("22", "23")
-"""Classes of PostgreSQL's errors, about values, whose texts may quote them."""
 
 
 class BackupError(Exception):

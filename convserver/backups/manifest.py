@@ -111,6 +111,7 @@ def _text(directory: Path) -> bytes:
         ) from error
     except OSError as error:
         raise BackupError(f"{error.filename} cannot be read: {error.strerror}.") from error
+    # Compared before it is parsed: a damaged manifest would name other differences than its damage.
     if expected != f"{hashlib.sha256(text).hexdigest()}  {NAME}\n".encode():
         raise BackupError(f"{directory / NAME} was changed or damaged: choose another backup.")
     return text
@@ -128,6 +129,7 @@ def _parsed(text: bytes, directory: Path) -> Manifest:
         manifest = Manifest(**value, files=files)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BackupError(f"{directory / NAME} is no manifest of a backup: choose another backup.") from error
+    # The hash proves no origin: a manifest by anyone must not make a restore read other files.
     if any(os.path.basename(name) != name for name in files):  # noqa: PTH119 - not a path yet
         raise BackupError(f"{directory / NAME} names files outside the backup: choose another backup.")
     return manifest
@@ -136,7 +138,7 @@ def _parsed(text: bytes, directory: Path) -> Manifest:
 def _require_file(path: Path, expected: StoredFile) -> None:
     try:
         size = path.stat().st_size
-        found = sha256_of(path) if size == expected.size else ""
+        found = sha256_of(path) if size == expected.size else ""  # a large file takes minutes to read
     except FileNotFoundError:
         raise BackupError(f"{path} is missing, so the backup is not complete: choose another one.") from None
     except OSError as error:

@@ -18,10 +18,10 @@ from convserver.backups.failures import BackupError, reason
 from convserver.backups.manifest import Manifest
 from convserver.backups.postgresql_schemas import quoted
 
+# In the name of a database in which a backup is verified, after the name of the store's own.
 SCRATCH = "_verify_"
-"""In the name of a database in which a backup is verified, after the name of the store's own."""
+# Of the store's own name: PostgreSQL cuts names of more than 63 bytes, and the end must stay unique.
 NAME_MAX = 40
-"""Of the latter: PostgreSQL cuts names of more than 63 bytes."""
 
 
 class PostgresqlTarget:
@@ -46,7 +46,7 @@ class PostgresqlTarget:
                         raise BackupError(
                             f"Another process upgrades or restores {self.name}: wait until it has finished."
                         )
-            self._require_empty(self._session)
+            self._require_empty(self._session)  # again: a server may have filled it before the locks
             yield
 
     @contextmanager
@@ -90,6 +90,7 @@ def scratch(manifest: Manifest, dumped: Path) -> Iterator[BaseDatabaseWrapper]:
             yield copied
     finally:
         with stores.session() as session, session.cursor() as cursor:
+            # Also where another session, such as a monitor's, is in it; PostgreSQL would refuse otherwise.
             cursor.execute(f"DROP DATABASE IF EXISTS {quoted(name)} WITH (FORCE)")
 
 

@@ -26,6 +26,7 @@ def recorded(directory: Path) -> Iterator[BackupRecord]:
 
     Raise NotRecorded if the block succeeds and its record cannot be stored.
     """
+    # A failure unless the block says otherwise, so that an interruption at any place is one.
     record = BackupRecord(
         began_at=timezone.now(),
         host=socket.gethostname(),

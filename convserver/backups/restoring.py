@@ -80,8 +80,9 @@ def readable(directory: Path) -> Manifest:
 def _check_goes_on(found: Manifest) -> None:
     """Raise BackupError if a server of this version could not upgrade what the backup holds."""
     present = MigrationLoader(None).disk_migrations
+    # A backup of before a squash names the migrations that the squashed one replaces.
     known = {*present, *(replaced for each in present.values() for replaced in each.replaces)}
-    ours = {app for app, _ in known}
+    ours = {app for app, _ in known}  # an app that is not installed here says nothing of a version
     applied = [(app, name) for app, _, name in (each.partition(".") for each in found.migrations)]
     if newer := [each for each in applied if each[0] in ours and each not in known]:
         raise BackupError(
@@ -105,6 +106,7 @@ def restore(directory: Path, found: Manifest, into: Target, *, accept_damage: bo
     """Load a readable backup into an empty place. Raise BackupError; then the place is still empty."""
     try:
         with into.alone(), into.loading(found, directory / DATABASE[found.engine]) as store:
+            # Before the leases are void: that changes rows, which the manifest would not know.
             _compared(store, found).require_whole(accept_damage=accept_damage)
             void_leases(store)
     except (Error, OSError) as error:
@@ -142,6 +144,7 @@ def _compared(store: BaseDatabaseWrapper, found: Manifest) -> Verification:
         names = ", ".join(sorted(set(here.triggers) ^ set(found.triggers)))
         differences.append(f"The guards of the backup are not those of its manifest: {names}.")
     problems = contents.problems(store)
+    # Damage of the store that was backed up is no difference, but its copy must have no other.
     if found.is_checked and problems != found.problems:
         differences.append(
             f"Its manifest says that {len(found.problems)} places are damaged, but {len(problems)} are, or "

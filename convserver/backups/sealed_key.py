@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from convserver.backups.failures import BackupError
 
 NAME = "secret_key.sealed"
+# The variable with the passphrase: arguments can be seen by other users.
 PASSPHRASE = "CONVSERVER_BACKUP_PASSPHRASE"  # noqa: S105 - a name
-"""The variable with the passphrase: arguments can be seen by other users."""
 PASSPHRASE_MIN_LENGTH = 12
+# 64 MB and about a quarter of a second for each guess.
 _COST = {"n": 2**16, "r": 8, "p": 1}
-"""64 MB and about a quarter of a second for each guess."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,7 @@ def unseal(directory: Path, passphrase: str) -> Keys:
     path = directory / NAME
     try:
         sealed: dict[str, Any] = json.loads(path.read_bytes())
+        # The costs are never taken from the file: a stranger could have made them too large for the memory.
         if sealed["scrypt"] != _COST:
             raise BackupError(
                 f"{path} was sealed by another version of convserver: restore it with that one."

@@ -45,6 +45,6 @@ def put_back(configuration: Configuration, keys: Keys) -> str:
         return f"The secret key is the same.{earlier}"
     kept = path.with_name(f"{path.name}.before-{stamp}")
     if path.exists():
-        kept.hardlink_to(path)
+        kept.hardlink_to(path)  # at no moment is the present key without a name
     synced_files.write(path, keys.newest)
     return f"The secret key is in {path}; the one that was there is kept as {kept}.{earlier}"

@@ -56,7 +56,7 @@ class SqliteTarget:
             with stores.copy_at(self._restored) as store:
                 yield store
             synced_files.sync(self._restored)
-            self._require_empty()
+            self._require_empty()  # again: minutes have passed, and a rename replaces a file silently
             self._restored.replace(self._place)
             synced_files.sync(self._place.parent)
         finally:
@@ -78,6 +78,7 @@ class SqliteTarget:
 @contextmanager
 def scratch(manifest: Manifest, dumped: Path) -> Iterator[BaseDatabaseWrapper]:
     """Copy a backup's file into a new directory beside the backup, and remove it at the end of the block."""
+    # Not in the temporary directory, which seldom has room for a whole store.
     with directories.scratch_in(dumped.resolve().parent.parent) as workspace:
         sqlite_file.put(dumped, workspace / dumped.name, manifest)
         with stores.copy_at(workspace / dumped.name) as store:

@@ -12,8 +12,8 @@ from typing import Any, cast
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+# Reading or loading everything may take long; waiting for a lock of another session may not.
 _NO_LIMITS = "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c lock_timeout=10s"
-"""Reading or loading everything may take long; waiting for a lock of another session may not."""
 
 
 @contextmanager
@@ -36,6 +36,7 @@ def _text(stored: bytes) -> str:
 def session(database: str = "", *, search_path: str = "") -> Iterator[BaseDatabaseWrapper]:
     """Open a session of its own, outside the pool, to the PostgreSQL database of the settings or another."""
     found = connections.settings["default"]
+    # A pool would keep the connection open after `close`.
     options = {name: value for name, value in found["OPTIONS"].items() if name != "pool"}
     path = f" -c search_path={search_path}" if search_path else ""
     options["options"] = f"{options.get('options', '')} {_NO_LIMITS}{path}".strip()

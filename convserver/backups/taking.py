@@ -60,7 +60,7 @@ def back_up(directory: Path, *, passphrase: str | None = None, check: bool = Tru
         files = {path.name: manifest.described(path) for path in sorted(draft.path.iterdir())}
         taken = replace(taken, files=files)
         manifest.write(taken, draft.path)
-    size = sum(path.stat().st_size for path in draft.path.iterdir())
+    size = sum(path.stat().st_size for path in draft.path.iterdir())  # with the manifest, unlike its list
     return Backup(path=draft.path, size=size, manifest=taken)
 
 

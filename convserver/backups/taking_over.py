@@ -15,15 +15,14 @@ from sessions_app.models import DeletedLimit, ProcessRecord
 def void_leases(store: BaseDatabaseWrapper) -> None:
     """End the rights of every loop of the time before, in one transaction.
 
-    A server of that time may still run somewhere, with an epoch that is newer than the backup's. So epochs
-    go on from the present time in milliseconds: no loop can have claimed so often, and a second restore of
-    the same backup comes later than the first. The turns that loops had begun are found as after a crash.
-
-    Every conversation counts as changed, so those who follow lists read all of them again. Deleted ones can
-    be restored for the whole time again: an operator who restores a backup may miss just these.
+    The turns that loops had begun are found as after a crash. Every conversation counts as changed.
     """
+    # A server of that time may still run somewhere, with an epoch that is newer than the backup's. So epochs
+    # go on from the present time in milliseconds: no loop can have claimed so often, and a second restore of
+    # the same backup comes later than the first.
     now_ms = time.time_ns() // 1_000_000
     with transaction.atomic(using=store.alias), store.cursor() as cursor:
+        # `listed_in` makes clients that follow lists read all conversations again.
         cursor.execute(
             "UPDATE conversations_conversation SET loop_epoch = "  # noqa: S608
             "CASE WHEN loop_epoch < %s THEN %s ELSE loop_epoch + 1 END, "
@@ -33,6 +32,8 @@ def void_leases(store: BaseDatabaseWrapper) -> None:
         cursor.execute("UPDATE sessions_app_agentloop SET lease_expires_at = NULL")
         cursor.execute("UPDATE sessions_app_delivery SET claim = '', held_until = NULL")
         cursor.execute("DELETE FROM sessions_app_connection")
+        # Deleted conversations can be restored for the whole time again: an operator who restores a backup
+        # may miss just these.
         DeletedLimit.objects.using(store.alias).update(since=timezone.now())
         # They would be missed here. A backup from before the first release may lack the table.
         if ProcessRecord._meta.db_table in store.introspection.table_names(cursor):
