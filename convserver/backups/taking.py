@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,10 +50,13 @@ def back_up(directory: Path, *, passphrase: str | None = None, check: bool = Tru
     """
     now = timezone.now()
     with _said(), directories.new_in(directory, f"convserver-{directories.stamp(now)}") as draft:
-        take: Callable[[Path, Manifest, bool], Manifest] = (
-            _take_sqlite if connection.vendor == "sqlite" else _take_postgresql
-        )
-        taken = take(draft.path / DATABASE[connection.vendor], _begun(now.isoformat()), check)
+        target = draft.path / DATABASE[connection.vendor]
+        if connection.vendor == "sqlite":
+            sqlite_file.copy(Path(connection.settings_dict["NAME"]), target)
+            with stores.copy_at(target) as copied:
+                taken = _manifest_of(copied, made_at=now.isoformat(), check=check)
+        else:
+            taken = _dumped(target, made_at=now.isoformat(), check=check)
         if passphrase is not None:
             keys = Keys(settings.SECRET_KEY, tuple(settings.SECRET_KEY_FALLBACKS))
             sealed_key.seal(keys, passphrase, draft.path)
@@ -75,33 +78,20 @@ def _said() -> Iterator[None]:
         ) from error
 
 
-def _begun(made_at: str) -> Manifest:
+def _manifest_of(store: BaseDatabaseWrapper, *, made_at: str, check: bool) -> Manifest:
     return Manifest(
         version=__version__,
         engine=connection.vendor,
         made_at=made_at,
         installation=settings.CONFIGURATION.installation,
-        migrations=[],
-        counts={},
-        heads="",
+        **contents.contents(store)._asdict(),
+        problems=contents.problems(store) if check else [],
+        is_checked=check,
     )
 
 
-def _filled(begun: Manifest, store: BaseDatabaseWrapper, *, check: bool) -> Manifest:
-    found = contents.contents(store)
-    problems = contents.problems(store) if check else []
-    return replace(begun, **found._asdict(), problems=problems, is_checked=check)
-
-
-def _take_sqlite(target: Path, begun: Manifest, check: bool) -> Manifest:
-    """Copy the file, and look at the copy."""
-    sqlite_file.copy(Path(connection.settings_dict["NAME"]), target)
-    with stores.copy_at(target) as copied:
-        return _filled(begun, copied, check=check)
-
-
-def _take_postgresql(target: Path, begun: Manifest, check: bool) -> Manifest:
-    """Look at a snapshot, and have pg_dump write the same one."""
+def _dumped(target: Path, *, made_at: str, check: bool) -> Manifest:
+    """Let pg_dump write the schema, and describe what the same snapshot has."""
     with stores.session() as session:
         postgresql_programs.require(session, "pg_dump", "pg_restore")
         schema = postgresql_schemas.current(session) or ""
@@ -111,19 +101,13 @@ def _take_postgresql(target: Path, begun: Manifest, check: bool) -> Manifest:
                 cursor.execute("SELECT pg_export_snapshot()")
                 snapshot = cursor.fetchone()[0]
             postgresql_programs.dump(session, schema=schema, snapshot=snapshot, target=target)
-            begun = replace(
-                begun, schema=schema, extensions=postgresql_schemas.extensions_in(session, schema)
-            )
-            taken = _filled(begun, session, check=check)
-    _require_tables(postgresql_programs.entries_of(target), taken)
-    return taken
-
-
-def _require_tables(entries: list[str], taken: Manifest) -> None:
-    """Raise BackupError unless the dump has every table."""
+            extensions = postgresql_schemas.extensions_in(session, schema)
+            taken = _manifest_of(session, made_at=made_at, check=check)
+    entries = postgresql_programs.entries_of(target)
     in_dump = {line.split()[5] for line in entries if " TABLE " in line and " TABLE DATA " not in line}
     if missing := sorted(taken.counts.keys() - in_dump):
         raise BackupError(
             f"pg_dump has left out {', '.join(missing[:3])}: let the role of the server own all of its "
             "tables."
         )
+    return replace(taken, schema=schema, extensions=extensions)

@@ -59,24 +59,17 @@ def manage_django(arguments: Sequence[str]) -> int:
         if not arguments or arguments[0] in ("-h", "--help") or list(arguments) == ["help"]:
             sys.stdout.write(_management_help())
             return 0
-        if arguments[:1] == ["migrate"]:
-            return _migrate_by_hand(arguments)
-        if arguments[0] in NEED_TABLES and database.lacks_tables():
+        is_migration = arguments[0] == "migrate"
+        is_new = (is_migration or arguments[0] in NEED_TABLES) and database.lacks_tables()
+        if is_new and not is_migration:
             return database.say_to_migrate()
         execute_from_command_line(["convserver manage", *arguments])
+        if is_migration and not database.has_no_tables():  # as after `--plan`
+            database.record(is_new=is_new)
     except DatabaseProblem:
         if not database.has_no_tables():
             raise
         return database.say_to_migrate()
-    return 0
-
-
-def _migrate_by_hand(arguments: Sequence[str]) -> int:
-    """Run the command, and record which database it was, as `serve` does."""
-    is_new = database.lacks_tables()
-    execute_from_command_line(["convserver manage", *arguments])
-    if not database.has_no_tables():  # as after `--plan`
-        database.record(is_new=is_new)
     return 0
 
 

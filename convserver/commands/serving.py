@@ -228,14 +228,9 @@ def _bound_sockets(configuration: Configuration, until_the_end: ExitStack) -> li
         problem = (
             f"HOST is {host!r} and PORT is {port}, but the server cannot listen there: {error.strerror}."
         )
-        raise ConfigurationError(problem + _way_out(port, error)) from error
-
-
-def _way_out(port: int, error: OSError) -> str:
-    """Return what to do if the port is taken, after a space; otherwise nothing."""
-    if error.errno != errno.EADDRINUSE:
-        return ""
-    return f" Choose another port: PORT={port + 1 if port < PORT_MAX else port - 1} make run."
+        if error.errno == errno.EADDRINUSE:
+            problem += f" Choose another port: PORT={port + 1 if port < PORT_MAX else port - 1} make run."
+        raise ConfigurationError(problem) from error
 
 
 def _bound_socket(family: socket.AddressFamily, address: Any, until_the_end: ExitStack) -> socket.socket:

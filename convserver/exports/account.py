@@ -66,7 +66,7 @@ def files(
 ) -> Iterator[tuple[str, bytes | Iterator[bytes]]]:
     """Yield the path and the content of each file of an export; read a content before the next file."""
     for row in rows(user, chosen):
-        folder = f"{safe_name(row.public_id)}-{row.pk}"
+        folder = f"{safe_name(row.public_id)}-{row.pk}"  # two ids may differ in nothing but unsafe signs
         if layout is None:
             texts = json_lines(source(row))
             yield f"conversations/{folder}.jsonl", (text.encode(errors="replace") for text in texts)
@@ -74,6 +74,7 @@ def files(
             for file in openhands.files(row, layout):
                 yield file.path, file.text.encode(errors="replace")
         attachments = Attachment.objects.of(row.ref)
+        # The names at once and the contents one by one: only one attachment is in memory.
         for name in list(attachments.values_list("name", flat=True)):
             yield f"attachments/{folder}/{name}", attachments.content_of(name) or b""
 
@@ -81,18 +82,10 @@ def files(
 def rows(user: Visitor, chosen: ConversationQuerySet | None = None) -> Iterator[Conversation]:
     """Yield the conversations of an export, without those that were deleted meanwhile."""
     visible = Conversation.objects.visible_to(user)
-    for pk in _pks(visible if chosen is None else chosen):
-        if (row := visible.filter(pk=pk).first()) is not None:
-            yield row
-
-
-def _pks(wanted: ConversationQuerySet) -> Iterator[int]:
-    """Yield the keys in order, so that parents come before those they have started."""
+    # In the order of their keys, so that parents come before those they have started.
+    wanted = (visible if chosen is None else chosen).order_by("pk")
     last = 0
-    while True:
-        rows = wanted.filter(pk__gt=last).order_by("pk")
-        page = list(rows.values_list("pk", flat=True)[:100])
-        if not page:
-            return
-        yield from page
-        last = page[-1]
+    while page := list(wanted.filter(pk__gt=last).values_list("pk", flat=True)[:100]):
+        for last in page:
+            if (row := visible.filter(pk=last).first()) is not None:
+                yield row

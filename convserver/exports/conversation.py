@@ -51,8 +51,7 @@ class Source:
     conversation: ConversationRef
     title: str
     facts: dict[str, object]
-    carried: dict[str, object]
-    """What another server needs, besides the facts, to store it unchanged."""
+    carried: dict[str, object]  # what another server needs, besides the facts, to store it unchanged
     through: int
     head_digest: str
 
@@ -92,13 +91,21 @@ def source(row: Conversation) -> Source:
 def download(row: Conversation, wanted: Format) -> StreamingHttpResponse:
     """Return a conversation as a file that is named after its title."""
     found = source(row)
-    texts = {Format.JSONL: _jsonl, Format.MARKDOWN: _markdown, Format.HTML: _html}[wanted]
+    match wanted:
+        case Format.JSONL:
+            texts = in_threads(row.owner_id, json_lines(found))
+        case Format.MARKDOWN:
+            texts = _markdown(found)
+        case Format.HTML:
+            texts = _html(found)
     name = f"{file_name(found.title) or 'conversation-' + safe_name(row.public_id)}.{wanted}"
     return StreamingHttpResponse(
-        _encoded(texts(found)),
+        # A stored text may have lone surrogates, which UTF-8 cannot have.
+        (text.encode(errors="replace") async for text in texts),
         content_type=CONTENT_TYPES[wanted],
         headers={
             "Content-Disposition": content_disposition_header(True, name),
+            # A browser that shows the file all the same treats it as one of no site.
             "Content-Security-Policy": "sandbox; default-src 'none'",
             "X-Content-Type-Options": "nosniff",
         },
@@ -127,18 +134,14 @@ async def pages(conversation: ConversationRef, *, through: int) -> AsyncIterator
         seq = page[-1]["seq"]
 
 
-async def _encoded(texts: AsyncIterator[str]) -> AsyncIterator[bytes]:
-    async for text in texts:
-        yield text.encode(errors="replace")
-
-
 def json_lines(found: Source) -> Iterator[str]:
     """Yield the conversation as JSON lines: the first, one text for each page of its log, and the last."""
     about = {"title": found.title, **found.facts, **found.carried}
     yield jsonl.manifest(conversation=about, events=found.through + 1, head_digest=found.head_digest)
     lines = jsonl.Lines()
-    for events in _pages_with_all(found):
-        yield lines.write(events)
+    for page in read_pages(found.conversation, through=found.through):
+        beside = _beside(found.conversation, [event["seq"] for event in page])
+        yield lines.write([(event, beside[event["seq"]]) for event in page])
     yield lines.end()
 
 
@@ -153,12 +156,6 @@ def read_pages(conversation: ConversationRef, *, through: int) -> Iterator[list[
         seq = page[-1]["seq"]
 
 
-def _pages_with_all(found: Source) -> Iterator[list[tuple[EventEnvelope, jsonl.Beside]]]:
-    for page in read_pages(found.conversation, through=found.through):
-        beside = _beside(found.conversation, [event["seq"] for event in page])
-        yield [(event, beside[event["seq"]]) for event in page]
-
-
 def _beside(conversation: ConversationRef, seqs: list[int]) -> dict[int, jsonl.Beside]:
     rows = Event.objects.of(conversation).with_seqs(seqs)
     columns = rows.values_list("seq", "received_at", "epoch", "is_input", "wire_id")
@@ -169,11 +166,6 @@ async def in_threads(user_pk: int, pieces: Iterator[T]) -> AsyncIterator[T]:
     """Yield what an iterator yields that reads the database, each piece from a thread of the user's share."""
     while (piece := await astore.database().read(user_pk, lambda: next(pieces, None))) is not None:
         yield piece
-
-
-async def _jsonl(found: Source) -> AsyncIterator[str]:
-    async for text in in_threads(found.conversation.owner_id, json_lines(found)):
-        yield text
 
 
 async def _markdown(found: Source) -> AsyncIterator[str]:

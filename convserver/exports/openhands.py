@@ -22,11 +22,12 @@ from sessions_app.openhands_v1 import information
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _EVENT_ID = re.compile(r"[0-9a-fA-F-]{8,64}")
+# The namespace of ids that are made where the stored id does not fit the layout of V1: an export that is
+# repeated has the same ids.
 _IDS = UUID("6c1d9b0e-52ce-5a3c-9a0e-2f6a4a8f1d77")
-"""The namespace of ids that are made where the stored id does not fit the layout of V1."""
 _OF_META = frozenset({"title", "metrics", "created_at", "updated_at"})
+# Members about this server and about other conversations.
 _NOT_KEPT = frozenset({"persistence_dir", "sub_conversation_ids", "runtime_info"})
-"""Members about this server and about other conversations."""
 
 
 class Layout(StrEnum):
@@ -76,7 +77,10 @@ def _metadata(row: Conversation, name: str) -> dict[str, Any]:
 
 
 def _v1_files(row: Conversation) -> Iterator[File]:
-    public_id = _uuid(row.public_id)
+    try:
+        public_id = UUID(row.public_id)
+    except ValueError:
+        public_id = uuid5(_IDS, row.public_id)
     told = information.information_of([row.pk], deleted=True)[row.pk]
     meta = {name: told[name] for name in sorted(_OF_META)}
     state = {name: value for name, value in told.items() if name not in _OF_META | _NOT_KEPT}
@@ -88,13 +92,6 @@ def _v1_files(row: Conversation) -> Iterator[File]:
         shown = event_id if _EVENT_ID.fullmatch(event_id) else str(uuid5(_IDS, event_id))
         name = f"event-{event['seq']:05d}-{shown}.json"
         yield File(f"{folder}/events/{name}", v1.shown(event, row.public_id))
-
-
-def _uuid(public_id: str) -> UUID:
-    try:
-        return UUID(public_id)
-    except ValueError:
-        return uuid5(_IDS, public_id)
 
 
 def _events(row: Conversation) -> Iterable[EventEnvelope]:

@@ -192,17 +192,16 @@ async def append_note(door: NativeDoor, given: Mapping[str, Any]) -> Any:
     name, note_id = given["conversation_id"], str(uuid4())
     head = await door.get("conversations", name)
     text = f"{NOTE} {given['text']}"
-    event = _note_event(head["version"], text, note_id)
+    event: Any
+    # In the dialect of the conversation, so that clients of its wire read the note as sent.
+    if head["version"] == "V0":
+        event = {"action": "message", "source": "user", "message": text, "args": {"content": text}}
+    else:
+        said = v1.user_message([v1.text_part(text)])
+        event = json.loads(v1.written(said, event_id=note_id, timestamp=v1.stamp(datetime.now(UTC))))
     frame = {"type": "event", "id": note_id, "event": event}
     done = await door.post("conversations", name, "events", body=frame)
     return {"conversation_id": name, "seq": done["seq"]}
-
-
-def _note_event(version: str, text: str, event_id: str) -> Any:
-    if version == "V0":
-        return {"action": "message", "source": "user", "message": text, "args": {"content": text}}
-    said = v1.user_message([v1.text_part(text)])
-    return json.loads(v1.written(said, event_id=event_id, timestamp=v1.stamp(datetime.now(UTC))))
 
 
 def _integer(description: str, *, least: int, most: int | None = None, default: int | None = None) -> Schema:

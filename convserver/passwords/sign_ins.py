@@ -37,11 +37,12 @@ def _logged_out(request: HttpRequest | None, user: Any, **others: object) -> Non
 
 def _login_failed(credentials: dict[str, Any], request: HttpRequest | None = None, **others: object) -> None:
     _warn_of_unknown_proxy(request)
-    is_by_key = "server_key" in credentials
-    user = None if is_by_key else _user_named(credentials.get("username"))
-    log_refusal(
-        "Login failed", user=user, by="key" if is_by_key else "password", address=_address_of(request)
-    )
+    way, user = "key" if "server_key" in credentials else "password", None
+    # The name is not logged, because some users type their password there.
+    name = credentials.get("username")
+    if way == "password" and isinstance(name, str) and "\0" not in name:
+        user = get_user_model().objects.filter(username=name).values_list("pk", flat=True).first()
+    log_refusal("Login failed", user=user, by=way, address=_address_of(request))
 
 
 def _warn_of_unknown_proxy(request: HttpRequest | None) -> None:
@@ -52,17 +53,9 @@ def _warn_of_unknown_proxy(request: HttpRequest | None) -> None:
         _has_warned.set()
         logger.warning(
             "A log-in came with X-Forwarded-For from this machine, but CONVSERVER_TRUSTED_PROXIES does not "
-            "list it: "
-            "all clients of a proxy here count as one address. List 127.0.0.1 there if a proxy is yours."
+            "list it: all clients of a proxy here count as one address. List 127.0.0.1 there if a proxy is "
+            "yours."
         )
-
-
-def _user_named(name: object) -> int | None:
-    # The name is not logged, because some users type their password there.
-    if not isinstance(name, str) or "\0" in name:
-        return None
-    users = get_user_model().objects.filter(username=name)
-    return users.values_list("pk", flat=True).first()
 
 
 def _address_of(request: HttpRequest | None) -> str | None:
