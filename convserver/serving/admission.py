@@ -21,27 +21,27 @@ T = TypeVar("T")
 
 THREADS = 32
 """At most this many requests are in views at a time; the others wait for a thread."""
+# At most this many of them may change something: while all wait for locks, the other threads still read.
 WRITERS = 24
-"""At most this many of them may change something; the other threads are left to those that read."""
+# Of the same conversation, which takes one change after the other anyway: more of them would only wait.
 WRITERS_OF_ONE = 4
-"""At most this many of them change the same conversation, which takes one change after the other anyway."""
+# At most this many requests ask foreign hosts, in threads of their own, which those may keep for long.
 ABROAD_THREADS = 16
-"""At most this many requests ask foreign hosts, in threads of their own, which those may keep for long."""
+# At most this many requests search; they need the processor more than the others.
 SEARCHES = 8
-"""At most this many requests search; they need the processor more than the others."""
 SEARCHES_OF_ONE = 2
 """With accounts, at most this many of them are of the same user."""
+# Requests that change many conversations. SQLite's writers come in the order in which they arrive: several
+# batches of one user would keep another user's append waiting for all of them.
 BATCHES, BATCHES_OF_ONE = 4, 1
-"""At most this many requests change many conversations, which keeps other writers waiting; with accounts, so
-many of them of the same user."""
+# Large bodies that are read, or worked on, have at most this many bytes together.
 BODIES_MAX_BYTES = 256 * 1024 * 1024
-"""Large bodies that are read, or worked on, have at most this many bytes together."""
 BODIES_OF_ONE_BYTES = 32 * 1024 * 1024
 """With accounts, those of one user have at most this many of them."""
 BODY_WAIT_S = 10.0
 """A large body waits at most this long to be read."""
+# With accounts, a request waits at most this long for a thread, one that changes something less long.
 WAIT_S = 30.0
-"""With accounts, a request waits at most this long for a thread, one that changes something less long."""
 
 
 class Lane(StrEnum):
@@ -95,7 +95,7 @@ class Permit:
 
     def leave_from_thread(self) -> None:
         """Release it, in any thread."""
-        if not self._loop.is_closed():
+        if not self._loop.is_closed():  # a thread may outlive the server's loop
             self._loop.call_soon_threadsafe(self.leave)
 
 
@@ -145,6 +145,7 @@ class Admission:
         """
         shares = [_Share(self._writers, client), _Share(self._threads, client)]
         first: list[Limit] = []
+        # The permits live as long as a request holds or waits for one: the table needs no cleaning.
         if conversation_id is not None:
             permits = asyncio.Semaphore(WRITERS_OF_ONE)
             first.append(self._by_conversation.setdefault(conversation_id, permits))
@@ -182,6 +183,7 @@ async def _admitted(first: list[Limit], shares: list[_Share], *, within_s: float
                 await limit.acquire()
                 held.append(limit)
     except BaseException as error:
+        # Before the release, after which the share is not used up any more.
         is_own = any(share.is_used_up for share in shares)
         for limit in held:
             limit.release()

@@ -7,8 +7,8 @@ from typing import Any
 from asgiref.typing import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
 
 NO_STORE = (b"cache-control", b"no-store")
+# What says who asks: a cache that keeps an answer all the same must not give it to anybody else.
 VARY = ("Authorization", "Cookie", "X-Session-API-Key")
-"""What says who asks: a cache that keeps an answer all the same must not give it to anybody else."""
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -34,7 +34,7 @@ def _marked(headers: Headers) -> Headers:
     if not kept:
         headers = [*headers, NO_STORE]
     elif not any(b"no-store" in value for value in kept):
-        return headers
+        return headers  # a file, as a rule, the same for all clients: `Vary` would only multiply it
     others = [value.decode("latin-1") for name, value in headers if name.lower() == b"vary"]
     named = {name.strip().lower() for value in others for name in value.split(",")}
     vary = ", ".join([*others, *(name for name in VARY if name.lower() not in named)])

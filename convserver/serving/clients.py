@@ -50,13 +50,15 @@ async def holder_of_share(credentials: Credentials, address: str) -> int | str:
     given = [*credentials.keys, credentials.session_key or ""]
     if not any(given):
         return address
+    # Hashed, so that the memory of the process has no table of credentials.
     name = sha256("\0".join(given).encode(errors="surrogatepass")).hexdigest()
     found: int | None = _known.get(name)
     if found is None:
         try:
             found = await astore.call(_user_of, credentials)
         except failures.FAILURES:
-            return address
+            return address  # a share by address is fair enough; the view answers what has failed
+        # Unknown credentials, too: a client that repeats them costs one query a minute.
         _known.set(name, found)
     return found or address
 

@@ -15,16 +15,16 @@ from conversations.outages import Outage
 from convserver.variables import ConfigurationError
 from sessions_app.identity.addresses import Networks, subscriber
 
+# For everything but clients: SQLite's files, PostgreSQL, Redis, outgoing requests.
 RESERVED_DESCRIPTORS = 256
-"""Descriptors left for everything but clients: SQLite's files, PostgreSQL, Redis, outgoing requests."""
+# There is room for this many connections, however few descriptors there are.
 CONNECTIONS_MIN = 32
-"""There is room for this many connections, however few descriptors there are."""
+# CONNECTIONS_MIN, and the fewest for the database threads, Redis, the log and templates that load late.
 DESCRIPTORS_MIN = 128
-"""CONNECTIONS_MIN, and the fewest for the database threads, Redis, the log and templates that load late."""
 HELD_MAX_BYTES = 16 * 1024 * 1024
 """Unfinished requests of unknown clients hold at most this much memory in all."""
+# Below this share of the limit there is room again, as far as the log is concerned.
 RECOVERED = 0.75
-"""Below this share of the limit there is room again, as far as the log is concerned."""
 
 
 class NoRoom(OSError):
@@ -53,10 +53,10 @@ class Connections:
         self._exempt = exempt
         self._places: set[ConnectionPlace] = set()
         self._by_subscriber: Counter[str] = Counter()
+        # In the order in which they began to wait.
         self._waiting: dict[ConnectionPlace, None] = {}
-        """In the order in which they began to wait."""
+        # Those with a part of a request, in the order in which it began.
         self._holding: dict[ConnectionPlace, None] = {}
-        """Those with a part of a request, in the order in which it began."""
         self._held_bytes = 0
         self._crowd = Outage(
             __name__,
@@ -75,6 +75,7 @@ class Connections:
         self._places.add(place)
         self._waiting[place] = None
         if len(self._places) > self._limit:
+            # One line in the log for the whole time, however many connections are closed.
             self._crowd.failed(NoRoom(f"{self._limit} connections are open"))
             # The one that has waited longest; the new one waits as well, so there is one.
             self._evict(next(iter(self._waiting)))
@@ -88,7 +89,7 @@ class Connections:
         self.work(place)
         if place.subscriber is not None:
             self._by_subscriber[place.subscriber] -= 1
-            if not self._by_subscriber[place.subscriber]:
+            if not self._by_subscriber[place.subscriber]:  # else the table would grow with every address
                 del self._by_subscriber[place.subscriber]
         if len(self._places) < self._limit * RECOVERED:
             self._crowd.worked()

@@ -37,8 +37,8 @@ from convserver.serving.clients import EVERYBODY, client_of
 from convserver.serving.live_responses import LiveResponse
 from convserver.serving.measuring import name_route
 
+# Requests that waited for a thread in vain are answered in these.
 REFUSAL_THREADS = 2
-"""Requests that waited for a thread in vain are answered in these."""
 
 Answer = Callable[[HttpRequest, Permit | None], Awaitable[HttpResponseBase]]
 
@@ -65,6 +65,8 @@ class OneThreadHandler(ASGIHandler):
         super().load_middleware(is_async=False)
         chain: Any = self._middleware_chain  # type: ignore[has-type]
 
+        # Three pools: threads that wait for foreign hosts, or that write refusals while all others are
+        # busy, must not be those that other requests wait for.
         def in_threads(count: int, name: str) -> Answer:
             return sync_to_async(
                 lambda request, place: _at(place, lambda: _in_thread(chain, request)),
@@ -79,6 +81,7 @@ class OneThreadHandler(ASGIHandler):
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle a request; the framework's other work needs no thread."""
+        # Without the framework's context, which makes a thread for each request.
         await self.handle(scope, receive, send)
 
     def create_request(self, scope: Any, body_file: Any) -> Any:
@@ -95,10 +98,8 @@ class OneThreadHandler(ASGIHandler):
             await super().send_response(whole, send)
 
     async def _answered(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer a request in a thread, for which it waits first.
-
-        Its body has come by then: nobody waits behind a slow upload.
-        """
+        """Answer a request in a thread, for which it waits first."""
+        # Its body has come by then: no request waits behind a slow upload.
         if self._urlconf is not None:
             request.urlconf = self._urlconf
         if not self._are_shared:
@@ -109,6 +110,7 @@ class OneThreadHandler(ASGIHandler):
             return await self._in_thread_refused(request, None)
         route = _Route.of(request)
         name_route(scope, route.view_name)
+        # A form is only shown by a safe method; the password is computed when it is sent.
         if request.method in SAFE_METHODS or route.view_name not in queue.VIEWS:
             return await self._placed(request, route, [])
         async with queue.password_queue().slot(request, route.view_name) as slot:
@@ -129,7 +131,7 @@ class OneThreadHandler(ASGIHandler):
         try:
             return await answered(request, place)
         finally:
-            if not place.is_used:
+            if not place.is_used:  # the client left before a thread took the request
                 place.leave()
 
 
@@ -167,6 +169,7 @@ def _lane_of(view: Any, method: str) -> Lane:
 async def _place(request: HttpRequest, route: _Route) -> Permit:
     """Wait for the request's place. Raise TimeoutError, where it may not wait for as long as it takes."""
     client = await client_of(request)
+    # Without accounts there is one user, whose requests wait for each other as long as it takes.
     within_s = None if client == EVERYBODY else WAIT_S
     match route.lane:
         case Lane.ABROAD:
@@ -183,7 +186,7 @@ async def _place(request: HttpRequest, route: _Route) -> Permit:
 
 
 def _at(place: Permit | None, answer: Callable[[], HttpResponseBase]) -> HttpResponseBase:
-    """Answer, and give the place up at the end, whether or not anybody waits for the answer still."""
+    """Answer, and give the place up at the end, also if the client has left."""
     if place is None:
         return answer()
     place.use()

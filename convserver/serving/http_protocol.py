@@ -24,23 +24,25 @@ from convserver.serving.websocket_protocol import BoundedWebSocket
 
 HEAD_MAX_BYTES = 32 * 1024
 HEAD_MAX_LINES = 100
+# A head has come completely this long after its first byte.
 HEAD_S = 15.0
-"""A head has come completely this long after its first byte."""
+# A body makes progress at least this often.
 BODY_S = 60.0
-"""A body makes progress at least this often."""
+# Less than this is no progress: a byte now and then would keep a connection for hours.
 PROGRESS_BYTES = 1024
-"""Less than this is no progress: a byte now and then would keep a connection for hours."""
+# A connection without a request is closed after this long; those of sockets have pings instead.
 SILENT_S = 20.0
-"""A connection without a request is closed after this long; those of sockets have pings instead."""
+# After an early answer, the server still reads this much of the body; if it closed at once, the client
+# could lose the answer.
 DISCARDED_MAX_BYTES = 32 * 1024 * 1024
-"""This much of a body that was answered before its end is read on, so that the client sees the answer."""
 DISCARDED_S = 30.0
+# An answer of which less than PROGRESS_BYTES are taken in this time is given up.
 UNREAD_S = 60.0
-"""An answer of which less than PROGRESS_BYTES are taken in this time is given up."""
 PIPELINED_MAX = 32
 """At most this many requests of one connection wait behind the one that is being answered."""
 RETRY_AFTER_S = 5
 
+# What an unknown client reads: sentences that say nothing of the server or of other clients.
 NO_REQUEST = "This is not a request in HTTP/1.1."
 REPEATED = "The header {} is there more than once: send it once."
 TOO_LARGE = f"The headers are too large: the limit is {HEAD_MAX_BYTES} bytes and {HEAD_MAX_LINES} lines."
@@ -48,6 +50,7 @@ TOO_SLOW = "The request took too long to arrive. Send it again."
 TOO_MANY = "This address has too many open connections. Close some, then try again."
 PIPELINED = f"Too many requests were sent at once: wait for answers after {PIPELINED_MAX}."
 
+# Headers of one value. Of a repeated one some readers take the last, others join all of them.
 SINGLE = frozenset(
     {
         b"host",
@@ -63,7 +66,6 @@ SINGLE = frozenset(
         b"upgrade",
     }
 )
-"""Headers of one value. Of a repeated one some readers take the last, others join all of them."""
 
 
 class State(ServerState):
@@ -109,10 +111,10 @@ class BoundedHttp(HttpToolsProtocol):
         self._refusal: RequestRefused | None = None
         """Why the parser was made to stop."""
         self._is_upgraded = False
+        # Whether the part that is being read has ended a head, or brought some of a body or its end.
         self._has_moved = False
-        """Whether the part that is being read has ended a head, or brought some of a body or its end."""
+        # What has come of a head, or of the lines after a body, so far: the parser counts neither.
         self._unended_bytes = 0
-        """What has come of a head, or of the lines after a body, so far."""
         self._body_bytes = 0
         self._progress_at = 0.0
         self._progress_bytes = 0
@@ -134,7 +136,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Wait for a client that does not read its answer, but not for ever."""
+        """Wait for a client that does not read its answer, at most UNREAD_S."""
         super().pause_writing()
         self._watch_unread()
 
@@ -148,6 +150,7 @@ class BoundedHttp(HttpToolsProtocol):
         while start < len(data) and not self.transport.is_closing():
             if self.parser is None or self._is_upgraded:
                 break
+            # The parser keeps what it is fed, so a head must not pass its bound within one part.
             end = start + HEAD_MAX_BYTES - self._unended_bytes
             self._read(data if start == 0 and end >= len(data) else data[start:end])
             start = end
@@ -158,7 +161,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._stop_unread_timer()
         if self._place is not None:
             self._room.work(self._place)
-            self._place.evict = None
+            self._place.evict = None  # a socket does not give way; pings end a silent one
         place, self._place = self._place, None
         super().handle_websocket_upgrade()
         socket = self.transport.get_protocol()
@@ -223,7 +226,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._has_moved = False
         if self._stage is Stage.SILENT:
             self._enter(Stage.HEAD)
-        self._unset_keepalive_if_required()
+        self._unset_keepalive_if_required()  # as the inherited `data_received` does, whose place this takes
         try:
             self.parser.feed_data(part)
         except httptools.HttpParserError:  # not by the inherited method, which logs without a bound
@@ -237,15 +240,16 @@ class BoundedHttp(HttpToolsProtocol):
         if self._unended_bytes >= HEAD_MAX_BYTES:
             self._refuse(_too_large())
         elif self._stage is Stage.DISCARDED:
+            # A connection that is closed with unread bytes is reset, and the client may lose the answer.
             if self._body_bytes > DISCARDED_MAX_BYTES:
                 self.transport.close()
         elif self._place is not None and self._stage in (Stage.HEAD, Stage.BODY):
             self._hold(self._place)
 
     def _hold(self, place: ConnectionPlace) -> None:
-        """Note what this connection keeps in memory while nobody knows who it is."""
+        """Note what this connection keeps in memory while its client is unknown."""
         if self._body_bytes > UNKNOWN_BODY_MAX_BYTES:
-            self._room.work(place)
+            self._room.work(place)  # only a known client's body is read further
         else:
             self._room.hold(place, self._unended_bytes + self._body_bytes)
 
@@ -310,13 +314,13 @@ class BoundedHttp(HttpToolsProtocol):
         self._place = None
         if self.cycle is not None:
             self.cycle.disconnected = True
-        self.transport.abort()
+        self.transport.abort()  # at once: a close would wait until the client has read everything
 
     def _refuse(self, refused: RequestRefused) -> None:
         """Answer, unless another answer is under way, and close."""
         self._stop_timer()
         log_refusal("Request refused", status=refused.status, code=refused.code, address=self._address)
-        if self._may_be_answered:
+        if self._may_be_answered:  # in the middle of another answer it would be a part of that one
             self.transport.write(_answer(refused))
         if self.cycle is not None:
             self.cycle.disconnected = True
@@ -330,13 +334,13 @@ class BoundedHttp(HttpToolsProtocol):
         return self._stage is Stage.BODY and not self.pipeline and not self.cycle.response_started
 
 
+# How long each stage may last; functions, so that tests can set the constants.
 _PATIENCE_S = {
     Stage.SILENT: lambda: SILENT_S,
     Stage.HEAD: lambda: HEAD_S,
     Stage.BODY: lambda: BODY_S,
     Stage.DISCARDED: lambda: DISCARDED_S,
 }
-"""How long each stage may last; functions, so that the constants can have other values."""
 
 
 def _too_large() -> RequestRefused:

@@ -20,7 +20,7 @@ class LateApplication:
         self._application: Any = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if self._application is None:
+        if self._application is None:  # two first requests import it once: Python locks the import
             self._application = await asyncio.to_thread(import_string, self._path)
             gc.freeze()  # it stays, like all that was imported at the start: nothing there is garbage
         await self._application(scope, receive, send)

@@ -26,6 +26,7 @@ class LiveResponse(StreamingHttpResponse):
         self, serve: Callable[[Write], Awaitable[None]], permit: Callable[[], AbstractContextManager[None]]
     ) -> None:
         """`serve` writes until it is over, inside the block of `permit`, which may raise QuotaExceeded."""
+        # No content: the handler calls `send`, which writes from the event loop.
         super().__init__((), content_type="text/event-stream; charset=utf-8", headers=HEADERS)
         self._serve = serve
         self._permit = permit

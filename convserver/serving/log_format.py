@@ -24,11 +24,11 @@ OWN_LOGGERS = ("convserver", "conversations", "sessions_app")
 
 
 class StandardError(logging.StreamHandler[TextIO]):
-    """Writes to the standard error of the moment, not to that of the start."""
+    """Writes to the standard error of the moment."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line."""
-        self.stream = sys.stderr
+        self.stream = sys.stderr  # a program may have replaced it since the start
         super().emit(record)
 
 
@@ -58,6 +58,7 @@ def settings(format: LogFormat, level: LogLevel) -> dict[str, Any]:
         "root": {"handlers": ["console"], "level": of_libraries},
         "loggers": {
             **{name: {"level": number} for name in OWN_LOGGERS},
+            # Django gives these two handlers of their own, which would write a second line or send mail.
             "django": {"handlers": [], "level": of_libraries, "propagate": True},
             "django.server": {"handlers": [], "level": of_libraries, "propagate": True},
             "django.request": {"filters": ["told_once"]},
@@ -94,6 +95,7 @@ def configure(logging_settings: Mapping[str, Any]) -> None:
     )
     logging.config.dictConfig(dict(logging_settings))
     if logging_settings["formatters"]["line"]["processors"][-1] is _as_json:
+        # Collectors of logs refuse a plain line among the objects.
         _log_what_python_prints()
 
 
@@ -137,6 +139,7 @@ def _with_request(logger: WrappedLogger, method: str, event: EventDict) -> Event
     return event
 
 
+# The parts of every line; one list, so that lines of libraries have the same as those of the project.
 _FACTS: list[Processor] = [
     _with_request,
     structlog.stdlib.add_logger_name,
@@ -144,7 +147,6 @@ _FACTS: list[Processor] = [
     structlog.processors.TimeStamper(fmt="iso", utc=True),
     structlog.stdlib.PositionalArgumentsFormatter(),
 ]
-"""The parts of every line, whoever writes it."""
 
 
 def _written_as(format: LogFormat) -> list[Processor]:
@@ -162,6 +164,7 @@ def _written_as(format: LogFormat) -> list[Processor]:
 
 def _escaped(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
     """Escape control characters and line ends in the sentence and in every fact."""
+    # A client's text must not begin a line of its own, nor give commands to an operator's terminal.
     return {name: _visible(value) if isinstance(value, str) else value for name, value in event.items()}
 
 

@@ -43,7 +43,7 @@ class MeasuredRequests:
         try:
             await self.application({**scope, _ROUTE: route}, receive, sent)
         except Exception:
-            status[0] = 500
+            status[0] = 500  # also after an answer began: the client did not get it whole
             raise
         finally:
             method = scope["method"] if scope["method"] in METHODS else counts.OTHER

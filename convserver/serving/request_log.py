@@ -19,19 +19,17 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 RIGHTS_MISSING = frozenset({401, 403, 429})
 """Statuses that are always warnings: the client lacks permission, or asks too often."""
 CODE_SHOWN = 50
+# The attribute of an answer that refuses nothing, whatever its status.
 _LEFT_OUT = "is_left_out_of_log"
-"""The attribute of an answer that refuses nothing, whatever its status."""
+# They come all the time; a change of the server's health has a line of its own.
 PROBES = frozenset({"/health", "/ready"})
-"""They come all the time; a change of the server's health has a line of its own."""
 
 
+# A request is handled in one thread from its first middleware to its view. A context variable would also be
+# inherited by every task that the request starts on the event loop, such as the writer of all users' appends,
+# and would stay with it.
 class _Present(threading.local):
-    """The request of this thread.
-
-    A request is handled in one thread from its first middleware to its view. A context variable would also
-    be inherited by every task that the request starts on the event loop, such as the writer of everybody's
-    appends, and would stay with it.
-    """
+    """The request of this thread."""
 
     request_id: str | None = None
     address: str | None = None
@@ -136,7 +134,8 @@ def _body(response: HttpResponseBase) -> object:
 
 
 def _known_user(request: HttpRequest) -> int | None:
-    """Return the user's key if the request has loaded its user: a log line must not need the database."""
+    """Return the user's key if the request has loaded its user."""
+    # Not loaded here: a log line must not need the database.
     user = getattr(request, "user", None)
     if isinstance(user, LazyObject) and user._wrapped is empty:
         return None

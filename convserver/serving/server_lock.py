@@ -27,7 +27,7 @@ class ServerLock:
         """Take the right; return False if another process has it."""
         try:
             if self._file is None:
-                self._file = self._path.open("a")
+                self._file = self._path.open("a")  # never removed: a second server would lock another file
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False

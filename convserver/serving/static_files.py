@@ -10,11 +10,9 @@ from whitenoise.responders import Response
 
 
 def whole(found: Response) -> HttpResponse:
-    """Return a file, or the part of it that is asked for, with these headers alone.
-
-    An answer that streams a file from blocks would be read to its end by the framework before its first
-    block is sent, with a warning, since an event loop cannot wait for blocks of a file.
-    """
+    """Return a file, or the part of it that is asked for, with these headers alone."""
+    # The framework would read a streamed file to its end before it sends the first block, with a warning,
+    # since an event loop cannot wait for blocks of a file.
     answer = HttpResponse(b"" if found.file is None else _read(found.file), status=int(found.status))
     del answer["Content-Type"]
     for name, value in found.headers:

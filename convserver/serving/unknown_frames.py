@@ -35,8 +35,10 @@ class UnknownFrames:
         frame_bytes = _frame_bytes(self._bytes)
         if frame_bytes is None:
             return b""
+        # Control frames may come between the frames of a message, and are no part of it (RFC 6455 §5.4).
         is_control = bool(self._bytes[0] & 0x08)
         message_bytes = self._message_bytes + (0 if is_control else frame_bytes)
+        # By the length in its head: a frame that is too long is not waited for.
         if max(message_bytes, frame_bytes) > UNKNOWN_BODY_MAX_BYTES:
             raise TooLarge
         if frame_bytes > len(self._bytes):

@@ -78,11 +78,11 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         if self.writable.is_set():
             super().handle_ping()
         else:
-            self.conn.data_to_send()
+            self.conn.data_to_send()  # takes the pong that the library has prepared, and drops it
 
     def data_received(self, data: bytes) -> None:
         """Read it, or of an unknown client what its door waits for."""
-        if self._is_known or not self.handshake_initiated:
+        if self._is_known or not self.handshake_initiated:  # the first bytes are the handshake itself
             super().data_received(data)
         else:
             self._held.add(data)
@@ -122,6 +122,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self._let_come()
 
     def _readable(self) -> bytes:
+        # After a close of ours the rest is read to find the client's own close frame.
         if self._is_known or self.close_sent:
             return self._held.take_all()
         return self._held.take_frame() if self._is_wanted else b""
@@ -131,6 +132,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             if self.read_paused:
                 self.read_paused = False
                 self.transport.resume_reading()
+        # TCP holds the client up: no more than a message and one read of the socket is in memory.
         elif len(self._held) > UNKNOWN_BODY_MAX_BYTES and not self.read_paused:
             self.read_paused = True
             self.transport.pause_reading()
