@@ -8,7 +8,7 @@ from conversations.dialects import columns
 from convserver.rendering.cards import Task
 from convserver.rendering.tools import ShownTool, first_line
 
-TASKS_MAX = 200
+TASKS_MAX = 200  # a longer list would fill the page
 CODE = {
     "terminal": ("command", "bash"),
     "python": ("code", "python"),
@@ -19,8 +19,8 @@ _TASK_LISTS = ("task_list", "todos", "plan", "tasks")
 _TASK_TITLES = ("title", "content", "step", "name", "text")
 _STATUSES = {"pending": "todo", "completed": "done", "complete": "done", "in-progress": "in_progress"}
 """Other tools' names of the states of a task."""
+# Arguments of an edit that its diff and its card's first line show.
 _EDITED = frozenset({"old_str", "new_str", "file_text", "content", "path", "command", "start", "end"})
-"""Arguments of an edit that its diff and its card's first line show."""
 
 
 def code_of(tool: ShownTool, arguments: Mapping[str, object]) -> tuple[str, str]:
@@ -33,15 +33,13 @@ def code_of(tool: ShownTool, arguments: Mapping[str, object]) -> tuple[str, str]
     shown = {key: value for key, value in arguments.items() if value not in (None, "", [], {})}
     if is_edit(tool):
         shown = {key: value for key, value in shown.items() if key not in _EDITED}
-    return "" if _is_told(shown) else written(shown), "json"
-
-
-def _is_told(shown: Mapping[str, object]) -> bool:
-    """Return whether the first line of the card shows all: nothing, or one short text."""
-    values = list(shown.values())
-    return not values or (
-        len(values) == 1 and isinstance(values[0], str) and first_line(values[0]) == values[0]
-    )
+    match list(shown.values()):
+        # The first line of the card shows all of it.
+        case []:
+            return "", "json"
+        case [str() as only] if first_line(only) == only:
+            return "", "json"
+    return written(shown), "json"
 
 
 def is_edit(tool: ShownTool) -> bool:
@@ -58,6 +56,7 @@ def written(value: object) -> str:
 
 def tasks_of(fields: Mapping[str, object], called: ShownTool | None = None) -> tuple[Task, ...]:
     """Return the agent's list of tasks, where the fields bring one; tools for plans name it differently."""
+    # Another tool's `plan` or `tasks` can be anything: only a tool for plans may use these names.
     names = _TASK_LISTS if called is not None and called.icon == "tasks" else _TASK_LISTS[:1]
     given = next((fields[name] for name in names if isinstance(fields.get(name), list)), [])
     return tuple(_task(columns.fields(each)) for each in columns.items(given)[:TASKS_MAX])

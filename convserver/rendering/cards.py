@@ -132,7 +132,7 @@ class Entry:
     """An event, its card, and the results inside it."""
 
     event: EventEnvelope
-    card: Card
+    card: Card  # replaced as later events of the page tell more
     results: list[Entry] = field(default_factory=list)
 
     @property

@@ -12,9 +12,10 @@ LINE_MAX_CHARS = 1_000
 SHOWN_MAX_CHARS = 50_000
 # Longer parts are not compared line by line, which can cost the product of their lengths.
 COMPARED_MAX_LINES = 400
-READ_MAX_CHARS = 400_000
+READ_MAX_CHARS = 400_000  # even to split a text into lines takes time in proportion to its length
 CONTEXT = 3
 
+# At most nine digits: Python refuses to read an integer of thousands of them.
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,\d{1,9})? \+(\d{1,9})(?:,\d{1,9})? @@")
 _HEADERS = ("--- ", "+++ ", "diff ", "index ")
 
@@ -80,7 +81,7 @@ def _diff(lines: Iterator[DiffLine]) -> Diff | None:
             room -= len(shown[-1].text)
             is_cut = is_cut or len(line.text) > LINE_MAX_CHARS
         else:
-            is_cut = True
+            is_cut = True  # the lines beyond are still counted, so that the totals are right
     return Diff(tuple(shown), added, removed, is_cut) if shown else None
 
 
@@ -92,13 +93,14 @@ def _unified_lines(lines: Sequence[str]) -> Iterator[DiffLine]:
                 yield DiffLine("gap", None, None, "…")
             old, new = int(hunk[1]), int(hunk[2])
         elif not (old or new) or text.startswith("\\"):
-            continue
+            continue  # what stands before the first hunk, or "\ No newline at end of file"
         elif text.startswith("+"):
             yield DiffLine("added", None, new, text[1:])
             new += 1
         elif text.startswith("-"):
             yield DiffLine("removed", old, None, text[1:])
             old += 1
+        # The empty last one is what follows the last line end.
         elif not text.startswith(_HEADERS) and (text or text is not lines[-1]):
             yield DiffLine("same", old, new, text[1:])
             old, new = old + 1, new + 1
@@ -106,6 +108,7 @@ def _unified_lines(lines: Sequence[str]) -> Iterator[DiffLine]:
 
 def _compared(old: list[str], new: list[str], *, is_file: bool) -> Iterator[DiffLine]:
     """Yield the differing lines between the equal ones at both ends, with some of these."""
+    # What is equal at both ends costs nothing to compare, and is most of a file.
     head = _same_beginning(old, new)
     tail = _same_beginning(old[head:][::-1], new[head:][::-1])
     start = max(0, head - CONTEXT)
@@ -151,7 +154,7 @@ def _changes(old: list[str], new: list[str]) -> Iterator[tuple[str, int, int]]:
 
 def _same(first: int, last: int, beside: int) -> Iterator[tuple[str, int, int]]:
     """Yield the equal lines between two changes, with a gap in place of the middle ones."""
-    if last - first <= 2 * CONTEXT + 1:
+    if last - first <= 2 * CONTEXT + 1:  # a gap takes a line, too: it must hide at least two
         yield from (("same", at, beside + at - first) for at in range(first, last))
         return
     yield from (("same", at, beside + at - first) for at in range(first, first + CONTEXT))

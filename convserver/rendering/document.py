@@ -14,6 +14,7 @@ from conversations.events import EventEnvelope
 from convserver.rendering.page import render_events
 from convserver.rendering.text import visible
 
+# The document has no scripts and loads nothing, so it needs these styles alone, inside it.
 _STYLES = ("web/document.css", "web/events.css", "web/calls.css", "web/code.css")
 
 

@@ -34,6 +34,7 @@ def output(text: str, clean: Callable[[str], str], *, whole: bool = False) -> Ou
     beginning = "\n".join(cleaned[:BEGINNING_CHARS].split("\n")[:BEGINNING_LINES])
     is_cut = not whole and (len(text) > CLEANED_MAX_CHARS or len(cleaned) > FOLDED_MAX_CHARS)
     folded = cleaned[:FOLDED_MAX_CHARS] if is_cut else cleaned
+    # Not empty, which would mean that the beginning is all: a text of controls is cleaned away.
     return Output(beginning, folded or " ", size(text), is_cut)
 
 

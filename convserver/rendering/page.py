@@ -83,19 +83,16 @@ def render_page(
     _leave_behind(shown, OPEN - still)
     _tell([entry for entry in shown if entry.event["seq"] == untold], set(CallOutcome), CallOutcome.UNTOLD)
     html = mark_safe("\n".join(_article(each, parts) for each in gathered(shown)))  # noqa: S308 - of templates
-    waiting = [entry for entry in shown if _waits(entry)]
-    return RenderedPage(html, _asked(waiting[-1]) if waiting else None)
+    asked = None
+    for entry in shown:
+        card = entry.card
+        if isinstance(card, CallCard) and card.outcome in WAITING and not entry.results:
+            asked = entry.event["seq"], card
+    return RenderedPage(html, None if asked is None else _pending(*asked))
 
 
-def _waits(entry: Entry) -> bool:
-    """Return whether this is a call that waits for the user."""
-    return isinstance(entry.card, CallCard) and entry.card.outcome in WAITING and not entry.results
-
-
-def _asked(entry: Entry) -> PendingCall:
-    assert isinstance(entry.card, CallCard)  # noqa: S101 - asked before
-    is_untold = entry.card.outcome is CallOutcome.UNTOLD
-    return PendingCall(entry.event["seq"], subject_of(entry.card).is_whole, is_untold)
+def _pending(seq: int, card: CallCard) -> PendingCall:
+    return PendingCall(seq, subject_of(card).is_whole, is_untold=card.outcome is CallOutcome.UNTOLD)
 
 
 def entries(envelopes: Iterable[EventEnvelope], beyond: Iterable[EventEnvelope] = ()) -> list[Entry]:
@@ -110,6 +107,7 @@ def entries(envelopes: Iterable[EventEnvelope], beyond: Iterable[EventEnvelope] 
         if card is None:
             continue
         entry = Entry(event=event, card=card)
+        # One failure, and one pause, is two events on some wires: in either order, one line tells it.
         if shown and (_is_failure_told_by(event, shown[-1].card) or _is_told_by(event, shown[-1].event)):
             continue
         if shown and (_is_failure_told_by(shown[-1].event, card) or _is_told_by(shown[-1].event, event)):
@@ -119,6 +117,7 @@ def entries(envelopes: Iterable[EventEnvelope], beyond: Iterable[EventEnvelope] 
             continue
         shown.append(entry)
         if isinstance(card, CallCard):
+            # A result names its call by seq (V0), or by the id that the model gave it (V1).
             calls[event["seq"]] = entry
             if event["tool_call_id"]:
                 calls[event["tool_call_id"]] = entry
@@ -145,6 +144,7 @@ class _Pauses:
             if self._is_paused and not was_paused:
                 self._last = shown[-1] if shown else None
         elif event["kind"] == Kind.TURN:
+            # A turn that ends while it is paused did not go on: its last answer is only a beginning.
             cut = self._last if self._is_paused else None
             if cut is not None and isinstance(cut.card, MessageCard) and not cut.card.is_users:
                 cut.card = replace(cut.card, interrupted=True)
@@ -175,7 +175,7 @@ def _note_state(event: EventEnvelope, calls: Iterable[Entry]) -> None:
     """Update the outcomes of calls without a result from a later event."""
     if (is_accepted := dialects.decision_of(event)) is not None:
         decided = CallOutcome.RUNNING if is_accepted else CallOutcome.REJECTED
-        # the result follows long after
+        # The result may follow long after; until then the card must not ask for an approval.
         _tell(calls, {CallOutcome.WAITING}, decided)
     elif dialects.state_of(event) is AgentState.WAITING_FOR_CONFIRMATION:
         _tell(calls, OPEN, CallOutcome.WAITING)
@@ -194,11 +194,13 @@ def _tell(entries: Iterable[Entry], outcomes: Set[CallOutcome], outcome: CallOut
     for entry in entries:
         card = entry.card
         if isinstance(card, CallCard) and card.outcome in outcomes and not entry.results:
+            # A thought has no result on any wire, and none is missing.
             entry.card = replace(card, outcome=outcome) if card.tool.icon != "think" else card
 
 
 def _beside(call: CallCard, result: ResultCard) -> ResultCard:
     """Return a result without the plan, if its call shows it."""
+    # A call that waits shows its arguments instead, all of them.
     return replace(result, tasks=()) if call.tasks and call.outcome not in WAITING else result
 
 
@@ -214,6 +216,7 @@ def _article(entry: Entry | Plan, parts: Parts) -> str:
                 for each in entry.results
                 if isinstance(each.card, ResultCard)
             ]
+            # The outcome beside the call is that of a result that is missing; a result brings its own.
             card = entry.card if not entry.results else replace(entry.card, outcome=CallOutcome.UNKNOWN)
             name, context = "call", {**parts.call(entry.event, card), "results": results}
         case ResultCard():

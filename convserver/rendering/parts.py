@@ -47,7 +47,7 @@ _OUTCOMES = {
     CallOutcome.REJECTED: "Rejected",
 }
 _STATUSES = {"todo": "To do", "in_progress": "In progress", "done": "Done"}
-_TIMED_OUT = -1
+_TIMED_OUT = -1  # the exit code by which OpenHands' terminals say so
 
 
 def links_of(conversation_id: str) -> dict[str, str]:
@@ -92,6 +92,7 @@ class Parts:
         """Return what `call.html` shows without results; of a call that waits, all its arguments."""
         label, summary = name(card.tool.label), name(card.summary)
         if waits := card.outcome in WAITING:
+            # `subject` shows them whole and exactly; cut or coloured ones beside it would only mislead.
             card = replace(card, arguments="", diff=None, tasks=())
         return {
             "icon": icon(card.tool.icon),
@@ -139,6 +140,7 @@ class Parts:
     def result(self, event: EventEnvelope, card: ResultCard) -> dict[str, Any]:
         """Return what `result.html` shows."""
         timed_out = card.timed_out or card.exit_code == _TIMED_OUT
+        # "Timed out" says more than the code, and 0 is no news.
         failed_code = card.exit_code if card.exit_code not in (None, 0, _TIMED_OUT) else None
         return {
             "event": event,
@@ -213,7 +215,7 @@ class Parts:
             for each in pieces
         ]
         if not any(part["html"] for part in parts):
-            return []
+            return []  # then one text to unfold is easier to read than many
         return [*parts, {"html": "", **self._text(event, rest)}] if rest.strip() else parts
 
     def _text(self, event: EventEnvelope, text: str) -> dict[str, Any]:
@@ -231,6 +233,7 @@ class Parts:
 
 def name(text: str) -> str:
     """Return a bounded name on one line, without characters that change its direction."""
+    # Cut twice: before the work, and after it, since a hidden character is shown by eight others.
     return " ".join(visible.name(text[: NAME_MAX_CHARS * 2]).split())[: NAME_MAX_CHARS * 2]
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from convserver.rendering.cards import CallCard, CallOutcome, Entry, MessageCard, ResultCard, Task
 
+# The outcomes of calls that changed the plan: none is a failure.
 _MADE = frozenset({CallOutcome.UNKNOWN, CallOutcome.DONE})
-"""The outcomes of calls that changed the plan: none is a failure."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -35,7 +35,9 @@ def gathered(shown: Iterable[Entry]) -> list[Entry | Plan]:
         if plan is None:
             plan = newest = Plan()
             found.append(plan)
-        if not (plan.states and _repeats(entry, plan.states[-1])):
+        # A result that does not name its call repeats the tasks of it.
+        is_repeated = isinstance(entry.card, ResultCard) and bool(plan.states)
+        if not (is_repeated and tasks_in(entry) == tasks_in(plan.states[-1])):
             plan.states.append(entry)
     if newest is not None:
         newest.is_newest = True
@@ -61,8 +63,3 @@ def _is_state(entry: Entry) -> bool:
             return is_made and (bool(tasks_in(entry)) or empties)
         case _:
             return False
-
-
-def _repeats(entry: Entry, before: Entry) -> bool:
-    """Return whether a result that does not name its call repeats the tasks of it."""
-    return isinstance(entry.card, ResultCard) and tasks_in(entry) == tasks_in(before)

@@ -117,12 +117,13 @@ def _message(view: MessageView, *, is_users: bool) -> MessageCard:
 def _call(view: CallView) -> CallCard:
     called = tool(view.shown_name, action=view.action)
     text, language = code_of(called, view.arguments)
-    text = text if view.arguments else view.unread
+    text = text if view.arguments else view.unread  # such as arguments that are no JSON
     tasks = tasks_of(view.arguments, called)
     told = summary(view.arguments, otherwise=view.summary)
     return CallCard(
         tool=called,
         summary=plan(tasks) or told or first_line(text or view.message),
+        # The tool `think` has its thought as an argument as well.
         thought="" if view.thought == text else view.thought,
         reasoning=view.reasoning,
         arguments=text,
@@ -148,6 +149,7 @@ def _acp_call(view: AcpCallView) -> CallCard:
     return CallCard(
         tool=tool(view.shown_name),
         summary=first_line(view.title),
+        # One event has the call and its result, so the output stands below the input.
         arguments="\n\n".join(filter(None, [written(view.raw_input), _acp_output(view)])),
         given=view.subject,
         outcome=CallOutcome.FAILED if view.is_error else outcome,
@@ -167,7 +169,7 @@ def _result(view: ResultView) -> ResultCard | None:
     changed = None if view.after is None else diffs.of_contents(view.before, view.after)
     return ResultCard(
         tool=tool(view.name, action=view.action),
-        output="" if tasks and not failed else view.text,
+        output="" if tasks and not failed else view.text,  # a list of tasks says the same
         outcome=CallOutcome.REJECTED if view.is_rejection else outcome,
         exit_code=view.exit_code,
         timed_out=view.is_timeout,

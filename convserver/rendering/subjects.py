@@ -14,8 +14,8 @@ from convserver.rendering.text import visible
 
 # A longer subject is cut and cannot be approved on the page.
 SHOWN_MAX_CHARS = 200_000
+# A call with more arguments, or with a longer name of one, has one section for all.
 SECTIONS_MAX = 50
-"""A call with more arguments, or with a longer name of one, has one section for all."""
 NAME_MAX_CHARS = 200
 _FILE_TEXTS = ("file_text", "content")
 
@@ -46,7 +46,7 @@ class Subject(NamedTuple):
 
 def subject_of(card: CallCard) -> Subject:
     """Return all of a call, at most SHOWN_MAX_CHARS characters."""
-    if card.given is None:
+    if card.given is None:  # what cannot be shown must not be approved
         return Subject((), None, 0, 0, 0, is_whole=False)
     diff, replaced = _change(card)
     rest = {name: value for name, value in card.given.items() if name not in replaced}
@@ -61,6 +61,7 @@ def subject_of(card: CallCard) -> Subject:
         characters=characters,
         shown=characters - sum(len(each.text) for each in whole) + sum(len(each.text) for each in shown),
         lines=sum(text.count("\n") + 1 for text in texts),
+        # An empty section is one that could not be written: there would be something to see.
         is_whole=shown == tuple(whole) and all(section.text for section in whole),
     )
 
@@ -79,6 +80,7 @@ def _change(card: CallCard) -> tuple[Diff | None, frozenset[str]]:
         if len(texts) != 1 or old or new:
             return None, frozenset()
         names, before, after = (texts[0],), "", columns.first_text(given[texts[0]])
+    # Lines of a diff do not show whether the last one ends, nor what is cut.
     ends_alike = not before or not after or before.endswith("\n") == after.endswith("\n")
     diff = diffs.of_replacement(before, after) if ends_alike else None
     if diff is None or diff.is_cut or len(before) + len(after) > diffs.SHOWN_MAX_CHARS:

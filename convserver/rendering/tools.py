@@ -82,5 +82,6 @@ def _short(arguments: Mapping[str, object]) -> Iterator[str]:
 
 def first_line(text: str) -> str:
     """Return the first line that is not blank, cut where it is long."""
+    # A text of many megabytes is not split for its first line.
     line = next((each.strip() for each in text[:10_000].splitlines() if each.strip()), "")
     return line if len(line) <= SUMMARY_MAX_CHARS else f"{line[:SUMMARY_MAX_CHARS]}…"

@@ -22,10 +22,10 @@ STATES = {
     "error": "The agent stopped with an error",
     "stuck": "The agent is stuck: it keeps repeating itself",
 }
+# States in the page's status line; a line for each would be between any two messages.
 ROUTINE_STATES = frozenset(
     {"running", "idle", "finished", "init", "loading", "starting", "awaiting_user_input"}
 )
-"""States in the page's status line; a line for each would be between any two messages."""
 
 
 class Trouble(NamedTuple):
@@ -141,6 +141,7 @@ _TROUBLES = {
 
 def trouble(code: str) -> Trouble:
     """Return the words for an error's code, of any version."""
+    # Some versions write the class of an exception with its module: `litellm.RateLimitError`.
     return _TROUBLES.get(code) or _TROUBLES.get(code.rpartition(".")[2], _OTHER)
 
 
@@ -161,6 +162,7 @@ def error_card(code: str, detail: str) -> ErrorCard:
 
 def _said(detail: str) -> str:
     """Return a provider's message on one line: that of a JSON body, otherwise the first line."""
+    # A JSON body may follow words of the library: `Error code: 429 - {"error": …}`.
     start = detail.find("{") if len(detail) <= _BODY_MAX_CHARS else -1
     try:
         body = columns.fields(json.loads(detail[start:])) if start >= 0 else {}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+# A shorter last line can still become an item of the list before it.
 UNDECIDED_CHARS = 12
-"""A shorter last line can still become an item of the list before it."""
 FENCE = re.compile(r"( {0,3})(`{3,}(?=[^`]*$)|~{3,})(.*)")
 _HEADING = re.compile(r"#{1,6}(?:\s|$)")
 _ITEM = re.compile(r" {0,3}(?:[-+*]|\d{1,9}[.)])(?:\s|$)")
@@ -57,7 +57,8 @@ def _boundaries(text: str, *, is_all: bool) -> Iterator[int]:
         if not line.strip():
             is_after_blank = True
             continue
-        if not (is_all or full.endswith("\n")) and _may_be_an_item(line):
+        may_become_item = len(line) < UNDECIDED_CHARS and line[0] in "-+*0123456789"
+        if may_become_item and not (is_all or full.endswith("\n")):
             return
         opened, is_item = FENCE.match(line), _ITEM.match(line) is not None
         is_flush, is_heading = line[0] not in " \t", _HEADING.match(line) is not None
@@ -76,13 +77,9 @@ def _boundaries(text: str, *, is_all: bool) -> Iterator[int]:
             fence = _Fence(opened[2], is_inner=has_items and not is_flush)
 
 
-def _may_be_an_item(line: str) -> bool:
-    """Return whether the beginning of a line can become a list item."""
-    return len(line) < UNDECIDED_CHARS and line[0] in "-+*0123456789"
-
-
 def _lines(text: str) -> Iterator[str]:
     """Yield the lines of a text with their ends; only `\\n` ends one."""
+    # Not `splitlines`, which knows ten more ends of lines that Markdown does not.
     at = 0
     while at < len(text):
         end = text.find("\n", at) + 1 or len(text)

@@ -18,10 +18,10 @@ from convserver.rendering.text import visible
 
 # Longer code is not coloured, which would take too long.
 COLOURED_MAX_CHARS = 10_000
+# The processor time for one block.
 COLOURING_MAX_S = 0.05
-"""The processor time for one block."""
+# Code with longer lines is not written by people, and lexers are slow on it.
 LINE_MAX_CHARS = 2_000
-"""Code with longer lines is not written by people, and lexers are slow on it."""
 NAME_MAX_CHARS = 40
 CLASSES = frozenset(filter(None, STANDARD_TYPES.values()))
 """All classes of coloured code."""
@@ -60,6 +60,7 @@ def _tokens(text: str, lexer: Lexer) -> list[tuple[_TokenType, str]] | None:
         tokens.append(token)
         if thread_time() > until:
             return None
+    # A lexer that leaves out or adds a character would show other code than the event has.
     return tokens if "".join(part for _, part in tokens) == text else None
 
 
@@ -74,6 +75,7 @@ def _lexer(language: str) -> Lexer | None:
     if language in _PLAIN or len(language) > NAME_MAX_CHARS:
         return None
     try:
+        # Without these, a lexer strips blank lines and adds an end: the tokens would not add up.
         return get_lexer_by_name(language, stripnl=False, ensurenl=False)
     except ClassNotFound:
         return None

@@ -31,8 +31,8 @@ def plain_parts(parts: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
 
 
 _BEGIN, _END = "\2", "\3"
+# Around what is marked, while signs are looked for in the whole text.
 _MARKS = re.compile(f"[{_BEGIN}{_END}]")
-"""Around what is marked, while signs are looked for in the whole text."""
 _SIGNS = re.compile(
     r"!?\[([^\]\n]*)\]\([^)\s]*\)"  # a link: its words
     r"|(?<!\w)_{1,2}(?=\S)([^_\n]+)(?<=\S)_{1,2}(?!\w)"  # _slanted_, but not a_name_like_this
@@ -46,13 +46,13 @@ def _words(tokens: Iterable[Token]) -> Iterator[str]:
     """Yield what each block says."""
     for token in tokens:
         if token.type == "inline":
-            yield "".join(map(_inline, token.children or []))
+            yield "".join(
+                each.content or _BREAKS.get(each.type, "")
+                for each in token.children or []
+                if each.type not in ("link_open", "link_close")
+            )
         elif token.content:  # code
             yield token.content
-
-
-def _inline(token: Token) -> str:
-    return "" if token.type in ("link_open", "link_close") else token.content or _BREAKS.get(token.type, "")
 
 
 _BREAKS = {"softbreak": " ", "hardbreak": " "}

@@ -26,8 +26,8 @@ TABLE_COLUMNS_MAX = 60
 _MARKS = "[]*_~`|<>!#-+=\n"
 HIGHEST = "highest"
 """The key of an `env` for the highest heading so far, 1 to 6."""
+# The page has its own headings above those of a message.
 _HIGHEST_HEADING = 3
-"""The page has its own headings above those of a message."""
 
 _TASKS = {"[ ] ": ("todo", "☐"), "[x] ": ("done", "☑"), "[X] ": ("done", "☑")}
 
@@ -158,6 +158,7 @@ def _task(self: Any, tokens: Sequence[Token], idx: int, options: OptionsDict, en
 def _parser(*, breaks: bool, links: bool, tables: bool) -> MarkdownIt:
     options = {"html": False, "linkify": links, "breaks": breaks}
     parser = MarkdownIt("commonmark", options, renderer_cls=_Renderer)
+    # Their time can grow faster than the text: one with many addresses or columns goes without.
     parser.enable(["strikethrough", *(["linkify"] if links else []), *(["table"] if tables else [])])
     parser.core.ruler.push("tasks", _tick_tasks)
     parser.core.ruler.push("headings", _lower_headings)
@@ -171,6 +172,7 @@ def _parser(*, breaks: bool, links: bool, tables: bool) -> MarkdownIt:
 
 def _filtered(tag: str, attribute: str, value: str) -> str | None:
     """Return an attribute's value; None for an address that is not allowed there."""
+    # The parser has checked them; this holds even if a rule of it brings an address that it did not check.
     match attribute:
         case "href":
             return value if addresses.is_link(value) else None

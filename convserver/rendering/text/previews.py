@@ -59,18 +59,24 @@ class Preview:
         self.reasoning = reasoning
         self.through = through
         rest = text[len(self._text) :]
-        if self._is_soon_enough(rest):
+        goes_on = bool(self._open_text) and rest.startswith(self._open_text)
+        grown = len(rest) - len(self._open_text)
+        # A long open block is rendered anew only when it has grown by a part of itself: else the cost of an
+        # answer would grow with the square of its length.
+        if goes_on and len(rest) > SMALL_CHARS and grown * GROWTH < len(rest):
             return
         *done, last = blocks(rest, is_all=False) or [""]
         for block in done:
             self._finish(block)
         self._open_text = last
+        # A copy: what the open block defines may still change, and must not count for the finished ones.
         env = {**self._env, "references": {**self._env.get("references", {})}}
         self.open = self._rendered(closed(last), env) if last.strip() else SafeString("")
 
     def wait_s(self, clock: Callable[[], float] = time.monotonic) -> float:
         """Return the seconds after which a reader who asks now may ask again."""
         now = clock()
+        # Each reader takes the next slot: a thousand of them wait longer instead of asking at once.
         self._next_slot = max(now, self._next_slot) + 1 / ASKED_MAX_PER_S
         return max(WAIT_S, self._next_slot - now)
 
@@ -94,12 +100,6 @@ class Preview:
         for block in blocks(text):
             self.finished.append(self._rendered(block, env))
         self._text = text
-
-    def _is_soon_enough(self, rest: str) -> bool:
-        """Return whether a long open block has grown too little to be rendered again."""
-        goes_on = bool(self._open_text) and rest.startswith(self._open_text)
-        grown = len(rest) - len(self._open_text)
-        return goes_on and len(rest) > SMALL_CHARS and grown * GROWTH < len(rest)
 
     def _rendered(self, block: str, env: dict[str, Any]) -> SafeString:
         self.rendered_chars += len(block)

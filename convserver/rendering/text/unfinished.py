@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 
 from convserver.rendering.text.blocks import FENCE
+from convserver.rendering.text.markdown import TABLE_COLUMNS_MAX
 
-TABLE_COLUMNS_MAX = 60
 LEAF_MAX_CHARS = 8_000
 """A longer last paragraph, or one with more than MARKS_MAX marks, stays as it is."""
 MARKS_MAX = 400
@@ -22,11 +22,11 @@ _PIPE = re.compile(r"(?<!\\)\|")
 def closed(text: str) -> str:
     """Return the last block of growing Markdown in a form that can be rendered now."""
     body, newline, last = text.rpartition("\n")
-    if sign := _open_fence(text):
+    if sign := _open_fence(text):  # code needs no end, but half of its closing line would be shown as code
         return body + newline if last.strip() and set(last.strip()) == {sign} else text
     if newline and FENCE.match(last):
         return text
-    if _ONLY_SIGNS.fullmatch(last):
+    if _ONLY_SIGNS.fullmatch(last):  # it may become a rule, a heading or an item: too early to show
         text = body
     elif begun := _TASK_BEGUN.fullmatch(last):
         text = f"{body}{newline}{begun[1]}"
@@ -71,6 +71,7 @@ def _as_table(leaf: str, lines: list[str]) -> str:
         if "-" in line and set(line) <= set("|-: \t"):
             return leaf
     head = leaf if leaf.rstrip().endswith("|") and not leaf.rstrip().endswith("\\|") else f"{leaf} |"
+    # Without its second line a head is a paragraph, which would jump into a table a moment later.
     columns = len(_PIPE.findall(head)) - 1
     return f"{head}\n|{'---|' * columns}" if 0 < columns <= TABLE_COLUMNS_MAX else leaf
 
@@ -143,7 +144,7 @@ def _emphasis(line: _Inline, at: int) -> int:
     if not after:  # at the end of the text, the rest of a mark can follow
         line.dropped.append((at, end))
         return end
-    if sign == "~" and count != 2:
+    if sign == "~" and count != 2:  # only two strike text through
         return end
     while closes and count and any(each[0] == sign for each in line.open):
         while line.open[-1][0] != sign:
