@@ -13,6 +13,7 @@ from conversations.log.reads import take_bytes
 from conversations.models import Conversation, ConversationQuerySet, LabelQuerySet, ListOrder
 
 PAGE_MAX = 100
+COUNTED_MAX = 10_000  # to count rows takes as long as to read them; above this, a page says "more than"
 SORTED_MAX = 200
 """If a filter leaves at most this many conversations, they are sorted; of more, an order's index is read."""
 

@@ -16,8 +16,8 @@ from conversations.models import Conversation, StoredBytes
 from convserver.admin import cells, purging
 from convserver.admin.base import staff_page
 from convserver.admin.resources import audit, events
-from convserver.admin.resources.retention import COUNTED_MAX
 from convserver.exports import account
+from convserver.pagination import COUNTED_MAX
 from sessions_app.retention import user_deletions
 from sessions_app.retention.user_deletions import UserNotDeletable
 

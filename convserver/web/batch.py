@@ -14,14 +14,13 @@ from conversations.store import labels
 from convserver.api.errors import NATIVE_STATUS, retry_headers, status_of
 from convserver.batches import actions, undo
 from convserver.batches.actions import BATCH_MAX, BatchAction, BatchOrder, BatchResult
-from convserver.pagination import newest_page
+from convserver.pagination import COUNTED_MAX, newest_page
 from convserver.serving.admission import Lane, in_lane
 from convserver.web.listing import Filters, normal_ids
 from convserver.web.pages import person
 
+# The conversations that one request changes if all that match are selected: other writers come in between.
 STEP = 50
-"""The conversations that one request changes if all that match are selected."""
-COUNTED_MAX = 10_000
 
 
 @in_lane(Lane.BATCH)

@@ -14,11 +14,9 @@ from convserver.admin import cells
 from convserver.admin.base import ListAdmin, ReadOnlyAdmin
 from convserver.admin.cells import column
 from convserver.admin.widgets import label
+from convserver.pagination import COUNTED_MAX
 from sessions_app.models import RetentionPolicy
 from sessions_app.retention import policies
-
-COUNTED_MAX = 10_000
-"""The matches of a policy that are counted."""
 
 
 @admin.register(RetentionPolicy)

@@ -10,6 +10,7 @@ from django.forms import BoundField
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
+from convserver.api.native.run_options import COUNT_MAX
 from convserver.web.conversations.options import options_page
 from convserver.web.conversations.usage import used_words
 from convserver.web.pages import person
@@ -18,7 +19,6 @@ from sessions_app.agents.metering import LimitState
 from sessions_app.settings import run_limits
 from sessions_app.settings.run_limits import Origin, Unit
 
-COUNT_MAX = 2**53 - 1
 COST_MAX = 1_000_000
 TITLES = {
     Unit.ITERATIONS: "Steps",
