@@ -68,6 +68,7 @@ class OwnNumbers(Collector):
 
 def _counter(shown: CounterOf, numbers: Mapping[tuple[str, ...], int]) -> Metric:
     family = CounterMetricFamily(f"{PREFIX}_{shown.name}", shown.text, labels=shown.labels)
+    # A counter without labels is 0 from the start, so that a rate can be computed of its first event.
     for labels, number in (numbers or ({} if shown.labels else {(): 0})).items():
         family.add_metric(labels, number * shown.unit)
     return family
@@ -85,6 +86,7 @@ def _durations() -> Metric:
         f"{PREFIX}_request_duration_seconds", "How long HTTP requests took.", labels=["route"]
     )
     for route, (*intervals, total_s) in counts.durations().items():
+        # Each bucket of Prometheus has all faster requests, too; ours have only their interval.
         bounds = (*map(str, counts.BOUNDS_S), "+Inf")
         family.add_metric([route], list(zip(bounds, accumulate(intervals), strict=True)), total_s)
     return family
@@ -117,6 +119,7 @@ class SharedFigures(Collector):
     def collect(self) -> Iterator[Metric]:
         found = figures.gathered()
         kinds = {problem.kind for problem in problems.problems(found)}
+        # Also the kinds without a problem: 0 says that it was looked for.
         shown = {(kind.value,): kind in kinds for kind in problems.ProblemKind}
         yield _gauge("problem", "1 while the admin's first page shows such a problem.", ["kind"], shown)
         yield from _processes_and_loops(found)

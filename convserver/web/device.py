@@ -55,7 +55,7 @@ class DeviceCodeForm(forms.Form):
     def clean_user_code(self) -> str:
         """Return the code as it is shown, and find its login."""
         code = device_logins.normal_user_code(self.cleaned_data["user_code"])
-        if code is None:  # which no attempt at guessing is
+        if code is None:  # a misspelling, not an attempt at guessing: it is not counted
             raise ValidationError(NO_CODE)
         guesses = Guesses(self._request, "device code")
         if not guesses.may_go_on():
@@ -105,6 +105,7 @@ def device(request: HttpRequest) -> HttpResponse:
         tell_when_to_return(refused, code_form)
         return refused
     code, row = code_form.cleaned_data["user_code"], code_form.found
+    # Answered in another tab, it is shown as it is now.
     if request.method == "POST" and row.is_pending:
         return _decided(request, code, row)
     return _shown(request, code, row)
@@ -135,6 +136,7 @@ def _shown(
         "code": code,
         "login": row,
         "form": refused or DeviceApprovalForm(initial={"name": name}),
+        # A code that another person has sent is how such logins are stolen (RFC 8628 §5.4): the page warns.
         "is_elsewhere": row.client != subscriber(request.META.get("REMOTE_ADDR", "")),
     }
     return page(request, "web/device.html", context, status=400 if refused else 200)

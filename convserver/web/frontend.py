@@ -20,13 +20,13 @@ from convserver.api.errors import NO_CACHE
 from convserver.serving.static_files import whole
 
 INDEX = "index.html"
+# The first parts of convserver's own addresses: a client that misspells one must get 404, not a page.
 OUR_OWN = frozenset(
     {
         *("admin", "agent", "api", "mcp", "oauth", "security", "socket.io", "static", "ui", "ws"),
         *("alive", "health", "ready", "server_info", "metrics"),
     }
 )
-"""The first parts of convserver's own addresses; an unknown address there is not a page of the frontend."""
 # Folders without pages: a request for a missing script must not be answered with a page.
 FILES_ONLY = frozenset({"assets", "locales"})
 ASSETS = "assets"
@@ -45,8 +45,8 @@ POLICY = {
 }
 # An attribute in the first page of OpenHands' agent canvas, which reads members of `window`.
 AGENT_CANVAS = "data-agent-server-ui"
+# Names of assets contain a digest of the file (spec V0 §0.1).
 FOREVER = {"Cache-Control": "public, max-age=2592000, immutable"}
-"""Names of assets contain a digest of the file (spec V0 §0.1)."""
 
 _media_types = MediaTypes()
 
@@ -74,7 +74,7 @@ def _first_page(request: HttpRequest, index: Path) -> HttpResponse | None:
     """Return the first page with a policy that allows only the scripts in it."""
     try:
         page = index.read_text(encoding="utf-8")
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # not UTF-8: its scripts cannot be found, so its policy allows none inside
         return _sent(request, index, NO_CACHE)
     if AGENT_CANVAS in page:
         page = page.replace("</head>", f"<script>{_canvas_start()}</script></head>", 1)
@@ -85,11 +85,9 @@ def _first_page(request: HttpRequest, index: Path) -> HttpResponse | None:
 
 
 def _canvas_start() -> str:
-    """Return the script that tells agent canvas to send no reports, and how to log in here.
-
-    In local mode the server accepts any key; a client with one treats the server as its local back end.
-    Otherwise the client asks its user for a key.
-    """
+    """Return the script that tells agent canvas to send no reports, and how to log in here."""
+    # In local mode the server accepts any key; a client with one treats the server as its local back end.
+    # Otherwise the client asks its user for a key.
     configuration = settings.CONFIGURATION
     is_open = configuration.auth == "local" and not configuration.session_api_key
     opened = '__AGENT_CANVAS_SESSION_API_KEY__="local"' if is_open else "__AGENT_CANVAS_AUTH_REQUIRED__=true"
@@ -133,7 +131,7 @@ class _Scripts(HTMLParser):
 
 def _file(root: Path, parts: list[str]) -> Path | None:
     """Return the file below `root` with these names; None for missing and hidden ones, and outside of it."""
-    if any(not name or name.startswith(".") for name in parts):
+    if any(not name or name.startswith(".") for name in parts):  # `..`, and files such as `.env`
         return None
     path = root.joinpath(*parts)
     return path if _is_inside(root, path) else None

@@ -50,7 +50,7 @@ def begin(request: HttpRequest) -> HttpResponse:
     if not choices.is_valid():
         return _refused(request, choices, text)
     said = message_id(request)
-    conversation_id = UUID(said).hex
+    conversation_id = UUID(said).hex  # derived, so that the form needs no second id
     # A form that is sent again finds its conversation and its message.
     with suppress(ConversationExists):
         conversation = creation.create(request.user, conversation_id=conversation_id)

@@ -39,11 +39,11 @@ LABELS_MAX = 10
 TEXTS = ("repository", "trigger", "model", "source", "directory")
 """The filters that take any text."""
 ORDER_COOKIE = "list_order"
-YEAR_S = 365 * 24 * 3600
+YEAR_S = 365 * 24 * 3600  # browsers keep a cookie for 400 days at most
 # Labels that an import stores for itself, which rows do not show.
 HIDDEN_LABELS = frozenset({"source_id", "shown_branch", "directory", "user_id"})
+# The states with a word in the row; others have a word only for screen readers, beside the dot.
 SHOWN_STATES = {"running", "paused", "waiting_for_confirmation", "error", "stuck"}
-"""The states with a word in the row; others have a word only for screen readers, beside the dot."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

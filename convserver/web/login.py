@@ -56,6 +56,7 @@ class CountedForm(AuthenticationForm):
     def clean(self) -> dict[str, Any]:
         if self.request is not None and queue.is_refused(self.request):
             raise ValidationError(BUSY, code=NO_SLOT)
+        # In lower case, so that other spellings of one name give no new attempts.
         name = self.cleaned_data.get("username", "").lower()
         guesses = Guesses(self.request or HttpRequest(), f"password {name}")
         if not guesses.may_go_on():
@@ -97,6 +98,7 @@ class KeyForm(forms.Form):
         if not guesses.may_go_on():
             raise ValidationError(TOO_MANY, code=GUESSED_TOO_OFTEN)
         self._user = authenticate(self._request, server_key=key)
+        # Told apart only for a client that knows the key.
         if self._user is None and is_server_key(key):
             raise ValidationError(
                 "The key is right, but this server has no account yet that it could log in to. An "
@@ -118,7 +120,7 @@ def tell_when_to_return(answer: HttpResponse, form: forms.BaseForm) -> None:
     )
     for problem, code, wait_s in waits:
         if any(form.has_error(name, problem) for name in form.errors):
-            request_log.name_code(code)
+            request_log.name_code(code)  # a page has no `code` for the log to find
             answer.status_code = 429
             answer["Retry-After"] = str(wait_s)
 

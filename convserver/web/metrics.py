@@ -108,7 +108,8 @@ class MetricsView(APIView):
     def get(self, request: Request) -> HttpResponse:
         """Return the metrics of this process and of all, for staff who may view verifications."""
         if not request.user.is_staff or not request.user.has_perm(PERMISSION):
-            raise Http404
+            raise Http404  # as an address that does not exist: users need not know of it
+        # Of its own for each request: that of the library would add figures of Python itself.
         registry = CollectorRegistry(auto_describe=False)
         for collector in (SharedFigures(), Verifications(), OwnNumbers()):
             registry.register(collector)

@@ -45,6 +45,7 @@ def person(view: View[P]) -> View[P]:
         if not request.user.is_authenticated:
             return redirect_to_login(_page_of(request))
         try:
+            # Pages count like requests by REST, whose throttle classes they do not pass.
             quotas.admit_request(access.pk_of(request.user))
             return view(request, *args, **kwargs)
         except ConversationDeleted:
@@ -98,6 +99,7 @@ def named(conversation: ConversationRef) -> dict[str, str]:
 
 def number_in(text: str | None) -> int | None:
     """Return the number in a parameter, which a column can hold; None for any other text."""
+    # At most 18 digits: the database refuses a number of more than 64 bits with an error.
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
@@ -110,6 +112,7 @@ def common(request: HttpRequest) -> dict[str, Any]:
 def sender(request: HttpRequest) -> str:
     """Return the path of the page that sent a form; the first page if it is unknown or not of this site."""
     page = request.headers.get("referer", "")
+    # A redirect to what a header names would lead from this site to any other.
     if url_has_allowed_host_and_scheme(page, {request.get_host()}):
         return urlsplit(page).path or reverse("home")
     return reverse("home")
@@ -117,6 +120,7 @@ def sender(request: HttpRequest) -> str:
 
 def _page_of(request: HttpRequest) -> str:
     """Return the address of the visitor's page: for a form, the page that has it."""
+    # After the login a browser asks by GET, and a form's own address shows nothing.
     return request.get_full_path() if request.method in ("GET", "HEAD") else sender(request)
 
 

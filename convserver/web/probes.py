@@ -33,8 +33,8 @@ from sessions_app.models import Scope
 from sessions_app.operation import figures, problems
 from sessions_app.operation.problems import ProblemKind
 
+# The health probe shows these to every client: their words name neither a host nor a conversation.
 SHOWN_TO_ALL = {ProblemKind.GONE, ProblemKind.WAITING}
-"""Problems that the health probe shows to every client, without the name of a host or a conversation."""
 PROBES = Door(tag="probes", key_refusals={401: NativeRefusal})
 
 
@@ -186,8 +186,9 @@ class ServerInfoView(Probe):
 
     needs = WRITES
 
+    # Before the credentials, whose look-up would wait for a database that is away much longer.
     def perform_authentication(self, request: Request) -> None:
-        """Check the credentials, which needs the database. Raise StoreUnavailable, soon."""
+        """Check the credentials. Raise StoreUnavailable."""
         _require_health()
         super().perform_authentication(request)
 

@@ -27,6 +27,7 @@ def rows(request: HttpRequest) -> HttpResponse:
         shown = _asked_for(request)
     except (InvalidCursor, TooManyIds) as error:
         return HttpResponseBadRequest(str(error), content_type="text/plain; charset=utf-8")
+    # A further page is appended to the rows that the browser has; all else replaces them.
     template = "web/rows_page.html" if "page_id" in request.GET else "web/rows.html"
     return remember_order(request, render(request, template, {"list": shown}))
 

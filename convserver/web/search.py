@@ -23,6 +23,7 @@ from convserver.web.listing import ListRow
 from convserver.web.pages import page, person
 from sessions_app.live.state_words import OWNER_WORDS
 
+# The kinds to choose from; without a choice, all kinds are found.
 KINDS = {
     Kind.MESSAGE: "Messages",
     Kind.TOOL_CALL: "Tool calls",
@@ -31,7 +32,6 @@ KINDS = {
     Kind.SUMMARY: "Summaries",
     Kind.SYSTEM: "System",
 }
-"""The kinds to choose from; without a choice, all kinds are found."""
 SOURCES = {"user": "You", "agent": "Agent", "environment": "Tools and server"}
 KIND_WORDS = {
     Kind.MESSAGE: "Message",
@@ -66,7 +66,7 @@ def search(request: HttpRequest) -> HttpResponse:
     try:
         found = answer(request.user, asked, state=_state(asked))
     except ConversationNotFound:
-        raise
+        raise  # `person` has a page for it
     except (ConversationError, ValidationError) as error:
         return page(request, "web/search.html", {**context, "problem": _sentence(error)}, status=400)
     now = timezone.now()
@@ -109,7 +109,7 @@ def _given(query: QueryDict) -> QueryDict:
 def _zone(name: str) -> tzinfo:
     """Return a time zone by its name; UTC for one that this machine does not know."""
     try:
-        return ZoneInfo(name)
+        return ZoneInfo(name)  # it looks for a file: a name like `../x` is refused by the library
     except (LookupError, ValueError, OSError):  # an unknown zone, no name, or a directory
         return UTC
 

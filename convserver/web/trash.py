@@ -64,6 +64,7 @@ def purge(request: HttpRequest, conversation_id: str) -> HttpResponse:
         return page(request, "web/purge.html", {"row": row, "until": until})
     begun = purging.begin(
         conversation,
+        # Asked once more under the lock: the page may have stood open for hours.
         among=Conversation.objects.deleted(),
         requested_by=request.user.get_username(),
         reason="by its owner",

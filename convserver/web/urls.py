@@ -33,6 +33,7 @@ from convserver.web.settings_pages import (
     tool_servers,
 )
 
+# At least 20 letters: `settings/import/follow` is no id.
 _IMPORT = "settings/import/(?P<import_id>[A-Za-z0-9]{20,64})"
 
 urlpatterns = [

@@ -65,6 +65,7 @@ def rename(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
     if not form.is_valid():
         return _refused(" ".join(map(str, form.errors["title"])), 400)
     given = form.cleaned_data["title"] or None
+    # By the seam: a store of the operator's own may keep the titles.
     own = store(str(request.user.pk))
     old = None if given else own.get_metadata(conversation.public_id).title
     changes.retitle(conversation, given)
@@ -119,6 +120,7 @@ def delete(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
 @_action(access.restorable)
 def restore(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
     deletion.restore(conversation)
+    # The trash has a form for each row, and goes on where the person was.
     if sender(request) == reverse("deleted") and not _by_script(request):
         return redirect(f"{reverse('deleted')}?{urlencode({'restored': conversation.public_id})}")
     return _row(request, conversation, is_back=True)
@@ -145,6 +147,7 @@ def _row(request: HttpRequest, conversation: ConversationRef, **said: Any) -> Ht
         filters = Filters.read(request.POST, request.COOKIES.get(ORDER_COOKIE, ""))
         context["row"] = None if undoes else row_of(request.user, conversation.public_id, filters)
     response = render(request, template, context)
+    # Other parts of the page, and the script of the list, have the conversation, too.
     response["HX-Trigger"] = json.dumps({"row": {"id": conversation.public_id}})
     return response
 
@@ -157,6 +160,7 @@ def _back(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
 
 def _is_in_front(request: HttpRequest, conversation: ConversationRef) -> bool:
     """Return whether the request comes from the conversation's own page."""
+    # Browsers and Django encode other characters of a path.
     return unquote(sender(request)) == unquote(reverse("conversation", args=[conversation.public_id]))
 
 

@@ -67,6 +67,7 @@ def again(request: HttpRequest, conversation_id: str) -> HttpResponse:
         return page(request, "web/again.html", {**context, "problem": NOTHING_ASKED}, status=409)
     if request.method != "POST":
         return page(request, "web/again.html", context)
+    # Another answer is one to the same words: those of the form are not read.
     text = said.text if answer is not None else request.POST.get("text", "").strip()
     if not text and not said.images:
         return page(request, "web/again.html", {**context, "problem": "Write a message."}, status=400)
@@ -108,7 +109,7 @@ def _begun(
     try:
         say(request, conversation_id, text=text, images=said.images, message_id=new_id)
     except ForkUnfinished:
-        raise
+        raise  # the caller keeps the text in its form
     except ConversationError as error:
         return not_said(request, conversation_id, text=text, error=error)
     return redirect("conversation", conversation_id)
@@ -121,6 +122,7 @@ def _trunk(user: Visitor, source: ConversationRef, through: int) -> Conversation
         if row.forked_from_id is None or row.forked_at is None or through > row.forked_at:
             return source
         before = Conversation.objects.visible_to(user).filter(pk=row.forked_from_id).first()
+        # A branch leaves only what its user sees, with the same events up to there.
         if before is None or _digest(before.ref, through) != _digest(source, through):
             return source
         source = before.ref

@@ -64,6 +64,7 @@ class AgentForm(forms.Form):
 
     def kinds(self) -> list[AgentKind]:
         """Return the agents, the default first under an empty name, and the user's remote ones last."""
+        # An empty name follows the operator's default, also when that changes.
         own = [kind._replace(name="") if kind.is_default else kind for kind in registry.kinds()]
         return [*own, *kinds_for(self._user_id, self._conversation, chosen=self.chosen_agent)]
 

@@ -49,7 +49,7 @@ def answer(request: HttpRequest, conversation_id: str) -> HttpResponse:
     if named is None:
         return HttpResponse(status=204)
     preview = _previews.of(f"{found.pk} {named[0]}")
-    with preview.lock:
+    with preview.lock:  # two readers must not render the same text, nor one read half of it
         if preview.through < named[1] and not _grow(preview, found, named[0]):
             return HttpResponse(status=204)
         shown = _shown(request, preview, named[0])
@@ -66,6 +66,7 @@ def _grow(preview: Preview, conversation: ConversationRef, answer: str) -> bool:
 
 
 def _shown(request: HttpRequest, preview: Preview, answer: str) -> ShownAnswer:
+    # Of another answer, or of finished parts that have changed, the page gets everything anew.
     is_same = request.GET.get("answer") == answer and request.GET.get("version") == str(preview.version)
     kept = _kept(request, "parts", len(preview.finished)) if is_same else 0
     known = _kept(request, "reasoning", len(preview.reasoning)) if is_same else 0
@@ -74,6 +75,7 @@ def _shown(request: HttpRequest, preview: Preview, answer: str) -> ShownAnswer:
         version=preview.version,
         through=preview.through,
         kept=kept,
+        # No empty part: a style rule for it would make the browser restyle the page at each word.
         parts=[*preview.finished[kept:], *filter(None, [preview.open])],
         finished=len(preview.finished),
         reasoning=preview.reasoning[known:],

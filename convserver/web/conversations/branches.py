@@ -46,7 +46,7 @@ def branches_of(request: HttpRequest, conversation: ConversationRef) -> Branches
     row = Conversation.objects.only("forked_from_id", "forked_at").get(pk=conversation.pk)
     return Branches(
         left=_left(request, row, row.forked_from_id),
-        own=branches.forks_of(request.user, conversation, most=SHOWN_MAX + 1),
+        own=branches.forks_of(request.user, conversation, most=SHOWN_MAX + 1),  # one more: for `has_more`
     )
 
 
@@ -57,6 +57,7 @@ def _left(request: HttpRequest, row: Conversation, source_pk: int | None) -> Dep
     source = visible.filter(pk=source_pk).first()
     if source is None:
         return None
+    # All that leave the source at one event are ways on from there; the source itself is the first.
     siblings = visible.filter(forked_from_id=source.pk, forked_at=row.forked_at).order_by("pk")
     ways = [(source.pk, source.public_id), *siblings.values_list("pk", "public_id")]
     at = next((place for place, (pk, _) in enumerate(ways) if pk == row.pk), 0)

@@ -14,7 +14,7 @@ from conversations.store import copying
 from convserver.web.pages import named, number_in, page, person
 from sessions_app.settings import agent_setups
 
-COPIED_AT_ONCE_S = 5.0
+COPIED_AT_ONCE_S = 5.0  # of a long log, the request copies this long; a background task copies the rest
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -32,7 +32,7 @@ def decide(request: HttpRequest, conversation_id: str) -> HttpResponse:
             conversation,
             accept=decision in ("approve", UnknownAnswer.RUN_AGAIN, UnknownAnswer.DONE),
             reason=request.POST.get("reason", "").strip()[:2_000],
-            call_seq=-1 if seq is None else seq,
+            call_seq=-1 if seq is None else seq,  # -1 is no call: refused, for another one waits
             **({} if outcome is None else {"outcome": outcome}),
         )
     except ConversationError as error:

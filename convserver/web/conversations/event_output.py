@@ -24,6 +24,7 @@ def download(request: HttpRequest, conversation_id: str, seq: int) -> HttpRespon
     return HttpResponse(
         whole_text(found[0]).encode(errors="replace"),
         content_type="text/plain; charset=utf-8",
+        # A download, and never guessed to be HTML: an agent's output could contain scripts.
         headers={
             "Content-Disposition": f'attachment; filename="event-{seq}.txt"',
             "X-Content-Type-Options": "nosniff",

@@ -57,7 +57,7 @@ def known(request: HttpRequest) -> HttpResponse:
     """Return the labels, and the programs that conversations come from, as suggestions for fields."""
     names = stored.counted(request.user, limit=KNOWN_MAX)
     context = {
-        "names": [each.label for each in names if each.label not in HIDDEN_LABELS],
+        "names": [each.label for each in names if each.label not in HIDDEN_LABELS],  # as rows show them
         "sources": [
             each.label.partition(":")[2]
             for each in stored.counted(request.user, name=SOURCE_TAG, limit=KNOWN_MAX)

@@ -31,6 +31,7 @@ def say(
     A repeated `message_id`, a UUID, with the same text adds nothing. Raise ConversationError.
     """
     conversation = access.writable(request.user, conversation_id)
+    # As the socket takes it: the same bounds, refusals and stored event.
     said = {"type": "message", "id": message_id, "text": text, "images": list(images)}
     frame = frames.parse(json.dumps(said))
     [appended] = in_loop(_append, conversation, frame, access.pk_of(request.user))
@@ -54,5 +55,5 @@ def message_id(request: HttpRequest) -> str:
 
 async def _append(conversation: ConversationRef, frame: frames.Frame, user_id: int) -> list[Appended]:
     event = frames.message_event(frame, conversation, user_id=user_id, session="")
-    await astore.room_soon(conversation)
+    await astore.room_soon(conversation)  # raises while too many appends of the owner wait
     return await get_manager().take_message_soon(conversation, event)

@@ -33,7 +33,7 @@ def options_page(
         form = form_of(conversation, data=request.POST)
         if form.is_valid():
             run_options.change(conversation, form.cleaned_data)
-            messages.success(request, saved, extra_tags=name)
+            messages.success(request, saved, extra_tags=name)  # the tag is the section that shows it
             return redirect(f"conversation-{name}", conversation.public_id)
         status = 400
     else:

@@ -45,12 +45,12 @@ from sessions_app.settings import run_options
 
 PAGE_EVENTS = 50
 """The events of the log that are shown at once."""
+# The events after them that are read for the results of their calls: most results follow soon.
 BEYOND_EVENTS = 10
-"""The events after them that are read for the results of their calls."""
+# Parts of HTML that need `calls.css` and `code.css`, which a page without them does not load.
 _CALLS = ('="event tool_', '="event plan', '="event error', '="output', '="code')
-"""Parts of HTML that need `calls.css` and `code.css`."""
+# The ends of a loop that can leave its last turn without an answer.
 _CUT_OFF = (LoopEnd.STOPPED, LoopEnd.EVICTED, LoopEnd.INTERRUPTED)
-"""The ends of a loop that can leave its last turn without an answer."""
 
 _PLAYING = (ExecutionStatus.RUNNING, *SUSPENDED)
 
@@ -93,6 +93,7 @@ def _page_as_of(request: HttpRequest, found: ConversationRef, as_of: int) -> Htt
     last = read[-1]["seq"] if read else -1
     beyond = reads.read_after(found, last, limit=BEYOND_EVENTS) if last < as_of else []
     known = [event for event in beyond if event["seq"] <= as_of]
+    # Nothing is still to come: a call without a result had none at that event.
     shown = render_page(read, conversation_id=found.public_id, beyond=known, still=set())
     context = {
         "conversation": states_of([found.pk])[found.pk],
@@ -200,7 +201,7 @@ def _asked_for(request: HttpRequest, found: ConversationRef) -> EventsShown:
         after = min(asked["after"], last_seq)
         return _shown(found, reads.read_after(found, after, limit=PAGE_EVENTS), after + 1, last_seq)
     if asked["around"] is not None:
-        start = max(-1, min(asked["around"], last_seq) - PAGE_EVENTS // 2)
+        start = max(-1, min(asked["around"], last_seq) - PAGE_EVENTS // 2)  # in the middle of the page
         return _shown(found, reads.read_after(found, start, limit=PAGE_EVENTS), start + 1, last_seq)
     before = last_seq + 1 if asked["before"] is None else asked["before"]
     page_before = reads.read_before(found, before, limit=PAGE_EVENTS)
@@ -211,11 +212,13 @@ def _shown(found: ConversationRef, page: list[EventEnvelope], first: int, last_s
     last = page[-1]["seq"] if page else first - 1
     beyond = reads.read_after(found, last, limit=BEYOND_EVENTS) if last < last_seq else []
     still = _still(found, is_end=last >= last_seq)
+    # Only a turn that waits can have such a call: all other pages do without the query.
     untold = _untold(found) if still == {CallOutcome.WAITING} else None
     shown = render_page(page, conversation_id=found.public_id, beyond=beyond, still=still, untold=untold)
+    # A decision may be stored that the log does not have yet.
     asked = shown.asked if shown.asked and AgentLoop.objects.of(found).undecided().exists() else None
     has_calls = any(mark in shown.html for mark in _CALLS)
-    end = max(last, last_seq)
+    end = max(last, last_seq)  # events may have come between the two reads
     return EventsShown(
         html=shown.html,
         first=first,

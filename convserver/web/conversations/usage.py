@@ -59,6 +59,6 @@ def _cost(totals: ModelTotals) -> str:
 
 def dollars(cost: float) -> str:
     """Return an amount of US dollars, small ones with more digits."""
-    if 0 < cost < 0.0001:
+    if 0 < cost < 0.0001:  # rounded it would be $0.0000, as if it cost nothing
         return "under $0.0001"
     return f"${cost:,.2f}" if cost >= 1 or not cost else f"${cost:.4f}"

@@ -14,7 +14,7 @@ from convserver.web.settings_pages.password import PasswordForm, has_password
 @form_of("account")
 def change_password(request: HttpRequest) -> HttpResponse:
     """Change the user's password; redirect users without one to the settings."""
-    if not has_password(request):
+    if not has_password(request):  # the page has no such form then
         return back("account")
     form = PasswordForm(request, request.POST)
     if not form.is_valid():

@@ -27,11 +27,10 @@ from sessions_app.outbound.model_trial import InvalidBaseUrl, checked_base_url
 
 TEXT_MAX = 8000
 CONVERSATIONS_OFFERED = 50
-KEY_MAX = 16_384
-"""Enough for a private key."""
+KEY_MAX = 16_384  # enough for a private key
 OFF = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "off"}
+# Browsers fill fields that are only `off` with stored passwords.
 SECRET = {**OFF, "autocomplete": "new-password"}
-"""Browsers fill fields that are only `off` with stored passwords."""
 BASE_URL_HELP = "Leave empty for the provider's own address. For your own server or a proxy, for example"
 
 
@@ -123,6 +122,8 @@ class ModelForm(Form):
         edited = {}
         for name, now in stored.items():
             shown, given = self.data.get(self.add_initial_prefix(name)), self.cleaned_data[name]
+            # `shown` is what the page had when it was opened: an unedited field must not undo a change that
+            # was made meanwhile in another tab or by the API.
             if shown is None or given not in (shown, now):
                 edited[name] = given
                 if shown not in (None, now):
@@ -143,7 +144,7 @@ class LimitsForm(Form):
     max_iterations = forms.IntegerField(
         required=False,
         min_value=1,
-        max_value=2**31 - 1,
+        max_value=2**31 - 1,  # the column's
         label="Steps per message",
         help_text=f"How often a model is asked until it has answered; {MAX_ITERATIONS} unless you say.",
         widget=forms.NumberInput(attrs={"placeholder": str(MAX_ITERATIONS)}),

@@ -78,7 +78,7 @@ def import_run(request: HttpRequest, import_id: str) -> HttpResponse:
     run = runs.found(access.pk_of(request.user), import_id)
     number = number_in(request.GET.get("after")) or 0
     found = list(ImportedConversation.objects.of(run.pk, after=number)[: LINES_SHOWN + 1])
-    here = _here(request.user, found)
+    here = _here(request.user, found)  # a link to a conversation that was deleted since leads nowhere
     context = {
         "run": run,
         "title": TITLES.get(run.format, run.format),
@@ -164,6 +164,7 @@ def _take(request: HttpRequest) -> HttpResponse:
     )
     try:
         run = runs.begin(access.pk_of(request.user), new)
+        # In pieces as scripts send it: each is bounded, counted and stored in a transaction of its own.
         for chunk in file.chunks(pieces.PIECE_MAX_BYTES):
             pieces.put(run, run.received, chunk)
             run.refresh_from_db()

@@ -28,6 +28,7 @@ def change(request: HttpRequest) -> HttpResponse:
     if not form.is_valid() or not _stored(request, form):
         return show(request, form)
     stored = " ".join(filter(None, ["Saved.", placeholder_keys.note_on(form.cleaned_data["key"])]))
+    # Saved before the trial, which may take seconds or be refused: what was typed is not lost.
     if request.POST.get("do") != "test":
         return saved(request, "model", stored)
     try:
@@ -50,6 +51,7 @@ def _stored(request: HttpRequest, form: ModelForm) -> bool:
     if form.errors:
         return False
     values = {f"llm_{name}": value or None for name, value in edits.items()}
+    # An empty field keeps the key, which the page never shows.
     secrets = {SettingSecret.LLM_API_KEY: given["key"]} if given["key"] or given["forgets_key"] else {}
     try:
         user_settings.change_settings(user_id, values, secrets=secrets)

@@ -57,7 +57,7 @@ def show(request: HttpRequest, *refused: Form | PasswordForm, **more: Any) -> Ht
         **{shape.name: shape() for shape in (ServerForm, CommandForm, SecretForm)},
         "token": TokenForm(request.user, only=request.GET.get("conversation", "")),
         **({"password": PasswordForm(request)} if has_password(request) else {}),
-        **{form.name: form for form in refused},
+        **{form.name: form for form in refused},  # last: in the place of the empty one
     }
     context = {
         "forms": forms,
@@ -83,6 +83,7 @@ def form_of(section: str) -> Callable[[FormView], FormView]:
 
 def saved(request: HttpRequest, section: str, words: str) -> HttpResponse:
     """Redirect to a section, which shows these words once."""
+    # A redirect, so that a reload does not send the form again.
     messages.success(request, words, extra_tags=section)
     return back(section)
 

@@ -63,7 +63,7 @@ class PasswordForm(PasswordChangeForm):
         """Store the new password; all other sessions of the user end."""
         with transaction.atomic():  # with the receivers that end other access
             self.save()
-        update_session_auth_hash(self._request, self.user)
+        update_session_auth_hash(self._request, self.user)  # else this session would end, too
 
 
 def has_password(request: HttpRequest) -> bool:

@@ -16,5 +16,5 @@ def change(request: HttpRequest) -> HttpResponse:
     form = LimitsForm(request.POST)
     if not form.is_valid():
         return show(request, form)
-    user_settings.change_settings(access.pk_of(request.user), form.cleaned_data, secrets={})
+    user_settings.change_settings(access.pk_of(request.user), form.cleaned_data, secrets={})  # keeps the keys
     return saved(request, "limits", "Saved.")

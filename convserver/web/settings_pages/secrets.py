@@ -45,6 +45,7 @@ def change(request: HttpRequest) -> HttpResponse:
         if request.POST.get("do") == "delete":
             user_settings.remove_custom_secret(user_id, name)
             return saved(request, "secrets", f"{name} deleted.")
+        # As the form of a new secret refuses them; PostgreSQL stores no zero byte.
         if not value or len(value) > KEY_MAX or "\0" in value:
             return not_saved(request, "secrets", f"{name} was not changed. Enter a new value of up to 16 kB.")
         user_settings.replace_custom_secret(user_id, name, value)

@@ -64,6 +64,7 @@ def add(user_id: int, server: Server) -> None:
     """Add a tool server. Raise SecretUnreadable or TooManySecrets; then nothing has changed."""
     kind = KINDS[type(server)]
 
+    # Called under the lock of the row, so that two tabs do not overwrite each other's servers.
     def with_it(text: str | None) -> str:
         config = _config(text)
         others = getattr(config, kind)
@@ -125,4 +126,5 @@ def _shown(kind: str, server: Server) -> ShownServer:
 
 
 def _reference(kind: str, server: Server) -> str:
+    # Of the whole entry: servers have no ids, and one that was changed meanwhile must not be found.
     return salted_hmac(SALT, f"{kind} {server.model_dump_json()}", algorithm="sha256").hexdigest()[:32]

@@ -70,7 +70,7 @@ def _keep(request: HttpRequest, answer: HttpResponse, forms: list[str]) -> None:
     # The ids reveal nothing of the tokens.
     answer.set_signed_cookie(
         COOKIE,
-        " ".join(forms[:8]),
+        " ".join(forms[:8]),  # a reload is of one of the newest forms, and cookies are bounded
         max_age=HOUR_S,
         path=reverse("settings-tokens"),
         httponly=True,

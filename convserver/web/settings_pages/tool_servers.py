@@ -71,6 +71,7 @@ class ShownTrial(NamedTuple):
     @classmethod
     def of(cls, trial: ToolTrial, reference: str) -> ShownTrial:
         """Return a trial of the server with this reference, bounded and without changes of direction."""
+        # Names and descriptions are a stranger's: as long as it likes, and with any characters.
         tools = [(name, visible.prose(text)[:DESCRIPTION_MAX_CHARS]) for name, text in trial.tools]
         problems = [problem.partition("\n") for problem in trial.problems]
         return cls(
