@@ -30,42 +30,38 @@ class ExportPart(NamedTuple):
     conversation: ConversationRef
     facts: str
     """JSON text."""
+    # The last seq when the export began, so that facts and events agree.
     through: int
-    """The last seq when the export began, so that facts and events agree."""
 
 
 def exported(request: HttpRequest, conversations: Sequence[Conversation]) -> StreamingHttpResponse:
     """Return a download of {conversation, events}, or of a list of them for more than one."""
+    # Before the first byte: an export that was begun was read.
     audit.record(request, conversations, "Exported as JSON")
     name = f"conversations-{len(conversations)}.json"
     if len(conversations) == 1:
         name = f"conversation-{safe_name(conversations[0].public_id)}.json"
     parts = [ExportPart(row.ref, json.dumps(_facts(row)), row.next_seq - 1) for row in conversations]
     return StreamingHttpResponse(
-        _one(parts[0]) if len(parts) == 1 else _many(parts),
+        _documents(parts),
         content_type="application/json",
         headers={"Content-Disposition": content_disposition_header(True, name)},
     )
 
 
-async def _many(parts: Sequence[ExportPart]) -> AsyncIterator[bytes]:
-    yield b"["
-    for index, part in enumerate(parts):
-        if index:
-            yield b",\n"
-        async for piece in _one(part):
-            yield piece
-    yield b"]\n"
-
-
-async def _one(part: ExportPart) -> AsyncIterator[bytes]:
-    """Write one document, a page of the log at a time; payloads are spliced in as they were received."""
-    yield f'{{"conversation":{part.facts},"events":['.encode()
-    comma = ""
-    async for page in pages(part.conversation, through=part.through):
-        yield (comma + ",\n".join(map(frames.envelope_json, page))).encode()
-        comma = ",\n"
-    yield b"]}"
+async def _documents(parts: Sequence[ExportPart]) -> AsyncIterator[bytes]:
+    """Write the documents, a page of a log at a time; payloads are spliced in as they were received."""
+    is_list = len(parts) > 1
+    before = "[" if is_list else ""
+    for part in parts:
+        yield f'{before}{{"conversation":{part.facts},"events":['.encode()
+        before, comma = ",\n", ""
+        async for page in pages(part.conversation, through=part.through):
+            yield (comma + ",\n".join(map(frames.envelope_json, page))).encode()
+            comma = ",\n"
+        yield b"]}"
+    if is_list:
+        yield b"]\n"
 
 
 def _facts(row: Conversation) -> dict[str, Any]:
