@@ -34,6 +34,8 @@ class ListAdmin(ModelAdmin[Row]):
     A list is ordered by `keyset`, each column descending; the last one is unique.
     """
 
+    # Unfold and Django would count rows, offer to select all of them, and sort by columns without an index.
+
     keyset: ClassVar[tuple[str, ...]] = ("pk",)
     list_per_page = 50
     paginator = UncountedPaginator
@@ -68,8 +70,8 @@ class ListAdmin(ModelAdmin[Row]):
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         field: Any = super().formfield_for_dbfield(db_field, request, **kwargs)
         if field is not None and isinstance(db_field, TextField):
-            field.widget = TextInput()
-            field.empty_value = None if db_field.null else ""
+            field.widget = TextInput()  # texts without a limit of length are names here, not paragraphs
+            field.empty_value = None if db_field.null else ""  # a form cannot tell an empty text from none
         if field is not None and db_field.name in _columns_of(self.model):
             # The form carries what it showed, so that only what was edited in it counts as changed.
             field.show_hidden_initial = request.method != "POST" or f"initial-{db_field.name}" in request.POST
@@ -103,6 +105,7 @@ class ListAdmin(ModelAdmin[Row]):
         self, request: HttpRequest, queryset: QuerySet[Row], *args: Any
     ) -> HttpResponse | None:
         """Run an action, unless a key is none that a row can have."""
+        # The framework would ask the database for such a key, which PostgreSQL refuses with an error.
         column: Any = getattr(self.opts.pk, "target_field", self.opts.pk)
         try:
             for key in request.POST.getlist(ACTION_CHECKBOX_NAME):

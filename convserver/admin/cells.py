@@ -39,7 +39,7 @@ def column(description: str, value: str | Look, look: Look | None = None, *, emp
             return empty
         return look(found) if look else found
 
-    vars(cell).update(path=value)
+    vars(cell).update(path=value)  # for the test that every named attribute exists
     return cell
 
 

@@ -94,8 +94,9 @@ class FormFilter(ListFilter):
     ) -> None:
         super().__init__(request, params, model, model_admin)
         self.form = forms.Form({name: params.pop(name)[-1] for name in self.criteria if name in params})
+        # Copies: a bound field keeps what one visitor has typed.
         self.form.fields = {name: deepcopy(each.field) for name, each in self.criteria.items()}
-        self.form.is_valid()
+        self.form.is_valid()  # for what it leaves in `cleaned_data`: an invalid field narrows nothing
         self.wanted = {name: value for name, value in self.form.cleaned_data.items() if value}
         # The template repeats the other parameters of the list's address as hidden fields. The criteria are
         # fields already, and a page of the list as it was filtered before means nothing.

@@ -16,8 +16,8 @@ from redis.exceptions import RedisError
 
 from convserver.web.probes import disk_usage
 
+# A page waits no longer than this for a Redis that hangs.
 HINTS_WAIT_S = 0.5
-"""A page waits no longer than this for a Redis that hangs."""
 
 
 def database_ms() -> float:
@@ -46,6 +46,7 @@ def hints_ms() -> float | None:
 
 @cache
 def _waiters() -> ThreadPoolExecutor:
+    # Two: a Redis that hangs keeps one thread until its own timeout, while another visitor may ask.
     return ThreadPoolExecutor(2, thread_name_prefix="measure")
 
 
@@ -55,7 +56,7 @@ def _there_and_back_ms(url: str) -> float | None:
     with redis.Redis.from_url(url, **bounds) as client, client.pubsub() as hints:
         hints.subscribe(channel)
         hints.get_message(timeout=HINTS_WAIT_S)  # the confirmation of the subscription
-        began = time.perf_counter()
+        began = time.perf_counter()  # only now: a connection is made once, hints come all the time
         client.publish(channel, b"")
         message = hints.get_message(timeout=HINTS_WAIT_S, ignore_subscribe_messages=True)
         return (time.perf_counter() - began) * 1000 if message else None
@@ -74,7 +75,7 @@ def database_bytes() -> int:
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except OSError:
+    except OSError:  # there is no log beside the file while nothing was written
         return 0
 
 

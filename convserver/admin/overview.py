@@ -30,11 +30,9 @@ from sessions_app.models import (
     ProcessRole,
 )
 from sessions_app.operation import problems as operation
-from sessions_app.operation.figures import Figures
+from sessions_app.operation.figures import COUNTED_MAX, Figures
 from sessions_app.operation.problems import OperatorProblem, ProblemKind
 
-COUNTED_MAX = 1000
-"""Rows above this number are not counted; the figure says so."""
 SLOW_MS = 250.0
 
 OfModel = Callable[[type[Model]], bool]
@@ -99,7 +97,7 @@ def problems(found: Figures, may_view: OfModel) -> list[ProblemCard] | None:
 def _card(problem: OperatorProblem, now: datetime) -> ProblemCard:
     model, query, text = _PLACES[problem.kind]
     link = f"{cells.list_of(model)}{query}"
-    if problem.conversation is not None:
+    if problem.conversation is not None:  # one alone: its page has what a list of one would not
         link = f"{cells.list_of(Conversation)}?{urlencode({'q': problem.conversation})}"
         text = "Open the conversation"
     lasts = lasting(now - problem.since) if problem.since else ""
@@ -180,7 +178,7 @@ def events_per_minute(now: datetime) -> str:
     recent = [moment for moment in times if moment > now - timedelta(minutes=1)]
     if len(recent) < COUNTED_MAX:
         return cells.number(len(recent))
-    span_s = max((now - recent[-1]).total_seconds(), 0.001)
+    span_s = max((now - recent[-1]).total_seconds(), 0.001)  # a clock that was put back, or one burst
     return f"about {cells.number(round(COUNTED_MAX / span_s) * 60)}"
 
 
@@ -196,7 +194,7 @@ def _server(now: datetime) -> list[OverviewFigure]:
         OverviewFigure(
             "Free on the data disk",
             f"{size(free)} of {size(total)}",
-            is_bad=free < total / 10,
+            is_bad=free < total / 10,  # SQLite needs room for its log, and a backup as much as the database
         ),
     ]
 

@@ -45,6 +45,7 @@ class PageStart(NamedTuple):
         return ",".join([side, *(field.value_to_string(row) for field in fields)])
 
     def rows_beyond(self, rows: QuerySet[Any], names: Sequence[str]) -> QuerySet[Any]:
+        # (a, b) < (x, y) spelled out, since Django compares no rows: a < x, or a = x and b < y.
         comparison = "lt" if self.side == OLDER else "gt"
         beyond = Q()
         same: dict[str, Any] = {}
@@ -73,13 +74,14 @@ class KeysetChangeList(ChangeList):
         fields: list[Any] = [self.opts.pk if name == "pk" else self.opts.get_field(name) for name in names]
         place = PageStart.read(request.GET.get(PAGE_VAR, ""), fields)
         rows = self.queryset.order_by(*(f"-{name}" for name in names))
-        upwards = place is not None and place.side == NEWER
+        upwards = place is not None and place.side == NEWER  # read backwards, then turned round
         if place is not None:
             rows = place.rows_beyond(rows, names)
         found = list((rows.reverse() if upwards else rows)[: self.list_per_page + 1])
         shown, goes_on = found[: self.list_per_page], len(found) > self.list_per_page
         if upwards:
             shown.reverse()
+        # The page on the side that the visitor came from exists.
         has_newer, has_older = (goes_on, True) if upwards else (place is not None, goes_on)
         self.newer = self._link(NEWER, shown[0], fields) if shown and has_newer else None
         self.older = self._link(OLDER, shown[-1], fields) if shown and has_older else None

@@ -12,11 +12,11 @@ from sessions_app.encryption import Sealed, SecretUnreadable
 
 MASK = "•••"
 SHOWN_MAX_CHARACTERS = 20_000
-DEPTH_MAX = 20
+DEPTH_MAX = 20  # what is deeper is masked: it was not looked at
 
 _SECRET_NAME = re.compile(r"key|token|secret|passw|auth|credential|cookie|signature|session", re.IGNORECASE)
+# The members of an MCP configuration that are shown; arguments, headers and environment can hold keys.
 _PLAIN_IN_MCP = frozenset({"name", "command", "timeout"})
-"""The members of an MCP configuration that are shown; arguments, headers and environment can hold keys."""
 
 
 def shown_parameters(conversation: Conversation) -> dict[str, Any]:
@@ -50,6 +50,7 @@ def _masked(value: object, name: str, depth: int) -> object:
     """Return a value in which all that is named like a secret is masked."""
     if value is None or isinstance(value, bool):
         return value
+    # By the name, since the value of a key looks like any other text. Too much masked is no harm.
     if _SECRET_NAME.search(name) or depth > DEPTH_MAX:
         return MASK
     match value:

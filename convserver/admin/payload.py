@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+# The part of a payload that a page reads; the whole payload can be downloaded.
 READ_MAX_CHARACTERS = 100_000
-"""The part of a payload that a page reads; the whole payload can be downloaded."""
 # The bound after indenting, which makes long texts of deep nesting.
 SHOWN_MAX_CHARACTERS = 200_000
 INDENT_MAX = 20
@@ -31,7 +31,7 @@ def indented(text: str) -> str:
 def _pieces(text: str) -> Iterator[str]:
     depth, opened = 0, False
     for piece in (match.group() for match in _TOKEN.finditer(text)):
-        if piece in "]}":
+        if piece in "]}":  # an empty list or object stays on its line
             depth -= 1
             yield piece if opened else _line(depth) + piece
             opened = False

@@ -70,6 +70,7 @@ def purge_page(request: HttpRequest, *, admin: ConversationAdmin) -> HttpRespons
 def _rows(request: HttpRequest) -> list[Conversation]:
     """Return the deleted conversations that the request names."""
     given = request.POST.getlist("pk") if request.method == "POST" else request.GET.getlist("pk")
+    # The address may be typed by hand: it names no more than a list would let one select.
     pks = [pk for pk in map(number_in, given[:SELECTED_MAX]) if pk is not None]
     rows = Conversation.objects.deleted().with_pks(pks)
     return list(provisional_titles.noted(rows.select_related("owner").order_by("pk")))
@@ -78,7 +79,7 @@ def _rows(request: HttpRequest) -> list[Conversation]:
 def _purge(request: HttpRequest, rows: Sequence[Conversation]) -> None:
     begun = []
     for row in rows:
-        try:
+        try:  # one by one: a conversation that is locked or was restored does not stop the others
             record = purging.begin(
                 row.ref,
                 among=Conversation.objects.deleted(),

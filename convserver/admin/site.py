@@ -25,6 +25,7 @@ from convserver.web.pages import can_log_out
 from sessions_app.models import AgentLoop
 from sessions_app.operation import figures
 
+# The site is Django's own, which unfold sets up: its views are wrapped here instead of overridden.
 search_everywhere = admin.site.search  # type: ignore[attr-defined]
 
 
@@ -154,6 +155,7 @@ def may_view(request: HttpRequest, model: type[Model]) -> bool:
 
 def first_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Add the state of the server, as far as the visitor may see it."""
+    # Turns and repairs link to conversations by their titles.
     may_see_conversations = may_view(request, Conversation)
     found = figures.gathered()
     return {

@@ -25,7 +25,7 @@ from sessions_app.loops.manager import get_manager
 
 logger = logging.getLogger(__name__)
 
-SELECTED_MAX = 100
+SELECTED_MAX = 100  # to stop an agent can take seconds, and the request waits for all of them
 
 
 class SteeringAction(StrEnum):
@@ -62,6 +62,7 @@ class SteeringOutcome(NamedTuple):
 def steer(action: SteeringAction, conversations: Sequence[Conversation]) -> list[SteeringOutcome]:
     """Do this with each of the conversations, also after it failed for another one."""
     objections = {each.pk: _objection(action, each) for each in conversations}
+    # Only what the state allows is tried: an act on a deleted conversation would fail less clearly.
     possible = [each.ref for each in conversations if objections[each.pk] is None]
     for conversation, problem in zip(possible, _do(action, possible), strict=True):
         objections[conversation.pk] = None if problem is None else _told(problem, conversation)
@@ -153,7 +154,7 @@ def _told(error: BaseException, conversation: ConversationRef) -> str:
     """Return what a visitor reads of a failure; a failure of the server itself goes to the log."""
     if isinstance(error, ConversationError):
         return str(error)
-    if isinstance(error, failures.FAILURES):
+    if isinstance(error, failures.FAILURES):  # without a traceback: it is the database, not this code
         logger.error("Admin: the database failed on conversation %s: %s", conversation.public_id, error)
         return failures.sentence(error)
     logger.error("Admin: steering conversation %s failed", conversation.public_id, exc_info=error)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def may_delete(request: HttpRequest, admin: UserAdmin, user: User) -> bool:
     """Return whether the visitor may delete this person: a purge, and a change of the account."""
-    is_own = user.pk == request.user.pk
+    is_own = user.pk == request.user.pk  # the deletion would end the session that confirms it
     return not is_own and purging.may_purge(request) and admin.has_change_permission(request, user)
 
 
@@ -69,6 +69,7 @@ def _opened(request: HttpRequest, pk: int, admin: UserAdmin) -> User:
 
 
 def _delete(request: HttpRequest, user: User, admin: UserAdmin) -> HttpResponseBase:
+    # Nothing brings the data back: a click too many must not be enough.
     if request.POST.get("username") != user.username:
         messages.error(request, "Nothing was deleted. Type the user name exactly as it is shown.")
         return HttpResponseRedirect(request.path)

@@ -70,6 +70,7 @@ def events_page(request: HttpRequest, pk: int, *, admin: ModelAdmin[Conversation
     if not form.is_valid():
         messages.error(request, "An event number is a whole number. Showing the first events.")
     page = _page(conversation, form.cleaned_data if form.is_valid() else {})
+    # Recorded before it is shown, with the numbers that were read, so that the log says who knows what.
     read = f"{page[0]['seq']} to {page[-1]['seq']}" if page else "(there were none)"
     audit.record(request, [conversation], f"Read events {read}")
     context = {
@@ -86,6 +87,7 @@ def events_page(request: HttpRequest, pk: int, *, admin: ModelAdmin[Conversation
 def event_page(request: HttpRequest, pk: int, seq: int, *, admin: ModelAdmin[Conversation]) -> HttpResponse:
     """Show one event with its payload, or the beginning of a long one."""
     conversation = opened(request, admin, pk)
+    # The database cuts it: a payload may have 16 MB, and one more character tells that it goes on.
     beginning = Substr("payload", 1, READ_MAX_CHARACTERS + 1)
     rows = _at(conversation, seq).defer("payload").annotate(beginning=beginning)
     event = rows.first()

@@ -79,7 +79,7 @@ def tables(rows: ModelUseQuerySet) -> list[UseTable]:
     total = rows.order_by().total()
     if not total.calls:
         return []
-    dear = ("-cost_nanos_sum", "-prompt_tokens_sum")
+    dear = ("-cost_nanos_sum", "-prompt_tokens_sum")  # models without a known price by what they read
     return [
         UseTable("All together", [_sum("Total", total)]),
         _table("Newest days (UTC)", rows.by("day").order_by("-day"), lambda row: row["day"].isoformat()),

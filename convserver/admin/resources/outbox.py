@@ -133,6 +133,7 @@ class EndpointForm(AnyModelForm):
         has_stored = bool(self.instance.pk) and (self.instance.header_names or self.instance.has_session_key)
         if not url or not has_stored:
             return False
+        # Staff who may change an address must not learn by it what another member of staff has entered.
         return _origin(url) != _origin(self.initial.get("base_url", ""))
 
 
@@ -213,7 +214,7 @@ class EndpointAdmin(EventReadersOnly[Endpoint]):
         if credentials is not None:
             transport.seal_into(obj, credentials)
         if not change:
-            outbox.begin(obj)
+            outbox.begin(obj)  # from the present end of each log, not from its beginning
             return
         sealed = ["sealed", "header_names", "has_session_key"] if credentials is not None else []
         obj.save(update_fields=[*edited_columns(form), *sealed])
@@ -345,6 +346,7 @@ class DeliveryAdmin(EventReadersOnly[Delivery]):
 
     @admin.action(description="Retry now", permissions=["steer"])
     def try_again(self, request: HttpRequest, queryset: DeliveryQuerySet) -> None:
+        # The keys alone: the list's query has joins and claims, which an update cannot have.
         chosen = Delivery.objects.filter(pk__in=list(queryset.values_list("pk", flat=True)))
         count = outbox.try_again(chosen)
         messages.success(request, f"Retrying now: {cells.counted(count, 'conversation')}.")

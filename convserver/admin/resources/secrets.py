@@ -104,7 +104,7 @@ class SecretAdmin(ListAdmin[Secret]):
     changed = column("Changed (UTC)", "updated_at", cells.moment)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Secret]:
-        return super().get_queryset(request).defer("value")
+        return super().get_queryset(request).defer("value")  # no page needs it, sealed as it is
 
     def get_fields(self, request: HttpRequest, obj: Secret | None = None) -> Any:
         # No value is asked for where the visitor could not store one.
@@ -126,6 +126,6 @@ class SecretAdmin(ListAdmin[Secret]):
                 description=obj.description,
                 host=obj.host,
             )
-            obj.pk = stored.pk
+            obj.pk = stored.pk  # the framework goes on with the row that it made itself
         else:
             obj.save(update_fields=edited_columns(form))

@@ -121,7 +121,7 @@ class UserAdmin(widgets.UserAdmin, ListAdmin[User]):
     @admin.action(description="Delete with all data (cannot be undone)", permissions=["purge"])
     def delete_person(self, request: HttpRequest, queryset: QuerySet[User]) -> HttpResponse | None:
         """Redirect to the page that asks whether to delete the chosen person."""
-        keys = list(queryset.values_list("pk", flat=True)[:2])
+        keys = list(queryset.values_list("pk", flat=True)[:2])  # the page asks for the name of one person
         if len(keys) == 1:
             return HttpResponseRedirect(reverse("admin:auth_user_delete_person", args=keys))
         messages.warning(request, "Nothing was deleted. Select one user.")

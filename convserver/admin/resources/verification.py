@@ -11,7 +11,8 @@ from conversations.models import Conversation, DamageKind, Outcome, Verification
 from convserver.admin import cells, filters
 from convserver.admin.base import ReadOnlyAdmin
 from convserver.admin.cells import column
-from convserver.admin.overview import COUNTED_MAX, lasting
+from convserver.admin.overview import lasting
+from sessions_app.operation.figures import COUNTED_MAX
 
 
 class DamageBanner(NamedTuple):
