@@ -31,17 +31,17 @@ from sessions_app.loops.manager import close_manager, get_manager
 from sessions_app.routing import router
 from sessions_app.sockets.v0 import server
 
+# The end waits this long for agents and statements: more than agents and tasks have to let go.
 CLOSING_S = 25.0
-"""The end waits this long for agents and statements: more than agents and tasks have to let go."""
 
 http = LateApplication("convserver.serving.doors.application")
 mcp = LateApplication("convserver.mcp.door.application")
+# Probes are answered even while every thread for requests is busy, and import no other page.
 probes = OneThreadHandler("probes", are_shared=False, urlconf="convserver.web.probe_urls")
-"""Probes are answered even while every thread for requests is busy, and import no other page."""
+# The metrics of a worker, which has no other page: with the credentials that a server asks for.
 metrics = OwnOriginOnly(
     ThrottledKeys(OneThreadHandler("metrics", are_shared=False, urlconf="convserver.web.metrics_urls"))
 )
-"""The metrics of a worker, which has no other page: with the credentials that a server asks for."""
 PROBES = {"/alive", "/health", "/ready"}
 MCP, METRICS = "/mcp", "/metrics"
 WORKER_ANSWERS = b"A worker answers /alive, /health, /ready and /metrics.\n"
@@ -105,6 +105,7 @@ async def _closed() -> dict[str, str]:
     """End everything that the lifespan has started, and return the message that says how that went."""
     try:
         async with asyncio.timeout(CLOSING_S):
+            # Doors first, so that nothing new begins.
             await server.close()
             await background.close()
             await close_manager()
@@ -117,6 +118,9 @@ async def _closed() -> dict[str, str]:
     return {"type": "lifespan.shutdown.complete"}
 
 
+# From outside inwards: all requests are counted, also refused ones; an answer without a word on caches gets
+# one; foreign origins and guessed keys are refused before any door is asked; bodies are admitted last, when
+# their client may be known.
 application = MeasuredRequests(
     AnsweredWhenCancelled(
         KeptByNobody(OwnOriginOnly(ThrottledKeys(NotedActivity(BoundedBodies(by_protocol)))))

@@ -14,8 +14,8 @@ from convserver.configuration import LogFormat
 from convserver.serving import log_format
 from convserver.variables import ConfigurationError
 
+# Of the name of a session, PostgreSQL keeps this much.
 NAME_MAX = 63
-"""Of the name of a session, PostgreSQL keeps this much."""
 CONCURRENCY = 50
 """A worker plays at most this many turns at a time, unless its command line says otherwise."""
 CONCURRENCY_MAX = 10_000

@@ -13,10 +13,9 @@ T = TypeVar("T")
 
 
 def in_loop(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a coroutine function on the event loop and return what it returns.
-
-    It may need a connection of the bounded pool: this thread gives its own back first.
-    """
+    """Run a coroutine function on the event loop and return what it returns."""
+    # The function may need a connection of the bounded pool: if all threads held theirs and waited for one
+    # more, none would ever get it.
     if connection.vendor == "postgresql" and not connection.in_atomic_block:
         connection.close()
     return async_to_sync(function)(*args, **kwargs)

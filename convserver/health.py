@@ -22,10 +22,10 @@ ANSWER_WITHIN_S = 1.7
 LOCK_WAIT_S = 0.5
 POOL_WAIT_S = 1.0
 """How long the probe waits for one of the connections of all others."""
+# A lock held by others counts as a failure after this long.
 LOCKED_FOR_S = 10.0
-"""A lock held by others counts as a failure after this long."""
+# More than the connection caches, so that SQLite writes it to the disk before it is rolled back.
 FILLER_CHARACTERS = 64 * 1024
-"""More than the connection caches, so that SQLite writes it to the disk before it is rolled back."""
 
 _WRITE = f"INSERT INTO {WriteProbe._meta.db_table} (filler) VALUES (%s)"  # noqa: S608 - a constant
 
@@ -67,7 +67,7 @@ class Health:
 
     def _begun(self) -> Future[str | None]:
         with self._lock:
-            if self._look is None or self._look.done():
+            if self._look is None or self._look.done():  # else all callers wait for the check that runs
                 self._look = Future()
                 # A daemon: the process must not wait for it when it ends.
                 threading.Thread(target=self._run, args=(self._look,), name="health", daemon=True).start()
@@ -81,6 +81,7 @@ class Health:
             look.set_result(failures.sentence(error))
 
     def _found(self) -> str | None:
+        # A probe with a connection of its own would not notice that no one else gets one.
         if self._connection is not None and (refused := _refused()):
             return refused
         is_kept = self._connection is not None

@@ -1,8 +1,4 @@
-"""Which database a data directory was used with last, so that a start on an empty one can say so.
-
-A database that is away, or an address that is wrong, looks like a first start: the server makes its tables
-and works. It must not do that without a word where there have been conversations.
-"""
+"""Which database a data directory was used with last, so that a start on an empty one can say so."""
 
 from __future__ import annotations
 
@@ -35,6 +31,8 @@ def record(name: str, data_dir: Path, *, is_new: bool) -> None:
     `is_new`: it had no tables until now.
     """
     before = _last(data_dir)
+    # A database that is away, or an address that is wrong, looks like a first start: the server makes its
+    # tables and works. It must not do that without a word where there have been conversations.
     if is_new and before is not None:
         logger.warning(_sentence(name, before, data_dir))
     if before != name:

@@ -14,8 +14,8 @@ from conversations.models import Conversation, ConversationQuerySet, LabelQueryS
 
 PAGE_MAX = 100
 COUNTED_MAX = 10_000  # to count rows takes as long as to read them; above this, a page says "more than"
+# If a filter leaves at most this many conversations, they are sorted; of more, an order's index is read.
 SORTED_MAX = 200
-"""If a filter leaves at most this many conversations, they are sorted; of more, an order's index is read."""
 
 
 class Page(NamedTuple):
@@ -79,6 +79,7 @@ def list_page(
         return newest_page(rows, limit, after=after, label=label)
     place = OrderedCursor.decode(page_id, order) if page_id else None
     if is_narrow or label is not None:
+        # The index of an order has no filter: few matches would be looked for through all rows.
         few = newest_page(rows, SORTED_MAX, after=None, label=label)
         if few.next_page_id is None:
             rows = Conversation.objects.with_pks(few.pks)
@@ -104,6 +105,7 @@ def places(
 
 def page_of_places(places: Sequence[Sequence[Any]], limit: int) -> Page:
     """Return the first page of ordered places: of each the moment, the key and the size."""
+    # A page is bounded in bytes, too: a hundred of the longest rows do not fit into an answer.
     pks = take_bytes((pk, size_of_one) for _, pk, size_of_one in places[:limit])
     more = len(places) > len(pks)
     return Page(pks, ListCursor(*places[len(pks) - 1][:2]).encode() if more else None)

@@ -17,8 +17,8 @@ logger = logging.getLogger(__name__)
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 """The rights of the group and of everybody else."""
+# SQLite gives a new file beside the database the rights of the database.
 COMPANIONS = ("", "-wal", "-shm", "-journal", "-mark")
-"""SQLite gives a new file beside the database the rights of the database."""
 
 
 def create_privately() -> None:
@@ -69,6 +69,7 @@ def _is_repaired(path: Path) -> bool:
 
 def _private_paths(data_dir: Path, database: Path | None) -> Iterator[Path]:
     yield data_dir
+    # Named one by one: the directory may be one that holds files of other programs.
     names = {data_dir / "secret_key", data_dir / "last_database"}
     if database is not None:
         names |= {database.with_name(f"{database.name}{ending}") for ending in COMPANIONS}

@@ -51,7 +51,7 @@ with connect("{socket}"{headers}) as socket:
 
 def text(configuration: Configuration, port: int) -> str:
     """Return the server's address, and examples for curl, Python and a socket."""
-    host = EVERYWHERE.get(configuration.host, configuration.host)
+    host = EVERYWHERE.get(configuration.host, configuration.host)  # no client can ask "every address"
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     python = program.python()
     preparation, variable = _key(configuration)

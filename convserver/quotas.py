@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 
 from convserver.variables import ConfigurationError, Given, whole
 
+# Python's own reader of numbers takes `1e9`, `inf` and `nan` as well.
 AMOUNT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 
 

@@ -16,8 +16,8 @@ from convserver.serving import log_format
 
 CONFIGURATION = configuration.read(os.environ)
 BASE_DIR = Path(__file__).resolve().parent
+# Tells one run of the test suite from another that shares its PostgreSQL and Redis.
 TEST_RUN = os.environ.get("CONVSERVER_TEST_RUN", "run")
-"""Tells one run of the test suite from another that shares its PostgreSQL and Redis."""
 
 SECRET_KEY = CONFIGURATION.secret_key
 SECRET_KEY_FALLBACKS = list(CONFIGURATION.secret_key_fallbacks)
@@ -49,7 +49,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "convserver.serving.request_log.RefusalsMiddleware",
+    "convserver.serving.request_log.RefusalsMiddleware",  # outermost: it logs what the others refuse
     "corsheaders.middleware.CorsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "convserver.serving.static_files.StaticFilesMiddleware",
@@ -61,12 +61,12 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "convserver.serving.admin_policy.AdminPolicyMiddleware",
-    "convserver.api.unavailable.DatabaseFailuresMiddleware",
+    "convserver.api.unavailable.DatabaseFailuresMiddleware",  # innermost: a refusal passes the others
 ]
 
 ROOT_URLCONF = "convserver.web.frontend_urls" if CONFIGURATION.frontend_dir else "convserver.urls"
 ASGI_APPLICATION = "convserver.asgi.application"
-APPEND_SLASH = False
+APPEND_SLASH = False  # clients of the wires send both forms, and lose their bodies on a redirect
 
 TEMPLATES = [
     {
@@ -85,10 +85,10 @@ TEMPLATES = [
 ]
 
 
+# A PostgreSQL that takes a connection and says nothing is given up after this long.
 CONNECT_TIMEOUT_S = 5
-"""A PostgreSQL that takes a connection and says nothing is given up after this long."""
+# A connection idle for this long is checked, and one whose sent data is unconfirmed as long is closed.
 UNCONFIRMED_S = 30
-"""A connection idle for this long is checked, and one whose sent data is unconfirmed as long is closed."""
 LOCK_TIMEOUT_S = CONFIGURATION.lock_timeout_s
 """A statement waits at most this long for a lock of another session."""
 
@@ -108,10 +108,10 @@ def _bounds(options: str) -> dict[str, Any]:
     }
 
 
+# The page caches of all connections together: some fifty threads have one, of up to 8 MB each.
 SQLITE_HEAP_BYTES = 64 * 1024 * 1024
-"""The page caches of all connections together: some fifty threads have one, of up to 8 MB each."""
+# A commit copies a write-ahead log of this length into the file, unless a checkpoint has done so before.
 SQLITE_CHECKPOINT_PAGES = 8_000
-"""A commit copies a write-ahead log of this length into the file, unless a checkpoint has done so before."""
 
 
 def _database() -> dict[str, Any]:
@@ -144,8 +144,8 @@ def _database() -> dict[str, Any]:
 DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+# Hints bring what was said: installations that share a Redis must not hear each other.
 HINTS_PREFIX = f"convserver-{CONFIGURATION.installation}-{TEST_RUN}"
-"""Hints bring what was said: installations that share a Redis must not hear each other."""
 
 
 def _hint_channel() -> dict[str, Any]:
@@ -202,7 +202,7 @@ TIME_FORMAT = "H:i:s"
 
 STATIC_URL = "/static/"
 STATIC_ROOT = None
-WHITENOISE_USE_FINDERS = True
+WHITENOISE_USE_FINDERS = True  # files are served from the packages: no `collectstatic` before a start
 WHITENOISE_AUTOREFRESH = False
 
 MESSAGE_MAX_BYTES = configuration.MESSAGE_MAX_BYTES

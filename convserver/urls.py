@@ -16,6 +16,7 @@ from convserver.web.probe_urls import handler400, handler404, handler500
 
 __all__ = ["elsewhere", "handler400", "handler404", "handler500", "urlpatterns"]
 
+# All addresses except people's pages, which move when a frontend is served.
 elsewhere = [
     *probe_urls.urlpatterns,
     path("server_info", probes.ServerInfoView.as_view(), name="server-info"),
@@ -32,13 +33,13 @@ elsewhere = [
     path("api/docs/", DocsView.as_view(), name="docs"),
     path("api/native/", include("convserver.api.native.urls")),
     path("agent/", include("convserver.api.v1.agent.urls")),
+    # Before V0, whose addresses some of V1 are: it looks at what says that V1 is meant.
     path("api/", include("convserver.api.shared_origin")),
     path("api/", include("convserver.api.v0.urls")),
     path("api/", include(behind_v0)),
     path("admin/", admin.urls),
     re_path(r"^ws/conversations(?:/[^/]+)?$", upgrade_required, name="native-socket"),
 ]
-"""All addresses except people's pages, which move when a frontend is served."""
 
 urlpatterns = [
     *elsewhere,

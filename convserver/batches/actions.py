@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 
 BATCH_MAX = 200
 """The most conversations of one action."""
+# The agents that are stopped or started at the same time.
 STOPS_AT_ONCE = 20
-"""The agents that are stopped or started at the same time."""
 
 
 class BatchAction(StrEnum):
@@ -91,6 +91,7 @@ def take_back(user: Visitor, change: UndoableChange) -> BatchResult:
     if inverse is None:
         rows = Conversation.objects.visible_to(user).with_public_ids(change.before)
         values = {each: change.before[each.public_id] for each in refs_of(rows)}
+        # Only where the tag still has the batch's value: a later change by hand is not undone.
         retagged = labels.set_tag(change.name, values, where_it_is=(change.value,))
         done.changed, done.refused = list(retagged.before), retagged.refused
     else:
@@ -117,6 +118,7 @@ def _archive(
     user_pk = access.pk_of(user)
     pks = [each.pk for each in conversations]
     with transaction.atomic():
+        # In one order, so that two batches never wait for each other; then what is read here still holds.
         lock_all(conversations)
         marked = Mark.objects.of_user(user_pk).archived().filter(conversation__in=pks)
         archived = set(marked.values_list("conversation_id", flat=True))
@@ -143,6 +145,7 @@ def delete_all(conversations: Sequence[ConversationRef]) -> list[BaseException |
 
     An agent that does not stop within 8 s cannot write any more, and counts as stopped.
     """
+    # All are stopped before the first is deleted: agents end side by side, deletions one after the other.
     stopped = in_loop(tried, steering.stop_to_delete, conversations)
     return [
         problem or problem_of(delete_from_store, each)

@@ -10,7 +10,7 @@ from conversations import access
 from conversations.access import Visitor
 from conversations.exceptions import ConversationError
 
-UNDO_S = 3_600
+UNDO_S = 3_600  # the text cannot be revoked, so it ends by itself
 _SALT = "convserver.batches.undo"
 
 
@@ -33,6 +33,7 @@ class UndoableChange(NamedTuple):
 
 def written(user: Visitor, change: UndoableChange) -> str:
     """Return the text that undoes a change; only this user can use it."""
+    # Compressed: it comes back in a form, with the ids of up to 200 conversations.
     return signing.dumps([access.pk_of(user), *change], salt=_SALT, compress=True)
 
 

@@ -59,12 +59,13 @@ def _migrate() -> None:
     def note(plan: list[Any], **_: Any) -> None:
         applied.extend(plan)
 
+    # `migrate` says nothing by its result; only this signal has what was applied.
     post_migrate.connect(note)
     try:
         call_command("migrate", verbosity=0, interactive=False)
     finally:
         post_migrate.disconnect(note)
-    if applied:
+    if applied:  # models of each past state, which refer to each other, so that nothing else frees them
         gc.collect()
         heap.trim()
 

@@ -21,8 +21,8 @@ from convserver.commands import database
 from convserver.configuration import AuthMode, Configuration
 from convserver.variables import ConfigurationError
 
+# The variable with the token of an MCP client over stdio: other users of the machine see arguments.
 TOKEN = "CONVSERVER_TOKEN"  # noqa: S105 - a name
-"""The variable with the token of an MCP client over stdio: other users of the machine see arguments."""
 
 MANAGEMENT = {
     "migrate": "create or upgrade the database, and restore missing guards",
@@ -35,8 +35,8 @@ MANAGEMENT = {
     "clearsessions": "delete logins that have expired",
 }
 """The management commands that operators need, by what they do."""
+# Those of them that can do nothing before `migrate`, although some ask the operator questions first.
 NEED_TABLES = MANAGEMENT.keys() - {"migrate", "check"}
-"""Those of them that can do nothing before `migrate`, although some ask the operator questions first."""
 OWN_IMPORTS = {"openhands-v1": "import_openhands_v1"}
 """The management commands of formats with one of their own."""
 IMPORTS = "import_transcripts"
@@ -101,11 +101,10 @@ def back_up(arguments: Sequence[str]) -> int:
 
 
 def restore(arguments: Sequence[str]) -> int:
-    """Run the command that restores; if it fails, it ends the process itself.
-
-    It connects to no database first: on SQLite that would make the file.
-    """
+    """Run the command that restores; if it fails, it ends the process itself."""
+    # Without `reach`: on SQLite that would make the file, and the target must be empty.
     _clean_up_on_sigterm()
+    # Read before Django is set up: the settings name one database for the whole process.
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--into")
     parsed, _ = parser.parse_known_args(arguments)

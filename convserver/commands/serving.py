@@ -45,18 +45,16 @@ from sessions_app.live import open_streams
 logger = logging.getLogger(__name__)
 
 PORT_MAX = 65_535
+# A thread that computes lets others run this often. A request takes the interpreter some thirty times, after
+# each statement of the database and each step on the event loop: with Python's own 5 ms it would wait for
+# that long each time beside the work of another thread.
 SWITCH_INTERVAL_S = 0.001
-"""A thread that computes lets others run this often.
-
-A call takes the interpreter some thirty times, after each statement of the database and each step on the
-event loop. With Python's own 5 ms it would wait for that long each time beside the work of another thread.
-"""
 SHUTDOWN_WAIT_S = 15
 UNREAD_WAIT_S = 30.0
+# Pings keep an idle socket open through proxies; client libraries answer them by themselves.
 PING_S = 20.0
-"""Pings keep an idle socket open through proxies; client libraries answer them by themselves."""
+# A slow client sends its pong only after reading everything that was sent before the ping.
 PONG_WAIT_S = 60.0
-"""A slow client sends its pong only after reading everything that was sent before the ping."""
 
 WORKER = "convserver.asgi:worker"
 WORKER_MANAGER = "sessions_app.loops.cluster.managers.WorkerConversationManager"
@@ -66,6 +64,7 @@ def serve() -> int:
     """Migrate and check the database, serve until a signal, and print first examples once it listens."""
     configuration = _begun()
     with ExitStack() as until_the_end:
+        # First of all, while nothing is changed: a server whose port is taken must not migrate.
         sockets = _bound_sockets(configuration, until_the_end)
         configured_classes.require(configuration)
         if (path := database.sqlite_file()) is not None:
@@ -129,9 +128,10 @@ def _serve_on(
             ws_max_size=MESSAGE_MAX_BYTES,
             ws_ping_interval=PING_S,
             ws_ping_timeout=PONG_WAIT_S,
-            ws_per_message_deflate=False,
-            access_log=False,
+            ws_per_message_deflate=False,  # each socket would keep a window of memory for it
+            access_log=False,  # addresses may contain keys; refusals have lines of their own
             log_config=None,
+            # Any client may send these headers: they count only from the proxies that the operator names.
             proxy_headers=configuration.auth is AuthMode.ACCOUNTS and bool(configuration.trusted_proxies),
             forwarded_allow_ips=list(configuration.trusted_proxies),
             timeout_keep_alive=int(SILENT_S),
@@ -168,8 +168,8 @@ class _Server(uvicorn.Server):
         self._signal: str | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start listening, and collect garbage from now on, except in what is already loaded."""
-        gc.freeze()
+        """Start listening, and collect garbage from now on."""
+        gc.freeze()  # what is loaded stays: no collection looks through it again
         gc.enable()
         await super().startup(sockets)
         if self.started and self._is_worker:
@@ -235,8 +235,8 @@ def _bound_sockets(configuration: Configuration, until_the_end: ExitStack) -> li
 
 def _bound_socket(family: socket.AddressFamily, address: Any, until_the_end: ExitStack) -> socket.socket:
     bound = until_the_end.enter_context(socket.socket(family, socket.SOCK_STREAM))
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if family == socket.AF_INET6:
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # else a restart waits a minute for the port
+    if family == socket.AF_INET6:  # HOST may name both families, each with a socket of its own
         bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         # The server's own close waits until the client has read all sent data, so a client that

@@ -69,7 +69,7 @@ class _Running:
         self._manager = StreamableHTTPSessionManager(
             answering,
             json_response=True,
-            stateless=True,
+            stateless=True,  # any process may answer the next request
             max_request_body_size=BODY_MAX_BYTES,
         )
         self._is_ready = asyncio.Event()

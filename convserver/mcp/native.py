@@ -34,10 +34,12 @@ class NativeDoor:
         address, host, scheme = "127.0.0.1", "localhost", "http"
         if scope is not None:
             sent = headers_of(scope)  # type: ignore[arg-type]
+            # Nothing else is passed on: a cookie would be a login of this site's pages.
             headers = {name: sent[name] for name in (*_KEYS, *_PROXY) if name in sent}
             address, host = address_of(scope), sent.get("host", host)
             scheme = "https" if is_secure(scope, sent) else "http"
         self._client = httpx.AsyncClient(
+            # The address of the client, by which guessed keys and requests without one are counted.
             transport=httpx.ASGITransport(application, raise_app_exceptions=False, client=(address, 0)),
             base_url=f"{scheme}://localhost",
             headers={**headers, "host": host, "accept": "application/json"},
@@ -66,6 +68,7 @@ class NativeDoor:
 
 
 def _address(path: Sequence[str]) -> str:
+    # Quoted whole: an id that a model has made up must not lead to another address.
     return "/".join(["/api/native", *(quote(part, safe="") for part in path)])
 
 

@@ -37,6 +37,7 @@ TEMPLATES = [
 async def listed(door: NativeDoor, cursor: str | None) -> types.ListResourcesResult:
     """Return a page of conversations, those with the newest events first. Raise NativeRefused."""
     found = await tools.list_conversations(door, {"cursor": cursor, "limit": PAGE})
+    # The id is the name, since titles repeat; it may have any character, so the address quotes it.
     resources = [
         types.Resource(
             uri=f"{SCHEME}://conversations/{quote(each['id'], safe='')}",

@@ -41,6 +41,7 @@ def server(door: Door) -> Server[Any]:
             async with door(context.request) as native:
                 return _result(as_text(await tool.run(native, given)))
         except NativeRefused as error:
+            # A result, not an error of the protocol: models read only results, and can correct themselves.
             return _result(str(error), is_error=True)
 
     async def list_resources(
@@ -100,6 +101,7 @@ def _require_valid(tool: McpTool, given: Mapping[str, Any]) -> None:
     """Raise NativeRefused if the arguments are not what the tool takes."""
     errors = list(Draft202012Validator(tool.input_schema).iter_errors(given))
     if errors:
+        # Three are enough to correct the call, and each may quote a long argument.
         said = "; ".join(f"{each.json_path[2:]}: {each.message}".removeprefix(": ") for each in errors[:3])
         raise NativeRefused(f"The arguments of `{tool.name}` are wrong: {said[:500]}.")
 

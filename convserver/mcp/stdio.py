@@ -23,4 +23,4 @@ async def _serve(token: str) -> None:
         async with stdio_server() as (read, write):
             await answering.run(read, write, answering.create_initialization_options())
     finally:
-        await astore.close()
+        await astore.close()  # its threads would keep the process from ending

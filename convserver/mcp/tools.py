@@ -21,8 +21,8 @@ TEXT_MAX_CHARS = 2_000
 """A longer text is cut in a page of events; `read_event` returns the rest."""
 # The characters that `read_event` returns at a time: an escaped character can take six bytes.
 PIECE_CHARS = 4_000
+# Conversations found by their titles leave the other half to events.
 TITLES_MAX_BYTES = RESULT_MAX_BYTES // 2
-"""Conversations found by their titles leave the other half to events."""
 NOTE = "Note:"
 NOTE_MAX_CHARS = 20_000
 SEARCH_MAX, LIST_MAX, EVENTS_MAX = 20, 50, 50
@@ -75,6 +75,7 @@ async def search(door: NativeDoor, given: Mapping[str, Any]) -> Any:
         }
         if limit == 1 or size(result) <= RESULT_MAX_BYTES:
             return result
+        # Asked again for fewer: the cursor belongs to the end of a page, so none can be cut off.
         limit = max(1, limit // 2)
 
 
@@ -110,6 +111,7 @@ async def read_conversation(door: NativeDoor, given: Mapping[str, Any]) -> Any:
         shown.reverse()
     for each in shown:
         result["events"].append(each)
+        # 100 for `next_after` and `next_before`. One event is always returned, else no reader would get on.
         if size(result) > RESULT_MAX_BYTES - 100 and len(result["events"]) > 1:
             result["events"].pop()
             break
@@ -286,6 +288,7 @@ TOOLS = (
         run=read_event,
     ),
 )
+# Offered only where the operator wants it.
 NOTES = (
     McpTool(
         name="append_note",
@@ -303,7 +306,6 @@ NOTES = (
         writes=True,
     ),
 )
-"""Offered only where the operator wants it."""
 
 
 def offered() -> tuple[McpTool, ...]:

@@ -13,9 +13,9 @@ from django.contrib.auth.hashers import Argon2PasswordHasher
 
 T = TypeVar("T")
 
+# The number of passwords that a process computes at a time.
 COMPUTATIONS_MAX = 2
-"""The number of passwords that a process computes at a time."""
-NICENESS = 19
+NICENESS = 19  # Argon2 releases the interpreter and takes all processors: other requests come first
 
 
 class BoundedArgon2PasswordHasher(Argon2PasswordHasher):

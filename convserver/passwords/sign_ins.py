@@ -20,6 +20,7 @@ _has_warned = Event()
 
 def follow() -> None:
     """Write a line for each login, logout and failed login from now on."""
+    # An id each, so that a second call connects nothing twice.
     user_logged_in.connect(_logged_in, dispatch_uid="convserver.passwords.sign_ins")
     user_logged_out.connect(_logged_out, dispatch_uid="convserver.passwords.sign_ins")
     user_login_failed.connect(_login_failed, dispatch_uid="convserver.passwords.sign_ins")

@@ -66,6 +66,7 @@ def values_of(table: Any, environment: Mapping[str, str]) -> dict[str, Any]:
     """Return the value of each field, in order. Raise ConfigurationError for the first wrong variable."""
     known: dict[str, Any] = {}
     given = Given(environment, known)
+    # In the order of the fields: a parser may use the values above its own.
     for name, each in declared_in(table).items():
         known[name] = each.parse(each.name, environment.get(each.name) or each.default, given)
     return known
@@ -81,6 +82,7 @@ def whole(least: int, most: int) -> Parser:
     """Read a whole number."""
 
     def parse(name: str, text: str, _: Given) -> int:
+        # `int` reads signs, blanks and digits of other scripts, too, and refuses thousands of digits.
         is_number = text.isascii() and text.isdigit() and len(text) < 20
         if not (is_number and least <= int(text) <= most):
             allowed = "0 or 1" if (least, most) == (0, 1) else f"a whole number from {least} to {most}"

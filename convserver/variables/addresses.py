@@ -67,6 +67,7 @@ def llm_base_url(name: str, text: str, _: Given) -> str | None:
     parts = url_parts(name, url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError(f"{name} must begin with http:// or https://.")
+    # An address is shown and logged, so no key may be in it.
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ConfigurationError(f"{name} must have no password, ? or #; the key is LLM_API_KEY.")
     return url
@@ -85,6 +86,7 @@ def allowed_hosts(name: str, text: str, given: Given) -> tuple[str, ...]:
                 f"{name} names {each!r}, but a name looks like chat.example.org, without "
                 "a scheme, a port or a path."
             )
+    # Any other HOST is where to listen, not a name under which the server may be asked.
     own = [f"[{host}]" if ":" in host else host] if is_loopback(host) else []
     return tuple(dict.fromkeys([*LOOPBACK_NAMES, *own, *names]))
 

@@ -56,6 +56,7 @@ def hooks(name: str, text: str, given: Given) -> tuple[str, ...]:
 def _may_be_imported(path: str) -> bool:
     module, _, attribute = path.rpartition(".")
     try:
+        # Found, not imported: its models would need settings, which are read just now.
         return bool(module and attribute and find_spec(module))
     except (ImportError, ValueError):
         return False

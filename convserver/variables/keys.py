@@ -9,8 +9,8 @@ from conversations import synced_files
 from convserver.variables import ConfigurationError, Given, words
 
 SECRET_KEY_MIN_LENGTH = 32
+# In accounts mode, where the key may come from the network; local mode only warns.
 SESSION_API_KEY_MIN_LENGTH = 16
-"""In accounts mode, where the key may come from the network; local mode only warns."""
 
 
 def session_api_key(name: str, key: str, given: Given) -> str | None:
@@ -61,6 +61,7 @@ def _kept_secret_key(data_dir: Path) -> str:
     try:
         synced_files.make_directory(data_dir)
         if not path.exists():
+            # Never over a key that another process has stored meanwhile: secrets are sealed with it.
             synced_files.write(path, secrets.token_urlsafe(64), replaces=False)
     except OSError as error:
         is_file = data_dir.exists() and not data_dir.is_dir()

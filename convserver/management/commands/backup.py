@@ -23,7 +23,7 @@ SHOWN = 5
 class Command(BaseCommand):
     """Back up."""
 
-    requires_system_checks = ()
+    requires_system_checks = ()  # they would import every page and every route
     help = (
         "Write everything that the database holds into a new directory below DIR, named after the time: "
         "conversations, attachments, accounts, settings. The server may run meanwhile. `convserver restore` "
@@ -78,13 +78,14 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         except NotRecorded as warning:
             self.stderr.write(str(warning))
+        # The status is that of a failure: a timer that looks at nothing else must not miss the damage.
         if made.manifest.problems:
             shown = "\n".join(made.manifest.problems[:SHOWN])
             raise CommandError(
                 f"The backup is complete, but the database that it is of is damaged:\n{shown}\n"
                 "Older backups were kept. Keep those of before the damage."
             )
-        if keep is not None:
+        if keep is not None:  # last, when the new one is known to be good
             try:
                 for removed in directories.keep_newest(directory, keep):
                     self.stdout.write(f"{removed}: removed")

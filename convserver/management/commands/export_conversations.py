@@ -58,7 +58,7 @@ class Command(BaseCommand):
                     said = f"{_fill_directory(unfinished, user, layout):,} files"
                 else:
                     said = f"{_write_zip(unfinished, user, layout):,} bytes"
-                unfinished.replace(file)
+                unfinished.replace(file)  # under its own name a file is always complete
             finally:
                 if is_directory:
                     shutil.rmtree(unfinished, ignore_errors=True)

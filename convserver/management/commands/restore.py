@@ -66,7 +66,7 @@ class Command(BaseCommand):
         try:
             found = restoring.readable(directory)
             keys = sealed_key.unseal(directory, passphrases.known()) if with_secret_key else None
-            if keys is not None:
+            if keys is not None:  # before anything is loaded: afterwards it would be too late to refuse
                 secret_keys.require_place(settings.CONFIGURATION, keys)
             self._show(found)
             if dry_run:
@@ -80,7 +80,7 @@ class Command(BaseCommand):
         except BackupError as error:
             raise CommandError(str(error)) from error
         self.stdout.write(f"{target.name} is restored.")
-        self._finish_keys(found, keys)
+        self._finish_keys(found, keys)  # last: a restore that fails leaves the key as it was
 
     def _show(self, found: Manifest) -> None:
         self.stdout.write(
