@@ -12,9 +12,9 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
 from conversations import access
-from convserver.passwords.login_throttle import Guesses, said_of_attempts
+from convserver.passwords.login_throttle import said_of_attempts
 from convserver.token_fields import GrantFields
-from convserver.web.login import GUESSED_TOO_OFTEN, tell_when_to_return
+from convserver.web.login import attempt, tell_when_to_return
 from convserver.web.pages import page, person
 from sessions_app import device_logins
 from sessions_app.identity.addresses import subscriber
@@ -57,9 +57,7 @@ class DeviceCodeForm(forms.Form):
         code = device_logins.normal_user_code(self.cleaned_data["user_code"])
         if code is None:  # a misspelling, not an attempt at guessing: it is not counted
             raise ValidationError(NO_CODE)
-        guesses = Guesses(self._request, "device code")
-        if not guesses.may_go_on():
-            raise ValidationError(TOO_MANY, code=GUESSED_TOO_OFTEN)
+        guesses = attempt(self._request, "device code", too_many=TOO_MANY)
         self.found = device_logins.called(code, access.pk_of(self._request.user))
         if self.found is None:
             raise ValidationError(UNKNOWN + said_of_attempts(guesses.left()))

@@ -50,17 +50,28 @@ def key_address(next_page: str) -> str:
     return f"{reverse('key')}{query}"
 
 
+def attempt(request: HttpRequest, what: str, *, too_many: str = TOO_MANY) -> Guesses:
+    """Count an attempt at a password, key or code before it is checked. Raise ValidationError."""
+    guesses = Guesses(request, what)
+    if not guesses.may_go_on():
+        raise ValidationError(too_many, code=GUESSED_TOO_OFTEN)
+    return guesses
+
+
+def password_attempt(request: HttpRequest, name: str) -> Guesses:
+    """Count an attempt at the password of a name. Raise ValidationError, also if no slot computes it."""
+    if queue.is_refused(request):
+        raise ValidationError(BUSY, code=NO_SLOT)
+    return attempt(request, f"password {name}")
+
+
 class CountedForm(AuthenticationForm):
     """A name and its password; wrong ones are counted together with those of all other forms."""
 
     def clean(self) -> dict[str, Any]:
-        if self.request is not None and queue.is_refused(self.request):
-            raise ValidationError(BUSY, code=NO_SLOT)
         # In lower case, so that other spellings of one name give no new attempts.
         name = self.cleaned_data.get("username", "").lower()
-        guesses = Guesses(self.request or HttpRequest(), f"password {name}")
-        if not guesses.may_go_on():
-            raise ValidationError(TOO_MANY, code=GUESSED_TOO_OFTEN)
+        guesses = password_attempt(self.request or HttpRequest(), name)
         try:
             cleaned: dict[str, Any] = super().clean()
         except ValidationError as error:
@@ -94,9 +105,7 @@ class KeyForm(forms.Form):
     def clean_key(self) -> None:
         """Check the key, unless there were too many wrong ones; the form does not keep it."""
         key = self.cleaned_data["key"]
-        guesses = Guesses(self._request, "server key")
-        if not guesses.may_go_on():
-            raise ValidationError(TOO_MANY, code=GUESSED_TOO_OFTEN)
+        guesses = attempt(self._request, "server key")
         self._user = authenticate(self._request, server_key=key)
         # Told apart only for a client that knows the key.
         if self._user is None and is_server_key(key):

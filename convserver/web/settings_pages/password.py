@@ -8,14 +8,11 @@ from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, update_session_auth_hash
 from django.contrib.auth.forms import PasswordChangeForm
 from django.contrib.auth.models import User
-from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.http import HttpRequest
 
 from convserver.configuration import AuthMode
-from convserver.passwords import queue
-from convserver.passwords.login_throttle import BUSY, TOO_MANY, Guesses
-from convserver.web.login import GUESSED_TOO_OFTEN, NO_SLOT
+from convserver.web.login import password_attempt
 
 BY_PASSWORD = "django.contrib.auth.backends.ModelBackend"  # noqa: S105 - a class
 
@@ -46,11 +43,7 @@ class PasswordForm(PasswordChangeForm):
 
     def clean_old_password(self) -> str:
         """Check the password, unless there were too many wrong ones."""
-        if queue.is_refused(self._request):
-            raise ValidationError(BUSY, code=NO_SLOT)
-        guesses = Guesses(self._request, f"password {self.user.get_username().lower()}")
-        if not guesses.may_go_on():
-            raise ValidationError(TOO_MANY, code=GUESSED_TOO_OFTEN)
+        guesses = password_attempt(self._request, self.user.get_username().lower())
         password: str = super().clean_old_password()
         guesses.forget()
         return password
