@@ -11,13 +11,12 @@ from conversations.cursors import ListCursor
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation
 from conversations.store import labels
-from convserver.api.errors import NATIVE_STATUS, retry_headers, status_of
 from convserver.batches import actions, undo
 from convserver.batches.actions import BATCH_MAX, BatchAction, BatchOrder, BatchResult
 from convserver.pagination import COUNTED_MAX, newest_page
 from convserver.serving.admission import Lane, in_lane
 from convserver.web.listing import Filters, normal_ids
-from convserver.web.pages import person
+from convserver.web.pages import person, refusal
 
 # The conversations that one request changes if all that match are selected: other writers come in between.
 STEP = 50
@@ -36,12 +35,7 @@ def batch(request: HttpRequest) -> HttpResponse:
     try:
         return JsonResponse(_done(request))
     except ConversationError as error:
-        return HttpResponse(
-            str(error),
-            status=status_of(error, NATIVE_STATUS),
-            content_type="text/plain; charset=utf-8",
-            headers=retry_headers(error),
-        )
+        return refusal(error)
 
 
 def _count(request: HttpRequest) -> dict[str, Any]:

@@ -19,12 +19,14 @@ from django.views.decorators.http import require_http_methods
 from conversations import access
 from conversations.exceptions import (
     ConversationDeleted,
+    ConversationError,
     ConversationNotFound,
     InvalidConversationId,
     QuotaExceeded,
 )
 from conversations.models import Conversation, ConversationRef
 from conversations.storage import quotas
+from convserver.api.errors import NATIVE_STATUS, retry_headers, status_of
 from convserver.serving import request_log
 from convserver.web.listing import list_beside
 from sessions_app.live.status import asking
@@ -84,6 +86,16 @@ def page(
 ) -> HttpResponse:
     """Return a whole page, with the list beside it."""
     return render(request, template, {**common(request), **(context or {})}, status=status)
+
+
+def words(text: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> HttpResponse:
+    """Return a sentence of plain text, for a script that shows it."""
+    return HttpResponse(text, status=status, content_type="text/plain; charset=utf-8", headers=headers)
+
+
+def refusal(error: ConversationError) -> HttpResponse:
+    """Return an error's own sentence, with the status that the native door has for it."""
+    return words(str(error), status=status_of(error, NATIVE_STATUS), headers=retry_headers(error))
 
 
 def to_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:

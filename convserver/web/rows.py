@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from conversations.cursors import InvalidCursor
 from convserver.web.listing import ORDER_COOKIE, Filters, page_of, remember_order, rows_by_ids
-from convserver.web.pages import person
+from convserver.web.pages import person, words
 
 IDS_MAX = 50
 
@@ -26,7 +26,7 @@ def rows(request: HttpRequest) -> HttpResponse:
     try:
         shown = _asked_for(request)
     except (InvalidCursor, TooManyIds) as error:
-        return HttpResponseBadRequest(str(error), content_type="text/plain; charset=utf-8")
+        return words(str(error), status=400)
     # A further page is appended to the rows that the browser has; all else replaces them.
     template = "web/rows_page.html" if "page_id" in request.GET else "web/rows.html"
     return remember_order(request, render(request, template, {"list": shown}))

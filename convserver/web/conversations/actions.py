@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 from urllib.parse import unquote, urlencode
@@ -19,11 +19,10 @@ from conversations.exceptions import ConversationError
 from conversations.models import Conversation, ConversationRef
 from conversations.store import changes, deletion, store
 from conversations.store import delete as delete_from_store
-from convserver.api.errors import NATIVE_STATUS, retry_headers, status_of
 from convserver.event_loop import in_loop
 from convserver.web.conversations.while_working import choices_of
 from convserver.web.listing import ORDER_COOKIE, Filters, row_of
-from convserver.web.pages import person, sender
+from convserver.web.pages import person, refusal, sender, words
 from sessions_app.identity.authentication import is_keyed
 from sessions_app.live import marks
 from sessions_app.live.status import listed
@@ -51,7 +50,7 @@ def _action(reach: Callable[[Any, str], ConversationRef]) -> Callable[[Action], 
             try:
                 return act(request, conversation)
             except ConversationError as error:
-                return _refused(str(error), status_of(error, NATIVE_STATUS), retry_headers(error))
+                return refusal(error)
 
         return view
 
@@ -63,7 +62,7 @@ def rename(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
     """Set the title and return the row; an empty title restores the default one, with an undo."""
     form = TitleForm(request.POST)
     if not form.is_valid():
-        return _refused(" ".join(map(str, form.errors["title"])), 400)
+        return words(" ".join(map(str, form.errors["title"])), status=400)
     given = form.cleaned_data["title"] or None
     # By the seam: a store of the operator's own may keep the titles.
     own = store(str(request.user.pk))
@@ -89,8 +88,8 @@ def archive(request: HttpRequest, conversation: ConversationRef) -> HttpResponse
     """Archive or unarchive the conversation; return the row if its list still has it, and the undo."""
     archived = request.POST.get("away") == "true"  # `archived` is one of the page's filters
     marks.mark(access.pk_of(request.user), conversation, archived=archived)
-    words = "Archived" if archived else "Unarchived"
-    return _row(request, conversation, done=words, back="archive", away=not archived)
+    done = "Archived" if archived else "Unarchived"
+    return _row(request, conversation, done=done, back="archive", away=not archived)
 
 
 @_action(access.writable)
@@ -98,7 +97,7 @@ def choose_while_working(request: HttpRequest, conversation: ConversationRef) ->
     """Choose what messages do while the agent works."""
     choice = request.POST.get("while_working")
     if choice not in WhileWorking.values:
-        return _refused("Choose what messages do while the agent works.", 400)
+        return words("Choose what messages do while the agent works.", status=400)
     run_options.change(conversation, {"while_working": choice})
     if not _by_script(request):
         return _back(request, conversation)
@@ -167,10 +166,6 @@ def _is_in_front(request: HttpRequest, conversation: ConversationRef) -> bool:
 def _is_from_menu(request: HttpRequest) -> bool:
     """Return whether a script requests the menu of the conversation's page."""
     return request.headers.get("HX-Target") == "menu"
-
-
-def _refused(words: str, status: int, headers: Mapping[str, str] | None = None) -> HttpResponse:
-    return HttpResponse(words, status=status, content_type="text/plain; charset=utf-8", headers=headers)
 
 
 def _by_script(request: HttpRequest) -> bool:

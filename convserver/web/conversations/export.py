@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_safe
 
@@ -15,7 +15,7 @@ from convserver.exports.account import in_layout
 from convserver.exports.conversation import Format, download
 from convserver.exports.openhands import Layout
 from convserver.web.listing import Filters, normal_ids
-from convserver.web.pages import person, takes_form
+from convserver.web.pages import person, takes_form, words
 
 EXPORT_MAX = 2_000
 """The chosen conversations in one export; an export of all that match the filters may have more."""
@@ -47,7 +47,7 @@ def export_some(request: HttpRequest) -> HttpResponse:
     else:
         ids = " ".join(request.POST.getlist("id")).split()
         if len(ids) > EXPORT_MAX:
-            return HttpResponseBadRequest(TOO_MANY, content_type="text/plain; charset=utf-8")
+            return words(TOO_MANY, status=400)
         chosen = Conversation.objects.visible_to(request.user).with_public_ids(normal_ids(ids))
     return cast(HttpResponse, account.download(request.user, chosen))
 

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from conversations import access
-from convserver.web.pages import person
+from convserver.web.pages import person, words
 from sessions_app.agents import limit_notices, metering
 from sessions_app.agents.metering import LimitState
 from sessions_app.live.status import ModelTotals, model_totals_of
@@ -23,8 +23,8 @@ UNIT_WORDS = {Unit.ITERATIONS: " steps", Unit.TOKENS: " tokens", Unit.COST: "", 
 def usage(request: HttpRequest, conversation_id: str) -> HttpResponse:
     """Return the tokens and the cost, and what was used of the conversation's limits, as a line of text."""
     conversation = access.readable(request.user, conversation_id)
-    words = [usage_words(model_totals_of(conversation)), *limit_words(metering.states_of(conversation))]
-    return HttpResponse(" · ".join(words), content_type="text/plain; charset=utf-8")
+    used = [usage_words(model_totals_of(conversation)), *limit_words(metering.states_of(conversation))]
+    return words(" · ".join(used))
 
 
 def limit_words(states: Iterable[LimitState]) -> list[str]:
