@@ -12,7 +12,6 @@ from convserver.mcp import tools
 from convserver.mcp.native import NativeDoor, NativeRefused
 
 SCHEME = "convserver"
-PAGE = 20
 MIME_TYPE = "application/json"
 _URI = re.compile(rf"{SCHEME}://conversations/([^/?#]+)(?:/events/([0-9]{{1,18}}))?")
 
@@ -36,7 +35,7 @@ TEMPLATES = [
 
 async def listed(door: NativeDoor, cursor: str | None) -> types.ListResourcesResult:
     """Return a page of conversations, those with the newest events first. Raise NativeRefused."""
-    found = await tools.list_conversations(door, {"cursor": cursor, "limit": PAGE})
+    found = await tools.list_conversations(door, {"cursor": cursor})
     # The id is the name, since titles repeat; it may have any character, so the address quotes it.
     resources = [
         types.Resource(

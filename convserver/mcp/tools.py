@@ -55,8 +55,8 @@ class McpTool:
 
 async def search(door: NativeDoor, given: Mapping[str, Any]) -> Any:
     """Return titles and events that match, the newest first."""
-    limit = int(given.get("limit", 10))
-    while True:
+
+    async def page(limit: int) -> Any:
         found = await door.get(
             "search",
             q=given["query"],
@@ -67,22 +67,20 @@ async def search(door: NativeDoor, given: Mapping[str, Any]) -> Any:
             page_id=given.get("cursor"),
             limit=limit,
         )
-        result = {
+        return {
             "conversations": _fitting(map(_conversation, found["conversations"]), TITLES_MAX_BYTES),
             "events": [_hit(each) for each in found["hits"]],
             "next_cursor": found["next_page_id"],
             **({"notice": found["notice"]} if found["notice"] else {}),
         }
-        if limit == 1 or size(result) <= RESULT_MAX_BYTES:
-            return result
-        # Asked again for fewer: the cursor belongs to the end of a page, so none can be cut off.
-        limit = max(1, limit // 2)
+
+    return await _largest_that_fits(page, int(given.get("limit", 10)))
 
 
 async def list_conversations(door: NativeDoor, given: Mapping[str, Any]) -> Any:
     """Return conversations, those with the newest events first."""
-    limit = int(given.get("limit", 20))
-    while True:
+
+    async def page(limit: int) -> Any:
         found = await door.get(
             "conversations",
             title=given.get("title"),
@@ -91,10 +89,17 @@ async def list_conversations(door: NativeDoor, given: Mapping[str, Any]) -> Any:
             limit=limit,
         )
         shown = [_conversation(each) for each in found["conversations"]]
-        result = {"conversations": shown, "next_cursor": found["next_page_id"]}
-        if limit == 1 or size(result) <= RESULT_MAX_BYTES:
-            return result
-        limit = max(1, limit // 2)
+        return {"conversations": shown, "next_cursor": found["next_page_id"]}
+
+    return await _largest_that_fits(page, int(given.get("limit", 20)))
+
+
+async def _largest_that_fits(page: Callable[[int], Awaitable[Any]], limit: int) -> Any:
+    """Return a page of at most `limit` rows within RESULT_MAX_BYTES; one row may be larger."""
+    # Asked again for fewer: the cursor belongs to the end of a page, so none can be cut off.
+    while size(result := await page(limit)) > RESULT_MAX_BYTES and limit > 1:
+        limit //= 2
+    return result
 
 
 async def read_conversation(door: NativeDoor, given: Mapping[str, Any]) -> Any:
