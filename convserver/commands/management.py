@@ -96,8 +96,7 @@ def back_up(arguments: Sequence[str]) -> int:
         database.protect_files()
         if database.has_no_tables():
             return database.say_to_migrate()
-    load_command_class("convserver", "backup").run_from_argv(["convserver backup", "", *arguments])
-    return 0
+    return _ran("backup", "convserver", "backup", arguments)
 
 
 def restore(arguments: Sequence[str]) -> int:
@@ -113,7 +112,7 @@ def restore(arguments: Sequence[str]) -> int:
     database.lift_time_limits()
     django.setup()
     with database.named_in_errors():
-        load_command_class("convserver", "restore").run_from_argv(["convserver restore", "", *arguments])
+        _ran("restore", "convserver", "restore", arguments)
     database.protect_files()
     return 0
 
@@ -132,18 +131,15 @@ def import_conversations(arguments: Sequence[str]) -> int:
     """Run the command that imports a format; if it fails, it ends the process itself."""
     own = OWN_IMPORTS.get(arguments[0]) if arguments else None
     _prepare()
-    chosen = arguments if own else ["", *arguments]
-    load_command_class("sessions_app", own or IMPORTS).run_from_argv(["convserver import", *chosen])
-    return 0
+    if own:
+        return _ran("import", "sessions_app", own, arguments[1:], part=arguments[0])
+    return _ran("import", "sessions_app", IMPORTS, arguments)
 
 
 def export_conversations(arguments: Sequence[str]) -> int:
     """Run the command that exports; if it fails, it ends the process itself."""
     _prepare()
-    load_command_class("convserver", "export_conversations").run_from_argv(
-        ["convserver export", "", *arguments]
-    )
-    return 0
+    return _ran("export", "convserver", "export_conversations", arguments)
 
 
 def run_on_store(name: str, arguments: Sequence[str]) -> int:
@@ -152,8 +148,12 @@ def run_on_store(name: str, arguments: Sequence[str]) -> int:
     if database.has_no_tables():
         database.say_to_migrate()
         return 2
-    command = load_command_class("sessions_app", ON_STORE[name])
-    command.run_from_argv([f"convserver {name}", "", *arguments])
+    return _ran(name, "sessions_app", ON_STORE[name], arguments)
+
+
+def _ran(name: str, app: str, command: str, arguments: Sequence[str], *, part: str = "") -> int:
+    """Run a management command, called `convserver NAME PART` here; if it fails, it ends the process."""
+    load_command_class(app, command).run_from_argv([f"convserver {name}", part, *arguments])
     return 0
 
 
