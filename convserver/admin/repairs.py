@@ -37,7 +37,11 @@ def banner() -> RepairBanner | None:
     newest = recent.select_related("conversation").order_by("-repaired_at")[: cells.NAMED_MAX]
     links = [cells.link(repair.conversation) for repair in newest]
     turns = "1 interrupted turn was" if count == 1 else f"{count} interrupted turns were"
-    sentence = f"{turns} repaired in the last 24 hours{_part_since_start(count, _since_start())}."
+    process = this_process()
+    # An earlier process can have had the same number.
+    started = Repair.objects.since(max(_started_at(process.pid), timezone.now() - RECENT))
+    own = started.filter(host=process.host, pid=process.pid).count()
+    sentence = f"{turns} repaired in the last 24 hours{_part_since_start(count, own)}."
     return RepairBanner(sentence + _gone_on(count, recent.gone_on().count()), links, count - len(links))
 
 
@@ -54,14 +58,6 @@ def _part_since_start(count: int, since_start: int) -> str:
         return ""
     part = f"{since_start} of them " if since_start < count else "all of them " if count > 1 else ""
     return f", {part}since this server started"
-
-
-def _since_start() -> int:
-    """Return how many of them this process has repaired."""
-    process = this_process()
-    # An earlier process can have had the same number.
-    since = max(_started_at(process.pid), timezone.now() - RECENT)
-    return Repair.objects.since(since).filter(host=process.host, pid=process.pid).count()
 
 
 @cache

@@ -30,10 +30,8 @@ from convserver.rendering.subjects import subject_of
 from convserver.rendering.text import code, visible
 from convserver.rendering.text.images import IMAGES_MAX, image, returned
 from convserver.rendering.text.markdown import is_long, markdown
-from convserver.rendering.text.pieces import LongTexts
+from convserver.rendering.text.pieces import PAGE_MAX_CHARS, LongTexts
 
-MARKDOWN_MAX_CHARS = 200_000
-"""The Markdown that is rendered on one page; the rest is shown as plain text."""
 NAME_MAX_CHARS = 200
 
 _OUTCOMES = {
@@ -71,7 +69,7 @@ class Parts:
         self.conversation_id = conversation_id
         self._whole = whole
         self.links = {} if whole else links_of(conversation_id)
-        self._markdown_left = MARKDOWN_MAX_CHARS
+        self._markdown_left = PAGE_MAX_CHARS
         self._long_texts = LongTexts()
 
     def message(self, event: EventEnvelope, card: MessageCard) -> dict[str, Any]:

@@ -226,11 +226,16 @@ def resources() -> Resources:
     """Return what this process uses."""
     with _process.oneshot():
         memory, disk = _process.memory_info(), disk_usage()
+        try:
+            counters = _process.io_counters()
+            io = Io(read_bytes=counters.read_bytes, write_bytes=counters.write_bytes)
+        except (AttributeError, psutil.Error):  # macOS counts none, a container may forbid it
+            io = Io(read_bytes=0, write_bytes=0)
         return Resources(
             cpu_percent=_process.cpu_percent(),
             memory=Memory(rss=memory.rss, vms=memory.vms, percent=_process.memory_percent()),
             disk=Disk(**{name: getattr(disk, name) for name in Disk.model_fields}),
-            io=_io(),
+            io=io,
         )
 
 
@@ -240,11 +245,3 @@ def disk_usage() -> Any:
     data_dir = settings.CONFIGURATION.data_dir
     there = next(path for path in (data_dir, *data_dir.parents) if path.exists())
     return psutil.disk_usage(str(there))
-
-
-def _io() -> Io:
-    try:
-        counters = _process.io_counters()
-    except (AttributeError, psutil.Error):
-        return Io(read_bytes=0, write_bytes=0)
-    return Io(read_bytes=counters.read_bytes, write_bytes=counters.write_bytes)

@@ -74,7 +74,10 @@ def search(request: HttpRequest) -> HttpResponse:
     more = _next(request.GET, found["next_page_id"])
     for hit in found["hits"]:
         hit["moment"] = parse_datetime(hit["timestamp"])
-        hit["what"] = _what(hit["kind"], hit["source"])
+        words = KIND_WORDS[Kind(hit["kind"])]
+        # Only people's and agents' events need a source.
+        is_said = hit["source"] in ("user", "agent")
+        hit["what"] = f"{SOURCES[hit['source']]} · {words}" if is_said else words
         hit["parts"] = plain_parts([(part["text"], part["match"]) for part in hit["snippet"]])
     return page(request, "web/search.html", {**context, "found": found, "titled": titled, "more": more})
 
@@ -83,12 +86,6 @@ def _state(asked: QueryDict) -> str | None:
     """Remove the chosen state from a query and return it; an unknown one stays there and is refused."""
     chosen = asked.get("status", "") in OWNER_WORDS
     return str(asked.pop("status")[-1]) if chosen else None
-
-
-def _what(kind: str, source: str) -> str:
-    """Return the source and the kind of an event in words; only people's and agents' events need a source."""
-    words = KIND_WORDS[Kind(kind)]
-    return f"{SOURCES[source]} · {words}" if source in ("user", "agent") else words
 
 
 def _given(query: QueryDict) -> QueryDict:

@@ -25,6 +25,8 @@ from sessions_app.webhooks import deliveries as outbox
 from sessions_app.webhooks import transport
 from sessions_app.webhooks.transport import WebhookCredentials
 
+IS_FAILING = Q(due_at__isnull=False, tries__gt=0)
+
 
 class EventReadersOnly(ListAdmin[Row]):
     """Rows that send events to other servers: a change requires permission to read events."""
@@ -235,11 +237,6 @@ class EndpointAdmin(EventReadersOnly[Endpoint]):
         messages.success(request, f"Retrying now: {cells.counted(count, 'conversation')}.")
 
 
-def _by_failure(rows: DeliveryQuerySet, wanted: str) -> DeliveryQuerySet:
-    is_failing = Q(due_at__isnull=False, tries__gt=0)
-    return rows.filter(is_failing if wanted == "yes" else ~is_failing)
-
-
 class DeliveryForm(AnyModelForm):
     """A conversation to resend, and from which event."""
 
@@ -298,7 +295,11 @@ class DeliveryAdmin(EventReadersOnly[Delivery]):
             endpoint=filters.text("Endpoint", "endpoint__name"),
             conversation=filters.text("Conversation ID", "conversation__public_id"),
             pending=filters.yes_or_no("Pending", "due_at__isnull", yes=False),
-            failing=filters.choice("Failing", filters.YES_OR_NO, _by_failure),
+            failing=filters.choice(
+                "Failing",
+                filters.YES_OR_NO,
+                lambda rows, wanted: rows.filter(IS_FAILING if wanted == "yes" else ~IS_FAILING),
+            ),
         ),
     )
     list_select_related = ("endpoint", "conversation")

@@ -10,10 +10,10 @@ from django.utils.safestring import SafeString
 from convserver.rendering.text.blocks import blocks
 from convserver.rendering.text.markdown import HIGHEST, MAX_CHARS, MAX_MARKS, is_long, markdown, marks_in
 
-LONG_MAX_CHARS = 200_000
-"""The long Markdown that is rendered on one page."""
+PAGE_MAX_CHARS = 200_000
+"""The Markdown of short messages, and that of long ones, rendered on one page; the rest is plain text."""
 LONG_MAX_MARKS = 20_000
-"""The marks in it."""
+"""The marks in that of long ones."""
 _HEADING = re.compile(r"(#{1,6})\s")
 
 
@@ -29,7 +29,7 @@ class LongTexts:
     """The long messages of one page, which share a bound on their cost."""
 
     def __init__(self) -> None:
-        self._chars = LONG_MAX_CHARS
+        self._chars = PAGE_MAX_CHARS
         self._marks = LONG_MAX_MARKS
 
     def rendered(self, text: str, *, breaks: bool) -> tuple[list[Piece], str]:
