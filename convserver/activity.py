@@ -17,12 +17,10 @@ class Activity:
         self._began_at = self.asked_at = time.monotonic()
 
     def note(self) -> None:
-        """Record a use."""
         self.asked_at = time.monotonic()
 
     @property
     def uptime_s(self) -> float:
-        """Seconds since this process began."""
         return time.monotonic() - self._began_at
 
     @property
@@ -44,7 +42,6 @@ class NotedActivity:
         self.application = application
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Note what comes, and pass it on."""
         if scope["type"] == "websocket":
             receive = _noted(receive)
         elif scope["type"] == "http" and scope["path"] not in PROBES:

@@ -13,5 +13,4 @@ class ConvserverConfig(AppConfig):
     name = "convserver"
 
     def ready(self) -> None:
-        """Have logins written to the server's log."""
         sign_ins.follow()

@@ -30,7 +30,6 @@ def extensions_in(connection: BaseDatabaseWrapper, schema: str) -> list[str]:
 
 
 def tables_in(connection: BaseDatabaseWrapper, schema: str | None) -> list[str]:
-    """Return the tables in the schema."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY tablename", [schema])
         return [name for (name,) in cursor.fetchall()]

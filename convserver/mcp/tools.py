@@ -314,5 +314,4 @@ NOTES = (
 
 
 def offered() -> tuple[McpTool, ...]:
-    """Return the tools that this server offers."""
     return (*TOOLS, *NOTES) if settings.CONFIGURATION.mcp_notes else TOOLS

@@ -111,7 +111,6 @@ class _Count:
         self._changed(by=-1)
 
     def forget(self) -> None:
-        """Reset the counter."""
         shared_counts.forget(self._name)
         caches[CACHE].delete(self._name)
 

@@ -73,7 +73,6 @@ class Parts:
         self._long_texts = LongTexts()
 
     def message(self, event: EventEnvelope, card: MessageCard) -> dict[str, Any]:
-        """Return what `message.html` shows."""
         author = name(card.author)
         return {
             "author": author,
@@ -136,7 +135,6 @@ class Parts:
         }
 
     def result(self, event: EventEnvelope, card: ResultCard) -> dict[str, Any]:
-        """Return what `result.html` shows."""
         timed_out = card.timed_out or card.exit_code == _TIMED_OUT
         # "Timed out" says more than the code, and 0 is no news.
         failed_code = card.exit_code if card.exit_code not in (None, 0, _TIMED_OUT) else None
@@ -155,12 +153,10 @@ class Parts:
         }
 
     def quiet(self, event: EventEnvelope, card: QuietLine) -> dict[str, Any]:
-        """Return what `quiet.html` shows."""
         folded = [(name(each.label), self._text(event, each.text)) for each in card.folded]
         return {"words": name(card.words), "folded": folded}
 
     def error(self, event: EventEnvelope, card: ErrorCard) -> dict[str, Any]:
-        """Return what `error.html` shows."""
         return {
             "icon": icon("error"),
             "words": name(card.words),

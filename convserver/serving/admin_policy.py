@@ -24,7 +24,6 @@ class AdminPolicyMiddleware(CSPMiddleware):
     def get_policy_parts(
         self, request: HttpRequest, response: HttpResponseBase, report_only: bool = False
     ) -> PolicyParts:
-        """Return the policy of this answer."""
         parts = super().get_policy_parts(request, response, report_only)
         match = request.resolver_match
         if match is not None and match.app_name == "admin":

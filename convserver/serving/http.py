@@ -145,7 +145,6 @@ class _Route(NamedTuple):
 
     @classmethod
     def of(cls, request: HttpRequest) -> Self:
-        """Find it."""
         try:
             match = resolve(request.path_info)
         except Http404:

@@ -27,7 +27,6 @@ class StandardError(logging.StreamHandler[TextIO]):
     """Writes to the standard error of the moment."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line."""
         self.stream = sys.stderr  # a program may have replaced it since the start
         super().emit(record)
 

@@ -29,7 +29,6 @@ class MeasuredRequests:
         self.application = application
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass a request on, and count it when it has been answered or given up."""
         if scope["type"] != "http":
             await self.application(scope, receive, send)
             return

@@ -105,7 +105,6 @@ class ToldOnce(logging.Filter):
     """Drops Django's lines about answers that the middleware or the health probe has logged."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to write the record."""
         request = getattr(record, "request", None)
         status = getattr(record, "status_code", None)
         if not (isinstance(request, HttpRequest) and isinstance(status, int)):

@@ -38,7 +38,6 @@ class ServerLock:
         return True
 
     def close(self) -> None:
-        """Give the right back."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -25,7 +25,6 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
 
     @staticmethod
     def serve(static_file: Any, request: HttpRequest) -> HttpResponse:
-        """Return the file as it is asked for."""
         return whole(static_file.get_response(request.method, request.META))
 
 

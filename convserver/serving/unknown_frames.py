@@ -23,7 +23,6 @@ class UnknownFrames:
         return len(self._bytes)
 
     def add(self, data: bytes) -> None:
-        """Keep what has come."""
         self._bytes += data
 
     def take_all(self) -> bytes:

@@ -89,7 +89,6 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self._read_held()
 
     async def receive(self) -> ASGIReceiveEvent:
-        """Return the next message."""
         if self._is_known:
             return await super().receive()
         self._is_awaited = True

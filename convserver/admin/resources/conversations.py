@@ -235,7 +235,6 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
 
 @require_GET
 def export_one(request: HttpRequest, pk: int, *, admin: ConversationAdmin) -> HttpResponseBase:
-    """Download one conversation."""
     return exported(request, [events.opened(request, admin, pk)])
 
 

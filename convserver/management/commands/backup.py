@@ -21,8 +21,6 @@ SHOWN = 5
 
 
 class Command(BaseCommand):
-    """Back up."""
-
     requires_system_checks = ()  # they would import every page and every route
     help = (
         "Write everything that the database holds into a new directory below DIR, named after the time: "

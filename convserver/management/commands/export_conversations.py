@@ -18,8 +18,6 @@ from sessions_app.imports import options
 
 
 class Command(BaseCommand):
-    """Export conversations."""
-
     help = (
         "Write all conversations of a user, without deleted ones, into a zip file: each as JSON lines, which "
         "`convserver import` takes, and attachments beside. With --layout as OpenHands keeps them."

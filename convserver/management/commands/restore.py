@@ -18,8 +18,6 @@ from convserver.backups.sealed_key import PASSPHRASE, Keys
 
 
 class Command(BaseCommand):
-    """Restore."""
-
     requires_system_checks = ()
     help = (
         "Load a backup into an empty database. The backup is validated before and after it is loaded; if "

@@ -94,7 +94,6 @@ def archive(request: HttpRequest, conversation: ConversationRef) -> HttpResponse
 
 @_action(access.writable)
 def choose_while_working(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
-    """Choose what messages do while the agent works."""
     choice = request.POST.get("while_working")
     if choice not in WhileWorking.values:
         return words("Choose what messages do while the agent works.", status=400)

@@ -25,7 +25,6 @@ TOO_MANY = f"At most {EXPORT_MAX:,} selected conversations can be exported at on
 @require_safe
 @person
 def export(request: HttpRequest, conversation_id: str, format: str) -> HttpResponse:
-    """Return one conversation as a download."""
     row = access.readable_row(request.user, conversation_id)
     return cast(HttpResponse, download(row, Format(format)))
 
@@ -55,5 +54,4 @@ def export_some(request: HttpRequest) -> HttpResponse:
 @require_safe
 @person
 def export_all(request: HttpRequest) -> HttpResponse:
-    """Return all of the user's conversations as a download."""
     return cast(HttpResponse, account.download(request.user))

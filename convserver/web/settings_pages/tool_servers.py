@@ -84,7 +84,6 @@ class ShownTrial(NamedTuple):
 
 @form_of("tools")
 def remove(request: HttpRequest) -> HttpResponse:
-    """Remove a tool server, or all."""
     user_id = access.pk_of(request.user)
     if request.POST.get("do") == "all":
         stored_servers.remove_all(user_id)
