@@ -48,21 +48,21 @@ class Guesses:
     def may_go_on(self) -> bool:
         """Count one more attempt; return False above the limit."""
         # An address above its limit is not counted by name, so that it cannot fill the cache with names.
-        return self._all.one_more() <= ADDRESS_GUESSES_MAX and self._these.one_more() <= GUESSES_MAX
+        return self._all.add(1) <= ADDRESS_GUESSES_MAX and self._these.add(1) <= GUESSES_MAX
 
     def left(self) -> int:
         """Return how many more wrong attempts are allowed."""
-        return max(0, min(ADDRESS_GUESSES_MAX - self._all.value(), GUESSES_MAX - self._these.value()))
+        return max(0, min(ADDRESS_GUESSES_MAX - self._all.add(0), GUESSES_MAX - self._these.add(0)))
 
     def take_back(self) -> None:
         """Count a correct attempt no more; wrong ones before it stay counted."""
-        self._these.one_less()
-        self._all.one_less()
+        self._these.add(-1)
+        self._all.add(-1)
 
     def forget(self) -> None:
         """Reset the counter after a correct attempt; attempts at other names stay counted."""
         self._these.forget()
-        self._all.one_less()
+        self._all.add(-1)
 
 
 def said_of_attempts(left: int) -> str:
@@ -83,7 +83,7 @@ class AccountAttempts:
 
     def one_more(self) -> float:
         """Count one more attempt, and return its delay in seconds, which each wrong one doubles."""
-        delayed = self._count.one_more() - ACCOUNT_FREE
+        delayed = self._count.add(1) - ACCOUNT_FREE
         if delayed <= 0:
             return 0.0
         return float(min(ACCOUNT_DELAY_S * 2.0 ** min(delayed - 1, 30), ACCOUNT_DELAY_MAX_S))
@@ -100,26 +100,17 @@ class _Count:
         self._window_s = window_s
         self._name = f"guesses:{salted_hmac(SALT, what, algorithm='sha256').hexdigest()}"
 
-    def one_more(self) -> int:
-        """Count one more and return the number."""
-        return self._changed(by=1)
-
-    def value(self) -> int:
-        return self._changed(by=0)
-
-    def one_less(self) -> None:
-        self._changed(by=-1)
-
-    def forget(self) -> None:
-        shared_counts.forget(self._name)
-        caches[CACHE].delete(self._name)
-
-    def _changed(self, *, by: int) -> int:
-        shared = shared_counts.added(self._name, by, lasts_s=self._window_s)
+    def add(self, number: int) -> int:
+        """Add a number and return the sum."""
+        shared = shared_counts.added(self._name, number, lasts_s=self._window_s)
         if shared is not None:
             return shared
         caches[CACHE].add(self._name, 0, self._window_s)
         try:
-            return int(caches[CACHE].incr(self._name, by))
+            return int(caches[CACHE].incr(self._name, number))
         except ValueError:  # the window has ended in between
             return 0
+
+    def forget(self) -> None:
+        shared_counts.forget(self._name)
+        caches[CACHE].delete(self._name)
