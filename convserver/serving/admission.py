@@ -78,10 +78,6 @@ class Permit:
         self.is_used = False
         """True while a thread holds the permit; it releases it even if the client has left."""
 
-    def use(self) -> None:
-        """Note that this thread holds it."""
-        self.is_used = True
-
     def keep(self, limits: list[Limit]) -> None:
         """Take what was acquired of other limits, too: it is released with the permit."""
         self._limits += limits

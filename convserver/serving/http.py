@@ -188,7 +188,7 @@ def _at(place: Permit | None, answer: Callable[[], HttpResponseBase]) -> HttpRes
     """Answer, and give the place up at the end, also if the client has left."""
     if place is None:
         return answer()
-    place.use()
+    place.is_used = True
     try:
         return answer()
     finally:
