@@ -55,10 +55,10 @@ def _measured() -> dict[str, float]:
 
 
 def _cost_ms(events: Sequence[EventEnvelope]) -> float:
-    from convserver.rendering import render_events
+    from convserver.rendering import render_page
 
     began = time.thread_time()
-    render_events(events, conversation_id=_CONVERSATION)
+    render_page(events, conversation_id=_CONVERSATION)
     return (time.thread_time() - began) * 1000
 
 

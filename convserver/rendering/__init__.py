@@ -1,5 +1,5 @@
 """Events as HTML without scripts."""
 
-from convserver.rendering.page import render_events, render_page
+from convserver.rendering.page import render_page
 
-__all__ = ["render_events", "render_page"]
+__all__ = ["render_page"]

@@ -11,7 +11,7 @@ from django.template.loader import render_to_string
 from django.utils.safestring import SafeString, mark_safe
 
 from conversations.events import EventEnvelope
-from convserver.rendering.page import render_events
+from convserver.rendering.page import render_page
 from convserver.rendering.text import visible
 
 # The document has no scripts and loads nothing, so it needs these styles alone, inside it.
@@ -27,7 +27,7 @@ def beginning(*, title: str, facts: Mapping[str, object]) -> str:
 
 def articles(events: Sequence[EventEnvelope], conversation_id: str) -> str:
     """Return events with their complete texts."""
-    return f"{render_events(events, conversation_id=conversation_id, whole=True)}\n"
+    return f"{render_page(events, conversation_id=conversation_id, whole=True).html}\n"
 
 
 def end() -> str:

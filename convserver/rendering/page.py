@@ -47,20 +47,6 @@ class RenderedPage(NamedTuple):
     asked: PendingCall | None
 
 
-def render_events(
-    envelopes: Sequence[EventEnvelope],
-    *,
-    conversation_id: str,
-    beyond: Sequence[EventEnvelope] = (),
-    still: Set[CallOutcome] = OPEN,
-    whole: bool = False,
-) -> SafeString:
-    """Return the events of one page as HTML; see `render_page`."""
-    return render_page(
-        envelopes, conversation_id=conversation_id, beyond=beyond, still=still, whole=whole
-    ).html
-
-
 def render_page(
     envelopes: Sequence[EventEnvelope],
     *,
@@ -84,15 +70,13 @@ def render_page(
     _tell([entry for entry in shown if entry.event["seq"] == untold], set(CallOutcome), CallOutcome.UNTOLD)
     html = mark_safe("\n".join(_article(each, parts) for each in gathered(shown)))  # noqa: S308 - of templates
     asked = None
-    for entry in shown:
+    for entry in reversed(shown):
         card = entry.card
         if isinstance(card, CallCard) and card.outcome in WAITING and not entry.results:
-            asked = entry.event["seq"], card
-    return RenderedPage(html, None if asked is None else _pending(*asked))
-
-
-def _pending(seq: int, card: CallCard) -> PendingCall:
-    return PendingCall(seq, subject_of(card).is_whole, is_untold=card.outcome is CallOutcome.UNTOLD)
+            is_untold = card.outcome is CallOutcome.UNTOLD
+            asked = PendingCall(entry.event["seq"], subject_of(card).is_whole, is_untold)
+            break
+    return RenderedPage(html, asked)
 
 
 def entries(envelopes: Iterable[EventEnvelope], beyond: Iterable[EventEnvelope] = ()) -> list[Entry]:

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from conversations.log import reads
 from conversations.models import ConversationRef, Version
 from conversations.store import creation
-from convserver.rendering import render_events
+from convserver.rendering import render_page
 from sessions_app import astore
 from sessions_app.loops.loop import Loop
 from sessions_app.loops.manager import ConversationManager, close_manager
@@ -246,5 +246,5 @@ async def test_a_call_that_the_users_stop_cuts_off_reads_as_stopped_and_not_as_f
 
 async def _outcomes_of_calls(conversation: ConversationRef) -> list[str]:
     events = await astore.call(reads.read_after, conversation, -1)
-    html = render_events(events, conversation_id=conversation.public_id)
+    html = render_page(events, conversation_id=conversation.public_id).html
     return [re.sub("<[^>]+>", "", each).strip() for each in re.findall(r'<p class="outcome">.*?</p>', html)]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from conversations import dialects
 from conversations.dialects import CALL_INTERRUPTED, columns
 from conversations.events import EventEnvelope
-from convserver.rendering import render_events
+from convserver.rendering import render_page
 from convserver.rendering.cards import CallOutcome
 from convserver.rendering.text import addresses
 from convserver.rendering.text.excerpts import excerpt
@@ -36,7 +36,7 @@ NO_NEWS = {"null", "TokenEvent", "LLMCompletionLogEvent", "StreamingDeltaEvent"}
 
 def page(*events: EventEnvelope) -> PageParts:
     """Return what a browser makes of these events, once it is sure that one would get them."""
-    html = render_events(events, conversation_id=CONVERSATION)
+    html = render_page(events, conversation_id=CONVERSATION).html
     html.encode()
     return PageParts(html)
 
@@ -131,7 +131,7 @@ def test_a_result_without_its_call_stands_alone_and_names_it() -> None:
 
 
 def test_a_result_that_follows_the_page_stands_inside_its_call_and_nothing_else_does() -> None:
-    html = render_events([run()], conversation_id=CONVERSATION, beyond=[ran("a.txt"), said("Done.")])
+    html = render_page([run()], conversation_id=CONVERSATION, beyond=[ran("a.txt"), said("Done.")]).html
     parts = PageParts(html)
     assert len(parts.named("article")) == 1
     assert "a.txt" in parts.text
@@ -182,7 +182,7 @@ def test_a_call_that_the_conversation_left_behind_is_not_running() -> None:
 
 def test_a_call_is_only_what_the_agent_still_does() -> None:
     waiting = run(confirmation_state="awaiting_confirmation", seq=2)
-    html = render_events([run(), waiting], conversation_id=CONVERSATION, still={CallOutcome.WAITING})
+    html = render_page([run(), waiting], conversation_id=CONVERSATION, still={CallOutcome.WAITING}).html
     states = [each.attributes["class"] for each in PageParts(html).of_class("state")]
     assert states == ["state unknown", "state waiting"]
 
@@ -194,7 +194,7 @@ def test_a_call_that_waits_is_left_behind_by_the_agent_and_not_by_its_user(sourc
 
 
 def test_a_call_waits_also_where_the_state_that_says_so_follows_the_page() -> None:
-    html = render_events([run()], conversation_id=CONVERSATION, beyond=[event(WAITING, seq=2)])
+    html = render_page([run()], conversation_id=CONVERSATION, beyond=[event(WAITING, seq=2)]).html
     assert "Needs your approval" in PageParts(html).text
 
 
@@ -666,7 +666,7 @@ def test_a_pause_and_a_stop_of_a_v1_agent_are_told_in_one_line(kind: str, words:
 
 def test_an_answer_is_marked_as_cut_where_its_turn_ends_behind_the_page() -> None:
     answer, *rest = _talk(PAUSED_V0)
-    html = render_events([answer, rest[0]], conversation_id=CONVERSATION, beyond=rest[1:])
+    html = render_page([answer, rest[0]], conversation_id=CONVERSATION, beyond=rest[1:]).html
     assert CUT in PageParts(html).text
 
 
@@ -758,7 +758,7 @@ def test_huge_and_costly_text_is_shown_and_bounded(hostile: Hostile, is_full: bo
     if not is_full:  # a third of the places, others for each text
         places = places[[*HUGE, *COSTLY].index(hostile) % 3 :: 3]
     for place, each in places:
-        assert len(render_events([each], conversation_id=CONVERSATION)) < 600_000, place
+        assert len(render_page([each], conversation_id=CONVERSATION).html) < 600_000, place
 
 
 @pytest.mark.parametrize("name", ["quotes", "image-beginnings", "wide-and-long", "perl"])
