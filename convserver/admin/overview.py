@@ -113,7 +113,7 @@ def groups(found: Figures, may_view: OfModel) -> list[FigureGroup]:
     shown = [
         FigureGroup("Agents", _agents(now) if may_view(AgentLoop) else []),
         FigureGroup("Traffic", list(_traffic(found, now, may_view))),
-        FigureGroup("Server", _server(now) if may_view(AgentLoop) else []),
+        FigureGroup("Server", list(_server(now)) if may_view(AgentLoop) else []),
         FigureGroup("Installation", list(_installation(found, may_view))),
     ]
     return [group for group in shown if group.figures]
@@ -182,21 +182,25 @@ def events_per_minute(now: datetime) -> str:
     return f"about {cells.number(round(COUNTED_MAX / span_s) * 60)}"
 
 
-def _server(now: datetime) -> list[OverviewFigure]:
-    free, total = measures.disk()
+def _server(now: datetime) -> Iterator[OverviewFigure]:
     database = measures.database_ms()
-    return [
-        OverviewFigure("Database answers in", milliseconds(database), is_bad=database > SLOW_MS),
-        _hints(),
-        *_durability(),
-        *_repairs(now),
-        OverviewFigure("Database size", size(measures.database_bytes())),
-        OverviewFigure(
-            "Free on the data disk",
-            f"{size(free)} of {size(total)}",
-            is_bad=free < total / 10,  # SQLite needs room for its log, and a backup as much as the database
-        ),
-    ]
+    yield OverviewFigure("Database answers in", milliseconds(database), is_bad=database > SLOW_MS)
+    yield _hints()
+    if sentence := durability.of_file(connection):
+        yield OverviewFigure("Acknowledged events are missing", sentence, is_bad=True)
+    if durability.of_library(connection):
+        title = "SQLite, which can lose a commit before 3.51.3"
+        yield OverviewFigure(title, sqlite3.sqlite_version, is_bad=True)
+    # A guard that was repaired had been removed by hand, which operators must learn of.
+    lately = GuardRepair.objects.filter(repaired_at__gt=now - timedelta(days=30))
+    if (repair := lately.order_by("-pk").first()) is not None:
+        value = f"{lasting(now - repair.repaired_at)} ago: {repair.guards}"
+        yield OverviewFigure("Guards repaired", value, is_bad=True)
+    yield OverviewFigure("Database size", size(measures.database_bytes()))
+    free, total = measures.disk()
+    # SQLite needs room for its log, and a backup as much as the database.
+    is_bad = free < total / 10
+    yield OverviewFigure("Free on the data disk", f"{size(free)} of {size(total)}", is_bad=is_bad)
 
 
 def _installation(found: Figures, may_view: OfModel) -> Iterator[OverviewFigure]:
@@ -225,22 +229,6 @@ def _hints() -> OverviewFigure:
     if took is None:
         return OverviewFigure(title, "No answer", is_bad=True)
     return OverviewFigure(title, milliseconds(took), is_bad=took > SLOW_MS)
-
-
-def _durability() -> Iterator[OverviewFigure]:
-    if sentence := durability.of_file(connection):
-        yield OverviewFigure("Acknowledged events are missing", sentence, is_bad=True)
-    if durability.of_library(connection):
-        title = "SQLite, which can lose a commit before 3.51.3"
-        yield OverviewFigure(title, sqlite3.sqlite_version, is_bad=True)
-
-
-def _repairs(now: datetime) -> Iterator[OverviewFigure]:
-    # A guard that was repaired had been removed by hand, which operators must learn of.
-    lately = GuardRepair.objects.filter(repaired_at__gt=now - timedelta(days=30))
-    if (repair := lately.order_by("-pk").first()) is not None:
-        value = f"{lasting(now - repair.repaired_at)} ago: {repair.guards}"
-        yield OverviewFigure("Guards repaired", value, is_bad=True)
 
 
 def _counted(title: str, rows: QuerySet[Any], link: str, *, is_bad: bool = False) -> OverviewFigure:

@@ -36,7 +36,7 @@ def page(request: HttpRequest, pk: int, *, admin: UserAdmin) -> HttpResponseBase
     """Show what would be deleted; delete the person when the form is sent with the name."""
     user = _opened(request, pk, admin)
     if request.method == "POST":
-        return _delete(request, user, admin)
+        return _delete(request, user)
     count = Conversation.objects.owned_by(user.pk).unpurged()[: COUNTED_MAX + 1].count()
     return staff_page(
         request,
@@ -68,7 +68,7 @@ def _opened(request: HttpRequest, pk: int, admin: UserAdmin) -> User:
     return user
 
 
-def _delete(request: HttpRequest, user: User, admin: UserAdmin) -> HttpResponseBase:
+def _delete(request: HttpRequest, user: User) -> HttpResponseBase:
     # Nothing brings the data back: a click too many must not be enough.
     if request.POST.get("username") != user.username:
         messages.error(request, "Nothing was deleted. Type the user name exactly as it is shown.")

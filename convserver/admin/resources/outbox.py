@@ -117,7 +117,11 @@ class EndpointForm(AnyModelForm):
     def clean(self) -> dict[str, Any]:
         """Refuse to send stored headers to another host, or to keep what no key opens."""
         super().clean()
-        if self._goes_elsewhere() and not self.cleaned_data.get("forget"):
+        url = self.cleaned_data.get("base_url")
+        has_stored = bool(self.instance.pk) and (self.instance.header_names or self.instance.has_session_key)
+        # Staff who may change an address must not learn by it what another member of staff has entered.
+        goes_elsewhere = url and has_stored and _origin(url) != _origin(self.initial.get("base_url", ""))
+        if goes_elsewhere and not self.cleaned_data.get("forget"):
             self.add_error("base_url", "The stored headers and key are for another host. Remove them first.")
         if self.fields.keys() >= {"headers", "session_key"} and not self.errors:
             try:
@@ -128,15 +132,6 @@ class EndpointForm(AnyModelForm):
                     "The stored headers and key cannot be decrypted. Remove them, or enter them again.",
                 )
         return self.cleaned_data
-
-    def _goes_elsewhere(self) -> bool:
-        """Return whether stored headers or a key would be sent to a host that they were not entered for."""
-        url = self.cleaned_data.get("base_url")
-        has_stored = bool(self.instance.pk) and (self.instance.header_names or self.instance.has_session_key)
-        if not url or not has_stored:
-            return False
-        # Staff who may change an address must not learn by it what another member of staff has entered.
-        return _origin(url) != _origin(self.initial.get("base_url", ""))
 
 
 def _origin(url: str) -> tuple[str, str]:

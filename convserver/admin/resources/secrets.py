@@ -59,13 +59,13 @@ class StoredSecretForm(AnyModelForm):
         kind = self.instance.kind if self.instance.pk else self.cleaned_data.get("kind", "")
         if self.cleaned_data.get("host") and kind != SecretKind.PROVIDER_TOKEN:
             self.add_error("host", "Only provider tokens have a host.")
-        self._refuse_internal(kind)
+        self._refuse_internal()
         known = [] if self.instance.pk else KNOWN_NAMES.get(kind, [])
         if known and self.cleaned_data.get("name") not in known:
             self.add_error("name", f"A secret of this kind must be named {' or '.join(known)}.")
         return self.cleaned_data
 
-    def _refuse_internal(self, kind: str) -> None:
+    def _refuse_internal(self) -> None:
         """Refuse a git host or tool servers that the server may not ask for the user."""
         name = self.instance.name if self.instance.pk else self.cleaned_data.get("name")
         try:
