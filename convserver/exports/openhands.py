@@ -44,10 +44,9 @@ class File(NamedTuple):
 
 def files(row: Conversation, layout: Layout) -> Iterator[File]:
     """Yield the files of a conversation, with one page of its log in memory."""
-    return _v0_files(row) if layout is Layout.V0 else _v1_files(row)
-
-
-def _v0_files(row: Conversation) -> Iterator[File]:
+    if layout is Layout.V1:
+        yield from _v1_files(row)
+        return
     name = row.public_id if _FILE_NAME.fullmatch(row.public_id) else f"{safe_name(row.public_id)}-{row.pk}"
     folder = f"sessions/{name}"
     yield File(f"{folder}/metadata.json", json.dumps(_metadata(row, name)))

@@ -273,17 +273,16 @@ class BoundedHttp(HttpToolsProtocol):
         self._timer = None
         if self.transport.is_closing():
             return
-        if self._stage is Stage.BODY and (left_s := self._left_for_body_s()) > 0:
-            self._timer = self.loop.call_later(left_s, self._lose_patience)
-        elif self._stage in (Stage.HEAD, Stage.BODY):
+        if self._stage is Stage.BODY:
+            # While it is the server that does not read, the client is not late.
+            last_s = self.loop.time() if self.flow.read_paused else self._progress_at
+            if (left_s := last_s + BODY_S - self.loop.time()) > 0:
+                self._timer = self.loop.call_later(left_s, self._lose_patience)
+                return
+        if self._stage in (Stage.HEAD, Stage.BODY):
             self._refuse(RequestRefused(HTTPStatus.REQUEST_TIMEOUT, "request_timeout", TOO_SLOW))
         else:
             self.transport.close()
-
-    def _left_for_body_s(self) -> float:
-        if self.flow.read_paused:  # it is the server that does not read
-            return BODY_S
-        return self._progress_at + BODY_S - self.loop.time()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
