@@ -52,7 +52,7 @@ class NotedActivity:
 def _noted(receive: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
     async def receive_and_note() -> Any:
         message = await receive()
-        if message["type"] != "websocket.disconnect":
+        if message["type"] != "websocket.disconnect":  # it may be a proxy that ends an idle socket
             activity.note()
         return message
 

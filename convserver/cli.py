@@ -63,10 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"Model Context Protocol over stdin and stdout. With accounts, {management.TOKEN} is a token with "
         "the scope `read`.",
     )
+    # Options before the first argument of a command that reads its own are unknown to this parser.
     chosen, others = parser.parse_known_args(arguments)
     if others and chosen.command in ("serve", "worker", "mcp"):
         parser.error(f"unrecognized arguments: {' '.join(others)}")
-    private_files.create_privately()
+    private_files.create_privately()  # before the settings are loaded, which may write the secret key
     # PostgreSQL shows it to operators for each session of this process, and of programs that it starts.
     name = f"convserver {chosen.command} {os.getpid()} {socket.gethostname()}"
     os.environ.setdefault("PGAPPNAME", name[:NAME_MAX])

@@ -36,6 +36,7 @@ UNKNOWN_BODY_MAX_BYTES = 64 * 1024
 
 def installation_of(secret_key: str) -> str:
     """Return the id of the installation with this secret key; it says nothing of the key."""
+    # In names of channels and in manifests of backups, which other programs see.
     return sha256(secret_key.encode()).hexdigest()[:12]
 
 
@@ -79,7 +80,7 @@ def _frontend_dir(name: str, text: str, _: Given) -> Path | None:
         path = Path(text).expanduser().resolve()
         index = (path / "index.html").resolve()
         with index.open("rb"):
-            is_complete = index.is_relative_to(path)
+            is_complete = index.is_relative_to(path)  # no file that a link puts elsewhere is served
     except (OSError, RuntimeError, ValueError):  # RuntimeError: no home directory, links in a circle
         is_complete = False
     if not is_complete:

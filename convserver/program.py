@@ -8,6 +8,7 @@ from pathlib import Path
 
 def command() -> str:
     """Return `convserver` if it was started by that name, else what runs the module, as in a checkout."""
+    # In a checkout the name may be missing, or be that of another installation.
     return "convserver" if Path(sys.argv[0]).name == "convserver" else f"{python()} -m convserver"
 
 

@@ -39,6 +39,6 @@ class GrantFields(forms.Form):
         """What was chosen."""
         days, rights = self.cleaned_data["days"], self.cleaned_data["rights"].split()
         return Grant(
-            scopes=[Scope(each) for each in rights] or tuple(Scope),
+            scopes=[Scope(each) for each in rights] or tuple(Scope),  # an empty choice is full access
             expires_at=timezone.now() + timedelta(days=days) if days else None,
         )

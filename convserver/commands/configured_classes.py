@@ -28,6 +28,7 @@ def require(configuration: Configuration) -> None:
 
 def _require_class(variable: str, path: str, base_path: str) -> None:
     """Raise ConfigurationError unless there is a complete subclass at this path."""
+    # Now, not with the first request: a class that is not complete fails only when it is made.
     found, base = _class_of(variable, path), import_string(base_path)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ConfigurationError(f"{variable} is {path!r}, but that is no subclass of {base.__name__}.")

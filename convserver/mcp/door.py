@@ -36,9 +36,11 @@ class McpDoor:
         self._running = PerEventLoop(lambda: _Running(make_server()))
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        # A GET would open a stream for messages of the server, a DELETE end a session: there is neither.
         if scope["method"] != "POST":
             await _refuse(send, HTTPStatus.METHOD_NOT_ALLOWED, NO_STREAM, ("allow", "POST"))
             return
+        # Here once, before the library reads the body; the native door checks each call again.
         try:
             is_known = await _may_read(scope)
         except UNAVAILABLE:

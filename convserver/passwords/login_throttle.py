@@ -36,8 +36,7 @@ CACHE = "guesses"
 class Guesses:
     """The attempts at one password or key from one address.
 
-    They are counted before they are checked, so that parallel attempts cannot pass the limit. While Redis
-    is away, or where there is none, each process counts by itself.
+    While Redis is away, or where there is none, each process counts by itself.
     """
 
     def __init__(self, request: HttpRequest, what: str) -> None:
@@ -47,6 +46,7 @@ class Guesses:
 
     def may_go_on(self) -> bool:
         """Count one more attempt; return False above the limit."""
+        # Counted before it is checked: parallel attempts cannot pass the limit together.
         # An address above its limit is not counted by name, so that it cannot fill the cache with names.
         return self._all.add(1) <= ADDRESS_GUESSES_MAX and self._these.add(1) <= GUESSES_MAX
 
@@ -86,6 +86,7 @@ class AccountAttempts:
         delayed = self._count.add(1) - ACCOUNT_FREE
         if delayed <= 0:
             return 0.0
+        # At most 30 doublings: a power of thousands would overflow.
         return float(min(ACCOUNT_DELAY_S * 2.0 ** min(delayed - 1, 30), ACCOUNT_DELAY_MAX_S))
 
     def forget(self) -> None:
@@ -98,6 +99,7 @@ class _Count:
 
     def __init__(self, what: str, *, window_s: int = WINDOW_S) -> None:
         self._window_s = window_s
+        # Hashed: Redis gets neither user names nor addresses.
         self._name = f"guesses:{salted_hmac(SALT, what, algorithm='sha256').hexdigest()}"
 
     def add(self, number: int) -> int:

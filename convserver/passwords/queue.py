@@ -53,6 +53,7 @@ class PasswordQueue:
 
         The slot is released at the end of the block, unless it is taken out of the list.
         """
+        # Before the slot: an attempt that is delayed keeps no other from its turn.
         if view_name in LOGINS and (name := _username_in(request)):
             await asyncio.sleep(await asyncio.to_thread(AccountAttempts(name).one_more))
         is_admitted = await self._is_admitted(subscriber(request.META.get("REMOTE_ADDR", "")))
@@ -98,7 +99,7 @@ def _username_in(request: HttpRequest) -> str:
     """Return the user name in a login's form; empty in any other form, and in one that cannot be read."""
     try:
         if int(request.META.get("CONTENT_LENGTH") or 0) > UNKNOWN_BODY_MAX_BYTES:
-            return ""
+            return ""  # no login is this long, and to parse it here would hold up the event loop
         return str(request.POST.get("username", ""))
     except Exception:  # the view reads the form again and reports the error
         return ""

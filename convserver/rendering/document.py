@@ -37,6 +37,7 @@ def end() -> str:
 @cache
 def styles() -> SafeString:
     """Return the stylesheets of events as one text."""
+    # By the finders: an installed package has its files elsewhere than a checkout.
     found = [finders.find(name) for name in _STYLES]
     texts = [Path(path).read_text(encoding="utf-8") for path in found if isinstance(path, str)]
     return mark_safe("\n".join(texts))  # noqa: S308 - files of this project

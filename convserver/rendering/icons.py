@@ -24,6 +24,7 @@ _PATHS = {
 
 def icon(name: str) -> SafeString:
     """Return one of the drawings as SVG that screen readers skip."""
+    # Inside the page, so that its colour is that of the text and no request is made for it.
     path = _PATHS.get(name, _PATHS["tool"])
     return mark_safe(  # noqa: S308 - a drawing of the table above
         '<svg class="glyph" viewBox="0 0 16 16" aria-hidden="true" focusable="false">'

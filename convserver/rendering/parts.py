@@ -68,7 +68,7 @@ class Parts:
     def __init__(self, conversation_id: str, *, whole: bool = False) -> None:
         self.conversation_id = conversation_id
         self._whole = whole
-        self.links = {} if whole else links_of(conversation_id)
+        self.links = {} if whole else links_of(conversation_id)  # a file of its own has no addresses
         self._markdown_left = PAGE_MAX_CHARS
         self._long_texts = LongTexts()
 
@@ -218,7 +218,7 @@ class Parts:
 
     def _arguments(self, event: EventEnvelope, card: CallCard) -> dict[str, Any]:
         text = card.arguments
-        if not text or text.strip() == card.summary:
+        if not text or text.strip() == card.summary:  # the card's first line is all of it
             return {}
         if len(text) <= code.COLOURED_MAX_CHARS:
             return {"code": code.block(text, card.language), "language": card.language}

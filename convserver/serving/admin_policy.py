@@ -25,6 +25,7 @@ class AdminPolicyMiddleware(CSPMiddleware):
         self, request: HttpRequest, response: HttpResponseBase, report_only: bool = False
     ) -> PolicyParts:
         parts = super().get_policy_parts(request, response, report_only)
+        # By the route, not by the path: only views of the admin itself have its name.
         match = request.resolver_match
         if match is not None and match.app_name == "admin":
             parts.update = {

@@ -149,6 +149,7 @@ def _is_inside(root: Path, path: Path) -> bool:
 def _sent(request: HttpRequest, path: Path, headers: dict[str, str]) -> HttpResponse | None:
     """Return the file with its ETag, or the requested range of it; None if it cannot be read."""
     packed = {name: f"{path}.{ending}" for name, ending in (("gzip", "gz"), ("br", "br"))}
+    # Beside the file alone: a link could lead the packed one out of the directory.
     encodings = {name: each for name, each in packed.items() if _is_inside(path.parent, Path(each))}
     media_type = _media_types.get_type(str(path))
     charset = "; charset=utf-8" if media_type.startswith("text/") else ""

@@ -233,7 +233,7 @@ def list_beside(request: HttpRequest) -> dict[str, Any]:
     filters = Filters.read(asked, request.COOKIES.get(ORDER_COOKIE, ""))
     try:
         shown = page_of(request.user, filters, page_id=asked.get("page_id"))
-    except InvalidCursor:
+    except InvalidCursor:  # an address kept from before an upgrade still shows a list
         shown = page_of(request.user, filters)
     query = urlencode(filters.query, doseq=True)
     address = f"{reverse('home')}?{query}" if query else reverse("home")
@@ -248,7 +248,7 @@ def page_of(user: Visitor, filters: Filters, *, page_id: str | None = None) -> d
     on_top = marks.kept_on_top(matching, access.pk_of(user), pinned=True).listed_by(order)
     pinned = [] if filters.parent else list(on_top.values_list("pk", flat=True)[: marks.PINNED_MAX])
     page = list_page(
-        matching.exclude(pk__in=pinned),
+        matching.exclude(pk__in=pinned),  # on every page: a pinned row is shown once, above the first one
         PAGE_ROWS,
         order=order,
         page_id=page_id,

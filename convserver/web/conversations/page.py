@@ -259,6 +259,7 @@ def _is_decided(found: ConversationRef, execution_status: str) -> bool:
 
 def _seq(text: str | None) -> int | None:
     """Return a seq or -1; None for any other text, which shows the end of the log."""
+    # An address that was cut or edited by hand shows the conversation, not an error.
     text = text or ""
     number = number_in(text.removeprefix("-"))
     return -1 if number is not None and text.startswith("-") else number
