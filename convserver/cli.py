@@ -16,8 +16,7 @@ from convserver.variables import ConfigurationError
 
 # Of the name of a session, PostgreSQL keeps this much.
 NAME_MAX = 63
-CONCURRENCY = 50
-"""A worker plays at most this many turns at a time, unless its command line says otherwise."""
+CONCURRENCY = 50  # a worker plays at most this many turns at a time, unless its command line says otherwise
 CONCURRENCY_MAX = 10_000
 OTHERS = {
     "manage": "run a management command: migrate, createsuperuser, create_token, …",

@@ -17,11 +17,9 @@ from conversations.engines import failures
 from conversations.models import WriteProbe
 from conversations.readiness import readiness
 
-ANSWER_WITHIN_S = 1.7
-"""After this long without an answer of the database, the probe reports that."""
+ANSWER_WITHIN_S = 1.7  # after this long without an answer of the database, the probe reports that
 LOCK_WAIT_S = 0.5
-POOL_WAIT_S = 1.0
-"""How long the probe waits for one of the connections of all others."""
+POOL_WAIT_S = 1.0  # how long the probe waits for one of the connections of all others
 # A lock held by others counts as a failure after this long.
 LOCKED_FOR_S = 10.0
 # More than the connection caches, so that SQLite writes it to the disk before it is rolled back.
@@ -160,5 +158,4 @@ def _own_connection() -> BaseDatabaseWrapper:
     return connection
 
 
-health = Health()
-"""The probe of this process."""
+health = Health()  # the probe of this process

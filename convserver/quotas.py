@@ -17,21 +17,15 @@ class Quotas:
     """The most that one user may use; 0 for no limit. One MB is 1,000,000 bytes."""
 
     requests_per_minute: int = 0
-    messages_per_minute: int = 0
-    """Messages and recorded events, by any door."""
+    messages_per_minute: int = 0  # messages and recorded events, by any door
     conversations_per_hour: int = 0
-    starts_per_hour: int = 0
-    """Start tasks, including failed ones."""
-    sockets: int = 0
-    """Open at the same time in one process, by any door."""
-    tokens: int = 0
-    """API tokens that are not revoked."""
-    drafts: int = 0
-    """Drafts that are not empty."""
+    starts_per_hour: int = 0  # start tasks, including failed ones
+    sockets: int = 0  # open at the same time in one process, by any door
+    tokens: int = 0  # API tokens that are not revoked
+    drafts: int = 0  # drafts that are not empty
     drafts_mb: int = 0
     uploads_mb: int = 0
-    stored_mb: int = 0
-    """Events of all conversations, including deleted ones."""
+    stored_mb: int = 0  # events of all conversations, including deleted ones
 
     @classmethod
     def of_accounts_mode(cls) -> Quotas:
@@ -54,13 +48,11 @@ class Quotas:
 class RunLimits:
     """The most that the agent of one conversation may use, in a turn or in all; 0 for no limit."""
 
-    turn_iterations: int = 0
-    """How often a model is asked."""
+    turn_iterations: int = 0  # how often a model is asked
     iterations: int = 0
     turn_tokens: int = 0
     tokens: int = 0
-    turn_cost: float = 0.0
-    """US dollars."""
+    turn_cost: float = 0.0  # US dollars
     cost: float = 0.0
     turn_seconds: int = 0
     seconds: int = 0
@@ -68,10 +60,8 @@ class RunLimits:
 
 NAMES = tuple(field.name for field in fields(Quotas))
 LIMIT_NAMES = tuple(field.name for field in fields(RunLimits))
-COSTS = frozenset({"turn_cost", "cost"})
-"""The limits that need not be whole numbers."""
-MOST = 1_000_000_000
-"""The highest value of a variable."""
+COSTS = frozenset({"turn_cost", "cost"})  # the limits that need not be whole numbers
+MOST = 1_000_000_000  # the highest value of a variable
 
 
 def none() -> dict[str, str]:

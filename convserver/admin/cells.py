@@ -16,10 +16,8 @@ from django.utils.safestring import SafeString, mark_safe
 from conversations.models import Conversation
 
 ID_END_SHOWN = 4
-LISTED_MAX = 20
-"""A cell lists at most this many rows."""
-NAMED_MAX = 5
-"""A message or a banner names at most this many."""
+LISTED_MAX = 20  # a cell lists at most this many rows
+NAMED_MAX = 5  # a message or a banner names at most this many
 
 Look = Callable[[Any], Any]
 

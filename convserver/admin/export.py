@@ -28,8 +28,7 @@ class ExportPart(NamedTuple):
     """One conversation of an export: its facts, and the end of its log."""
 
     conversation: ConversationRef
-    facts: str
-    """JSON text."""
+    facts: str  # JSON text
     # The last seq when the export began, so that facts and events agree.
     through: int
 

@@ -52,8 +52,7 @@ class RunningTurn:
     conversation: SafeString
     owner: str
     age: str
-    progress: str
-    """The time since the last sign of it."""
+    progress: str  # the time since the last sign of it
     process: str
     is_stalled: bool
 

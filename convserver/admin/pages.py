@@ -58,8 +58,7 @@ class PageStart(NamedTuple):
 class KeysetChangeList(ChangeList):
     """A list whose every page costs what the first does."""
 
-    older: str | None
-    """The query string of the page with older rows; None on the last page."""
+    older: str | None  # the query string of the page with older rows; None on the last page
     newer: str | None
 
     def get_filters(self, request: HttpRequest) -> Any:

@@ -25,8 +25,7 @@ class RepairBanner(NamedTuple):
 
     text: str
     links: list[SafeString]
-    more: int
-    """The number of repairs without a link."""
+    more: int  # the number of repairs without a link
 
 
 def banner() -> RepairBanner | None:

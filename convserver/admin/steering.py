@@ -55,8 +55,7 @@ class SteeringOutcome(NamedTuple):
     """The outcome for one conversation."""
 
     conversation: Conversation
-    problem: str | None
-    """The reason why it failed; None for success."""
+    problem: str | None  # the reason why it failed; None for success
 
 
 def steer(action: SteeringAction, conversations: Sequence[Conversation]) -> list[SteeringOutcome]:

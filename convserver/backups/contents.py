@@ -13,8 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from conversations.log.append import chain
 
-PROBLEMS_MAX = 20
-"""At most this many problems are named."""
+PROBLEMS_MAX = 20  # at most this many problems are named
 ROWS_AT_ONCE = 1000  # the rows of a table do not fit into memory
 # A payload that is longer than this is read by itself: a thousand of the longest do not fit into memory.
 LARGE_BYTES = 16 * 1024
@@ -38,14 +37,10 @@ _TRIGGERS = {
 class Contents(NamedTuple):
     """What a store holds."""
 
-    migrations: list[str]
-    """As `app.name`, sorted."""
-    counts: dict[str, int]
-    """The number of rows of each table."""
-    heads: str
-    """SHA-256 over the heads of all conversations, in hex."""
-    triggers: list[str]
-    """The names of those that are switched on, sorted."""
+    migrations: list[str]  # as `app.name`, sorted
+    counts: dict[str, int]  # the number of rows of each table
+    heads: str  # SHA-256 over the heads of all conversations, in hex
+    triggers: list[str]  # the names of those that are switched on, sorted
 
 
 class Head(NamedTuple):

@@ -19,8 +19,7 @@ from convserver.backups import manifest
 from convserver.backups.failures import BackupError
 
 NAME = re.compile(r"convserver-\d{8}T\d{6}Z(-\d+)?")
-UNFINISHED = ".unfinished"
-"""Ends the name of a directory that is being written."""
+UNFINISHED = ".unfinished"  # ends the name of a directory that is being written
 
 
 def stamp(now: datetime) -> str:
@@ -32,8 +31,7 @@ def stamp(now: datetime) -> str:
 class Draft:
     """A directory that is being written."""
 
-    path: Path
-    """Where it is; another one once it is complete."""
+    path: Path  # where it is; another one once it is complete
 
 
 @contextmanager

@@ -14,8 +14,7 @@ from convserver.backups.failures import BackupError
 
 FORMAT = 1
 NAME = "manifest.json"
-SUM = f"{NAME}.sha256"
-"""Beside the manifest: its own SHA-256, as `sha256sum` writes it."""
+SUM = f"{NAME}.sha256"  # beside the manifest: its own SHA-256, as `sha256sum` writes it
 CHUNK_BYTES = 1024 * 1024
 MANIFEST_MAX_BYTES = 16 * 1024 * 1024
 
@@ -24,8 +23,7 @@ MANIFEST_MAX_BYTES = 16 * 1024 * 1024
 class StoredFile:
     """One file of a backup."""
 
-    size: int
-    """In bytes."""
+    size: int  # in bytes
     sha256: str
 
 
@@ -34,30 +32,21 @@ class Manifest:
     """What a backup is of."""
 
     format: int = FORMAT
-    version: str
-    """Of the program that made it."""
-    engine: str
-    """`sqlite` or `postgresql`."""
+    version: str  # of the program that made it
+    engine: str  # `sqlite` or `postgresql`
     made_at: str
     """When the snapshot was taken: everything acknowledged before is in it. ISO 8601, UTC."""
-    installation: str
-    """Names the secret key, without saying anything about it."""
-    migrations: list[str]
-    """Those that were applied, as `app.name`, sorted."""
-    counts: dict[str, int]
-    """The number of rows of each table."""
-    heads: str
-    """SHA-256 over the heads of all conversations, in hex."""
+    installation: str  # names the secret key, without saying anything about it
+    migrations: list[str]  # those that were applied, as `app.name`, sorted
+    counts: dict[str, int]  # the number of rows of each table
+    heads: str  # SHA-256 over the heads of all conversations, in hex
     triggers: list[str] = field(default_factory=list)
     """The names of those that were switched on, sorted: the guards. Empty: not recorded."""
     problems: list[str] = field(default_factory=list)
     """What was damaged already in the store that the backup is of."""
-    is_checked: bool = False
-    """Whether the store was read for such problems."""
-    schema: str = ""
-    """PostgreSQL: the name of the schema that was dumped."""
-    extensions: list[str] = field(default_factory=list)
-    """PostgreSQL: the extensions that its tables need."""
+    is_checked: bool = False  # whether the store was read for such problems
+    schema: str = ""  # PostgreSQL: the name of the schema that was dumped
+    extensions: list[str] = field(default_factory=list)  # PostgreSQL: the extensions that its tables need
     files: dict[str, StoredFile] = field(default_factory=dict)
     """Every other file of the backup, by its name."""
 

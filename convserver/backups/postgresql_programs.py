@@ -18,8 +18,7 @@ from django.db.backends.postgresql.client import DatabaseClient
 
 from convserver.backups.failures import BackupError
 
-SAID_MAX = 2000
-"""Of what a program complains, at most this many characters are shown."""
+SAID_MAX = 2000  # of what a program complains, at most this many characters are shown
 # The parts of a dump: only the second one has rows, and it has nothing but rows and numbers of sequences.
 SECTIONS = ("pre-data", "data", "post-data")
 # Commands of psql, and a setting that servers before PostgreSQL 17 do not know.

@@ -30,8 +30,7 @@ SHOWN = 3
 class Target(Protocol):
     """An empty place for the store of a backup."""
 
-    name: str
-    """What people call it."""
+    name: str  # what people call it
 
     def alone(self) -> AbstractContextManager[None]:
         """Keep other programs away. Raise BackupError if it is in use, or not empty."""
@@ -44,8 +43,7 @@ class Target(Protocol):
 class Verification:
     """What came of loading a backup."""
 
-    differences: list[str]
-    """What is not as the manifest says, a sentence each."""
+    differences: list[str]  # what is not as the manifest says, a sentence each
     problems: list[str]
     """What is damaged in it, a sentence each: it is so in the store that the backup is of."""
 

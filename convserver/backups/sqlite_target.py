@@ -16,8 +16,7 @@ from convserver.backups.manifest import Manifest
 from convserver.serving.server_lock import ServerLock
 
 COMPANIONS = ("-wal", "-shm", "-journal", marks.ENDING)
-RESTORING = ".restoring"
-"""Ends the name of a file that is being written."""
+RESTORING = ".restoring"  # ends the name of a file that is being written
 
 
 class SqliteTarget:

@@ -37,8 +37,7 @@ class Backup:
     """A backup that was made."""
 
     path: Path
-    size: int
-    """Bytes of all files."""
+    size: int  # bytes of all files
     manifest: Manifest
 
 

@@ -27,8 +27,7 @@ from sessions_app.openhands_v1 import steering
 
 logger = logging.getLogger(__name__)
 
-BATCH_MAX = 200
-"""The most conversations of one action."""
+BATCH_MAX = 200  # the most conversations of one action
 # The agents that are stopped or started at the same time.
 STOPS_AT_ONCE = 20
 
@@ -55,13 +54,11 @@ class BatchOrder:
 class BatchResult:
     """The result of an action."""
 
-    changed: list[str] = field(default_factory=list)
-    """The ids of the changed conversations."""
+    changed: list[str] = field(default_factory=list)  # the ids of the changed conversations
     unchanged: int = 0
     refused: dict[str, str] = field(default_factory=dict)
     """By id: the reason why the conversation was not changed."""
-    undo: str | None = None
-    """The text for `undo.read`; None if nothing changed."""
+    undo: str | None = None  # the text for `undo.read`; None if nothing changed
 
 
 def reachable(user: Visitor, action: BatchAction) -> ConversationQuerySet:

@@ -25,8 +25,7 @@ class UndoableChange(NamedTuple):
 
     action: str
     name: str
-    value: str | None
-    """The new value of the tag; None where it was removed, and for other actions."""
+    value: str | None  # the new value of the tag; None where it was removed, and for other actions
     before: dict[str, str | None]
     """By id of each changed conversation: the earlier value of its tag, None for none."""
 

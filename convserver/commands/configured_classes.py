@@ -9,8 +9,7 @@ from django.utils.module_loading import import_string
 from convserver.configuration import BUILT_IN_VALIDATORS, STANDALONE, Configuration
 from convserver.variables import ConfigurationError
 
-MISSING_SHOWN = 5
-"""Of the methods that a configured class lacks, at most this many are named."""
+MISSING_SHOWN = 5  # of the methods that a configured class lacks, at most this many are named
 
 
 def require(configuration: Configuration) -> None:

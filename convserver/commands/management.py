@@ -39,8 +39,7 @@ MANAGEMENT = {
 NEED_TABLES = MANAGEMENT.keys() - {"migrate", "check"}
 OWN_IMPORTS = {"openhands-v1": "import_openhands_v1"}
 """The management commands of formats with one of their own."""
-IMPORTS = "import_transcripts"
-"""The management command of all others."""
+IMPORTS = "import_transcripts"  # the management command of all others
 ON_STORE = {
     "verify": "verify",
     "checkpoint": "checkpoint",

@@ -15,10 +15,8 @@ from conversations.dialects import v1
 from conversations.events import Kind
 from convserver.mcp.native import NativeDoor, NativeRefused
 
-RESULT_MAX_BYTES = 25_000
-"""A longer result is cut, and says where the next one continues."""
-TEXT_MAX_CHARS = 2_000
-"""A longer text is cut in a page of events; `read_event` returns the rest."""
+RESULT_MAX_BYTES = 25_000  # a longer result is cut, and says where the next one continues
+TEXT_MAX_CHARS = 2_000  # a longer text is cut in a page of events; `read_event` returns the rest
 # The characters that `read_event` returns at a time: an escaped character can take six bytes.
 PIECE_CHARS = 4_000
 # Conversations found by their titles leave the other half to events.

@@ -11,8 +11,7 @@ from django.utils.crypto import salted_hmac
 from conversations.storage import shared_counts
 from sessions_app.identity.addresses import subscriber
 
-GUESSES_MAX = 10
-"""Attempts at one name's password, or at the key, from one address in a window."""
+GUESSES_MAX = 10  # attempts at one name's password, or at the key, from one address in a window
 # Attempts at all of them, so that a client does not have ten attempts at each of many names.
 ADDRESS_GUESSES_MAX = 50
 WINDOW_S = 300

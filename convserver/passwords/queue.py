@@ -30,14 +30,11 @@ VIEWS = LOGINS | frozenset(
     }
 )
 """The views that compute passwords."""
-WAITING_MAX = 40
-"""The requests that wait; further ones are refused."""
-WAITING_OF_ONE_MAX = 8
-"""Those of one address."""
+WAITING_MAX = 40  # the requests that wait; further ones are refused
+WAITING_OF_ONE_MAX = 8  # those of one address
 WAIT_S = 10.0
 RETRY_AFTER_S = 5
-_REFUSED = "is_refused_by_password_queue"
-"""The attribute of a request whose password is not computed."""
+_REFUSED = "is_refused_by_password_queue"  # the attribute of a request whose password is not computed
 
 
 class PasswordQueue:

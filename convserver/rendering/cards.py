@@ -18,14 +18,11 @@ class CallOutcome(StrEnum):
 
     RUNNING = "running"
     WAITING = "waiting"
-    UNKNOWN = "unknown"
-    """There is no result, and the conversation went on."""
-    UNTOLD = "untold"
-    """It was cut off while it ran; the user is asked whether it took effect."""
+    UNKNOWN = "unknown"  # there is no result, and the conversation went on
+    UNTOLD = "untold"  # it was cut off while it ran; the user is asked whether it took effect
     DONE = "done"
     FAILED = "failed"
-    STOPPED = "stopped"
-    """The user stopped the agent before the result came."""
+    STOPPED = "stopped"  # the user stopped the agent before the result came
     REJECTED = "rejected"
 
 
@@ -46,8 +43,7 @@ class Task:
     """One entry of the agent's own list."""
 
     title: str
-    status: str
-    """`todo`, `in_progress` or `done`; anything else is shown as it is."""
+    status: str  # `todo`, `in_progress` or `done`; anything else is shown as it is
     notes: str = ""
 
 
@@ -64,10 +60,8 @@ class MessageCard:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallCard:
     tool: ShownTool
-    summary: str
-    """One line: a command's first, a file's path."""
-    thought: str = ""
-    """The agent's words before the call."""
+    summary: str  # one line: a command's first, a file's path
+    thought: str = ""  # the agent's words before the call
     reasoning: str = ""
     arguments: str = ""
     language: str = "json"
@@ -118,10 +112,8 @@ class ErrorCard:
     next_step: str
     code: str
     detail: str
-    cause: str = ""
-    """One-line error detail, if the words do not contain it."""
-    is_models: bool = False
-    """Whether the settings of the model can solve it."""
+    cause: str = ""  # one-line error detail, if the words do not contain it
+    is_models: bool = False  # whether the settings of the model can solve it
 
 
 Card = MessageCard | CallCard | ResultCard | QuietLine | ErrorCard

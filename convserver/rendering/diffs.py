@@ -24,8 +24,7 @@ class DiffLine(NamedTuple):
     """One line of a diff; `kind` is `added`, `removed`, `same` or `gap`."""
 
     kind: str
-    old: int | None
-    """Its number in the old file; None if it is not there, or not known."""
+    old: int | None  # its number in the old file; None if it is not there, or not known
     new: int | None
     text: str
 

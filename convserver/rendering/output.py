@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 SHOWN_MAX_LINES = 20
 SHOWN_MAX_CHARS = 2_000
-FOLDED_MAX_CHARS = 20_000
-"""The text in the page; the rest is a download."""
+FOLDED_MAX_CHARS = 20_000  # the text in the page; the rest is a download
 # The text that is read for the page, since escapes for terminals are removed from it.
 CLEANED_MAX_CHARS = 50_000
 BEGINNING_LINES = 8
@@ -19,8 +18,7 @@ class Output(NamedTuple):
     """Text for a page. When `folded` is empty, `shown` is all of it."""
 
     shown: str
-    folded: str
-    """All of the text, or its beginning if `is_cut`."""
+    folded: str  # all of the text, or its beginning if `is_cut`
     size: str
     is_cut: bool
 

@@ -38,8 +38,7 @@ class PendingCall(NamedTuple):
 
     seq: int
     is_whole: bool
-    is_untold: bool = False
-    """Whether the user is asked for the outcome, and not for an approval."""
+    is_untold: bool = False  # whether the user is asked for the outcome, and not for an approval
 
 
 class RenderedPage(NamedTuple):
@@ -118,8 +117,7 @@ class _Pauses:
 
     def __init__(self) -> None:
         self._is_paused = False
-        self._last: Entry | None = None
-        """The entry before the pause."""
+        self._last: Entry | None = None  # the entry before the pause
 
     def note(self, event: EventEnvelope, shown: Sequence[Entry]) -> None:
         """Read the next event; `shown` are the entries before it."""

@@ -17,8 +17,7 @@ class Plan:
 
     states: list[Entry] = field(default_factory=list)
     """The calls that wrote it, or results whose calls are elsewhere; oldest first, never empty."""
-    is_newest: bool = False
-    """Whether no later plan is on the page."""
+    is_newest: bool = False  # whether no later plan is on the page
 
 
 def gathered(shown: Iterable[Entry]) -> list[Entry | Plan]:

@@ -36,10 +36,8 @@ class Subject(NamedTuple):
 
     sections: tuple[Section, ...]
     diff: Diff | None
-    characters: int
-    """The length before the cut."""
-    shown: int
-    """The length after the cut."""
+    characters: int  # the length before the cut
+    shown: int  # the length after the cut
     lines: int
     is_whole: bool
 

@@ -33,10 +33,8 @@ class Trouble(NamedTuple):
 
     words: str
     next_step: str
-    tells_cause: bool = True
-    """Whether the words name the cause; otherwise the error's own text does."""
-    is_models: bool = False
-    """Whether the model's settings can solve it."""
+    tells_cause: bool = True  # whether the words name the cause; otherwise the error's own text does
+    is_models: bool = False  # whether the model's settings can solve it
 
 
 _BODY_MAX_CHARS = 10_000

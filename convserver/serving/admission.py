@@ -19,8 +19,7 @@ from sessions_app.event_loops import PerEventLoop
 
 T = TypeVar("T")
 
-THREADS = 32
-"""At most this many requests are in views at a time; the others wait for a thread."""
+THREADS = 32  # at most this many requests are in views at a time; the others wait for a thread
 # At most this many of them may change something: while all wait for locks, the other threads still read.
 WRITERS = 24
 # Of the same conversation, which takes one change after the other anyway: more of them would only wait.
@@ -29,17 +28,14 @@ WRITERS_OF_ONE = 4
 ABROAD_THREADS = 16
 # At most this many requests search; they need the processor more than the others.
 SEARCHES = 8
-SEARCHES_OF_ONE = 2
-"""With accounts, at most this many of them are of the same user."""
+SEARCHES_OF_ONE = 2  # with accounts, at most this many of them are of the same user
 # Requests that change many conversations. SQLite's writers come in the order in which they arrive: several
 # batches of one user would keep another user's append waiting for all of them.
 BATCHES, BATCHES_OF_ONE = 4, 1
 # Large bodies that are read, or worked on, have at most this many bytes together.
 BODIES_MAX_BYTES = 256 * 1024 * 1024
-BODIES_OF_ONE_BYTES = 32 * 1024 * 1024
-"""With accounts, those of one user have at most this many of them."""
-BODY_WAIT_S = 10.0
-"""A large body waits at most this long to be read."""
+BODIES_OF_ONE_BYTES = 32 * 1024 * 1024  # with accounts, those of one user have at most this many of them
+BODY_WAIT_S = 10.0  # a large body waits at most this long to be read
 # With accounts, a request waits at most this long for a thread, one that changes something less long.
 WAIT_S = 30.0
 
@@ -48,11 +44,9 @@ class Lane(StrEnum):
     """What a request waits for beside those of its own sort."""
 
     ORDINARY = "ordinary"
-    ABROAD = "abroad"
-    """It may ask a host that is not ours, such as a git provider or a model."""
+    ABROAD = "abroad"  # it may ask a host that is not ours, such as a git provider or a model
     SEARCH = "search"
-    BATCH = "batch"
-    """It changes many conversations."""
+    BATCH = "batch"  # it changes many conversations
 
 
 def in_lane(lane: Lane) -> Callable[[T], T]:

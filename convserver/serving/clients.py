@@ -15,18 +15,15 @@ from sessions_app.identity.addresses import subscriber
 from sessions_app.identity.authentication import Credentials, credentials_of, holder_of
 from sessions_app.identity.conversation_keys import opened_by
 
-KNOWN_S = 60
-"""Credentials are looked up again after this long."""
+KNOWN_S = 60  # credentials are looked up again after this long
 KNOWN_MAX = 10_000
 
 _known = LocMemCache("clients", {"TIMEOUT": KNOWN_S, "OPTIONS": {"MAX_ENTRIES": KNOWN_MAX}})
 
-EVERYBODY = 0
-"""The client of every request where there are no accounts."""
+EVERYBODY = 0  # the client of every request where there are no accounts
 
 
-_FOUND = "_client"
-"""The attribute of a request that says whose it is."""
+_FOUND = "_client"  # the attribute of a request that says whose it is
 
 
 def found_client(request: HttpRequest) -> Hashable:

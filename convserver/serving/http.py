@@ -138,8 +138,7 @@ class OneThreadHandler(ASGIHandler):
 class _Route(NamedTuple):
     """Where the address of a request leads."""
 
-    conversation_id: str | None
-    """In its normal spelling, if the address names one."""
+    conversation_id: str | None  # in its normal spelling, if the address names one
     lane: Lane
     view_name: str = ""
 

@@ -83,8 +83,7 @@ class Stage(Enum):
     HEAD = auto()
     BODY = auto()
     WHOLE = auto()
-    DISCARDED = auto()
-    """The rest of a body that was answered before its end is coming."""
+    DISCARDED = auto()  # the rest of a body that was answered before its end is coming
 
 
 class RequestRefused(Exception):
@@ -106,10 +105,8 @@ class BoundedHttp(HttpToolsProtocol):
         self._stage = Stage.SILENT
         self._timer: asyncio.TimerHandle | None = None
         self._unread_timer: asyncio.TimerHandle | None = None
-        self._unread_bytes = 0
-        """What the client had not read of its answers when the timer was started."""
-        self._refusal: RequestRefused | None = None
-        """Why the parser was made to stop."""
+        self._unread_bytes = 0  # what the client had not read of its answers when the timer was started
+        self._refusal: RequestRefused | None = None  # why the parser was made to stop
         self._is_upgraded = False
         # Whether the part that is being read has ended a head, or brought some of a body or its end.
         self._has_moved = False

@@ -10,8 +10,7 @@ from conversations import counts
 
 _ROUTE = "convserver.route"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-CLIENT_LEFT = 499
-"""The status of a request that ended without an answer."""
+CLIENT_LEFT = 499  # the status of a request that ended without an answer
 UNMATCHED = "unmatched"
 """Requests that were refused before they had a route, and those at addresses that lead nowhere."""
 

@@ -6,8 +6,7 @@ import fcntl
 from pathlib import Path
 from typing import IO
 
-ENDING = ".serving-lock"
-"""Of the file beside the database that its server holds locked."""
+ENDING = ".serving-lock"  # of the file beside the database that its server holds locked
 
 
 def lock_of(database: Path) -> Path:

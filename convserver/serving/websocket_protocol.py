@@ -38,8 +38,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
     def __init__(self, *arguments: Any, **others: Any) -> None:
         super().__init__(*arguments, **others)
         self._is_known = False
-        self._is_awaited = False
-        """Whether the door of an unknown client waits for a message."""
+        self._is_awaited = False  # whether the door of an unknown client waits for a message
         self._held = UnknownFrames()
 
     def keep(self, room: Connections, place: ConnectionPlace) -> None:

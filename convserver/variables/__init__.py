@@ -21,8 +21,7 @@ class Given(NamedTuple):
     """What a parser may look at beside the text of its own variable."""
 
     environment: Mapping[str, str]
-    known: Mapping[str, Any]
-    """The values of the fields above."""
+    known: Mapping[str, Any]  # the values of the fields above
 
     @property
     def is_local(self) -> bool:
@@ -39,12 +38,9 @@ class Variable:
 
     name: str
     parse: Parser
-    default: str
-    """Its text where it is not set, or empty."""
-    shown: str
-    """Its default in the documentation."""
-    meaning: str
-    """What docs/operation.md says of it."""
+    default: str  # its text where it is not set, or empty
+    shown: str  # its default in the documentation
+    meaning: str  # what docs/operation.md says of it
 
 
 def variable(

@@ -34,10 +34,8 @@ from sessions_app.live.state_words import OWNER_WORDS, state_of
 from sessions_app.live.status import ListedConversation, iso, listed, shown_in
 
 PAGE_ROWS = 40
-LABELS_MAX = 10
-"""The labels in one filter."""
-TEXTS = ("repository", "trigger", "model", "source", "directory")
-"""The filters that take any text."""
+LABELS_MAX = 10  # the labels in one filter
+TEXTS = ("repository", "trigger", "model", "source", "directory")  # the filters that take any text
 ORDER_COOKIE = "list_order"
 YEAR_S = 365 * 24 * 3600  # browsers keep a cookie for 400 days at most
 # Labels that an import stores for itself, which rows do not show.
@@ -54,10 +52,8 @@ class Filters:
     repository: str = ""
     trigger: str = ""
     model: str = ""
-    source: str = ""
-    """The program that a conversation was imported from, such as `codex`."""
-    directory: str = ""
-    """The directory in which an imported agent worked."""
+    source: str = ""  # the program that a conversation was imported from, such as `codex`
+    directory: str = ""  # the directory in which an imported agent worked
     labels: tuple[str, ...] = ()
     status: str = ""
     version: str = ""

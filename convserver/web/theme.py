@@ -8,8 +8,7 @@ from convserver.web.listing import YEAR_S
 from convserver.web.settings_pages.page import form_of, saved
 
 COOKIE = "theme"
-THEMES = ("light", "dark")
-"""The choices; any other value means the system's theme."""
+THEMES = ("light", "dark")  # the choices; any other value means the system's theme
 
 
 def look(request: HttpRequest) -> dict[str, str]:

@@ -33,8 +33,7 @@ class DeletedRow(NamedTuple):
 
     state: ListedConversation
     moment: datetime | None
-    until: datetime | None
-    """The time until which it can be restored; None without a limit."""
+    until: datetime | None  # the time until which it can be restored; None without a limit
 
 
 @require_safe

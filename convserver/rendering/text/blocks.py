@@ -19,8 +19,7 @@ class _Fence:
     """A block of code that is open."""
 
     sign: str
-    is_inner: bool
-    """Whether it is in a list item, whose end closes it."""
+    is_inner: bool  # whether it is in a list item, whose end closes it
 
     def is_closed_by(self, line: str) -> bool:
         found = FENCE.match(line)

@@ -23,8 +23,7 @@ COLOURING_MAX_S = 0.05
 # Code with longer lines is not written by people, and lexers are slow on it.
 LINE_MAX_CHARS = 2_000
 NAME_MAX_CHARS = 40
-CLASSES = frozenset(filter(None, STANDARD_TYPES.values()))
-"""All classes of coloured code."""
+CLASSES = frozenset(filter(None, STANDARD_TYPES.values()))  # all classes of coloured code
 
 _FORMATTER: HtmlFormatter[str] = HtmlFormatter(nowrap=True)
 _PLAIN = frozenset({"", "text", "plain", "txt", "plaintext", "output", "console-output"})

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from convserver.rendering.text import addresses, visible
 
 DATA_MAX_CHARS = 12_000_000  # a regular expression reads all of it
-IMAGES_MAX = 20
-"""The images that are shown of one event."""
+IMAGES_MAX = 20  # the images that are shown of one event
 # No SVG, which is a document and can contain scripts.
 _DATA = re.compile(r"data:image/(?:png|jpeg|jpg|gif|webp|avif|bmp);base64,[A-Za-z0-9+/=\s]+", re.IGNORECASE)
 _AUDIO = re.compile(r"data:audio/[\w.+-]{1,60};base64,[A-Za-z0-9+/=]+", re.IGNORECASE | re.ASCII)
@@ -23,8 +22,7 @@ class Image(NamedTuple):
     href: str
     name: str
     audio: str = ""
-    file: str = ""
-    """Any other file, for a download."""
+    file: str = ""  # any other file, for a download
 
 
 def is_shown(url: str) -> bool:

@@ -20,12 +20,10 @@ from convserver.rendering.text import addresses, code, images, visible
 MAX_CHARS = 30_000
 # The marks in one text: one with more is not prose, and can take seconds to parse.
 MAX_MARKS = 3_000
-LINKS_MAX = 300
-"""A text with more addresses is rendered without links."""
+LINKS_MAX = 300  # a text with more addresses is rendered without links
 TABLE_COLUMNS_MAX = 60
 _MARKS = "[]*_~`|<>!#-+=\n"
-HIGHEST = "highest"
-"""The key of an `env` for the highest heading so far, 1 to 6."""
+HIGHEST = "highest"  # the key of an `env` for the highest heading so far, 1 to 6
 # The page has its own headings above those of a message.
 _HIGHEST_HEADING = 3
 

@@ -12,8 +12,7 @@ from convserver.rendering.text.markdown import HIGHEST, MAX_CHARS, MAX_MARKS, is
 
 PAGE_MAX_CHARS = 200_000
 """The Markdown of short messages, and that of long ones, rendered on one page; the rest is plain text."""
-LONG_MAX_MARKS = 20_000
-"""The marks in that of long ones."""
+LONG_MAX_MARKS = 20_000  # the marks in that of long ones
 _HEADING = re.compile(r"(#{1,6})\s")
 
 
@@ -21,8 +20,7 @@ class Piece(NamedTuple):
     """A part of a message."""
 
     text: str
-    html: SafeString | None
-    """None if it is too long or too dense to be rendered."""
+    html: SafeString | None  # None if it is too long or too dense to be rendered
 
 
 class LongTexts:

@@ -16,18 +16,12 @@ from convserver.rendering.text.blocks import blocks
 from convserver.rendering.text.markdown import HIGHEST, markdown
 from convserver.rendering.text.unfinished import closed
 
-SHOWN_MAX_CHARS = 200_000
-"""The rest of a longer answer is shown once it is stored."""
-SMALL_CHARS = 4_000
-"""An open block up to this length is rendered whenever it has grown."""
-GROWTH = 16
-"""A longer one is rendered when it has grown by one part in this many."""
-KEPT = 64
-"""The answers that a process remembers."""
-WAIT_S = 0.2
-"""The interval at which a page asks again."""
-ASKED_MAX_PER_S = 250
-"""The rate at which all readers of one answer together ask a process."""
+SHOWN_MAX_CHARS = 200_000  # the rest of a longer answer is shown once it is stored
+SMALL_CHARS = 4_000  # an open block up to this length is rendered whenever it has grown
+GROWTH = 16  # a longer one is rendered when it has grown by one part in this many
+KEPT = 64  # the answers that a process remembers
+WAIT_S = 0.2  # the interval at which a page asks again
+ASKED_MAX_PER_S = 250  # the rate at which all readers of one answer together ask a process
 
 
 class Preview:
@@ -35,16 +29,12 @@ class Preview:
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self.through = -1
-        """The index of the last piece of the answer that is shown."""
-        self.version = 0
-        """Changes when a finished part changes."""
+        self.through = -1  # the index of the last piece of the answer that is shown
+        self.version = 0  # changes when a finished part changes
         self.finished: list[SafeString] = []
-        self.open = SafeString("")
-        """The last block, which grows."""
+        self.open = SafeString("")  # the last block, which grows
         self.reasoning = ""
-        self.rendered_chars = 0
-        """The characters rendered for this answer so far."""
+        self.rendered_chars = 0  # the characters rendered for this answer so far
         self._text = ""
         self._env: dict[str, Any] = {}
         self._open_text = ""

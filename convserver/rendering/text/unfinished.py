@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from convserver.rendering.text.blocks import FENCE
 from convserver.rendering.text.markdown import TABLE_COLUMNS_MAX
 
-LEAF_MAX_CHARS = 8_000
-"""A longer last paragraph, or one with more than MARKS_MAX marks, stays as it is."""
+LEAF_MAX_CHARS = 8_000  # a longer last paragraph, or one with more than MARKS_MAX marks, stays as it is
 MARKS_MAX = 400
 _ANY_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 _ONLY_SIGNS = re.compile(r"[\s\d\-+*_=#~`|:>.)!\[]*")
@@ -84,8 +83,7 @@ class _Inline:
     open: list[tuple[str, int, int]] = field(default_factory=list)
     """Emphasis: its character, their number, and the place."""
     brackets: list[int] = field(default_factory=list)
-    dropped: list[tuple[int, int]] = field(default_factory=list)
-    """Stretches that are left out."""
+    dropped: list[tuple[int, int]] = field(default_factory=list)  # stretches that are left out
 
 
 def _closed_inline(text: str) -> str:

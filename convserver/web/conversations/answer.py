@@ -24,20 +24,14 @@ class ShownAnswer:
 
     answer: str
     version: int
-    through: int
-    """The index of the last piece that is shown."""
-    kept: int
-    """The number of parts that the page keeps; `parts` replace the others."""
+    through: int  # the index of the last piece that is shown
+    kept: int  # the number of parts that the page keeps; `parts` replace the others
     parts: list[SafeString]
-    finished: int
-    """The number of finished parts, which is all except the growing one."""
-    reasoning: str
-    """The part of the reasoning that the page lacks."""
-    reasoning_from: int
-    """The characters of the reasoning that the page keeps."""
+    finished: int  # the number of finished parts, which is all except the growing one
+    reasoning: str  # the part of the reasoning that the page lacks
+    reasoning_from: int  # the characters of the reasoning that the page keeps
     reasoning_through: int
-    wait_ms: int
-    """The time after which the page may ask again."""
+    wait_ms: int  # the time after which the page may ask again
 
 
 @require_safe

@@ -11,8 +11,7 @@ from conversations.models import Conversation, ConversationRef
 from sessions_app.live import branches
 from sessions_app.live.branches import ConversationBranch
 
-SHOWN_MAX = 50
-"""The branches that are shown."""
+SHOWN_MAX = 50  # the branches that are shown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,11 +20,9 @@ class Departure:
 
     source: Conversation
     at: int
-    number: int
-    """The number of this way, from 1."""
+    number: int  # the number of this way, from 1
     count: int
-    before: str | None
-    """The id of the way before this one; None for the first."""
+    before: str | None  # the id of the way before this one; None for the first
     after: str | None
 
 

@@ -14,8 +14,7 @@ from conversations.store.labels import TAG_MAX_LENGTH, TAG_NAME_MAX_LENGTH
 from convserver.web.listing import HIDDEN_LABELS
 from convserver.web.pages import page, person
 
-KNOWN_MAX = 200
-"""The labels that are suggested."""
+KNOWN_MAX = 200  # the labels that are suggested
 
 
 class LabelForm(forms.Form):

@@ -43,8 +43,7 @@ from sessions_app.live.status import (
 from sessions_app.models import SUSPENDED, THERE, AgentLoop, ExecutionStatus, LoopEnd, ToolRun
 from sessions_app.settings import run_options
 
-PAGE_EVENTS = 50
-"""The events of the log that are shown at once."""
+PAGE_EVENTS = 50  # the events of the log that are shown at once
 # The events after them that are read for the results of their calls: most results follow soon.
 BEYOND_EVENTS = 10
 # Parts of HTML that need `calls.css` and `code.css`, which a page without them does not load.
@@ -60,18 +59,13 @@ class EventsShown:
     """A stretch of the log as HTML, and its place."""
 
     html: SafeString
-    first: int
-    """Its first seq; a page requests the events before with `before=`."""
-    last: int
-    """The seq of its last event, `first - 1` if it has none."""
-    last_seq: int
-    """The end of the log."""
-    cursor: str
-    """The cursor of that end, with a fingerprint if the last event was read."""
+    first: int  # its first seq; a page requests the events before with `before=`
+    last: int  # the seq of its last event, `first - 1` if it has none
+    last_seq: int  # the end of the log
+    cursor: str  # the cursor of that end, with a fingerprint if the last event was read
     has_calls: bool
     """Whether it has calls, results, errors, output or code, which have their own stylesheets."""
-    asked: PendingCall | None = None
-    """The call that waits for approval, if the stretch has it."""
+    asked: PendingCall | None = None  # the call that waits for approval, if the stretch has it
 
 
 @require_safe

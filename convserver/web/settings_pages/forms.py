@@ -184,8 +184,7 @@ class ServerForm(Form):
         required=False, max_length=KEY_MAX, label="Key (optional)", widget=forms.PasswordInput(attrs=SECRET)
     )
 
-    server: SseServer | None = None
-    """The server to add, once the form is valid."""
+    server: SseServer | None = None  # the server to add, once the form is valid
 
     def clean(self) -> dict[str, Any]:
         given = {"url": self.cleaned_data.get("url"), "api_key": self.cleaned_data.get("api_key") or None}
@@ -231,8 +230,7 @@ class CommandForm(Form):
         widget=UnshownText(attrs={**OFF, "rows": 2}),
     )
 
-    server: StdioServer | None = None
-    """The server to add, once the form is valid."""
+    server: StdioServer | None = None  # the server to add, once the form is valid
 
     def clean_env(self) -> dict[str, str]:
         pairs = [line.partition("=") for line in self.cleaned_data["env"].splitlines() if line.strip()]

@@ -44,8 +44,7 @@ class ReportLine(NamedTuple):
 
     what: str
     number: int
-    is_part: bool = False
-    """Whether it is a part of the line above."""
+    is_part: bool = False  # whether it is a part of the line above
 
 
 class UploadForm(forms.Form):

@@ -35,8 +35,7 @@ class ServersUnreadable(SecretUnreadable):
 class ShownServer(NamedTuple):
     """One tool server without its keys."""
 
-    reference: str
-    """Its name in forms, which reveals nothing of it."""
+    reference: str  # its name in forms, which reveals nothing of it
     title: str
     transport: str
     detail: str

@@ -63,10 +63,8 @@ class ShownTrial(NamedTuple):
 
     reference: str
     tools: Sequence[tuple[str, str]]
-    more: int
-    """The number of tools that are not shown."""
-    problems: Sequence[tuple[str, str]]
-    """Each with the last lines of the program's output, if any."""
+    more: int  # the number of tools that are not shown
+    problems: Sequence[tuple[str, str]]  # each with the last lines of the program's output, if any
 
     @classmethod
     def of(cls, trial: ToolTrial, reference: str) -> ShownTrial:
