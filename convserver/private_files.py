@@ -15,7 +15,7 @@ from convserver.serving.server_lock import lock_of
 
 logger = logging.getLogger(__name__)
 
-OTHERS = stat.S_IRWXG | stat.S_IRWXO  # the rights of the group and of everybody else
+OTHERS = stat.S_IRWXG | stat.S_IRWXO  # the rights of the group and of all others
 # SQLite gives a new file beside the database the rights of the database.
 COMPANIONS = ("", "-wal", "-shm", "-journal", "-mark")
 

@@ -92,7 +92,7 @@ def _unified_lines(lines: Sequence[str]) -> Iterator[DiffLine]:
                 yield DiffLine("gap", None, None, "…")
             old, new = int(hunk[1]), int(hunk[2])
         elif not (old or new) or text.startswith("\\"):
-            continue  # what stands before the first hunk, or "\ No newline at end of file"
+            continue  # text before the first hunk, or "\ No newline at end of file"
         elif text.startswith("+"):
             yield DiffLine("added", None, new, text[1:])
             new += 1

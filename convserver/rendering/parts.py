@@ -26,13 +26,11 @@ from convserver.rendering.diffs import Diff
 from convserver.rendering.icons import icon
 from convserver.rendering.output import Output, output
 from convserver.rendering.plans import Plan, tasks_in
-from convserver.rendering.subjects import subject_of
+from convserver.rendering.subjects import NAME_MAX_CHARS, subject_of
 from convserver.rendering.text import code, visible
 from convserver.rendering.text.images import IMAGES_MAX, image, returned
 from convserver.rendering.text.markdown import is_long, markdown
 from convserver.rendering.text.pieces import PAGE_MAX_CHARS, LongTexts
-
-NAME_MAX_CHARS = 200
 
 _OUTCOMES = {
     CallOutcome.RUNNING: "Running…",

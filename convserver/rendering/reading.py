@@ -149,7 +149,7 @@ def _acp_call(view: AcpCallView) -> CallCard:
     return CallCard(
         tool=tool(view.shown_name),
         summary=first_line(view.title),
-        # One event has the call and its result, so the output stands below the input.
+        # One event has the call and its result, so the output is shown below the input.
         arguments="\n\n".join(filter(None, [written(view.raw_input), _acp_output(view)])),
         given=view.subject,
         outcome=CallOutcome.FAILED if view.is_error else outcome,

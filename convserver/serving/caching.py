@@ -7,7 +7,7 @@ from typing import Any
 from asgiref.typing import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
 
 NO_STORE = (b"cache-control", b"no-store")
-# What says who asks: a cache that keeps an answer all the same must not give it to anybody else.
+# What says who asks: a cache that keeps an answer all the same must not give it to others.
 VARY = ("Authorization", "Cookie", "X-Session-API-Key")
 
 Headers = list[tuple[bytes, bytes]]

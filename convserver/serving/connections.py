@@ -37,7 +37,7 @@ class ConnectionPlace:
     __slots__ = ("evict", "held_bytes", "subscriber")
 
     def __init__(self, subscriber: str | None, evict: Callable[[], None]) -> None:
-        self.subscriber = subscriber  # whom the connection counts for; None if it counts for nobody
+        self.subscriber = subscriber  # whom the connection counts for; None if it does not count
         self.evict: Callable[[], None] | None = evict
         self.held_bytes = 0
 
