@@ -66,7 +66,7 @@ MIDDLEWARE = [
 
 ROOT_URLCONF = "convserver.web.frontend_urls" if CONFIGURATION.frontend_dir else "convserver.urls"
 ASGI_APPLICATION = "convserver.asgi.application"
-APPEND_SLASH = False  # clients of the wires send both forms, and lose their bodies on a redirect
+APPEND_SLASH = False  # API clients lose their bodies on a redirect
 
 TEMPLATES = [
     {

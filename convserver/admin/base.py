@@ -105,7 +105,7 @@ class ListAdmin(ModelAdmin[Row]):
         self, request: HttpRequest, queryset: QuerySet[Row], *args: Any
     ) -> HttpResponse | None:
         """Run an action, unless a key is none that a row can have."""
-        # The framework would ask the database for such a key, which PostgreSQL refuses with an error.
+        # The framework, or PostgreSQL, would fail on such a key.
         column: Any = getattr(self.opts.pk, "target_field", self.opts.pk)
         try:
             for key in request.POST.getlist(ACTION_CHECKBOX_NAME):

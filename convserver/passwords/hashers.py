@@ -1,4 +1,4 @@
-"""Argon2 with a bound: each computation takes 100 MB and all processors for a tenth of a second."""
+"""Argon2 with a bound."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.contrib.auth.hashers import Argon2PasswordHasher
 
 T = TypeVar("T")
 
-# The number of passwords that a process computes at a time.
+# At a time: each computation takes 100 MB and all processors for a tenth of a second.
 COMPUTATIONS_MAX = 2
 NICENESS = 19  # Argon2 releases the interpreter and takes all processors: other requests come first
 

@@ -147,7 +147,7 @@ class BoundedHttp(HttpToolsProtocol):
         while start < len(data) and not self.transport.is_closing():
             if self.parser is None or self._is_upgraded:
                 break
-            # The parser keeps what it is fed, so a head must not pass its bound within one part.
+            # Lines are kept as they are parsed: a part brings no more of a head than may still come.
             end = start + HEAD_MAX_BYTES - self._unended_bytes
             self._read(data if start == 0 and end >= len(data) else data[start:end])
             start = end

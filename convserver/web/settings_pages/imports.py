@@ -135,7 +135,7 @@ def state_words(run: ImportRun) -> str:
 
 def _show(request: HttpRequest, problem: str = "") -> HttpResponse:
     user_id = access.pk_of(request.user)
-    rows = ImportRun.objects.of(user_id).order_by("-pk")[:RUNS_SHOWN]  # older reports can still be linked to
+    rows = ImportRun.objects.of(user_id).order_by("-pk")[:RUNS_SHOWN]
     context = {
         "runs": [(run, state_words(run), run.received * 100 // run.size) for run in rows],
         "formats": formats(),
