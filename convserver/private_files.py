@@ -68,7 +68,6 @@ def _is_repaired(path: Path) -> bool:
 
 def _private_paths(data_dir: Path, database: Path | None) -> Iterator[Path]:
     yield data_dir
-
     names = {data_dir / "secret_key", data_dir / "last_database"}
     if database is not None:
         names |= {database.with_name(f"{database.name}{ending}") for ending in COMPANIONS}
