@@ -56,8 +56,7 @@ def person(view: View[P]) -> View[P]:
         except (ConversationNotFound, InvalidConversationId):
             return page(request, "web/not_found.html", status=404)
         except QuotaExceeded as error:  # without the list, so that the page is cheap
-            refusal = {"detail": str(error)}
-            shown = render(request, "429.html", refusal, status=429)
+            shown = render(request, "429.html", {"detail": str(error)}, status=429)
             shown["Retry-After"] = str(error.retry_after_s)
             request_log.name_code(error.code)
             return shown
