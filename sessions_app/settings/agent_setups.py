@@ -45,8 +45,8 @@ class NewSetup:
     max_iterations: int = MAX_ITERATIONS
     stuck_detection: bool = True
     facts: Mapping[str, Any] = field(default_factory=dict)
+    # Another server's agent had it: its model and tool servers are shown, and none is used.
     is_recorded: bool = False
-    """Whether another server's agent had it: its model and tool servers are shown, and none is used."""
 
 
 def create(
@@ -61,6 +61,7 @@ def create(
 
     Raise ConversationExists for a taken id, and TooManySecrets.
     """
+    # The row is created before its setup, whose secrets its title and tags must not show either.
     own = Masks([*secret_values(json.dumps(setup.secrets)), *_keys(setup)])
     columns = secrecy.hidden_in_columns(columns, own)
     with transaction.atomic():
@@ -111,7 +112,9 @@ def copy(source: ConversationRef, target: ConversationRef) -> None:
     """Give a new conversation the agent's setup and the options of another, in the running transaction."""
     setup = AgentSetup.objects.filter(pk=source.pk).first()
     if setup is not None:
+        # A child is created with an empty setup, which its parent's replaces.
         AgentSetup.objects.filter(pk=target.pk).delete()
+        # The leaf belongs to the branches of the source's log.
         setup.pk, setup.leaf_event_id = target.pk, None
         setup.save(force_insert=True)
     run_options.copy(source, target)
@@ -138,6 +141,7 @@ def add_secrets(conversation: ConversationRef, secrets: Mapping[str, Mapping[str
     Raise TooManySecrets; then the earlier ones stay.
     """
     with transaction.atomic():
+        # Sealed JSON is written whole: of two writers without the lock, one would undo the other.
         Conversation.objects.locked().get(pk=conversation.pk)
         setup = row_of(conversation)
         merged = json.loads(setup.sealed_secrets.open()) | dict(secrets)
@@ -168,7 +172,7 @@ def _sealed_secrets(secrets: Mapping[str, Mapping[str, Any]], keys: Sequence[str
             f"A conversation keeps {most} secrets at the most, and would have {len(secrets) + len(keys)}"
             f"{', with the keys of its agent' if keys else ''}."
         )
-    text = json.dumps(secrets)
+    text = json.dumps(secrets)  # all ASCII: its characters are its bytes
     if len(text) + sum(map(len, keys)) > most_bytes:
         raise TooManySecrets(
             f"The secrets of a conversation and the keys of its agent may have {most_bytes:,} bytes as JSON."
@@ -202,17 +206,19 @@ def set_model(conversation: ConversationRef, llm: Mapping[str, Any]) -> None:
     row.sealed_keys, row.has_secrets = seal(json.dumps(keys)), bool(secrets or keys)
     row.save(update_fields=["sealed_agent", "shown_agent", "sealed_secrets", "sealed_keys", "has_secrets"])
     Conversation.objects.filter(pk=conversation.pk).update(llm_model=llm.get("model"))
+    # An option comes before the model of the setup, which would change nothing.
     if run_options.model_of(conversation):
         run_options.change(conversation, {"model": ""})
 
 
 def _set(conversation: ConversationRef, field: str, value: Mapping[str, Any] | None) -> None:
-    """Store a field of the state together with the event that reports it, keys masked in both."""
+    """Store a field of the state with the event that reports it, keys masked in both."""
     event_id, shown = str(uuid4()), masked(value)
     authored = v1.authored(v1.state_update(field, shown), event_id=event_id)
     told = authored.event(event_id)
     row = row_of(conversation)
     setattr(row, field, shown)
+    # In one transaction, so that readers are never notified of a change that was not stored.
     writes.append(conversation, [told], also=lambda _: row.save(update_fields=[field]))
 
 

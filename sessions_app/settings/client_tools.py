@@ -12,8 +12,8 @@ from sessions_app.models import AgentSetup
 MEMBER = "client_tools"
 """Where a start names the tools that its client itself carries out, since 1.28; without any it is empty."""
 NO_ARGUMENTS: Mapping[str, object] = {"type": "object", "properties": {}}
+# The tool that runs commands has had each of these names in some release, in other cases, too.
 _TERMINALS = frozenset({"terminal", "terminaltool", "execute_bash", "bashtool", "bash"})
-"""The names of the tool that runs commands in all releases, in lower case."""
 _NAMEABLE = frozenset({"think", "finish"})
 
 
@@ -40,21 +40,12 @@ def known_to(conversation: ConversationRef) -> Known:
     """Return what the client that has started a V1 conversation can read."""
     rows = AgentSetup.objects.filter(pk=conversation.pk)
     agent, facts = rows.values_list("shown_agent", "facts").first() or (None, None)
-    return Known(
-        has_terminal=_has_terminal(agent),
-        schemas={tool.name: tool.schema for tool in _declared(facts)},
+    # Web frontends set up no agent and show terminals. A library reads a call of one only if it has the
+    # package for it, which is sure if its agent has the tool (spec V1 §4.6).
+    has_terminal = not isinstance(agent, dict) or any(
+        name.lower() in _TERMINALS for name in _tool_names(agent)
     )
-
-
-def _has_terminal(agent: object) -> bool:
-    """Return whether calls of a terminal can be shown as such.
-
-    They can if no client has set up an agent, as with web frontends, or if its agent has the tool. The
-    library of another client may lack the package for it (spec V1 §4.6).
-    """
-    if not isinstance(agent, dict):
-        return True
-    return any(name.lower() in _TERMINALS for name in _tool_names(agent))
+    return Known(has_terminal, {tool.name: tool.schema for tool in _declared(facts)})
 
 
 def _tool_names(agent: Mapping[str, object]) -> Iterator[str]:
@@ -70,12 +61,10 @@ def may_have_any(conversation: ConversationRef) -> bool:
 
 
 def named(conversation: ConversationRef) -> frozenset[str]:
-    """Return which of the tools `think` and `finish` the agent of the start names.
-
-    Releases since 1.11 name their classes in a list of their own.
-    """
+    """Return which of the tools `think` and `finish` the agent of the start names."""
     rows = AgentSetup.objects.filter(pk=conversation.pk)
     agent = columns.fields(rows.values_list("shown_agent", flat=True).first())
+    # Releases since 1.11 name the classes of the two here, and not among the tools.
     classes = agent.get("include_default_tools")
     listed = [*_tool_names(agent), *(classes if isinstance(classes, list) else [])]
     known = {name.lower().removesuffix("tool") for name in listed if isinstance(name, str)}

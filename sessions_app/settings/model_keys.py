@@ -15,15 +15,12 @@ from sessions_app.settings.user_settings import SettingSecret
 
 Model = Mapping[str, Any]
 
+# The `usage_id` of a client that has taken the model from a profile.
 _OF_PROFILE = re.compile(r"profile:([^:]+)(?::.*)?")
-"""A `usage_id` of a client that has taken the model from a profile."""
 
 
 def with_stored_keys(user_id: int, model: Model, *, profile: str = "") -> dict[str, Any]:
-    """Return an `llm` with the keys that were masked or left out, as they are stored for the same server.
-
-    Those of the `profile` come first: a client that changes it sends back what it was shown of it.
-    """
+    """Return an `llm` with the keys that were masked or left out, as they are stored for the same server."""
     sent = {name: unmasked(value, None) for name, value in model.items() if value != MASK}
     has_key = bool(sent.get("api_key"))
     if has_key and sent == model:
@@ -37,21 +34,19 @@ def with_stored_keys(user_id: int, model: Model, *, profile: str = "") -> dict[s
 
 def is_same_server(one: Model, other: Model) -> bool:
     """Return whether two models are asked at the same server: a key is sent to no other."""
-    bases = [_base(each) for each in (one, other)]
+    bases = [str(each.get("base_url") or "").strip().rstrip("/").lower() for each in (one, other)]
     if any(bases):
         return bases[0] == bases[1]
+    # Without an address, the provider's prefix decides whose server is asked.
     provider, slash, _ = str(one.get("model") or "").partition("/")
     return bool(slash) and str(other.get("model") or "").startswith(f"{provider}/")
-
-
-def _base(model: Model) -> str:
-    return str(model.get("base_url") or "").strip().rstrip("/").lower()
 
 
 def _stored(user_id: int, model: Model, profile: str) -> Iterator[Model]:
     """Yield the models that the user has stored: the named profiles first, then the settings, then all."""
     profiles = user_documents.documents(user_id, DocumentKind.MODEL_PROFILE)
     found = _OF_PROFILE.fullmatch(str(model.get("usage_id") or ""))
+    # The profile that is changed is the first: its client sends back what it was shown of it.
     for name in (profile, found[1] if found else ""):
         if name in profiles:
             yield profiles[name]
@@ -64,13 +59,9 @@ def of_settings(user_id: int) -> Model:
     settings = user_settings.settings_of(user_id) or UserSettings()
     key = user_settings.setting_secrets(user_id).get(SettingSecret.LLM_API_KEY)
     own = {"model": settings.llm_model, "base_url": settings.llm_base_url, "api_key": key}
-    return {**_further(user_id), **own}
-
-
-def _further(user_id: int) -> Model:
-    """Return what V1 clients store of that model beyond these."""
     try:
         document = user_documents.document(user_id, DocumentKind.SETTINGS)
     except DocumentNotFound:
-        return {}
-    return columns.fields(columns.fields(document.get("agent_settings")).get("llm"))
+        return own
+    # V1 clients store more of a model than V0's settings have columns for.
+    return {**columns.fields(columns.fields(document.get("agent_settings")).get("llm")), **own}

@@ -51,11 +51,13 @@ def named(lists: Mapping[str, Any], entries: Mapping[str, Any]) -> Entries:
                 (
                     name
                     for name, (_, its_kind, its) in kept.items()
+                    # A list may have one server twice, which are two entries.
                     if its_kind == kind and _is_same(its, known) and name not in found
                 ),
                 None,
             )
             if name is None:
+                # No name of an entry, which a later server of the lists may have.
                 found[_free_name(known, {*found, *kept})] = _entry(kind, known)
             else:
                 found[name] = kept[name][0]

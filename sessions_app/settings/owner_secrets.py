@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 
 OWNERS_MAX = 256
 """The decrypted values of at most this many owners and conversations are cached."""
+# Each character takes some 300 bytes of the automaton that searches for it.
 CACHED_MAX_CHARS = 600_000
-"""Nor more than this many characters, which take some 300 bytes each to be searched for."""
 OWN = "of a conversation"
 """The kind of a conversation's own secrets, which are sealed as one."""
 
@@ -90,6 +90,7 @@ class _Opened:
             stored, masks = self._by_owner.get(owner, (None, NO_MASKS))
             if stored == rows:
                 return masks
+        # Decrypting takes long, so it runs without the lock; two threads may do it twice.
         values = (value for secret in rows for value in _values(secret))
         masks = Masks(spelling for value in values for spelling in _spellings(value))
         with self._lock:
@@ -97,8 +98,9 @@ class _Opened:
         return masks
 
     def _cost(self, cached: tuple[frozenset[_Row], Masks]) -> int:
-        """Return how many characters count: enough for OWNERS_MAX, and of the newest no more than fit."""
+        """Return how many characters count."""
         _, masks = cached
+        # Each costs its share of OWNERS_MAX; none costs more than the whole, or it would not be cached.
         return min(max(masks.size, self._max_chars // OWNERS_MAX), self._max_chars)
 
 
@@ -120,10 +122,12 @@ def _values(secret: _Row) -> Iterator[str]:
         return
     if secret.kind == OWN:
         yield from agent_setups.secret_values(value)
+        # Those of tool servers were added as they are, placeholders among them.
         yield from (key for key in agent_setups.key_values(keys) if not placeholder_keys.is_placeholder(key))
     elif secret.kind == SecretKind.SETTING and secret.name in TOOL_SERVERS:
         yield from tool_server_secrets.secret_values(value)
     elif (secret.kind, secret.name) == (SecretKind.SETTING, SettingSecret.LLM_API_KEY):
+        # A key such as `ollama` would be masked in all that people say, and models would read the mask.
         if placeholder_keys.is_masked(value):
             yield value
     else:
@@ -131,12 +135,10 @@ def _values(secret: _Row) -> Iterator[str]:
 
 
 def _spellings(value: str) -> Iterator[str]:
-    """Yield the forms in which programs print a value: with line ends of files, and of terminals.
-
-    Surrounding white space is removed, because output seldom has it.
-    """
-    shown = value.strip()
+    """Yield the forms in which programs print a value."""
+    shown = value.strip()  # output seldom has the white space around it
     yield shown
+    # Browsers send CRLF, files have LF, and terminals print CRLF.
     if "\n" in shown:
         lines = shown.replace("\r\n", "\n")
         yield lines

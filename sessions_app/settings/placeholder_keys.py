@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+# A shorter key or secret would be found in words by chance; no provider has one.
 MASKED_MIN_CHARS = 8
-"""A shorter key or secret would be found in words by chance; no provider has one."""
 MASKED_FROM = f"A key of at least {MASKED_MIN_CHARS} characters is masked in conversations."
 """The hint of forms beside a key."""
 NOT_MASKED = (
@@ -25,6 +25,7 @@ _PLACEHOLDERS = frozenset(
 def is_placeholder(key: str) -> bool:
     """Return whether a key is one of the words that are typed where a server wants no key."""
     shown = key.strip().lower()
+    # One character repeated, such as `x` or `0000`, is also typed only to fill a field.
     return shown in _PLACEHOLDERS or (shown != "" and len(set(shown)) == 1)
 
 

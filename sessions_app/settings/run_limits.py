@@ -13,8 +13,8 @@ from sessions_app.models import Amounts
 from sessions_app.models.model_use import NANOS
 from sessions_app.models.v1 import MAX_ITERATIONS
 
+# The generations that are examined; each is a query at every turn and call of a model.
 FAMILY_MAX = 20
-"""The most generations of conversations that are examined."""
 
 
 class Unit(StrEnum):
@@ -107,12 +107,9 @@ def limits_of(conversation_pk: int) -> RunLimits | None:
     if row is None:
         return None
     found = {name: limit for name in NAMES if (limit := _limit(name, row)) is not None}
+    # A conversation of another owner pays for nothing of this one's.
     is_own = row["parent_id"] is not None and row["parent__owner_id"] == row["owner_id"]
-    return RunLimits(
-        conversation_pk,
-        found,
-        parent_pk=row["parent_id"] if is_own else None,
-    )
+    return RunLimits(conversation_pk, found, parent_pk=row["parent_id"] if is_own else None)
 
 
 def family_limits(conversation: ConversationRef) -> list[RunLimits]:

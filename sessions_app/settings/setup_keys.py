@@ -13,24 +13,24 @@ from sessions_app.settings import placeholder_keys
 MASK = "**********"
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+# Names of members, at any depth, that are never shown, of options, and of what a URL asks with.
 _KEY = re.compile(
     r"(?:.*_)?(?:api_?key|token|password|passwd|passphrase|secret|secret_access_key|access_key_id|credentials?"
     r"|authorization|auth_header|cookie|(?:access|secret|private|account|master|service|license)_key)|key|sig|bearer"
 )
-"""Names of members, at any depth, that are never shown (R9), of options, and of what a URL asks with."""
+# Members whose own members are often keys: of tool servers, of requests, and of an agent's context.
 _BAGS = frozenset({"env", "acp_env", "headers", "extra_headers", "secrets"})
-"""Members whose own members are often keys: of tool servers, of requests, and of an agent's context."""
+# Members of bags that are no keys. They are not shown either, but masking them would spoil events.
 _PLAIN_HEADERS = frozenset(
     {
         *("accept", "accept_encoding", "accept_language", "cache_control", "content_type", "host"),
         *("http_referer", "origin", "referer", "user_agent", "x_title"),
     }
 )
-"""Members of bags that are no keys; they are not shown either, but they stay in events."""
+# Any other text as a tool server's `auth` is its key.
 _SCHEMES = frozenset({"oauth"})
-"""Values of a tool server's `auth` that are not keys."""
+# Any other member of a tool server's `auth` object is a key.
 _PLAIN_CREDENTIALS = frozenset({"strategy", "username", "header_name"})
-"""Members of a tool server's `auth` object that are not keys."""
 
 _USERINFO = re.compile(r"(?<=://)([^/?#@\s]+)(?=@)")
 _QUERY = re.compile(r"(?<=[?&;#])([^=&#;?\s]+)=([^&#;\s]+)")
@@ -69,6 +69,7 @@ def _forms(key: str) -> Iterator[str]:
     shown = key.strip()
     yield shown
     yield unquote(shown)
+    # Programs print the key of a header without the scheme before it.
     scheme, _, credentials = shown.partition(" ")
     if scheme.lower() in ("basic", "bearer", "token"):
         yield credentials.strip()
@@ -128,7 +129,10 @@ class _Walk:
         if _is_key(name) or (name == "auth" and not is_scheme):
             return self._hidden(member)
         if name in _BAGS and isinstance(member, Mapping):
-            return {each: self._bagged(each, value) for each, value in member.items()}
+            for each, value in member.items():
+                if _normal(each) not in _PLAIN_HEADERS:
+                    self._collect(value)
+            return dict.fromkeys(member, MASK)
         return self.masked(member, is_command=name in _COMMANDS)
 
     def _credential(self, name: str, value: Any) -> Any:
@@ -136,11 +140,6 @@ class _Walk:
         if isinstance(value, Mapping):
             return {each: self._credential("", member) for each, member in value.items()}
         return value if name in _PLAIN_CREDENTIALS else self._hidden(value)
-
-    def _bagged(self, name: str, value: Any) -> str:
-        if _normal(name) not in _PLAIN_HEADERS:
-            self._collect(value)
-        return MASK
 
     def _hidden(self, member: Any) -> Any:
         """Return what is shown of a key; a number or a flag is none."""
@@ -179,6 +178,7 @@ class _Walk:
 
     def _userinfo(self, found: re.Match[str]) -> str:
         if found[1] != MASK:
+            # The password of a pair; without a colon, the user is a token.
             self.keys += found[1].split(":", 1)[-1:]
         return MASK
 

@@ -11,8 +11,8 @@ from conversations.dialects import columns
 from sessions_app.settings import setup_keys
 from sessions_app.settings.placeholder_keys import MASKED_MIN_CHARS
 
+# Letters and digits are no word, and 16 of them are too long for a version.
 _PATH_KEY = re.compile(r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[^/]{16,}")
-"""A part of a path that is a key: no word, and too long to be a version."""
 
 
 def secret_values(config: str) -> Iterator[str]:
@@ -22,8 +22,7 @@ def secret_values(config: str) -> Iterator[str]:
     except (ValueError, RecursionError):
         return
     yield from setup_keys.keys_of(servers_by_kind)
-    groups = servers_by_kind.values()
-    for servers in groups:
+    for servers in servers_by_kind.values():
         for server in servers if isinstance(servers, list) else ():
             members = columns.fields(server)
             yield from _keys_in_path(members.get("url"))
@@ -36,11 +35,12 @@ def secret_values(config: str) -> Iterator[str]:
 
 
 def _keys_in_path(url: object) -> Iterator[str]:
-    """Yield the parts of an address's path that are keys: some services know their users by these alone."""
+    """Yield the parts of an address's path that are keys."""
     try:
         path = urlsplit(url).path if isinstance(url, str) else ""
     except ValueError:
         return
+    # Some services know their users by a part of the path alone.
     for part in filter(_PATH_KEY.fullmatch, path.split("/")):
         yield part
         yield unquote(part)

@@ -18,8 +18,7 @@ from sessions_app.models import DocumentKind, UserDocument
 
 logger = logging.getLogger(__name__)
 
-DOCUMENTS_MAX = 100
-"""Of each kind."""
+DOCUMENTS_MAX = 100  # of each kind
 DOCUMENT_MAX_BYTES = 256 * 1024
 
 
@@ -58,12 +57,13 @@ def documents(user_id: int, kind: DocumentKind) -> dict[str, dict[str, Any]]:
 @transaction.atomic
 def store(user_id: int, kind: DocumentKind, value: dict[str, Any], *, name: str = "") -> None:
     """Store a document, in place of the one of the same kind and name. Raise DocumentRefused."""
-    text = json.dumps(value)
+    text = json.dumps(value)  # all ASCII: its characters are its bytes
     if len(text) > DOCUMENT_MAX_BYTES:
         raise DocumentRefused(f"A document may have {DOCUMENT_MAX_BYTES:,} bytes as JSON at the most.")
     _, is_new = UserDocument.objects.update_or_create(
         user_id=user_id, kind=kind, name=name, defaults={"sealed": seal(text)}
     )
+    # Counted with the new one, which the refusal rolls back.
     if is_new and UserDocument.objects.filter(user_id=user_id, kind=kind).count() > DOCUMENTS_MAX:
         raise DocumentRefused(f"You can have at most {DOCUMENTS_MAX} of these. Delete one first.")
     log_on_commit("Document stored", user=user_id, kind=kind, name=name)
@@ -74,6 +74,7 @@ def rename(user_id: int, kind: DocumentKind, name: str, *, new_name: str) -> Non
     rows = _named(user_id, kind, name)
     try:
         with transaction.atomic():
+            # An update of a query sets no `auto_now`.
             changed = rows.update(name=new_name, updated_at=timezone.now())
     except IntegrityError as error:
         raise DocumentExists(f"There is a document {new_name!r} already.") from error

@@ -24,11 +24,11 @@ from sessions_app.settings.tool_server_secrets import secret_values
 
 logger = logging.getLogger(__name__)
 
-CUSTOM_SECRETS_MAX = 200
-TOOL_SERVER_SECRETS_MAX = 200
+# A user's own, and as many of the tool servers: every append searches its events for all of them.
+SECRETS_MAX = 200
 
+# Models with these beginnings are opened by something else than a key (spec V0 §1.1, rule 6).
 MODELS_WITHOUT_A_KEY = ("bedrock/", "lemonade/")
-"""Models with these beginnings are opened by something else than a key (spec V0 §1.1, rule 6)."""
 
 
 class SettingSecret(StrEnum):
@@ -101,6 +101,7 @@ def change_settings(
 
     Raise InvalidSecret or ModelKeyWanted; then nothing has changed.
     """
+    # Anyone who changes the address without knowing the key would get the key sent there.
     if "llm_base_url" in values and SettingSecret.LLM_API_KEY not in secrets:
         _require_same_host(user_id, values["llm_base_url"])
     UserSettings.objects.update_or_create(user_id=user_id, defaults=values)
@@ -128,6 +129,7 @@ def host_of(url: object) -> tuple[str, str]:
         parts = urlsplit(str(url).strip())
     except ValueError:
         return "", str(url)
+    # The scheme counts: over plain HTTP the key would be sent in clear.
     return parts.scheme.lower(), parts.netloc.rpartition("@")[2].lower()
 
 
@@ -147,8 +149,8 @@ def change_tool_servers(user_id: int, change: Callable[[str | None], str]) -> No
 
     Raise what it raises, SecretUnreadable, InvalidSecret or TooManySecrets; then nothing has changed.
     """
+    # There must be a row to lock: what one client adds is made of what another has stored.
     UserSettings.objects.get_or_create(user_id=user_id)
-    # What one adds is made of what another has stored: they take turns.
     UserSettings.objects.select_for_update().get(pk=user_id)
     stored = secret_value(user_id, SecretKind.SETTING, name=SettingSecret.MCP_CONFIG)
     set_secret(user_id, SettingSecret.MCP_CONFIG, change(stored))
@@ -254,8 +256,8 @@ def create_custom_secret(user_id: int, name: str, value: str, *, description: st
     )
     if not is_new:
         raise SecretExists("A secret with this name already exists.")
-    if Secret.objects.of(user_id).of_kinds(SecretKind.CUSTOM).count() > CUSTOM_SECRETS_MAX:
-        raise TooManySecrets(f"You can have at most {CUSTOM_SECRETS_MAX} secrets. Delete one first.")
+    if Secret.objects.of(user_id).of_kinds(SecretKind.CUSTOM).count() > SECRETS_MAX:
+        raise TooManySecrets(f"You can have at most {SECRETS_MAX} secrets. Delete one first.")
     _require_room(user_id)
     _log_secret("Secret stored", user_id, SecretKind.CUSTOM, name)
 
@@ -270,7 +272,7 @@ def rename_custom_secret(user_id: int, name: str, *, new_name: str, description:
     if description is not None:
         changes["description"] = columns.clean(description)
     try:
-        with transaction.atomic():
+        with transaction.atomic():  # on PostgreSQL, a taken name would end the caller's transaction
             changed = _custom(user_id, name).update(**changes, updated_at=timezone.now())
     except IntegrityError as error:
         raise SecretExists("A secret with this name already exists.") from error
@@ -337,10 +339,8 @@ def store_secret(
     """
     _require_name(kind, name)
     is_of_tools = kind is SecretKind.SETTING and name in TOOL_SERVERS
-    if is_of_tools and len(set(secret_values(value))) > TOOL_SERVER_SECRETS_MAX:
-        raise TooManySecrets(
-            f"The tool servers may have {TOOL_SERVER_SECRETS_MAX} keys and long values in environments."
-        )
+    if is_of_tools and len(set(secret_values(value))) > SECRETS_MAX:
+        raise TooManySecrets(f"The tool servers may have {SECRETS_MAX} keys and long values in environments.")
     if kind is not SecretKind.PROVIDER_TOKEN and (host is not None or provider_user_id is not None):
         raise InvalidSecret("Only a provider's token has a host and a user there.")
     stored: dict[str, object] = {

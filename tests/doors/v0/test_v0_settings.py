@@ -541,7 +541,7 @@ async def test_a_failure_is_a_500_in_the_wires_words(
 async def test_a_user_keeps_a_bounded_number_of_secrets(
     rest: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(user_settings, "CUSTOM_SECRETS_MAX", 1)
+    monkeypatch.setattr(user_settings, "SECRETS_MAX", 1)
     first = await rest.post(SECRETS, json={"name": "A", "value": "x"})
     second = await rest.post(SECRETS, json={"name": "B", "value": "y"})
     assert (first.status_code, second.status_code) == (201, 400)
