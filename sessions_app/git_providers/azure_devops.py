@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sessions_app.git_providers.answers import ProviderAnswer
 from sessions_app.git_providers.base import (
+    SEARCHED_MAX,
     Folder,
     GitBranch,
     GitBranchPage,
@@ -25,8 +26,6 @@ from sessions_app.git_providers.http import Api, ProviderReply, Query, basic
 from sessions_app.git_providers.names import host_of, pieces_of
 
 VERSION = "7.1"
-PROJECTS_MAX = 20
-"""At most this many projects are searched for pull requests in trouble."""
 HEADS = "refs/heads/"
 
 
@@ -45,6 +44,7 @@ class AzureDevOps(GitProvider):
         self._api = Api(
             label=self.label,
             root=f"{host.origin}/{host.path}",
+            # A personal access token is a password without a user.
             authorization=basic(f":{token.token.strip()}"),
             # Otherwise an invalid token is redirected to a login page.
             headers={"x-tfs-fedauthredirect": "Suppress"},
@@ -56,9 +56,9 @@ class AzureDevOps(GitProvider):
         return await self._api.get(*pieces, query={"api-version": version, **(query or {})})
 
     async def user(self) -> GitUserInfo:
-        user = (await self._get("_apis", "connectionData", version="7.1-preview")).json.at(
-            "authenticatedUser"
-        )
+        # This resource exists as a preview only.
+        answer = await self._get("_apis", "connectionData", version="7.1-preview")
+        user = answer.json.at("authenticatedUser")
         account = user.text_or_none("properties", "Account", "$value")
         name = user.text_or_none("customDisplayName") or user.text_or_none("providerDisplayName")
         number = user.text("id")
@@ -74,7 +74,7 @@ class AzureDevOps(GitProvider):
         }
 
     async def installations(self) -> list[str]:
-        """Return the organisation, once the token has opened it."""
+        # The name alone does not tell whether the token opens it.
         await self._get("_apis", "projects", query={"$top": 1})
         return [self._organisation]
 
@@ -84,11 +84,11 @@ class AzureDevOps(GitProvider):
     async def repositories(
         self, page: RequestedPage, *, sort: str, installation_id: str | None
     ) -> list[GitRepository]:
-        """Return a page, by name: Azure DevOps lists them all at once, without the time of the last push."""
         if installation_id and installation_id.casefold() != self._organisation.casefold():
             raise GitNotFound(f"{self.label} does not show this.")
         every = await self._all_repositories()
         found = every[page.part]
+        # The list has no pages of its own, so the link that frontends look for is made here.
         if page.part.stop < len(every):
             link = f'<{self._api.root}/_apis/git/repositories?page={page.number + 1}>; rel="next"'
             return linked(found, link)
@@ -104,6 +104,7 @@ class AzureDevOps(GitProvider):
     async def _all_repositories(self) -> list[GitRepository]:
         answer = (await self._get("_apis", "git", "repositories")).json
         found = [self._repository(each) for each in answer.each("value") if not each.is_true("isDisabled")]
+        # By name, since the list does not have the time of the last push.
         return sorted(found, key=lambda each: each["full_name"].casefold())
 
     async def branches(self, repository: str, page: RequestedPage) -> GitBranchPage:
@@ -129,9 +130,9 @@ class AzureDevOps(GitProvider):
         return reply.json.text("status") not in ("completed", "abandoned")
 
     async def suggested_tasks(self) -> list[GitTask]:
-        """Return the user's pull requests with conflicts; work items belong to no repository."""
+        # Pull requests alone: work items belong to no repository.
         user = await self.user()
-        projects = (await self._get("_apis", "projects", query={"$top": PROJECTS_MAX})).json.each("value")
+        projects = (await self._get("_apis", "projects", query={"$top": SEARCHED_MAX})).json.each("value")
         found = await outcomes(self._tasks(project.text("name"), user["id"]) for project in projects)
         return [task for tasks in found if not isinstance(tasks, GitProviderError) for task in tasks]
 
@@ -175,6 +176,7 @@ class AzureDevOps(GitProvider):
     def _place(self, repository: str) -> list[str]:
         """Return the place of a repository. Raise GitNotFound if it is another organisation's."""
         *organisation, project, name = pieces_of(repository, least=2, most=3)
+        # The token belongs to one organisation, whose name has no case.
         if organisation and organisation[0].casefold() != self._organisation.casefold():
             raise GitNotFound(f"{self.label} does not show this.")
         return [project, "_apis", "git", "repositories", name]

@@ -14,8 +14,10 @@ from typing_extensions import TypedDict
 T = TypeVar("T")
 
 PER_PAGE = 30
+# The greatest page of all four providers.
 PER_PAGE_MAX = 100
-"""The greatest page of all four providers."""
+# Projects, or newest pull requests of a workspace, that are searched for trouble: each is a request.
+SEARCHED_MAX = 20
 
 
 class ProviderType(StrEnum):
@@ -241,7 +243,8 @@ def has_next(link_header: str | None) -> bool:
 
 
 def linked(repositories: list[GitRepository], link_header: str | None) -> list[GitRepository]:
-    """Return the repositories with the `Link` header in the first, where readers look for it."""
+    """Return the repositories with the `Link` header in the first."""
+    # Frontends read it there (spec V0 §1.11), so an empty page cannot have any.
     if not repositories:
         return []
     return [{**repositories[0], "link_header": link_header}, *repositories[1:]]

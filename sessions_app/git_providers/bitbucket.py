@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from sessions_app.git_providers.answers import ProviderAnswer
 from sessions_app.git_providers.base import (
+    SEARCHED_MAX,
     Folder,
     GitAuthenticationError,
     GitBranch,
@@ -30,8 +31,6 @@ from sessions_app.outbound.hosts import Host
 
 T = TypeVar("T")
 
-PULLS_MAX = 20
-"""At most this many of the newest pull requests of a workspace are examined."""
 ORDERS = {"created": "-created_on", "full_name": "name"}
 CLOSED = ("MERGED", "DECLINED", "SUPERSEDED")
 
@@ -139,17 +138,16 @@ class Bitbucket(GitProvider):
         return (await self._api.get(*place)).json.text("state") not in CLOSED
 
     async def suggested_tasks(self) -> list[GitTask]:
-        """Return the user's pull requests in trouble; lists show neither conflicts nor assigned issues."""
+        # Without conflicts and assigned issues: Bitbucket lists neither.
         uuid = (await self._api.get("user")).json.text("uuid")
-        workspaces = await self.installations()
-        found = await self._from_each(workspaces, lambda each: self._pulls(each, uuid))
-        tasks = await outcomes(self._task(pull) for pulls in found for pull in pulls)
+        query: Query = {"state": "OPEN", "sort": "-updated_on", "pagelen": SEARCHED_MAX}
+        replies = await self._from_each(
+            await self.installations(),
+            lambda each: self._api.get("workspaces", each, "pullrequests", uuid, query=query),
+        )
+        pulls = [pull for reply in replies for pull in reply.json.each("values")]
+        tasks = await outcomes(map(self._task, pulls))
         return [task for task in tasks if task is not None and not isinstance(task, GitProviderError)]
-
-    async def _pulls(self, workspace: str, uuid: str) -> list[ProviderAnswer]:
-        query: Query = {"state": "OPEN", "sort": "-updated_on", "pagelen": PULLS_MAX}
-        reply = await self._api.get("workspaces", workspace, "pullrequests", uuid, query=query)
-        return reply.json.each("values")
 
     async def _task(self, pull: ProviderAnswer) -> GitTask | None:
         repo = pull.text("destination", "repository", "full_name")
@@ -157,7 +155,7 @@ class Bitbucket(GitProvider):
         place = ("repositories", *_workspace_and_slug(repo), "pullrequests", number, "statuses")
         statuses = (await self._api.get(*place, query={"pagelen": 100})).json.each("values")
         trouble = trouble_of(
-            conflicts=False,
+            conflicts=False,  # a list of pull requests does not have them
             fails=any(status.text_or_none("state") == "FAILED" for status in statuses),
             is_commented=(pull.number_or_none("task_count") or 0) > 0,
         )

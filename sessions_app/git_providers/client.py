@@ -40,6 +40,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 NO_TOKEN = "Git provider token required. (such as GitHub)."  # noqa: S105
+# Shorter than other answers are cached: a user who has just got access tries again.
 NO_ACCESS_S = 10.0
 LIST_S = 30.0
 
@@ -71,6 +72,7 @@ class GitProviders:
         Raise GitAuthenticationError if none does.
         """
         repository = encodable(repository)
+        # The sort is stable: the others keep their order.
         for asked in sorted(self._asked(None), key=lambda each: each != provider):
             try:
                 if found := await self._found(asked, repository):
@@ -80,7 +82,8 @@ class GitProviders:
         raise GitAuthenticationError(f"Unable to access repo {repository}")
 
     async def is_open(self, repository: str, provider: ProviderType, pr_number: int) -> bool:
-        """Return whether a pull request is open; one that cannot be read counts as open."""
+        """Return whether a pull request is open."""
+        # What cannot be determined counts as open (spec V0 §1.6), so its conversation stays in the list.
         if provider not in self._tokens:
             return True
 
@@ -251,10 +254,9 @@ class GitProviders:
             except (GitAuthenticationError, GitNotFound, InvalidName):
                 return None
 
-        def lifetime_s(found: GitRepository | None) -> float:
-            return 60.0 if found else NO_ACCESS_S
-
-        return await self._cached(provider, ["repository", name], ask, lifetime_s=lifetime_s)
+        return await self._cached(
+            provider, ["repository", name], ask, lifetime_s=lambda found: 60.0 if found else NO_ACCESS_S
+        )
 
     async def _from_each(
         self,
@@ -296,7 +298,8 @@ def _place(repository: GitRepository) -> tuple[ProviderType, str]:
 
 
 def _gravest(errors: Sequence[GitProviderError]) -> GitProviderError:
-    """Return the error to raise if all failed: no token is called wrong while a provider is unreachable."""
+    """Return the error to raise if all failed."""
+    # A user who is shown that a token is wrong replaces it, which does not help while a provider is away.
     away = (error for error in errors if not isinstance(error, GitAuthenticationError))
     return next(away, errors[0])
 

@@ -26,6 +26,7 @@ from sessions_app.git_providers.http import Api, bearer
 from sessions_app.git_providers.names import host_of, pieces_of
 from sessions_app.outbound.hosts import Host
 
+# JSON would carry the file in base64, and only up to a megabyte.
 RAW = "application/vnd.github.raw+json"
 LISTED_BY = {"pushed", "updated", "created", "full_name"}
 SEARCHED_BY = {"stars", "forks", "updated"}
@@ -110,6 +111,7 @@ class GitHub(GitProvider):
     ) -> list[GitRepository]:
         owners = [f"user:{owner}"] if owner else ["user:@me", *await self._organisations()]
         query: dict[str, str | int] = {
+            # Without `fork:true` a search leaves forks out.
             "q": " ".join([text, "in:name", "fork:true", *owners]),
             "per_page": count,
             "order": "asc" if is_ascending else "desc",
@@ -120,10 +122,10 @@ class GitHub(GitProvider):
         return [_repository(each) for each in reply.json.each("items")]
 
     async def _organisations(self) -> list[str]:
-        """Return the search terms for the user's organisations; a token may not be allowed to list them."""
+        """Return the search terms for the user's organisations."""
         try:
             reply = await self._api.get("user", "orgs", query={"per_page": 30})
-        except GitAuthenticationError:
+        except GitAuthenticationError:  # a token may open repositories without being allowed to list these
             return []
         return [f"org:{organisation.text('login')}" for organisation in reply.json.each()]
 
@@ -140,6 +142,7 @@ class GitHub(GitProvider):
 
     async def search_branches(self, repository: str, text: str, *, count: int) -> list[GitBranch]:
         owner, name = _owner_and_name(repository)
+        # REST lists branches by no text, and without dates.
         data = await self._graphql.graphql(BRANCHES, owner=owner, name=name, text=text, count=count)
         return [
             {
@@ -192,6 +195,7 @@ class GitHub(GitProvider):
 
 def _roots(host: Host) -> tuple[str, str]:
     """Return the roots of REST and GraphQL."""
+    # A host is typed as in the browser; each kind of GitHub has its API at another place.
     if host.name in ("github.com", "api.github.com"):
         return "https://api.github.com", "https://api.github.com/graphql"
     if host.name.endswith(".ghe.com"):

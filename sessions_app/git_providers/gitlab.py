@@ -20,7 +20,7 @@ from sessions_app.git_providers.base import (
     linked,
     trouble_of,
 )
-from sessions_app.git_providers.http import Api, ProviderReply, bearer
+from sessions_app.git_providers.http import Api, bearer
 from sessions_app.git_providers.names import host_of, pieces_of
 
 ORDERS = {
@@ -104,12 +104,14 @@ class GitLab(GitProvider):
     async def branches(self, repository: str, page: RequestedPage) -> GitBranchPage:
         query = {"page": page.number, "per_page": page.size}
         reply = await self._api.get("projects", _project(repository), "repository", "branches", query=query)
+        # GitLab does not count beyond 10,000.
+        total = reply.headers.get("x-total", "")
         return {
             "branches": [_branch(each) for each in reply.json.each()],
             "has_next_page": has_next(reply.link_header),
             "current_page": page.number,
             "per_page": page.size,
-            "total_count": _total(reply),
+            "total_count": int(total) if total.isdecimal() else None,
         }
 
     async def search_branches(self, repository: str, text: str, *, count: int) -> list[GitBranch]:
@@ -123,31 +125,27 @@ class GitLab(GitProvider):
 
     async def suggested_tasks(self) -> list[GitTask]:
         data = await self._graphql.graphql(MERGE_REQUESTS)
+        # GraphQL answers strangers, too: with 200, and without a user.
         if data.is_null("currentUser"):
             raise GitAuthenticationError(f"The {self.label} token is not valid.")
         requests = data.each("currentUser", "authoredMergeRequests", "nodes")
         query: dict[str, str | int] = {"scope": "assigned_to_me", "state": "opened", "per_page": 50}
         issues = (await self._api.get("issues", query=query)).json.each()
         return [
-            *(self._merge_request(trouble, each) for each in requests if (trouble := _trouble_of(each))),
-            *(self._issue(each) for each in issues),
+            *(
+                self._task(trouble, each, repo=each.text("project", "fullPath"))
+                for each in requests
+                if (trouble := _trouble_of(each))
+            ),
+            *(
+                # An issue names its project only in its reference, `group/project#7`.
+                self._task(TaskType.OPEN_ISSUE, each, repo=each.text("references", "full").rpartition("#")[0])
+                for each in issues
+            ),
         ]
 
-    def _merge_request(self, trouble: TaskType, answer: ProviderAnswer) -> GitTask:
-        return self.task(
-            trouble,
-            repo=answer.text("project", "fullPath"),
-            issue_number=answer.number("iid"),
-            title=answer.text("title"),
-        )
-
-    def _issue(self, answer: ProviderAnswer) -> GitTask:
-        return self.task(
-            TaskType.OPEN_ISSUE,
-            repo=answer.text("references", "full").rpartition("#")[0],
-            issue_number=answer.number("iid"),
-            title=answer.text("title"),
-        )
+    def _task(self, task_type: TaskType, answer: ProviderAnswer, *, repo: str) -> GitTask:
+        return self.task(task_type, repo=repo, issue_number=answer.number("iid"), title=answer.text("title"))
 
     async def folder(self, repository: GitRepository, path: str) -> Folder:
         place = ("projects", _project(repository["full_name"]), "repository")
@@ -165,14 +163,9 @@ class GitLab(GitProvider):
 
 
 def _project(name: str) -> str:
-    """Return the full name as one piece of an address, slashes included."""
+    """Return the full name as one piece of an address."""
+    # Slashes are quoted later; a project may be in groups of groups, so it has no fixed number of pieces.
     return "/".join(pieces_of(name, least=2))
-
-
-def _total(reply: ProviderReply) -> int | None:
-    # GitLab does not count beyond 10,000.
-    total = reply.headers.get("x-total", "")
-    return int(total) if total.isdecimal() else None
 
 
 def _repository(answer: ProviderAnswer) -> GitRepository:

@@ -23,10 +23,10 @@ from sessions_app.outbound.hosts import HostRefused, port_of
 from sessions_app.outbound.proxies import CONNECT_S, READ_S, TOTAL_S, UnusableProxy, way_to
 
 ANSWER_MAX_BYTES = 8 * 1024 * 1024
+# Decoding as many values takes a few hundredths of a second, on the event loop.
 ANSWER_VALUES_MAX = 500_000
-"""At most this many values in an answer: decoding them takes a few hundredths of a second."""
+# Requests to one host that run at once, so that a slow host delays no other.
 CONCURRENT_MAX = 8
-"""At most this many requests to one host run at once, so that a slow host delays no other."""
 REDIRECTS_MAX = 3
 
 Query = Mapping[str, str | int]
@@ -120,7 +120,9 @@ class Api:
             "authorization": self.authorization,
         }
         try:
-            async with asyncio.timeout(TOTAL_S), _gate(_origin(url)), _client(url, sent) as client:
+            # Weak: the semaphore of a host lives while a request holds it or waits for it.
+            gate = _gates.get().setdefault(_origin(url), Semaphore(CONCURRENT_MAX))
+            async with asyncio.timeout(TOTAL_S), gate, _client(url, sent) as client:
                 return await self._answered(client, method, url, content)
         except (TimeoutError, httpx.TimeoutException) as error:
             raise GitProviderError(f"{self.label} did not answer in time.") from error
@@ -144,9 +146,10 @@ class Api:
         raise GitProviderError(f"{self.label} redirects without end.")
 
     def _redirected(self, response: httpx.Response) -> httpx.URL:
-        """Return the address of a redirect, on the same host; renamed repositories need it."""
+        """Return the address of a redirect, on the same host."""
         asked = response.request
         target = asked.url.join(response.headers["location"])
+        # A renamed repository redirects to its new name; the port counts, since another server may listen.
         if asked.method != "GET" or _origin(target) != _origin(asked.url):
             raise GitProviderError(f"{self.label} redirects to another host, which does not get the token.")
         return target
@@ -158,6 +161,7 @@ class Api:
                 raise GitAuthenticationError(f"The {self.label} token is not valid.")
             case 429:
                 raise GitProviderError(f"{self.label}'s rate limit was reached. Try again later.")
+            # GitHub answers 403, too, where a rate limit was reached.
             case 403 if (
                 response.headers.get("x-ratelimit-remaining") == "0" or "retry-after" in response.headers
             ):
@@ -194,18 +198,9 @@ def _client(url: httpx.URL, headers: Mapping[str, str]) -> httpx.AsyncClient:
         headers=dict(headers),
         transport=way_to(url),
         timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
-        follow_redirects=False,
+        follow_redirects=False,  # _redirected checks each address before the token is sent there
     )
 
 
 def _origin(url: httpx.URL) -> str:
     return f"{url.scheme}://{url.host}:{port_of(url)}"
-
-
-def _gate(origin: str) -> Semaphore:
-    # One semaphore for each host; it belongs to the running event loop.
-    gates = _gates.get()
-    gate = gates.get(origin)
-    if gate is None:
-        gate = gates[origin] = Semaphore(CONCURRENT_MAX)
-    return gate

@@ -38,7 +38,7 @@ def checked_path(repository: GitRepository, file_path: str) -> str:
 
 def read(text: str) -> tuple[str, list[str]]:
     """Return the content of the file, and the triggers of its front matter, if that can be read."""
-    lines = text.removeprefix("\ufeff").splitlines()
+    lines = text.removeprefix("\ufeff").splitlines()  # editors of Windows write a byte order mark
     if not lines or lines[0].rstrip() != FENCE:
         return text, []
     fences = (number for number, line in enumerate(lines[1:], 1) if line.rstrip() == FENCE)
@@ -49,6 +49,7 @@ def read(text: str) -> tuple[str, list[str]]:
 
 
 def _triggers(front_matter: str) -> list[str]:
+    # Hostile YAML of this length already takes the better part of a second.
     if len(front_matter) > 16_384:
         return []
     try:

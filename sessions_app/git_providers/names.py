@@ -25,7 +25,7 @@ def pieces_of(path: str, *, least: int, most: int = 30) -> list[str]:
 
 
 def is_piece(text: str) -> bool:
-    """Return whether it can stand between two slashes of an address without a special meaning."""
+    """Return whether it can be between two slashes of an address without a special meaning."""
     return (
         0 < len(text) <= 255
         and text not in (".", "..")
@@ -67,6 +67,7 @@ def _of_address(query: str) -> SearchText:
         host = f"{address.hostname}:{address.port}" if address.port else address.hostname
     except ValueError:
         return SearchText(query)
+    # GitLab's pages are below `/-/`, Azure DevOps' repositories below `_git`, and clones end in `.git`.
     name = address.path.split("/-/")[0].replace("/_git/", "/").strip("/").removesuffix(".git")
     owner, _, text = name.rpartition("/")
     return SearchText(text, owner or None, host)
