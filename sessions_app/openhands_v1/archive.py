@@ -13,12 +13,14 @@ from conversations.log import reads
 from conversations.models import ConversationRef
 from sessions_app import astore
 
+# Clients choose ids, also such as would leave the directory into which an archive is unpacked.
 _UNUSUAL = re.compile(r"[^0-9A-Za-z._-]")
 
 
 async def archive(conversation: ConversationRef, meta: str) -> AsyncIterator[bytes]:
     """Yield the archive in pieces: `meta.json`, and each event of the log at the beginning, in order."""
     zipped = ZipStream(compress_type=ZIP_DEFLATED)
+    # The log may grow while it is sent, for as long as an agent works.
     through = await astore.call(reads.last_seq, conversation)
     zipped.add(meta, "meta.json")
     last = -1
@@ -28,7 +30,7 @@ async def archive(conversation: ConversationRef, meta: str) -> AsyncIterator[byt
             break
         last = page[-1]["seq"]
         yield await astore.call(_with, zipped, conversation.public_id, page, through)
-    yield await astore.call(_end, zipped)
+    yield await astore.call(lambda: b"".join(zipped.finalize()))
 
 
 def _with(zipped: ZipStream, public_id: str, page: list[EventEnvelope], through: int) -> bytes:
@@ -37,11 +39,6 @@ def _with(zipped: ZipStream, public_id: str, page: list[EventEnvelope], through:
         if event["seq"] <= through:
             zipped.add(v1.shown(event, public_id), _name(event, public_id))
     return b"".join(zipped.all_files())
-
-
-def _end(zipped: ZipStream) -> bytes:
-    """Return the last piece: the rest, and the directory of all files."""
-    return b"".join(zipped.finalize())
 
 
 def _name(event: EventEnvelope, public_id: str) -> str:

@@ -22,15 +22,15 @@ from sessions_app.loops.manager import get_manager
 
 logger = logging.getLogger(__name__)
 
+# Of each event, for the agent that writes the summary.
 SHOWN_MAX_CHARACTERS = 1000
-"""The agent that writes the summary gets at most this much of each event."""
 
+# What a model gets of a log; the rest needs no forgetting.
 _GIVEN = EventFilter(
     types=frozenset(
         {"MessageEvent", "ActionEvent", "ObservationEvent", "UserRejectObservation", "AgentErrorEvent"}
     )
 )
-"""The part of a log that a model gets."""
 _CONDENSATIONS = EventFilter(types=frozenset({"Condensation"}))
 _REQUEST = (
     "Summarize the conversation below for the agent that continues it: what the user wants, what was "
@@ -69,21 +69,20 @@ async def _append(conversation: ConversationRef, event: V1Event, event_id: str |
 def _prefix(conversation: ConversationRef) -> _Prefix:
     """Return the answered part of the log since the last condensation."""
     earlier = reads.search_events(conversation, _CONDENSATIONS, newest_first=True, limit=1).events
-    since = {"first": earlier[0]["seq"] + 1 if earlier else 0, "last": _answered_through(conversation)}
+    row = Conversation.objects.select_related("loop").get(pk=conversation.pk)
+    is_busy = row.is_unanswered or (hasattr(row, "loop") and row.loop.turn_id is not None)
+    # An agent at work must not forget what it was asked.
+    last = row.answered_through if is_busy else row.next_seq - 1
+    since = {"first": earlier[0]["seq"] + 1 if earlier else 0, "last": last}
     newest = reads.search_events(conversation, _GIVEN, **since, newest_first=True, limit=200)
     first = reads.read_after(conversation, -1, limit=1)
     return _Prefix(
         event_ids=reads.event_ids(conversation, _GIVEN, **since),
+        # The new summary replaces the earlier one, too, so it must contain what that says.
         shown=[*earlier, *reversed(newest.events)],
+        # The system prompt is not forgotten and stays the first.
         offset=1 if first and first[0]["kind"] == Kind.SYSTEM else 0,
     )
-
-
-def _answered_through(conversation: ConversationRef) -> int:
-    """Return the end of the log, or the last event before the inputs of a turn under way."""
-    row = Conversation.objects.select_related("loop").get(pk=conversation.pk)
-    is_busy = row.is_unanswered or (hasattr(row, "loop") and row.loop.turn_id is not None)
-    return row.answered_through if is_busy else row.next_seq - 1
 
 
 async def _summary(conversation: ConversationRef, prefix: _Prefix) -> str:
@@ -93,7 +92,7 @@ async def _summary(conversation: ConversationRef, prefix: _Prefix) -> str:
     ]
     try:
         answer = (await _agent(conversation).complete(messages)).strip()
-    except Exception as error:
+    except Exception as error:  # of any agent: readers already know that a condensation was requested
         logger.warning("Conversation %s is summed up without its agent: %s", conversation.public_id, error)
         answer = ""
     return answer or f"{len(prefix.event_ids)} earlier events were left out here."

@@ -23,8 +23,8 @@ from conversations.transcripts.sources.nodes import Unreadable
 from sessions_app.imports.follow import Follower, Stamp
 from sessions_app.openhands_v1 import imports
 
+# Some file systems keep times to two seconds: within them, a second change leaves the same stamp.
 SETTLED_NS = 2_000_000_000
-"""The precision of a directory's time of change: for this long after it, the directory is read again."""
 
 Stamps = tuple[Stamp | None, ...]
 
@@ -60,6 +60,7 @@ class DirectoryFollower(Follower):
                 self._failures.postpone(directory)
                 continue
             are_settled = all(stamp is None or time.time_ns() - stamp[2] > SETTLED_NS for stamp in stamps)
+            # The stamps are from before the reading: what changed meanwhile is found at the next look.
             followed.seen = stamps if is_whole and are_settled else None
 
     def _changed(self) -> Iterator[tuple[Path, Followed, Stamps]]:
@@ -90,11 +91,12 @@ class DirectoryFollower(Follower):
         problems: list[str] = []
         persisted = openhands_v1.read(directory, zone=self.zone, skip=lambda name, _: problems.append(name))
         is_unclear = _is_unclear(directory, persisted, problems)
+        # The agent's setup is stored with the first event, and never completed later.
         if persisted.is_empty or (is_unclear and imports.standing(self.user, persisted) is None):
-            return not is_unclear  # the agent's setup is stored with the first event
+            return not is_unclear
         growing = followed.growing
         imported = imports.import_growing(self.user, persisted, growing.events())
-        growing.remember()
+        growing.remember()  # only now: an import that failed must read the same events again
         for event, reason in imported.refused:
             growing.skip(f"event {event.event_id}", reason)
         if imported.added:

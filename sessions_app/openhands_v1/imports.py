@@ -36,8 +36,8 @@ from sessions_app.settings.agent_setups import NewSetup
 
 FORMAT = "openhands-v1"
 CUT_OFF = "This call was interrupted. Its result is unknown."
+# No agent here can run a call of the other server's agent.
 _CANNOT_GO_ON = frozenset({ExecutionStatus.RUNNING, ExecutionStatus.WAITING_FOR_CONFIRMATION})
-"""No agent here can run a call of the other server's agent."""
 _FACTS = (
     "invoked_skills",
     "blocked_actions",
@@ -48,24 +48,16 @@ _FACTS = (
     "tool_module_qualnames",
     "launched_agent_profile",
 )
+# Members of the files beside the events that columns and the agent's setup have, or the totals count.
 CARRIED = frozenset(
     {
         *("agent", "workspace", "confirmation_policy", "security_analyzer", "max_iterations"),
         *("stuck_detection", "secrets", "secret_registry", "title", "tags", "id", "conversation_id"),
-        *(
-            "created_at",
-            "updated_at",
-            "execution_status",
-            "stats",
-            "metrics",
-            "leaf_event_id",
-            "initial_message",
-            "persistence_dir",
-        ),
+        *("created_at", "updated_at", "execution_status", "stats", "metrics", "leaf_event_id"),
+        *("initial_message", "persistence_dir"),
         *_FACTS,
     }
 )
-"""Members of the files beside the events that columns and the agent's setup have, or the totals count."""
 
 
 def preview(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip: Skip) -> Imported:
@@ -90,6 +82,7 @@ def import_persisted(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip:
 
     def settle(conversation: ConversationRef) -> None:
         _set_status(conversation, log.status, is_new=True)
+        # An import is not news to the user who asked for it.
         marks.mark_all_seen(access.pk_of(user), conversation)
 
     imported = _stored(user, persisted, log.events(), settle)
@@ -101,9 +94,9 @@ def import_persisted(user: Visitor, persisted: Persisted, *, zone: tzinfo, skip:
 def import_growing(user: Visitor, persisted: Persisted, events: Iterator[NewEvent]) -> Imported:
     """Store new events of a conversation on which a server works; its first event creates it.
 
-    An interrupted run is not ended, since it looks like one that goes on. Raise ImportRefused or
-    Unreadable.
+    Raise ImportRefused or Unreadable.
     """
+    # Without `_Log`, which ends an interrupted run: it looks like one that goes on.
     first = next(events, None)
     if first is None:
         return Imported(conversation=standing(user, persisted))
@@ -126,6 +119,7 @@ def keep_up(conversation: ConversationRef, persisted: Persisted, *, title_was: s
     with transaction.atomic():
         if lock(Conversation.objects.active(), conversation) is None:
             return
+        # A list is notified only of a change, since every look of a follower comes here.
         is_changed = importing.keep_up(conversation, persisted.metrics, _model(persisted))
         is_changed |= _set_status(
             conversation, ExecutionStatus.IDLE if status in _CANNOT_GO_ON else status, is_new=True
@@ -203,9 +197,8 @@ class _Log:
         persisted = self._persisted
         files = ((openhands_v1.BASE_STATE, persisted.state), (openhands_v1.META, persisted.request))
         for file, told in files:
-            set_here = {
-                key: value for key, value in told.items() if value is not False
-            }  # a default says nothing
+            # A flag that is off is the default, and says nothing.
+            set_here = {key: value for key, value in told.items() if value is not False}
             if left := rests.left(set_here, CARRIED):
                 name = f"members of {file}"
                 kept = {
@@ -214,6 +207,7 @@ class _Log:
                     "why": Kept.BOOKKEEPING,
                     "record": setup_keys.masked(left),
                 }
+                # The content decides the id, so that a repeated import stores no second record.
                 digest = sha256(columns.as_json(kept).encode()).hexdigest()
                 event_id = str(uuid5(persisted.conversation_id, f"{name} {digest}"))
                 at = v1.stamp(self._last_at or persisted.created_at)
@@ -247,12 +241,13 @@ class _Log:
 
 
 def _set_status(conversation: ConversationRef, status: ExecutionStatus | None, *, is_new: bool) -> bool:
-    """Store the agent's last state; return whether it is new. A loop that has run here has its own."""
+    """Store the agent's last state; return whether it is new."""
     if status is None:
         return False
     told = {"execution_status": status}
     _, is_first = AgentLoop.objects.get_or_create(conversation_id=conversation.pk, defaults=told)
     if is_new and not is_first:
+        # A loop that was ever claimed here has an epoch, and a state of its own.
         rows = AgentLoop.objects.of(conversation).filter(epoch=0, status=LoopStatus.STOPPED)
         return rows.exclude(**told).update(**told) > 0
     return is_first
@@ -268,27 +263,24 @@ def _status(word: str | None) -> ExecutionStatus | None:
 
 
 def _setup(persisted: Persisted) -> NewSetup:
-    """Return the agent's setup without keys: those in the files are encrypted for another server."""
+    """Return the agent's setup without keys."""
+    # The keys in the files are encrypted for another server.
     agent = persisted.fact("agent")
     iterations = columns.wire_id(persisted.fact("max_iterations"))
     detects = persisted.fact("stuck_detection")
+    registry = columns.fields(persisted.state.get("secret_registry"))
     return NewSetup(
         agent=setup_keys.masked(agent) if isinstance(agent, Mapping) else None,
-        secrets=_secrets(persisted),
+        secrets=_described(persisted.request.get("secrets")) | _described(registry.get("secret_sources")),
         workspace=columns.fields(persisted.fact("workspace")) or default_workspace(),
         confirmation_policy=columns.fields(persisted.fact("confirmation_policy")) or never_confirm(),
         security_analyzer=columns.fields(persisted.fact("security_analyzer")) or None,
+        # PostgreSQL's integers have 32 bits.
         max_iterations=iterations if iterations and iterations < 2**31 else MAX_ITERATIONS,
         stuck_detection=detects if isinstance(detects, bool) else True,
         facts={name: value for name in _FACTS if (value := persisted.fact(name))},
         is_recorded=True,
     )
-
-
-def _secrets(persisted: Persisted) -> dict[str, dict[str, Any]]:
-    """Return the names and descriptions of the secrets, without values."""
-    registry = columns.fields(persisted.state.get("secret_registry"))
-    return _described(persisted.request.get("secrets")) | _described(registry.get("secret_sources"))
 
 
 def _described(secrets: object) -> dict[str, dict[str, Any]]:

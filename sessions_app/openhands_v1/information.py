@@ -19,6 +19,7 @@ from sessions_app.settings import run_options
 
 ConversationInformation = dict[str, Any]
 
+# What older clients do not know; facts of the conversation's start replace these defaults.
 _NEWER: ConversationInformation = {
     "invoked_skills": [],
     "blocked_actions": {},
@@ -35,21 +36,9 @@ _NEWER: ConversationInformation = {
     "tool_module_qualnames": {},
     "runtime_info": None,
 }
-"""The fields of newer clients; facts of the conversation's start replace these defaults."""
-_SETUP = (
-    *("shown_agent", "shown_secrets", "workspace", "confirmation_policy", "security_analyzer"),
-    *("max_iterations", "stuck_detection", "facts", "leaf_event_id"),
-)
-"""The shown columns of an agent's setup."""
-SIZE = json_size(
-    *(
-        f"agent_setup__{column}"
-        for column in (
-            *("shown_agent", "shown_secrets", "workspace", "confirmation_policy", "security_analyzer"),
-            "facts",
-        )
-    )
-)
+_LONG = ("shown_agent", "shown_secrets", "workspace", "confirmation_policy", "security_analyzer", "facts")
+_SETUP = (*_LONG, "max_iterations", "stuck_detection", "leaf_event_id")
+SIZE = json_size(*(f"agent_setup__{column}" for column in _LONG))
 """The size of the parts of a conversation's information that may be long, for queries."""
 _COLUMNS = (
     "pk",
@@ -122,12 +111,9 @@ def information_in(row: Mapping[str, Any]) -> ConversationInformation:
 def _setup_in(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the agent's setup as stored, or the defaults."""
     if row["agent_setup"] is None:
-        return {name: _field(name).get_default() for name in _SETUP}
+        fields = (cast("Field[Any, Any]", AgentSetup._meta.get_field(name)) for name in _SETUP)
+        return {field.name: field.get_default() for field in fields}
     return {name: row[f"agent_setup__{name}"] for name in _SETUP}
-
-
-def _field(name: str) -> Field[Any, Any]:
-    return cast("Field[Any, Any]", AgentSetup._meta.get_field(name))
 
 
 def default_agent(model: str) -> dict[str, Any]:
@@ -156,9 +142,6 @@ def _dashed_or_none(public_id: str | None) -> str | None:
 
 def _metrics(row: Mapping[str, Any], model: str) -> dict[str, object] | None:
     """Return the totals, None while nothing was counted."""
-    counted = Metrics(
-        accumulated_cost=row["accumulated_cost"],
-        prompt_tokens=row["prompt_tokens"],
-        completion_tokens=row["completion_tokens"],
-    )
+    names = ("accumulated_cost", "prompt_tokens", "completion_tokens")
+    counted = Metrics(**{name: row[name] for name in names})
     return None if counted == Metrics() else state.snapshot(counted, model=model)

@@ -44,17 +44,15 @@ async def say(
         sender_id, is_light_value(request), _message, conversation, request, sender_id, event_id=event_id
     )
     # It is answered even if the client leaves.
-    return await asyncio.shield(_take(conversation, message, run=run))
-
-
-async def _take(conversation: ConversationRef, message: NewEvent, *, run: bool) -> int:
-    return (await get_manager().take_input(conversation, message, run=run)).seq
+    taken = await asyncio.shield(get_manager().take_input(conversation, message, run=run))
+    return taken.seq
 
 
 def _message(
     conversation: ConversationRef, request: Mapping[str, object], sender_id: int, event_id: str
 ) -> NewEvent:
     authored = v1.received(request, event_id=event_id)
+    # A log is of one wire: V1 clients also write to conversations of V0.
     if conversation.dialect is not Dialect.V1:
         parts = json.loads(authored.payload)["llm_message"]["content"]
         urls = [url for part in parts for url in part.get("image_urls", ())]
@@ -77,6 +75,7 @@ def place_of(conversation: ConversationRef, event_id: str) -> int | None:
     seq = reads.seq_of_event(conversation, event_id)
     if seq is not None:
         return seq
+    # V1 readers see an event without an id of its own under one that is made of its place.
     seqs = v1.seqs_of(conversation.public_id, [event_id], last_seq=reads.last_seq(conversation))
     return seqs.get(event_id)
 

@@ -15,10 +15,9 @@ from sessions_app.loops.inputs import titles
 from sessions_app.loops.manager import get_manager
 
 SERVICE_ID = "ask_agent"
+# What accompanies a question: the newest messages, and of these no more than this text.
 MESSAGES_MAX = 50
-"""At most this many of the newest messages accompany a question."""
 TOLD_MAX_CHARACTERS = 100_000
-"""The most text of these; the newest count first."""
 
 _SAID = EventFilter(
     exclude_hidden=True,
@@ -44,10 +43,10 @@ async def title_of(conversation: ConversationRef, *, max_characters: int) -> str
 
 
 async def _asked(conversation: ConversationRef, messages: Sequence[Mapping[str, str]]) -> str:
-    """Ask the loop's agent, or a new instance: a question starts no loop."""
+    """Ask the loop's agent, or a new instance."""
     try:
         return await get_manager().request_llm_completion(conversation.public_id, SERVICE_ID, None, messages)
-    except LoopUnavailable:
+    except LoopUnavailable:  # a question starts no loop
         return await ConversationAgent(conversation).complete(messages)
 
 
@@ -57,6 +56,7 @@ def _said(conversation: ConversationRef) -> list[dict[str, str]]:
     told: list[dict[str, str]] = []
     room = TOLD_MAX_CHARACTERS
     for event in page.events:
+        # A message that does not fit ends it: an older one without it would mislead the agent.
         room -= len(event["text"])
         if room < 0:
             break

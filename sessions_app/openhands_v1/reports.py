@@ -35,9 +35,10 @@ def store_once(conversation: ConversationRef, events: Sequence[NewEvent]) -> Non
 
 def _tell_of_other_content(conversation: ConversationRef, events: Sequence[NewEvent]) -> None:
     """Log which events are stored with other content, as far as one page of those can be read."""
-    first = {event.event_id: event.payload for event in reversed(events)}
+    first = {event.event_id: event.payload for event in reversed(events)}  # the first of an id wins
     for stored in reads.read_portion(conversation, event_ids=list(first)).events:
         sent = first[stored["id"]]
+        # The stored text has masks where the report still has the secrets.
         if stored["payload"] != sent and not masking.may_hide(stored["payload"], sent):
             logger.warning(
                 "Conversation %s: event %r was reported again with other content; the first stays.",

@@ -37,14 +37,10 @@ class SandboxStatus(StrEnum):
 
 _BUSIEST_FIRST = (SandboxStatus.RUNNING, SandboxStatus.STARTING, SandboxStatus.ERROR, SandboxStatus.PAUSED)
 
-STATUS_COLUMNS = (
-    "deleted_at",
-    "loop__status",
-    "loop__ended_by",
-    *WORK_COLUMNS,
-)
+STATUS_COLUMNS = ("deleted_at", "loop__status", "loop__ended_by", *WORK_COLUMNS)
 """The columns of a conversation that decide the status."""
 
+# After any other end, such as a restart of the server, the next message starts a loop.
 _PARKED_BY = (LoopEnd.STOPPED, LoopEnd.EVICTED, LoopEnd.IDLE)
 
 
@@ -58,11 +54,7 @@ class Sandbox:
 
 
 def status_of(row: Mapping[str, Any]) -> SandboxStatus:
-    """Return the status for STATUS_COLUMNS of one conversation.
-
-    A conversation accepts messages from the beginning, even without a loop, until it is stopped or makes
-    room for others.
-    """
+    """Return the status for STATUS_COLUMNS of one conversation."""
     if row["deleted_at"] is not None:
         return SandboxStatus.MISSING
     match row["loop__status"]:
@@ -70,6 +62,7 @@ def status_of(row: Mapping[str, Any]) -> SandboxStatus:
             return SandboxStatus.ERROR
         case LoopStatus.STOPPED if row["loop__ended_by"] in _PARKED_BY:
             return SandboxStatus.STARTING if LoopWork.of(row).is_asked else SandboxStatus.PAUSED
+    # Also without a loop: a conversation accepts messages from the beginning.
     return SandboxStatus.RUNNING
 
 
@@ -83,6 +76,7 @@ def id_of(public_id: str) -> str | None:
 
 def public_id_in(sandbox_id: str) -> str | None:
     """Return the id of the conversation in a sandbox's id; None if it is not a sandbox's id."""
+    # Longer than 16 bytes in base 62; the time of decoding grows with the square of the length.
     if len(sandbox_id) > 24:
         return None
     try:
@@ -113,6 +107,7 @@ def _id_of_line(line: Sequence[str]) -> str | None:
     """Return the sandbox of the topmost conversation that has one; all below it share it."""
     found = None
     for public_id in line:
+        # An id that is no UUID has no sandbox, so what is below it has one of its own.
         if (sandbox_id := id_of(public_id)) is None:
             return found
         found = sandbox_id
@@ -204,6 +199,7 @@ def note_paused(conversations: Sequence[ConversationRef]) -> None:
     with transaction.atomic():
         lock_all(conversations)
         Conversation.objects.with_pks(pks).update(listed_at=now)
+        # A conversation without a loop gets a row, which keeps that it was stopped.
         AgentLoop.objects.bulk_create(
             [AgentLoop(conversation_id=pk, ended_by=LoopEnd.STOPPED) for pk in pks], ignore_conflicts=True
         )

@@ -88,7 +88,7 @@ def start(user: Visitor, wanted: StartParameters) -> StartTask:
     """
     quotas.admit_start(pk_of(user))
     try:
-        with transaction.atomic():
+        with transaction.atomic():  # a failed start is recorded, but leaves nothing else
             return _started(user, wanted)
     except ConversationExists as error:
         return _failed(user, wanted, str(error))
@@ -118,8 +118,10 @@ def _started(user: Visitor, wanted: StartParameters) -> StartTask:
     parent = wanted.parent
     settings = user_settings.settings_of(pk_of(user))
     inherited = parent if parent is not None else Conversation()
+    # A child inherits the model that its parent's user chose, and none that a recording has.
     named = wanted.llm_model or (choice.named_for(parent.ref) if parent is not None else None)
     model = named or (settings.llm_model if settings else None)
+    # The parent's branch would be another repository's.
     has_own_repository = wanted.repository is not None
     conversation = agent_setups.create(
         user,
@@ -136,6 +138,7 @@ def _started(user: Visitor, wanted: StartParameters) -> StartTask:
         trigger=wanted.trigger,
         pr_number=list(wanted.pr_number),
     )
+    # V1 clients may request a type of agent that this server does not offer.
     if wanted.agent in registry.offered():
         run_options.change(conversation, {"agent": wanted.agent})
     return StartTask.objects.create(
@@ -153,6 +156,7 @@ def _setup(wanted: StartParameters, named: str | None, settings: UserSettings | 
         agent |= {"agent_context": {"system_message_suffix": suffix}}
     asks_always = settings is not None and settings.confirmation_mode
     return NewSetup(
+        # Without an agent of its own, a conversation follows its user's settings.
         agent=agent if suffix or named else None,
         confirmation_policy={"kind": "AlwaysConfirm"} if asks_always else never_confirm(),
     )

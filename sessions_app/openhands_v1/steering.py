@@ -31,7 +31,7 @@ async def pause(conversation: ConversationRef) -> None:
         await get_manager().close_session(conversation.public_id)
     except ConversationBusy:  # a note would wait for the same lock once more
         raise
-    except BaseException:
+    except BaseException:  # it was stopped on purpose, also if it ends later or the client has left
         await _note_paused(of_v1)
         raise
     await _note_paused(of_v1)
@@ -43,21 +43,16 @@ async def _note_paused(conversations: Sequence[ConversationRef]) -> None:
 
 
 async def stop_to_delete(conversation: ConversationRef) -> None:
-    """Stop the loops of a conversation that is about to be deleted, and of all below it.
-
-    A loop that has not ended within 8 s cannot write once its conversation is deleted, and ends later.
-    """
+    """Stop the loops of a conversation that is about to be deleted, and of all below it."""
+    # A loop that has not ended within 8 s cannot write once its conversation is deleted, and ends later.
     with suppress(CommandPending):
         await get_manager().close_session(conversation.public_id)
 
 
 async def resume(conversations: Sequence[ConversationRef]) -> None:
-    """Start the loops, only the first ones if the user may not have all; return once they run.
-
-    The status of a conversation shows a failed start.
-    """
+    """Start the loops, only the first ones if the user may not have all; return once they run."""
     for conversation in conversations[: settings.CONFIGURATION.max_concurrent]:
-        with suppress(ConversationError):
+        with suppress(ConversationError):  # the status of the conversation shows a failed start
             await get_manager().maybe_start_agent_loop(conversation)
 
 
