@@ -17,27 +17,27 @@ NAME_AND_PORT = re.compile(
     rf"(?P<name>{LABEL}(?:\.{LABEL})*|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{{1,5}}))?", re.ASCII
 )
 NAME_MAX_CHARS = 253
+# Wider than what a git host may be named: any name that resolvers accept, or an IPv6 address.
 SERVER = re.compile(rb"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
-"""The possible names of a server in a URL: any that resolvers accept, or an IPv6 address."""
 NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
+# One sentence for internal and for unknown hosts: two would tell users which internal names exist.
 NOT_ALLOWED = (
     "No public address was found for this host. Check its name. The server's administrator can allow a host "
     "of an internal network."
 )
-"""One sentence for internal and for unknown hosts: two would tell users which internal names exist."""
+# Names that no public host has; one without a dot is looked up in the server's own domains.
 INTERNAL_NAMES = re.compile(r"(?:.*\.)?(?:localhost|localdomain|local|internal|home\.arpa)|[^.]*", re.ASCII)
-"""Names that no public host has; one without a dot is looked up in the server's own domains."""
+# Networks whose addresses end with the IPv4 address that they stand for.
 WRAPPING = tuple(map(IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
-"""Networks whose addresses end with the IPv4 address that they stand for."""
+# The third quarter of IPv6 addresses that end with the IPv4 address to which they are sent.
 ISATAP = (0x0000_5EFE, 0x0200_5EFE)
-"""The third quarter of IPv6 addresses that end with the IPv4 address to which they are sent."""
+# Networks of protocols, retired relays and examples, which some versions of `is_global` leave out.
 NOT_GLOBAL = tuple(
     map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20", "64:ff9b:1::/48", "5f00::/16"))
 )
-"""Networks of protocols, retired relays and examples, which some versions of `is_global` leave out."""
+# Public addresses that are answered inside a cloud: the host of an Azure machine, which serves its setup,
+# and the inner services of IBM Cloud. Those of other providers are in private networks.
 PROVIDERS = tuple(map(ip_network, ("168.63.129.16/32", "161.26.0.0/16", "166.8.0.0/14")))
-"""Public addresses that are answered inside a cloud: the host of an Azure machine, which serves its setup,
-and the inner services of IBM Cloud. Those of other providers are in private networks."""
 SOCKET_SCHEME = re.compile(r"^ws(?=s?://)", re.IGNORECASE)
 PIECE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", re.ASCII)
 
@@ -165,7 +165,9 @@ async def _looked_up(url: httpx.URL) -> list[str]:
     name, port = url.raw_host, port_of(url)
     found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
     addresses = [str(place[0]) for *_, place in found]
-    if not is_listed(url) and not all(_may_be_asked(address, port) for address in addresses):
+    parsed = [ip_address(address.partition("%")[0]) for address in addresses]  # `%` begins an interface
+    # All of them: the client may connect to any.
+    if not is_listed(url) and not all(_is_public(each) or _is_admitted(each, port) for each in parsed):
         raise HostRefused(NOT_ALLOWED)
     return addresses
 
@@ -180,24 +182,17 @@ def _name(url: httpx.URL) -> str:
 
 
 def _literal(url: httpx.URL) -> Address | None:
-    """Return the address that a host is written as, None for a name. Raise ValueError for neither.
-
-    A text that ends with a number is an address, in any form that resolvers read: 127.1, 0x7f000001.
-    """
+    """Return the address that a host is written as, None for a name. Raise ValueError for neither."""
     name = _name(url)
     if ":" in name:
         return ip_address(name)
+    # A text that ends with a number is an address, in any form that resolvers read: 127.1, 0x7f000001.
     if not NUMBER.fullmatch(name.rpartition(".")[2]):
         return None
     try:
         return IPv4Address(socket.inet_aton(name))
     except OSError:
         raise ValueError("this is no address") from None
-
-
-def _may_be_asked(text: str, port: int) -> bool:
-    address = ip_address(text.partition("%")[0])
-    return _is_public(address) or _is_admitted(address, port)
 
 
 def _is_admitted(address: Address, port: int) -> bool:

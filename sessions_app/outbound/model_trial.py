@@ -9,6 +9,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,10 +22,10 @@ from conversations.payloads import bounds
 from sessions_app.outbound.hosts import HostRefused, require_allowed, server_url
 from sessions_app.outbound.proxies import CONNECT_S, READ_S, TOTAL_S, UnusableProxy, way_to
 
+# Of a kind, models or tool servers, in this process: each test occupies a thread.
 TRIALS_MAX = 4
-"""At most this many tests run at once in this process, one for each user: each occupies a thread."""
+# The longest known list of models has a tenth of it.
 ANSWER_MAX_BYTES = 4 * 1024 * 1024
-"""The longest known list of models has a tenth of it."""
 TOO_LONG = "The server's response is too long. The base URL doesn't lead to a model API."
 
 ANTHROPIC = "api.anthropic.com"
@@ -49,7 +50,7 @@ class InvalidBaseUrl(ConversationError):
 
 
 class TrialUnderWay(ConversationError):
-    """No model is tested now, because others are; the text has the advice."""
+    """Nothing is tested now, because others are; the text has the advice."""
 
     code = "trial_under_way"
 
@@ -100,13 +101,20 @@ _under_way: set[int] = set()
 
 async def try_model(user_id: int, setup: ModelSetup) -> Finding:
     """Test a user's model like `ask_model`. Raise TrialUnderWay beyond the limit."""
-    if user_id in _under_way or len(_under_way) >= TRIALS_MAX:
-        raise TrialUnderWay
-    _under_way.add(user_id)
-    try:
+    with admitted(user_id, _under_way):
         return await ask_model(setup)
+
+
+@contextmanager
+def admitted(user_id: int, under_way: set[int]) -> Iterator[None]:
+    """Count a user's test among those under way. Raise TrialUnderWay for a second one, or too many."""
+    if user_id in under_way or len(under_way) >= TRIALS_MAX:
+        raise TrialUnderWay
+    under_way.add(user_id)
+    try:
+        yield
     finally:
-        _under_way.discard(user_id)
+        under_way.discard(user_id)
 
 
 async def ask_model(setup: ModelSetup) -> Finding:
@@ -147,6 +155,7 @@ def _client(base_url: str, key: str) -> httpx.AsyncClient:
             raise _Fault("The key contains invalid characters. Copy it again, without line breaks.")
         headers["authorization"] = f"Bearer {key}"
     url = httpx.URL(base_url)
+    # It takes the key for its list of models in a header of its own.
     if key and url.host == ANTHROPIC:
         headers |= {"x-api-key": key, "anthropic-version": "2023-06-01"}
     return httpx.AsyncClient(
@@ -209,6 +218,7 @@ async def _answer(
     client: httpx.AsyncClient, method: str, path: str, body: dict[str, object] | None = None
 ) -> tuple[int, bytes]:
     """Return status and content. Raise _Fault for an answer without end."""
+    # Raw pieces, without decompression: a few bytes could become gigabytes.
     content = bytearray()
     async with client.stream(method, path, json=body) as response:
         async for part in response.aiter_raw():

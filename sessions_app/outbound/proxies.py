@@ -78,6 +78,7 @@ class _ProxyWay(httpx.AsyncHTTPTransport):
 
 def _sent_to(address: str, request: httpx.Request) -> httpx.Request:
     """Return the request for a literal address; header and certificate are still those of the name."""
+    # `sni_hostname` also is the name that the certificate must have.
     return httpx.Request(
         request.method,
         request.url.copy_with(host=address),
@@ -105,7 +106,6 @@ def _by(proxy: str, *, is_operators: bool) -> httpx.AsyncHTTPTransport:
         raise UnusableProxy from error
 
 
-@cache
+@cache  # loading the certificates takes longer than many requests
 def _tls() -> ssl.SSLContext:
-    """Load the certificates once: it takes longer than many requests."""
     return httpx.create_ssl_context()

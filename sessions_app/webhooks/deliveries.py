@@ -40,6 +40,8 @@ from sessions_app.webhooks import gathering
 from sessions_app.webhooks.notifications import Notification, NotificationKind
 
 LEASE_S = DELIVERY_LEASE_S
+# The conversations of one endpoint that are delivered at a time, so that a slow endpoint delays no other.
+PER_ENDPOINT = 4
 RETRY_FIRST_S = 2.0
 RETRY_MAX_S = 600.0
 ERROR_MAX_CHARACTERS = 200
@@ -50,11 +52,12 @@ CHANGED = "outbox"
 """The kind of the hint that endpoints or their due times were changed."""
 
 _PAUSES = frozenset({"PauseEvent", "InterruptEvent"})
+# The states that end a run.
 _RESTING = frozenset(
     {AgentState.PAUSED, AgentState.STOPPED, AgentState.FINISHED, AgentState.STUCK, AgentState.ERROR}
 )
-"""The states that end a run."""
 
+# Without an endpoint for the owner it inserts nothing, so that most servers pay for one look-up only.
 _RECORD = """
     INSERT INTO sessions_app_recordedchange (conversation_id, kind, seq, recorded_at)
     SELECT id, %s, next_seq, %s FROM conversations_conversation WHERE id = %s AND EXISTS (
@@ -163,6 +166,7 @@ def next_step(held: Claim) -> NotificationStep | None:
     if not row.endpoint.enabled:
         release([held])
         return None
+    # The run has ended: clients of the wire read the status right after its last events.
     if row.owes_status:
         return NotificationStep(_informing(row, NotificationKind.STATUS), {"owes_status": False})
     # Events first: a change that was recorded before one of these is there by now, so none is passed over.
@@ -181,7 +185,8 @@ def next_step(held: Claim) -> NotificationStep | None:
     if not is_cut and len(events) < row.endpoint.event_buffer_size and row.read_at < flush_at:
         _rest(row, due_at=flush_at, known=max(row.known, events[-1]["seq"]))
         return None
-    return _step_of_events(row, events)
+    appended = Notification(kind=NotificationKind.APPENDED, conversation=row.conversation.ref, events=events)
+    return NotificationStep(appended, {"through": events[-1]["seq"], "owes_status": ends_a_run(events[-1])})
 
 
 def _events_after(row: Delivery) -> list[EventEnvelope]:
@@ -191,6 +196,7 @@ def _events_after(row: Delivery) -> list[EventEnvelope]:
 def delivered(held: Claim, step: NotificationStep) -> bool:
     """Record a successful delivery; return whether the claim is still held."""
     moved = dict(step.moved)
+    # What was gathered during the delivery stays known.
     if "through" in moved:
         moved["known"] = Greatest("known", Value(moved["through"]))
     if "through_change" in moved:
@@ -215,7 +221,8 @@ def failed(held: Claim, error: str) -> None:
 
 
 def retry_delay_s(tries: int) -> float:
-    """Return the random wait after this many failures, so that retries spread out."""
+    """Return the wait after this many failures."""
+    # Random, because conversations whose endpoint failed at one moment would all retry at another.
     whole: float = min(RETRY_FIRST_S * 2 ** min(tries, 30), RETRY_MAX_S)
     return whole * random.uniform(0.5, 1.0)  # noqa: S311 - nothing is to be guessed here
 
@@ -233,10 +240,7 @@ def try_again(deliveries: DeliveryQuerySet) -> int:
 
 
 def replay(endpoint: Endpoint, conversation: ConversationRef, *, first: int) -> Delivery:
-    """Resend all events from seq `first` on to the endpoint, in order. Raise InvalidReplay.
-
-    A process that is just delivering does not continue from there.
-    """
+    """Resend all events from seq `first` on to the endpoint, in order. Raise InvalidReplay."""
     last_seq = last_replayable(endpoint, conversation, first=first)
     values: dict[str, Any] = {
         "through": first - 1,
@@ -244,6 +248,7 @@ def replay(endpoint: Endpoint, conversation: ConversationRef, *, first: int) -> 
         "since": ahead(-endpoint.flush_delay_s),
         "due_at": Now(),
         "tries": 0,
+        # A process that is just delivering loses its claim, so it does not move the position again.
         "claim": "",
         "held_until": None,
     }
@@ -332,6 +337,7 @@ def _rest(row: Delivery, *, due_at: datetime | None, **moved: Any) -> None:
 
 def _batch(events: Sequence[EventEnvelope], change: RecordedChange | None) -> list[EventEnvelope]:
     """Return the events that go together: up to the next change, and up to the end of a run."""
+    # A receiver is notified in the order of what happened; a status follows each end of a run.
     before = [event for event in events if change is None or event["seq"] < change.seq]
     ends = (place for place, event in enumerate(before, 1) if ends_a_run(event))
     return before[: next(ends, len(before))]
@@ -342,15 +348,6 @@ def ends_a_run(event: EventEnvelope) -> bool:
         return True
     is_rest = event["type"] in _PAUSES or dialects.state_of(event) in _RESTING
     return event["kind"] == Kind.STATE and is_rest
-
-
-def _step_of_events(row: Delivery, events: list[EventEnvelope]) -> NotificationStep:
-    notification = Notification(
-        kind=NotificationKind.APPENDED, conversation=row.conversation.ref, events=events
-    )
-    return NotificationStep(
-        notification, {"through": events[-1]["seq"], "owes_status": ends_a_run(events[-1])}
-    )
 
 
 def _step_of_change(row: Delivery, change: RecordedChange) -> NotificationStep:

@@ -22,20 +22,17 @@ from sessions_app.webhooks.transport import Webhook
 _failing = Outage(__name__, "A round of the outbox failed and is tried again", "The outbox works again")
 _failing_deliveries = Outage(__name__, "A delivery failed and is tried again")
 
+# Hints of other processes may be lost, and some send none.
 POLL_S = 5.0
-"""Writes of processes that send no hints to this one are found after this long at the latest."""
 ROUND_MIN_S = 0.02
 """Appends within this time are processed together."""
-PER_ENDPOINT = 4
-"""At most this many conversations of one endpoint are delivered at a time, so a slow one delays no other."""
+# A conversation that never rests would otherwise hold one of the endpoint's places.
 STEPS_MAX = 20
-"""After this many notifications of one conversation, the endpoint's other conversations go first."""
 HOUSEKEEPING_ROUNDS = 12
-RENEW_S = 5.0
 
 _NEWS = frozenset({"appended", "listed", "changed", deliveries.CHANGED})
+# Without an endpoint, no other hint is news.
 _WITHOUT_ENDPOINTS = frozenset({deliveries.CHANGED})
-"""Without an endpoint, no other hint is news."""
 
 
 class _Lane:
@@ -48,7 +45,7 @@ class _Lane:
 
     @property
     def room(self) -> int:
-        return PER_ENDPOINT - len(self.tasks)
+        return deliveries.PER_ENDPOINT - len(self.tasks)
 
 
 class Dispatcher:
@@ -133,12 +130,14 @@ class Dispatcher:
 
     async def _renew(self) -> None:
         now = asyncio.get_running_loop().time()
-        if now >= self._renewed_at + RENEW_S:
+        # Hints can make rounds much more frequent than a lease needs.
+        if now >= self._renewed_at + POLL_S:
             self._renewed_at = now
             held = [claim for lane in self._lanes.values() for claim in lane.tasks]
             await astore.change(deliveries.renew, held)
 
     async def _give_back(self) -> None:
+        # A claim stays here until this is stored: a round that fails tries it again.
         for claim, words in list(self._broken.items()):
             await astore.change(deliveries.failed, claim, words)
             del self._broken[claim]
@@ -196,6 +195,7 @@ async def _deliver(transport: Transport, claim: Claim) -> None:
         except DeliveryFailed as error:
             await astore.change(deliveries.failed, claim, str(error))
             return
+        # Another process may have taken the claim, or a replay has set the position back.
         if not await astore.change(deliveries.delivered, claim, step):
             return
     await astore.change(deliveries.release, [claim])

@@ -21,8 +21,8 @@ from sessions_app.models import Endpoint, RecordedChange
 
 SETTLES_S = 10.0
 SETTLES_POLL_S = 0.01
+# There are more events only after a long pause of the dispatcher; one statement must not read them all.
 WINDOW = 20_000
-"""At most this many events are read at once; there are more only after a long pause."""
 
 _WRITERS = """
     SELECT virtualtransaction FROM pg_locks
@@ -116,18 +116,14 @@ def settled_now() -> Keys:
     watermark.look()
     if connection.vendor == "postgresql":
         # A writer with a key holds the table's lock until the key is settled; later writers get higher
-        # keys.
-        # No writer is blocked, so no deadlock is possible.
-        _wait_for(_writers())
+        # keys. No writer is blocked, so no deadlock is possible.
+        writers = _writers()
+        deadline = time.monotonic() + SETTLES_S
+        while writers and (writers := writers & _writers()):
+            if time.monotonic() > deadline:
+                raise ConversationBusy("Another process writes for too long: try again.")
+            time.sleep(SETTLES_POLL_S)
     return watermark.newest
-
-
-def _wait_for(writers: set[str]) -> None:
-    deadline = time.monotonic() + SETTLES_S
-    while writers and (writers := writers & _writers()):
-        if time.monotonic() > deadline:
-            raise ConversationBusy("Another process writes for too long: try again.")
-        time.sleep(SETTLES_POLL_S)
 
 
 def _writers() -> set[str]:

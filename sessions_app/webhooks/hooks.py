@@ -23,7 +23,7 @@ from django.utils.module_loading import import_string
 from sessions_app.encryption import seal
 from sessions_app.models import Endpoint, EndpointKind
 from sessions_app.models.webhooks import NAME_MAX_LENGTH
-from sessions_app.webhooks.deliveries import begin
+from sessions_app.webhooks.deliveries import PER_ENDPOINT, begin
 from sessions_app.webhooks.notifications import DeliveryFailed, Notification, NotificationKind
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,6 @@ logger = logging.getLogger(__name__)
 GROUP = "convserver.hooks"
 """The group of entry points with which packages name their hooks."""
 BATCH_EVENTS = 100
-THREADS = 4
 
 
 def found_hooks() -> dict[str, Any]:
@@ -49,7 +48,7 @@ def _made(name: str, load: Callable[[], Any]) -> Any:
     try:
         found = load()
         hook = found() if callable(found) else found
-    except Exception:
+    except Exception:  # of any package: the other hooks must work
         logger.exception("The hook %s could not be made.", name)
         return None
     if not any(callable(getattr(hook, kind, None)) for kind in NotificationKind):
@@ -79,7 +78,7 @@ class HookTransport:
     def __init__(self, endpoint: Endpoint, hook: Any) -> None:
         self._endpoint = endpoint
         self._hook = hook
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hook")
+        self._threads = ThreadPoolExecutor(PER_ENDPOINT, thread_name_prefix="hook")
 
     async def deliver(self, notification: Notification) -> None:
         """Call the method for the notification, a plain one in a thread. Raise DeliveryFailed."""
@@ -102,6 +101,7 @@ class HookTransport:
             raise DeliveryFailed(f"It raised {type(error).__name__}; the server's log has more.") from error
 
     async def close(self) -> None:
+        # A call that hangs must not hold up the end of the server.
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -109,6 +109,7 @@ def _called(call: Callable[[], object]) -> None:
     try:
         call()
     finally:
+        # A hook may have used the database, and its thread is not Django's to clean up.
         connections.close_all()
 
 

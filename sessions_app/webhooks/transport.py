@@ -23,6 +23,7 @@ from sessions_app.webhooks.deliveries import begin
 from sessions_app.webhooks.notifications import DeliveryFailed, Notification, NotificationKind
 
 KEY_HEADER = "X-Session-API-Key"
+# Another value of these would break the request, or change what server it is for.
 OWN_HEADERS = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection"})
 
 
@@ -146,7 +147,7 @@ class Webhook:
             timeout=httpx.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s)),
             # A redirect may lead to another server, which was not checked.
             follow_redirects=False,
-            trust_env=False,
+            trust_env=False,  # way_to has chosen the proxy
         )
 
     def _headers(self) -> dict[str, str]:

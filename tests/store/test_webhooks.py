@@ -308,7 +308,7 @@ async def test_a_dead_endpoint_delays_no_other(
         await astore.call(webhook, endpoint)
         for talk in talks:
             await append(talk, "one")
-        await until_here(lambda: len(endpoint.batches) == 12 and len(dead.calls) == dispatcher.PER_ENDPOINT)
+        await until_here(lambda: len(endpoint.batches) == 12 and len(dead.calls) == deliveries.PER_ENDPOINT)
         assert dead.batches == []
 
 

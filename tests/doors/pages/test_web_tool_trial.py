@@ -14,7 +14,7 @@ from convserver.web.settings_pages import stored_servers, tool_servers
 from sessions_app import astore
 from sessions_app.agents.llm.tools import connections, trial
 from sessions_app.agents.llm.tools.servers import ToolServer, ToolTransport
-from sessions_app.outbound.model_trial import TrialUnderWay
+from sessions_app.outbound.model_trial import TRIALS_MAX, TrialUnderWay
 from tests.store.test_llm_tools import give, is_gone, program
 from tests.store.test_tool_servers import scripted, tool
 from tests.support.people.scripted_agent import until_here
@@ -119,8 +119,8 @@ async def test_few_tests_are_under_way_at_a_time_and_one_of_each_user(
     await until_here(lambda: len(trial._under_way) == 1)
     with pytest.raises(TrialUnderWay):
         await trial.try_server(1, server)
-    others = [asyncio.create_task(trial.try_server(2 + each, server)) for each in range(trial.TRIALS_MAX - 1)]
-    await until_here(lambda: len(trial._under_way) == trial.TRIALS_MAX)
+    others = [asyncio.create_task(trial.try_server(2 + each, server)) for each in range(TRIALS_MAX - 1)]
+    await until_here(lambda: len(trial._under_way) == TRIALS_MAX)
     with pytest.raises(TrialUnderWay):
         await trial.try_server(9, server)
     let_go.set()

@@ -9,12 +9,10 @@ from typing import NamedTuple
 from sessions_app import astore
 from sessions_app.agents.llm import library
 from sessions_app.agents.llm.tools.servers import ToolServer, problem_of
-from sessions_app.outbound.model_trial import TrialUnderWay
+from sessions_app.outbound.model_trial import admitted
 
+# Longer than the time that a program has to start.
 TOTAL_S = 35.0
-"""Longer than the time that a program has to start."""
-TRIALS_MAX = 4
-"""At most this many tests run at once in this process, one for each user: each occupies a thread."""
 TOO_LATE = "The tool server `{name}` didn't answer in time."
 
 _under_way: set[int] = set()
@@ -34,15 +32,10 @@ class ToolTrial(NamedTuple):
 
 async def try_server(user_id: int, server: ToolServer, *, seconds: float = TOTAL_S) -> ToolTrial:
     """Connect a user's tool server, list its tools and close it. Raise TrialUnderWay beyond the limit."""
-    if user_id in _under_way or len(_under_way) >= TRIALS_MAX:
-        raise TrialUnderWay
-    _under_way.add(user_id)
-    try:
+    with admitted(user_id, _under_way):
         if (problem := await astore.call(problem_of, server, user_id)) is not None:
             return ToolTrial(problems=[problem])
         return await _tried(server, seconds)
-    finally:
-        _under_way.discard(user_id)
 
 
 async def _tried(server: ToolServer, seconds: float) -> ToolTrial:
