@@ -21,8 +21,7 @@ from conversations.transcripts.sources.nodes import Changed, Unreadable
 from sessions_app.imports.importer import Importer
 from sessions_app.imports.report import ConversationReport
 
-LOOK_S = 0.5
-"""How often the files are looked at."""
+LOOK_S = 0.5  # what a program writes must be here within two seconds
 FAILED_S = 5.0
 """The pause after a failure of the database."""
 
@@ -39,14 +38,12 @@ class FollowedAlready(ConversationError):
 
 @contextmanager
 def only_one(directory: Path, what: str) -> Iterator[None]:
-    """Hold a lock on `what` among all processes that use this directory. Raise FollowedAlready.
-
-    It ends with the process, however that ends.
-    """
+    """Hold a lock on `what` among all processes that use this directory. Raise FollowedAlready."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = hashlib.sha256(what.encode()).hexdigest()[:16]
     with (directory / f"follow-{name}.lock").open("a") as lock:
         try:
+            # The kernel releases it with the process, however that ends.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise FollowedAlready("Another process follows this already.") from error
@@ -106,7 +103,7 @@ class Follower(ABC):
                 self.look(stop)
             except (DatabaseError, InterfaceError) as error:
                 self.said(f"The database failed, and is tried again: {str(error).strip()}")
-                close_old_connections()
+                close_old_connections()  # a broken one would fail every later look
                 wait_s = FAILED_S
 
     @abstractmethod
@@ -138,6 +135,7 @@ class FileFollower(Follower):
                     self.said(f"{done.source_id}: {done.events_added} new events")
             if not failures:
                 self._seen[file] = stamp
+            # A file that has changed while it was read is read again at the next look.
             elif not all(isinstance(failure, Changed) for failure in failures):
                 self._failures.postpone(file)
 

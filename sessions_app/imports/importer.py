@@ -15,7 +15,7 @@ from conversations.events import NewEvent
 from conversations.models import SOURCE_TAG, Conversation, ConversationRef, Event, Version
 from conversations.store import changes, importing
 from conversations.store.importing import Imported
-from conversations.store.labels import TAG_NAME_MAX_LENGTH
+from conversations.store.labels import TAG_MAX_LENGTH, TAG_NAME_MAX_LENGTH
 from conversations.transcripts.sources import as_v1
 from conversations.transcripts.sources.as_v1 import V1Writer
 from conversations.transcripts.sources.nodes import Author, Message, Node, Transcript
@@ -29,12 +29,12 @@ from sessions_app.settings.agent_setups import NewSetup
 
 NOBODY = "nobody says anything in it"
 TITLE_MAX_CHARS = 80
-TAG_MAX_CHARS = 500
+# Of the source, and as many that the user chooses for an import.
 LABELS_MAX = 20
-"""At most this many labels of the source become labels here."""
 SOURCE, SOURCE_ID, DIRECTORY, SHOWN = SOURCE_TAG, "source_id", "directory", "shown_branch"
 """The tags of an imported conversation: its format, its id there, where the agent worked, and `yes` for a
 branch that the program showed when it was imported first."""
+# Every id is derived from this one: with another, each import would store everything a second time.
 _IDS = UUID("0f5c5a0e-7f0a-5c5e-8f38-8f0d3b3f3c11")
 
 
@@ -84,6 +84,7 @@ class Importer:
             report.conversation_id = imported.conversation.public_id
             self._keep_up(imported, transcript)
         report.check()
+        # With a refusal nothing counts as stored, so that a follower tries it again.
         if not imported.refused:
             taking.remember()
         return report
@@ -124,20 +125,20 @@ class Importer:
             )
 
     def _settle(self, conversation: ConversationRef, *, is_followed: bool) -> None:
-        """Mark the agent as finished, and an import as seen; followed events are news."""
+        """Mark the agent as finished, and an import as seen."""
         told = {"execution_status": ExecutionStatus.FINISHED}
         AgentLoop.objects.get_or_create(conversation_id=conversation.pk, defaults=told)
+        # A followed program works now, so what it brings is news.
         if not is_followed:
             marks.mark_all_seen(self.owner_id, conversation)
 
     def _keep_up(self, imported: Imported, transcript: Transcript) -> None:
-        """Give a conversation that has grown the model, the totals and the title that it has by now.
-
-        Also if nothing was added: an import that was killed may have added it, and done no more.
-        """
+        """Give a conversation that has grown the model, the totals and the title that it has by now."""
         if imported.conversation is None or self.is_dry:
             return
+        # Also if nothing was added: an import that was killed may have added it, and done no more.
         importing.keep_up(imported.conversation, transcript.metrics, transcript.model)
+        # A title is replaced only if an earlier import made it of the first message.
         if transcript.title and (first := _said_first(transcript)):
             changes.retitle(imported.conversation, transcript.title, title_is=first)
 
@@ -150,7 +151,7 @@ class Importer:
         }
         labels = [label[:TAG_NAME_MAX_LENGTH].strip() for label in transcript.labels[:LABELS_MAX]]
         tags = dict.fromkeys(filter(None, labels), "")
-        tags |= {name: value[:TAG_MAX_CHARS] for name, value in told.items() if value}
+        tags |= {name: value[:TAG_MAX_LENGTH] for name, value in told.items() if value}
         return tags | dict.fromkeys(self.labels, "")
 
     def _links(self, transcript: Transcript) -> dict[str, Any]:
@@ -173,6 +174,7 @@ class Importer:
             last = node if node.parts else last
         if last is None:
             return -1
+        # Any event of its line: the branch may have fewer of them than the trunk.
         ids = [as_v1.event_id_of(self.format, last.node_id, place) for place in range(len(last.parts))]
         found = Event.objects.filter(conversation_id=trunk, event_id__in=ids).order_by("-seq")
         seq = found.values_list("seq", flat=True).first()
@@ -204,7 +206,7 @@ class _Taking:
             if place >= self._transcript.shared_count:
                 self._report.take(node)
             if self._stored is not None and node.node_id in self._stored:
-                writer.pass_over(node)
+                writer.pass_over(node)  # a later result belongs to a call that is stored
                 continue
             if self._stored is not None:
                 self._new.append(node.node_id)

@@ -19,10 +19,7 @@ async def look_again(
     pause_s: Callable[[], float],
     failing: Outage,
 ) -> None:
-    """Call `look` until cancelled: after each pause, and once `news` is set, which hints of a kind do.
-
-    A look that fails is logged, and the next one tries again.
-    """
+    """Call `look` until cancelled: after each pause, and once `news` is set, which hints of a kind do."""
     loop = asyncio.get_running_loop()
 
     def hear(hint: Hint) -> None:
@@ -33,7 +30,7 @@ async def look_again(
     try:
         while True:
             news.clear()  # before looking: later news may be about something that this look does not see
-            with failing.counted():
+            with failing.counted():  # a failure is logged, and the next look tries again
                 await look()
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s()):

@@ -16,10 +16,11 @@ from conversations.exceptions import InvalidConversationId
 from conversations.models import ConversationRef, Version, normal_id
 from conversations.store import importing
 from conversations.store.importing import Imported
+from conversations.store.labels import TAG_MAX_LENGTH
 from conversations.transcripts.local_times import LocalTimes
 from conversations.transcripts.sources import openhands_v0
 from conversations.transcripts.sources.openhands_v0 import Stored, StoredFacts
-from sessions_app.imports.importer import SOURCE, SOURCE_ID, TAG_MAX_CHARS
+from sessions_app.imports.importer import SOURCE, SOURCE_ID
 from sessions_app.imports.report import ConversationReport
 from sessions_app.imports.watching import UNWATCHED, Watch, watched
 from sessions_app.live import marks
@@ -27,6 +28,7 @@ from sessions_app.live import marks
 USER = "user_id"
 """The tag of whose conversation it was."""
 NOTHING = "there is no event to store in it"
+# For ids that no conversation here can have: always the same ones, so that an import can be repeated.
 _IDS = UUID("5d2f0f6e-6c2b-5a0f-8a0d-6e2b7f6f4d19")
 
 
@@ -69,6 +71,7 @@ class OpenHandsV0Importer:
         report.title = facts.title
         times = LocalTimes(self.zone, facts.created_at)
         events = openhands_v0.events(found, files, times=times, skip=skip, note=note)
+        # Before the import, which would create a conversation without events.
         if (first := next(events, None)) is None:
             report.noted[NOTHING] += 1
         else:
@@ -101,12 +104,11 @@ class OpenHandsV0Importer:
             report.conversation_id = imported.conversation.public_id
 
     def _settle(self, conversation: ConversationRef) -> None:
-        """Mark it as seen by its owner: an import is no news."""
-        marks.mark_all_seen(access.pk_of(self.user), conversation)
+        marks.mark_all_seen(access.pk_of(self.user), conversation)  # an import is no news
 
     def _tags(self, found: Stored, facts: StoredFacts) -> dict[str, str]:
         told = {SOURCE: openhands_v0.NAME, SOURCE_ID: found.sid, USER: facts.user_id}
-        tags = {name: value[:TAG_MAX_CHARS] for name, value in told.items() if value}
+        tags = {name: value[:TAG_MAX_LENGTH] for name, value in told.items() if value}
         return tags | dict.fromkeys(self.labels, "")
 
 

@@ -42,6 +42,7 @@ class OwnImporter:
 
         Raise ImportRefused, Unreadable for a file that is not whole, and DoesNotAddUp.
         """
+        # The bytes are checked against the manifest before anything is stored.
         events = exported.whole(self.watch.look)
         version = _version(exported)
         report = ConversationReport(
@@ -73,7 +74,7 @@ class OwnImporter:
             events,
             conversation_id=exported.source_id,
             version=version,
-            begin=_with_setup if version == Version.V1 else None,
+            begin=(lambda made: agent_setups.add(made, NewSetup())) if version == Version.V1 else None,
             settle=self._settle,
             admit=self.watch.admit,
             **facts,
@@ -113,13 +114,13 @@ class OwnImporter:
         return found
 
     def _settle(self, conversation: ConversationRef) -> None:
-        """Mark it as seen by its owner: an import is no news."""
-        marks.mark_all_seen(access.pk_of(self.user), conversation)
+        marks.mark_all_seen(access.pk_of(self.user), conversation)  # an import is no news
 
     def _set_times(
         self, exported: Exported, conversation: ConversationRef, report: ConversationReport
     ) -> None:
         """Give the conversation its own times again, if its log is what it was."""
+        # The import has set them to now; a masked or longer log is not the exported one any more.
         names = ("updated_at", "last_message_at")
         times = {name: columns.instant(exported.about.get(name)) for name in names}
         whole = Conversation.objects.with_pks([conversation.pk]).filter(
@@ -131,10 +132,6 @@ class OwnImporter:
 
 def _place(value: object) -> int | None:
     return -1 if value == -1 else columns.wire_id(value)
-
-
-def _with_setup(conversation: ConversationRef) -> None:
-    agent_setups.add(conversation, NewSetup())
 
 
 def _version(exported: Exported) -> Version:

@@ -69,6 +69,10 @@ def uploaded(user: User, content: bytes, name: str = "export.zip", **options: An
     return run
 
 
+def held_by(run: ImportRun) -> leases.Held:
+    return leases.Held(run.pk, run.attempt)
+
+
 def carried_out(run: ImportRun) -> ImportRun:
     """Take the import and do all of its work, as a server would."""
     claimed = leases.claim(this_process())
@@ -504,9 +508,7 @@ def test_a_process_that_says_nothing_for_long_loses_its_import(alice: User) -> N
     second = leases.claim(this_process())
     assert second is not None
     assert second.attempt == 2
-    assert leases.renew({held: {} for held in leases.held([first, second])}) == {
-        leases.Held(run.pk, 2): False
-    }
+    assert leases.renew({held_by(each): {} for each in (first, second)}) == {leases.Held(run.pk, 2): False}
     leases.end(first, ImportState.FAILED, progress={})  # it has nothing to say any more
     run.refresh_from_db()
     assert run.state == ImportState.RUNNING
@@ -590,7 +592,7 @@ def test_an_import_that_gets_further_between_crashes_is_not_given_up(alice: User
     for number in range(1, leases.CRASHES_MAX + 3):
         claimed = leases.claim(GONE)
         assert claimed is not None
-        leases.renew({held: {"conversations": number} for held in leases.held([claimed])})
+        leases.renew({held_by(claimed): {"conversations": number}})
     assert carried_out(run).state == ImportState.DONE
 
 
@@ -686,9 +688,7 @@ def test_an_import_that_runs_is_cancelled_between_conversations(
 
     def note(work: ImportWork, line: ImportedConversation) -> None:
         runs.cancel(claimed)
-        running.progress.is_cancelled = leases.renew({leases.held([claimed])[0]: {}}) == {
-            leases.held([claimed])[0]: True
-        }
+        running.progress.is_cancelled = leases.renew({held_by(claimed): {}}) == {held_by(claimed): True}
 
     monkeypatch.setattr(ImportWork, "_note", note)
     running.carry_out()

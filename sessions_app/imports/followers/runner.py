@@ -24,9 +24,8 @@ from sessions_app.imports.looking import look_again
 from sessions_app.models import FollowedProgram
 
 POLL_S = 5.0
-"""So often the state of what is followed is stored, and it is asked which programs are switched on."""
-IDLE_POLL_S = 60.0
-"""The same while none is followed here: another process may have switched one on."""
+"""How often the state of what is followed is stored, and the switches are read."""
+IDLE_POLL_S = 60.0  # while none is followed here: another process may have switched one on
 ELSEWHERE = "Another process follows it already, perhaps `convserver import --follow`."
 
 _failing = Outage(__name__, "Followed programs could not be looked after", "They are looked after again")
@@ -46,7 +45,8 @@ class Following:
     _told: tuple[Any, ...] = ()
 
     def begin(self) -> None:
-        """Begin its thread; a daemon, since what it has stored is whole at any moment."""
+        """Begin its thread."""
+        # A daemon, since what it has stored is whole at any moment.
         threading.Thread(target=self._run, name=f"follow-{self.row.format}", daemon=True).start()
 
     def news(self) -> dict[str, Any]:
@@ -55,6 +55,7 @@ class Following:
         if told == self._told:
             return {}
         self._told = told
+        # The other process stores the rest.
         if self.problem == ELSEWHERE:
             return {"problem": ELSEWHERE}
         known = {"files": self.files, "looked_at": self.looked_at, "stored_at": self.stored_at}
@@ -65,7 +66,7 @@ class Following:
             self._follow()
         except FollowedAlready:
             self.problem = ELSEWHERE
-        except Exception as error:
+        except Exception as error:  # of any reader of files: the next look begins another thread
             _failing.failed(error, format=self.row.format)
             self.problem = f"It failed, and is tried again: {error}"
         finally:

@@ -1,12 +1,12 @@
 """Which process runs an import: one of each user's, RUNS_MAX in all, each by one process at a time.
 
-The database keeps this: a place of RUNS_MAX is taken once, and so is each user. Whoever has taken an import
-says every few seconds that it is there; `attempt` tells a process that has lost it from the one that has it.
+The database keeps this: a place of RUNS_MAX is taken once, and so is each user. A process that has taken an
+import renews its lease; `attempt` distinguishes a process that has lost it from the one that has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from django.db import IntegrityError, transaction
@@ -18,8 +18,8 @@ from sessions_app.models import LEASE_S, RUNS_MAX, ImportRun, ImportState
 from sessions_app.processes import Process
 from sessions_app.shared_clock import was_within
 
+# An import that is taken over this often without getting further has a file that ends each attempt.
 CRASHES_MAX = 3
-"""So often an import is taken over without getting any further; then its file ends each attempt."""
 GIVEN_UP = (
     f"The server ended, or its database failed, {CRASHES_MAX} times in the same part of this file, so it is "
     "not tried again. What was imported before stays."
@@ -36,6 +36,7 @@ class Held(NamedTuple):
 def claim(process: Process) -> ImportRun | None:
     """Take an import that another process has left, or else the oldest that waits; None if there is none."""
     running = list(ImportRun.objects.running())
+    # Of a process on another host, only its silence is known.
     silent = ImportRun.objects.running().exclude(was_within("touched_at", LEASE_S))
     late = set(silent.values_list("pk", flat=True))
     for run in running:
@@ -68,11 +69,6 @@ def end(run: ImportRun, state: ImportState, *, problem: str = "", progress: Mapp
         pieces.discard(run)
 
 
-def held(runs: Iterable[ImportRun]) -> list[Held]:
-    """Return what these are known by."""
-    return [Held(run.pk, run.attempt) for run in runs]
-
-
 def _taken(run: ImportRun, slot: int | None, process: Process) -> ImportRun | None:
     """Take one, unless another process was faster; None as well if it was tried too often."""
     try:
@@ -101,9 +97,10 @@ def _taken(run: ImportRun, slot: int | None, process: Process) -> ImportRun | No
 
 
 def _crashes(run: ImportRun) -> dict[str, int]:
-    """Return the columns that count how often it was left where it is; who ends orderly gives it back."""
-    if run.state != ImportState.RUNNING:
+    """Return the columns that count how often it was left where it is."""
+    if run.state != ImportState.RUNNING:  # a process that ended in order has released it
         return {}
+    # It got further since: what ended the last attempt was not this part of the file.
     if run.conversations > run.crashed_at:
         return {"crashes": 1, "crashed_at": run.conversations}
     return {"crashes": run.crashes + 1}

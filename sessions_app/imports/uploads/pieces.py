@@ -26,11 +26,11 @@ from conversations.outages import Outage
 from sessions_app.imports.uploads.problems import FileTooLarge, NoRoom, WrongOffset
 from sessions_app.models import ImportPiece, ImportRun, ImportRunQuerySet, ImportState
 
+# A full disk would stop the database, so no piece is taken, and nothing unpacked, that needs the last of it.
 RESERVE_BYTES = 256 * 1024 * 1024
-"""So much of the disk is left to everything else: no piece is taken, and nothing unpacked, that needs it."""
 PIECE_MAX_BYTES = 4 * 1024 * 1024
+# The age that a file made here gets: readers leave out what a program may still be writing.
 SETTLED_S = 3600
-"""A file that is made here is said to be so old: readers leave out what a program may still be writing."""
 DIRECTORY = "imports"
 """In the data directory."""
 FILE, UNPACKED = "file", "unpacked"
@@ -134,7 +134,7 @@ def _root() -> Path:
 
 
 def _attempt_of(run: ImportRun) -> Path:
-    """Return a directory that no earlier attempt has: that one may go on until it knows that it is late."""
+    # Not that of an earlier attempt, which may go on until it knows that it is late.
     return _root() / f"{run.public_id}-{run.attempt}"
 
 
@@ -159,11 +159,12 @@ def _write(run: ImportRun, content: bytes) -> bool:
         fcntl.flock(file, fcntl.LOCK_EX)
         if not _waiting_for(run).exists():
             return False
+        # Over the rest of a piece that was cut off before it was acknowledged.
         file.seek(run.received)
         file.write(content)
         file.flush()
         os.fsync(descriptor)
-        if run.received == 0:
+        if run.received == 0:  # the name of the file, too, must outlive a power cut
             synced_files.sync(path.parent)
         return _advance(run, len(content))
 
@@ -189,6 +190,7 @@ def _waiting_for(run: ImportRun) -> ImportRunQuerySet:
 def _assembled(run: ImportRun) -> Path:
     path = _attempt_of(run) / FILE / run.file_name
     with os.fdopen(private_file(path), "wb") as file:
+        # One at a time: together they may be gigabytes.
         for pk in list(ImportPiece.objects.of(run.pk).values_list("pk", flat=True)):
             file.write(ImportPiece.objects.values_list("content", flat=True).get(pk=pk))
     return path

@@ -16,10 +16,10 @@ from sessions_app.imports.uploads.work import ImportWork
 from sessions_app.models import RUNS_MAX, ImportRun
 from sessions_app.processes import this_process
 
+# An import that another process has left has no hint, and hints may be lost.
 POLL_S = 10.0
-"""An import that another process has left, or whose hint was lost, begins after this long at the latest."""
+# People watch the progress, and wait for a cancel.
 TEND_S = 1.0
-"""While an import runs, so often it is stored how far it is, and asked whether it is cancelled."""
 TIDY_S = 3600.0
 END_WAIT_S = 3.0
 
@@ -63,7 +63,7 @@ class ImportRunner:
         for held in progress:
             if (work := self._works.get(held)) is not None:
                 work.progress.is_cancelled = kept.get(held, False)
-                work.progress.is_stopped = held not in kept
+                work.progress.is_stopped = held not in kept  # another process has taken it over
 
     def _begin(self, run: ImportRun) -> None:
         loop = asyncio.get_running_loop()

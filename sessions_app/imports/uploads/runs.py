@@ -16,6 +16,7 @@ from django.utils import timezone
 from conversations import live
 from conversations.dialects import columns
 from conversations.storage import quotas
+from sessions_app.imports.importer import LABELS_MAX
 from sessions_app.imports.uploads import pieces
 from sessions_app.imports.uploads.problems import (
     FileTooLarge,
@@ -35,9 +36,7 @@ OPEN_MAX = 10
 KEPT_MAX = 100
 """At most this many reports of one user are kept."""
 ABANDONED_AFTER = timedelta(hours=24)
-NAME_MAX_BYTES = 240
-"""What file systems take."""
-LABELS_MAX = 20
+NAME_MAX_BYTES = 240  # what file systems take
 LABEL_MAX_LENGTH = 50
 STARTED = "import"
 """The hint that there is something to import."""
@@ -78,15 +77,12 @@ def begin(user_id: int, new: NewImport, *, by: int | None = None) -> ImportRun:
     with transaction.atomic():
         usage.locked(user_id)  # so that two at once do not exceed the limit together
         _require_room(user_id, new.size)
-        run = ImportRun.objects.create(
-            user_id=user_id,
-            by_id=by,
-            file_name=name,
-            size=new.size,
-            **_columns(new),
-        )
+        columns = _columns(new)
+        run = ImportRun.objects.create(user_id=user_id, by_id=by, file_name=name, size=new.size, **columns)
     run.refresh_from_db()  # the database has set a time
-    _forget_oldest(user_id)
+    ended = ImportRun.objects.of(user_id).ended().order_by("-pk")
+    if (last := ended.values_list("pk", flat=True)[KEPT_MAX : KEPT_MAX + 1].first()) is not None:
+        ended.filter(pk__lte=last).delete()
     return run
 
 
@@ -99,11 +95,9 @@ def found(user_id: int, public_id: str) -> ImportRun:
 
 
 def found_by_sender(user_id: int, public_id: str) -> ImportRun:
-    """Return an import whose file the user may send. Raise ImportNotFound and NotTheSender.
-
-    Staff upload for others without a quota, so the owner cannot upload to such an import.
-    """
+    """Return an import whose file the user may send. Raise ImportNotFound and NotTheSender."""
     run = found(user_id, public_id)
+    # Staff upload for others without a quota, which the owner must not use.
     if user_id != (run.by_id or run.user_id):
         raise NotTheSender("Staff send the file of this import for you. To send one yourself, begin another.")
     return run
@@ -130,7 +124,9 @@ def cancel(run: ImportRun) -> None:
 
     One that runs ends after the conversation that it is at. What was imported stays.
     """
-    if _cancelled_before_it_ran(run):
+    # Before it runs, first: the update tells whether a process has taken it meanwhile.
+    waiting = ImportRun.objects.filter(pk=run.pk, state__in=(ImportState.UPLOADING, ImportState.WAITING))
+    if waiting.update(state=ImportState.CANCELLED, ended_at=timezone.now()):
         pieces.discard(run)
     else:
         ImportRun.objects.filter(pk=run.pk).running().update(is_cancelled=True)
@@ -142,11 +138,6 @@ def forget(run: ImportRun) -> None:
     rows.filter(state=ImportState.UPLOADING).update(state=ImportState.CANCELLED, ended_at=timezone.now())
     if rows.ended().delete()[0]:  # no import begins again that has ended
         pieces.discard(run)
-
-
-def _cancelled_before_it_ran(run: ImportRun) -> bool:
-    rows = ImportRun.objects.filter(pk=run.pk, state__in=(ImportState.UPLOADING, ImportState.WAITING))
-    return bool(rows.update(state=ImportState.CANCELLED, ended_at=timezone.now()))
 
 
 def tidy() -> None:
@@ -214,9 +205,3 @@ def _require_room_of_all(size: int) -> None:
             "The files that all users import have no room for this one at the moment. Try again later; the "
             "server's operator can raise the limit (CONVSERVER_IMPORTS_OPEN_MAX_MB)."
         )
-
-
-def _forget_oldest(user_id: int) -> None:
-    ended = ImportRun.objects.of(user_id).ended().order_by("-pk")
-    if (last := ended.values_list("pk", flat=True)[KEPT_MAX : KEPT_MAX + 1].first()) is not None:
-        ended.filter(pk__lte=last).delete()

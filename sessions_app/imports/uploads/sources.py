@@ -17,8 +17,8 @@ from sessions_app.models import ImportRun
 
 UNPACKED_TIMES = 10
 """All members of a zip file may unpack to this many times the limit of an upload."""
+# A zip file's list of some hundred thousand members: the server that reads it has other work.
 DIRECTORY_MAX_BYTES = 16 * 1024 * 1024
-"""An uploaded zip file's list of its members, some hundred thousand, is read by a server with other work."""
 UNKNOWN = "It is in no format that is known here. Choose its format, if it has one of these."
 NONE_OF_FORMAT = "There is no conversation of this format in it"
 TOO_LARGE = "the zip file would unpack to more than this server takes"
@@ -53,10 +53,10 @@ def _of_file(run: ImportRun, path: Path) -> tuple[Way, Path]:
 
 @contextmanager
 def _passing_over_unknown() -> Iterator[None]:
-    """Continue after what is in no known format. Raise Empty: an export without conversations is known."""
+    """Continue after what is in no known format. Raise Empty."""
     try:
         yield
-    except Empty:
+    except Empty:  # an export without conversations is known
         raise
     except Unreadable:
         pass
@@ -110,6 +110,7 @@ def _unpacked(archive: Archive, run: ImportRun, check: Callable[[], None]) -> li
             os.utime(file, (settled_at, settled_at))
         except (FileExistsError, IsADirectoryError, NotADirectoryError, ValueError) as error:
             raise Unreadable(f"the zip file has {name!r} twice, or as a file and a directory") from error
+    # All zip files in it together have the bounds of one.
     if archives.has_only_zips(archive):
         _require_size(_archive(directory, check), UNPACKED_TIMES * runs.max_bytes())
     return list(_nested(directory))

@@ -10,8 +10,8 @@ from typing import Any
 from conversations.dialects import columns
 from sessions_app.imports.report import ConversationReport
 
+# A strange file can have another reason in each record; beyond this many, they count as one.
 REASONS_MAX = 100
-"""At most this many different reasons in one list; the others count as one."""
 OTHERS = "other reasons"
 REASON_MAX_LENGTH = 300
 

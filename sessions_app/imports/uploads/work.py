@@ -39,11 +39,11 @@ NOTHING = "There is no conversation in the file."
 DEFECT = (
     "Something went wrong in the server, which its log tells more about. Nothing that was imported is lost."
 )
+# The database would refuse the same again; of its other problems it may recover.
 UNSTORABLE = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
-"""What the database says to what is asked of it, and would say again; of other problems it may recover."""
 NOT_STORED = "The database refuses something in this conversation, which the server's log tells more about."
+# After one of these the import pauses until its lease has lapsed: at once it would fail again.
 PASSING = (DatabaseProblem, ConversationBusy, OutcomeUnknown, StoreUnavailable)
-"""After one of these the import pauses, until its lease has lapsed."""
 
 _failing = Outage(__name__, "An import failed")
 
@@ -121,6 +121,7 @@ class ImportWork:
         except Cancelled:
             return ImportState.CANCELLED, ""
         except (Interrupted, *PASSING) as error:
+            # A refusal outside of any conversation, such as of the report.
             if isinstance(error, UNSTORABLE):
                 _failing.failed(error, run=self.run.public_id)
                 return ImportState.FAILED, DEFECT
@@ -135,23 +136,17 @@ class ImportWork:
         return ImportState.DONE, ""
 
     def _import(self, path: Path) -> None:
+        # Staff import for others without a quota.
+        admit = None if self.run.by_id else self._admit
+        watch = Watch(look=self._look_between, read=self._read, admit=admit)
+        labels, zone = tuple(self.run.labels), ZoneInfo(self.run.zone)
+        wanted = Wanted(user=self.run.user, labels=labels, zone=zone, watch=watch)
         with processes.checked_by(self._look_between):
-            self._import_all(path)
-
-    def _import_all(self, path: Path) -> None:
-        way, place = sources.opened(self.run, path, self._look_between)
-        self.progress.format = way.name
-        wanted = Wanted(
-            user=self.run.user,
-            labels=tuple(self.run.labels),
-            zone=ZoneInfo(self.run.zone),
-            watch=Watch(
-                look=self._look_between, read=self._read, admit=None if self.run.by_id else self._admit
-            ),
-        )
-        for number, found in enumerate(way.found(place, wanted), 1):
-            self._look_between()
-            self._take(number, found, path)
+            way, place = sources.opened(self.run, path, self._look_between)
+            self.progress.format = way.name
+            for number, found in enumerate(way.found(place, wanted), 1):
+                self._look_between()
+                self._take(number, found, path)
         if not self.progress.conversations:
             raise Unreadable(NOTHING)
 
@@ -162,7 +157,7 @@ class ImportWork:
             # A cancel waits for the whole of what has begun.
             with processes.checked_by(self._require_going_on):
                 done = found.take()
-        except UNSTORABLE as error:
+        except UNSTORABLE as error:  # the other conversations can be stored
             _failing.failed(error, run=self.run.public_id, number=number)
             line.problem = NOT_STORED
             self._note(line)
@@ -182,6 +177,7 @@ class ImportWork:
 
     def _merge_earlier(self, number: int, done: ConversationReport) -> None:
         """Count as added what an attempt of this import has added that was cut off later."""
+        # To its user it is one import, however many processes had it.
         if self.run.attempt == 1:
             return
         before = ImportedConversation.objects.filter(run=self.run, number=number).first()
