@@ -30,9 +30,10 @@ class TurnSuspended(Exception):
 
 
 class AgentStuck(AgentFailure):
-    """The agent repeats itself; V1 clients know a state for this, but show no text."""
+    """The agent repeats itself."""
 
     def __init__(self, text: str) -> None:
+        # V1 clients know a state for this, but show no text.
         super().__init__(text, code="AgentStuck")
 
 

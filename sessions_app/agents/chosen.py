@@ -87,7 +87,7 @@ def turn_ended(agent: Agent) -> None:
     try:
         if (listen := getattr(agent, "turn_ended", None)) is not None:
             listen()
-    except Exception:
+    except Exception:  # of any package's agent: the turn is stored, and the loop goes on
         logger.exception("An agent failed after its turn")
 
 
@@ -135,7 +135,7 @@ def continues(conversation: ConversationRef, name: str = "") -> bool:
         agent_class = class_of(name)
         if (continues_in := getattr(agent_class, "continues_in", None)) is not None:
             return bool(continues_in(conversation))
-    except DatabaseProblem:
+    except DatabaseProblem:  # which says nothing about the agent
         raise
     except Exception:
         logger.warning("An agent failed when asked whether it continues", exc_info=True)

@@ -62,7 +62,11 @@ class DemoAgent:
         elif not turn.done and "/approve" in cues:
             await turn.ask_approval("run", _CLEANING, thought=_CLEANING_THOUGHT)
         elif not turn.done and "/tool" in cues:
-            await self._check_the_time(turn)
+            if turn.confirms("LOW"):
+                await turn.ask_approval("run", _CLOCK, thought=_CLOCK_THOUGHT)
+            call = await turn.call_tool("run", _CLOCK, thought=_CLOCK_THOUGHT)
+            await turn.start_tool(call)
+            await turn.tool_result(call, _RESULTS["date"])
         elif "/finish" in cues:
             await turn.finish("The task is done.")
             return
@@ -75,13 +79,6 @@ class DemoAgent:
         if "<update_prompt>" in messages[0]["content"]:
             return f"<update_prompt>{_remembered(messages[0]['content'])}</update_prompt>"
         return messages[-1]["content"].strip()[:50]
-
-    async def _check_the_time(self, turn: Turn) -> None:
-        if turn.confirms("LOW"):
-            await turn.ask_approval("run", _CLOCK, thought=_CLOCK_THOUGHT)
-        call = await turn.call_tool("run", _CLOCK, thought=_CLOCK_THOUGHT)
-        await turn.start_tool(call)
-        await turn.tool_result(call, _RESULTS["date"])
 
     async def _carry_out(self, turn: Turn, decision: Decision) -> None:
         if decision.accepted:
@@ -122,7 +119,8 @@ def _reply(text: str) -> str:
 
 
 def _is_first(turn: Turn) -> bool:
-    """Return whether this turn answers the first message; a V1 conversation may begin with a prompt."""
+    """Return whether this turn answers the first message."""
+    # A V1 conversation begins with a prompt, if a door has created it.
     first = 1 if turn.conversation.dialect is Dialect.V1 else 0
     return bool(turn.inputs) and turn.inputs[0]["seq"] <= first
 

@@ -23,6 +23,7 @@ CODES: Final = {
 """The codes for V1 clients."""
 OPERATORS = "The server's operator has set this limit."
 MENU = "in the conversation's menu, under Limits"
+# Where each limit can be raised: the options of a conversation come before all others but the operator's.
 _RAISED: Final = {
     Origin.OPTION: MENU,
     Origin.START: MENU,

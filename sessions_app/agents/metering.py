@@ -25,8 +25,8 @@ from sessions_app.shared_clock import STEP_S
 
 LOOP = "loop"
 """The key in `running` of the turn's call: one at a time."""
+# A call outside turns has no epoch that could tell whether its process is gone; by then it has ended.
 BESIDE_S = 120.0
-"""A call outside turns has ended by then, or its process is gone."""
 
 
 class Reached(NamedTuple):
@@ -84,10 +84,12 @@ def reserve(
     """
     rows = _locked(family)
     own = rows[conversation.pk]
+    # Equal if the commit of this reservation was lost, and it is repeated.
     if own.running.get(LOOP, {}).get("id") != share.call_id:
         _count(own, share)
     reached = _reached(family, rows, own.used_by_turn, besides=LOOP)
     own.is_spent = reached is not None and reached.limit.is_of_turn and share.asks
+    # Also at a limit, with nothing: the id tells a repetition that the share is counted.
     taken = Amounts() if reached else expected
     own.running[LOOP] = _call(taken, id=share.call_id, epoch=share.epoch)
     has_cost_limit = any(limits.has(Unit.COST) for limits in family)
@@ -104,6 +106,7 @@ def settle(
 ) -> None:
     """Count the usage of a turn that has ended or waits, and remove its reservation."""
     own = _locked(family)[conversation.pk]
+    # Another id is that of a later loop, which has counted this turn's reservation as used.
     if own.running.get(LOOP, {}).get("id", "") == share.call_id:
         _count(own, share)
         own.is_spent = own.is_spent or is_spent
@@ -146,6 +149,7 @@ def _locked(family: Sequence[RunLimits]) -> dict[int, RunMeter]:
     if not (missing := [pk for pk in pks if pk not in rows]):
         return rows
     for pk in missing:
+        # A row is made at the first reservation; calls may have been counted before.
         tokens, nanos = _counted(pk)
         RunMeter.objects.get_or_create(pk=pk, defaults={"family": top, "tokens": tokens, "cost_nanos": nanos})
     _lock_top(top)
@@ -153,11 +157,9 @@ def _locked(family: Sequence[RunLimits]) -> dict[int, RunMeter]:
 
 
 def _lock_top(top: int) -> None:
-    """Lock the topmost row in a statement of its own.
-
-    The next statement then sees all that is committed: one that waits for a lock misses rows inserted
-    meanwhile.
-    """
+    """Lock the topmost row."""
+    # In a statement of its own, so that the next one sees all that is committed: one that waits for a lock
+    # misses rows that were inserted meanwhile.
     if connection.features.has_select_for_update:  # elsewhere only one transaction writes at a time
         list(RunMeter.objects.filter(pk=top).select_for_update(no_key=True).values_list("pk"))
 
@@ -175,7 +177,8 @@ def _count(own: RunMeter, share: TurnShare) -> None:
 
 
 def _drop_dead(own: RunMeter, epoch: int) -> None:
-    """Count the reservations of ended processes as used: whether their calls were made is unknown."""
+    """Count the reservations of ended processes as used."""
+    # Whether their calls were made is unknown, and a limit must not be exceeded.
     for place, call in list(own.running.items()):
         if not _is_alive(call, epoch, own.read_at):
             del own.running[place]
@@ -208,8 +211,8 @@ def _reached(
     return None
 
 
+# Calls outside turns use neither.
 _OF_TURNS = frozenset({Unit.ITERATIONS, Unit.SECONDS})
-"""Calls outside turns do not use these."""
 
 
 def _used_below(pk: int, rows: dict[int, RunMeter]) -> Amounts:
@@ -247,6 +250,7 @@ def _is_alive(call: dict[str, Any], epoch: int, now: datetime) -> bool:
     """Return whether a call may still run: its loop is the newest one, or its time is not over."""
     if "epoch" in call:
         return bool(call["epoch"] == epoch)
+    # An end further ahead than any can be is of a clock that was put back.
     return bool(0.0 < call["until"] - now.timestamp() <= BESIDE_S + STEP_S)
 
 

@@ -53,7 +53,7 @@ def record(conversation: ConversationRef, usages: Sequence[Usage]) -> None:
         added = {name: F(name) + count for name, count in used._asdict().items()}
         if not ModelUse.objects.filter(**place).update(**added):  # under the lock no other process adds it
             ModelUse.objects.create(**place, **used._asdict())
-        transaction.on_commit(partial(_count, model, used))
+        transaction.on_commit(partial(_count, model, used))  # a repeated transaction counts once
 
 
 def _count(model: str, used: Used) -> None:
@@ -89,6 +89,7 @@ async def reserved_beside(conversation: ConversationRef, expected: Usage) -> Asy
     try:
         yield usages
     finally:
+        # Also for a client that has left: until it is settled, the reservation takes from the limits.
         await asyncio.shield(_end_beside(conversation, family, call_id, usages))
 
 
@@ -107,6 +108,7 @@ async def _end_beside(
 
 @transaction.atomic
 def _record_locked(conversation: ConversationRef, usages: Sequence[Usage]) -> None:
+    # A purged conversation has no totals any more.
     if Conversation.objects.locked().filter(pk=conversation.pk).exists():
         record(conversation, usages)
 

@@ -50,6 +50,7 @@ def default_name() -> str:
 
 def offered() -> Mapping[str, str]:
     """Return the dotted paths of the agents that users may choose, by their names, the default first."""
+    # The default also where the operator's list does not have it: a conversation must have an agent.
     default = default_name()
     allowed = settings.CONFIGURATION.agents
     found = {name: path for name, path in sources.paths().items() if not allowed or name in allowed}
@@ -114,7 +115,7 @@ def require_remote() -> None:
 def _kind(name: str, is_default: bool) -> AgentKind:
     try:
         found = class_of(name)
-    except Exception as error:
+    except Exception as error:  # a form must show the other agents
         problem = str(error) if isinstance(error, AgentUnusable) else _reason(error)
         return AgentKind(name, _title(name), is_default=is_default, problem=problem)
     return AgentKind(
@@ -144,8 +145,8 @@ def _reason(error: Exception) -> str:
     return text.rstrip(".")
 
 
+# By path: an import is tried once, since it may take seconds and would fail again.
 _unimportable: dict[str, str] = {}
-"""Why a class could not be imported, by its path: the import is tried once."""
 
 
 @cache

@@ -39,6 +39,7 @@ def packaged() -> Mapping[str, str]:
     A package cannot take the name of a built-in agent, and of two with one name the first is used.
     """
     found: dict[str, str] = {}
+    # Sorted, since the order of entry points is that of directories on the disk.
     for point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
         if point.name in BUILT_IN_AGENTS or point.name in found or not _NAME.fullmatch(point.name):
             logger.warning("The agent %r of an installed package is left out: rename it", point.name)

@@ -32,6 +32,7 @@ class TurnMeter:
         self._epoch = epoch
         self._now = now
         self._counted_at = now()
+        # V1 clients know an error for each limit; others resume a turn that pauses.
         self._asks = conversation.dialect is not Dialect.V1
         self.family: Sequence[RunLimits] = ()
         """The limits of the conversation, and of its ancestors."""
@@ -91,6 +92,7 @@ class TurnMeter:
 
     def has_counted(self, share: TurnShare) -> None:
         """Subtract a share that is counted."""
+        # A call may have ended since the share was taken: what it used stays for the next one.
         self._counted_at += share.ended.worked_ms / 1000
         counted = Amounts(*(-amount for amount in share.ended[:3]))
         self._ended = self._ended.plus(counted)

@@ -63,6 +63,7 @@ class TurnUsage:
         def count(appended: Sequence[Appended]) -> None:
             if also is not None:
                 also(appended)
+            # Events that were stored before were counted with their commit.
             if not appended or any(each.is_new for each in appended):
                 model_use.record(self._conversation, usages)
 

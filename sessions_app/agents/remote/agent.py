@@ -29,8 +29,8 @@ MOVED = (
     "The agent {name} has connected to another process of the server. What it had said is kept. Send the "
     "message again."
 )
+# The codes of errors of one step: its program gets them, and the turn continues.
 _REFUSALS = frozenset({StepRefused.code, EventConflict.code, InvalidEvent.code, "call_refused"})
-"""The codes of errors of one step: its program gets them, and the turn continues."""
 
 
 class RemoteAgent:
@@ -42,6 +42,7 @@ class RemoteAgent:
 
     async def play(self, turn: Turn) -> None:
         """Hand the turn to the program; if it disappears, the next one continues from what is stored."""
+        # One for all programs of the turn: an answer that one has begun is continued by the next.
         steps = RemoteTurn(turn)
         try:
             while not steps.is_over:
@@ -123,6 +124,7 @@ class _Playing:
                 await self._pause()
             if (step := assignment.next_now()) is not None:
                 return step
+            # The wait for a pause would return at once.
             if self._turn.is_pausing:
                 await assignment.something()
             else:
@@ -146,7 +148,7 @@ class _Playing:
                 raise
             self._tell("error", code=error.code, detail=str(error), id=step.id)
         except TurnSuspended:
-            self._suspended_by = step
+            self._suspended_by = step  # if it is stored, `suspend` is its acknowledgement
             raise
         except AgentFailure:
             if self._steps.is_over:  # the program has sent `fail`

@@ -49,6 +49,7 @@ def attach(
 
 def is_current(attachment: ProgramAttachment) -> bool:
     """Return whether no later program has attached, and record that this one is present."""
+    # One statement: a later program cannot come between the question and the record.
     rows = RemoteProgram.objects.filter(pk=attachment.pk, number=attachment.number)
     return bool(rows.update(seen_at=Now()))
 

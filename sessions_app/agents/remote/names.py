@@ -26,6 +26,7 @@ def name_of(conversation: ConversationRef) -> str | None:
     rows = Conversation.objects.with_pks([conversation.pk])
     found = rows.values_list("loop__turn_id", "loop__turn_agent", "run_options__agent").first()
     turn_id, of_turn, chosen = found or (None, "", "")
+    # A choice during a turn is for the next one.
     return name_in((chosen if turn_id is None else of_turn) or "")
 
 

@@ -17,13 +17,12 @@ from conversations.models import ConversationRef
 from sessions_app.agents.remote.steps import AnyStep
 from sessions_app.event_loops import PerEventLoop
 
+# Steps of one turn; with more, nothing is read from its program, so that they cannot fill the memory.
 WAITING_MAX = 64
-"""At most this many steps of one turn are queued; then no more are read from the program."""
+# Frames; a program that does not read them is not read either.
 UNSENT_MAX = 256
-"""While this many frames are unsent because the program does not read, none of its own are read."""
-
+# Programs whose departure is remembered.
 LEFT_MAX = 1_000
-"""The departures of at most this many programs are remembered."""
 
 OVER = "This turn is over, waits for the user, or is played by another program."
 
@@ -106,6 +105,7 @@ class Program:
     async def take(self, step: AnyStep) -> None:
         """Queue a step. Raise Fenced if the program does not play its turn."""
         assignment = self._assignments.get(step.turn)
+        # A step of an earlier loop must not continue the turn of the newest one.
         if self.is_gone.is_set() or assignment is None or assignment.epoch != step.epoch:
             raise Fenced(OVER)
         await assignment.put(step)
@@ -161,10 +161,11 @@ class Programs:
         if earlier is not None:
             earlier.supersede()
         self._arrival.set()
-        self._arrival = asyncio.Event()
+        self._arrival = asyncio.Event()  # each arrival wakes those that waited until then
 
     def detach(self, program: Program) -> None:
         """Remove a program."""
+        # A later program may have its place already.
         if self._attached.get(program.place) is program:
             del self._attached[program.place]
             self._left[program.place] = time.monotonic()

@@ -9,7 +9,7 @@ from uuid import UUID, uuid5
 
 from conversations import dialects
 from conversations.dialects.views import MessageView
-from conversations.events import EventEnvelope, Kind
+from conversations.events import Kind
 from conversations.exceptions import ConversationError
 from conversations.log import reads
 from sessions_app import astore
@@ -32,8 +32,8 @@ from sessions_app.agents.remote.steps import (
 )
 from sessions_app.agents.remote.turn_frames import shown
 
+# Of a streamed answer with its reasoning: each refresh sends readers all of it.
 ANSWER_MAX_CHARACTERS = 1024 * 1024
-"""The longest streamed answer, with its reasoning: each refresh sends readers all of it."""
 REJECTED = "The user said no."
 """The reason of a rejection without a reason of the user."""
 
@@ -75,8 +75,12 @@ class RemoteTurn:
         self.turn = turn
         self.is_over = False
         self._stored = {event["id"]: _Stored(event["kind"], event["seq"]) for event in turn.done}
-        self._cut_off = {event["id"] for event in turn.done if _is_cut_off(event)}
-        """Answers that a crash has cut off: they stay, and their programs say them again."""
+        # Answers that a crash has cut off: they stay, and their programs say them again.
+        self._cut_off = {
+            event["id"]
+            for event in turn.done
+            if isinstance(view := dialects.view_of(event), MessageView) and view.is_interrupted
+        }
         self._results = {event["cause"]: event for event in turn.done if event["cause"] is not None}
         self._calls: dict[str, ToolCall] = {}
         """The calls that were read or stored here, by their event ids."""
@@ -152,7 +156,7 @@ class RemoteTurn:
         self._characters += len(step.text)
         if step.is_reasoning:
             answer.think(step.text)
-            await answer.write("")
+            await answer.write("")  # which shows the reasoning
         else:
             await answer.write(step.text)
         return {}
@@ -185,7 +189,7 @@ class RemoteTurn:
             try:
                 await context.__aexit__(type(error), error, error.__traceback__)
             except BaseException as raised:
-                if raised is not error:
+                if raised is not error:  # the caller raises that one itself
                     raise
 
     async def _say(self, step: Say) -> Ack:
@@ -201,6 +205,7 @@ class RemoteTurn:
         event_id = self._event_id(step.key)
         stored = self._stored.get(event_id)
         if stored is not None:
+            # Texts are not compared: a program that plays its turn again may say it otherwise.
             if (stored.kind == Kind.TOOL_CALL) is not isinstance(step, Call | Finish):
                 raise StepConflict(f"The turn has stored something else under the id {step.id!r}.")
             self.is_over = isinstance(step, Finish)
@@ -275,6 +280,7 @@ class RemoteTurn:
         self._stored[event_id] = _Stored(kind, self.turn.stored_through)
 
     def _count(self, step: Count) -> Ack:
+        # Without an id it cannot be a repetition, since its program wants no acknowledgement.
         if step.id is not None:
             if step.key in self._counted:
                 return {"repeated": True}
@@ -283,16 +289,12 @@ class RemoteTurn:
         return {}
 
     def _event_id(self, key: str) -> str:
+        # Derived, so that a program that plays its turn from the start stores nothing twice.
         event_id, time = step_event_id(self.turn.turn_id, key), 1
         while event_id in self._cut_off:
             time += 1
             event_id = step_event_id(self.turn.turn_id, f"{key} {time}")
         return event_id
-
-
-def _is_cut_off(event: EventEnvelope) -> bool:
-    view = dialects.view_of(event)
-    return isinstance(view, MessageView) and view.is_interrupted
 
 
 def step_event_id(turn_id: str, key: str) -> str:

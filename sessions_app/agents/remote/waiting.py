@@ -11,8 +11,8 @@ from sessions_app.agents.remote import attachments, names
 from sessions_app.models import AgentLoop, LoopStatus, asked_conversations
 from sessions_app.processes import Process
 
+# The conversations that a program wakes when it connects; the sweep finds the others.
 AT_ONCE_MAX = 100
-"""A program that connects wakes at most this many conversations; the sweep finds the others."""
 
 
 class AgentAway(LoopUnavailable):

@@ -69,7 +69,7 @@ class ReplayAgent:
 
     async def _default(self) -> Agent | None:
         """Return the server's default agent; None if it is this one."""
-        found = await asyncio.to_thread(class_of)
+        found = await asyncio.to_thread(class_of)  # the import may take seconds
         if issubclass(found, ReplayAgent):
             return None
         if self._after is None:
@@ -97,6 +97,7 @@ class _Playing:
 
     async def _take(self, step: Step) -> None:
         match step:
+            # An agent cannot speak for the user.
             case RecordedMessage(is_users=True):
                 await self._turn.say(_quoted(step.text))
             case RecordedMessage():

@@ -15,14 +15,14 @@ from conversations.events import Dialect, Reading
 
 Payload = Mapping[str, Any]
 
+# V0 servers wrote events of these types for themselves.
 _NO_STEPS = frozenset({"recall", "null"})
-"""Types of V0 events that a server wrote for itself."""
 _BESIDE_ARGUMENTS = ("thought", "security_risk", "confirmation_state", "is_confirmed", "hidden", "blocking")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecordedMessage:
-    """A message; an agent can only quote the user's."""
+    """A message of the agent or the user."""
 
     text: str
     reasoning: str = ""
@@ -114,6 +114,7 @@ class _Reader:
         if reading.dialect is Dialect.V0 and reading.type != "call_tool_mcp":
             arguments = {key: value for key, value in arguments.items() if key not in _BESIDE_ARGUMENTS}
             name = COMMAND_TOOL if reading.type == "run" else called.shown_name
+        # A thought runs nothing: it is the reasoning of the next step.
         if "think" in (name, reading.type):
             thought = columns.first_text(arguments.get("thought"), called.thought)
             self._thought = "\n\n".join(filter(None, [self._thought, thought]))

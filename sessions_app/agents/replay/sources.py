@@ -69,6 +69,7 @@ def _attached(conversation: ConversationRef, pace: float) -> Recording | None:
         steps = recording.steps_of(_events_in((content_of(conversation, names[-1]) or b"").decode()))
     except (InvalidJson, InvalidEvent, ValueError, RecursionError):
         return Recording((), problem=UNREADABLE.format(name=names[-1]))
+    # The user has sent a message of their own to begin, in the place of the recorded one.
     is_first = bool(steps) and isinstance(steps[0], RecordedMessage) and steps[0].is_users
     return Recording(steps[1:] if is_first else steps, pace)
 
@@ -95,16 +96,14 @@ def is_playing(conversation: ConversationRef) -> bool:
 
 
 def begin(conversation: ConversationRef, turn_id: str) -> Played:
-    """Return how much has been played, and record that this turn continues from there.
-
-    The steps of a turn are counted by its stored events, so nothing is played twice after a crash.
-    """
+    """Return how much has been played, and record that this turn continues from there."""
     with transaction.atomic():
         Conversation.objects.locked().get(pk=conversation.pk)
         row, _ = CreationParameters.objects.get_or_create(conversation_id=conversation.pk)
         noted = columns.fields(row.parameters.get(POSITION_PARAMETER))
         last, noted_before = noted.get("turn"), noted.get("before")
         before = noted_before if isinstance(noted_before, int) else 0
+        # By its stored events, so nothing is played twice after a crash.
         of_last = reads.count_steps(conversation, last) if isinstance(last, str) else 0
         if last == turn_id:
             return Played(before, of_last)
