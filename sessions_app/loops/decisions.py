@@ -15,6 +15,7 @@ from conversations.events import Appended, Dialect, NewEvent
 from conversations.exceptions import LoopUnavailable
 from conversations.log import reads, wakeups, writes
 from conversations.models import Conversation, ConversationRef
+from sessions_app.agents.base import Decision, ToolCall
 from sessions_app.loops import leases, turn_events
 from sessions_app.loops.turn_events import Naming
 from sessions_app.models import (
@@ -56,6 +57,18 @@ def pending(conversation: ConversationRef) -> list[PendingCall]:
     if not found:
         asks, found = "approval", list(runs.waiting())
     return [PendingCall(run.call_seq, run.call_id, run.name, asks) for run in found]
+
+
+def made(conversation: ConversationRef, turn_id: str) -> list[Decision]:
+    """Return what the user decided about the open calls of a turn that continues, in their order."""
+    runs = {run.call_id: run for run in ToolRun.objects.of(conversation)}
+    found = []
+    for call in reads.open_calls(conversation, turn_id):
+        run = runs.get(call["id"])
+        if run is not None and run.state in (RunState.APPROVED, RunState.REJECTED):
+            accepted = run.state == RunState.APPROVED
+            found.append(Decision(call=ToolCall.of(call), accepted=accepted, reason=run.reason))
+    return found
 
 
 def decide(

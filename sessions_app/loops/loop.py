@@ -22,7 +22,7 @@ from sessions_app.agents.chosen import loop_ended, path_of, turn_ended
 from sessions_app.agents.remote.names import name_in
 from sessions_app.agents.remote.programs import programs
 from sessions_app.event_loops import uncancelled
-from sessions_app.loops import failure_text, leases, pauses, pending_work, recovery, runs, turns
+from sessions_app.loops import leases, pauses, pending_work, recovery, runs, turns
 from sessions_app.loops.calls import left
 from sessions_app.loops.inputs import titles, while_working
 from sessions_app.loops.playing.played_turn import PlayedTurn
@@ -246,7 +246,7 @@ class Loop:
         except Exception as error:
             _failing.failed(error, **ids_of(self.conversation))
             with suppress(ConversationError):
-                end = partial(leases.release, ended_by=LoopEnd.FAILED, error=failure_text.sentence(error))
+                end = partial(leases.release, ended_by=LoopEnd.FAILED, error=recovery.reason_of(error))
                 await astore.change(end, self.conversation, self.epoch)
 
     async def _note_refused(self, error: Fenced) -> None:
@@ -418,7 +418,7 @@ class Loop:
         is_v1 = self.conversation.dialect is Dialect.V1
         if isinstance(error, AgentStuck) and is_v1:
             state, status = AgentState.STUCK, ExecutionStatus.STUCK
-        ending = (state, status, failure_text.sentence(error))
+        ending = (state, status, recovery.reason_of(error))
         if isinstance(error, AgentFailure):
             code = error.code
         else:

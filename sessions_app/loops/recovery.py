@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import uuid4
 
+import psycopg
+from django.db import Error as DatabaseProblem
 from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Greatest
 from django.utils import timezone
+from redis.exceptions import RedisError
 
 from conversations import dialects, domain_events
 from conversations.dialects import CALL_INTERRUPTED, CALL_STOPPED, AgentState
@@ -24,6 +27,7 @@ from sessions_app.loops.calls import left
 from sessions_app.loops.commands import LeftBehind
 from sessions_app.loops.inputs import titles
 from sessions_app.loops.leases import LoopHeld
+from sessions_app.loops.steering import ForbiddenTransition
 from sessions_app.loops.turn_events import Naming
 from sessions_app.loops.turns import PendingTurn
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopEnd, LoopStatus, Repair, Verb
@@ -203,15 +207,21 @@ INTERRUPTED_REASON = (
     "The agent was interrupted before it finished: the server stopped or lost its database. "
     "Send the message again."
 )
-
-
 STOPPED_REASON = "The agent was stopped."
-
-
 SUPERSEDED_REASON = "The agent was interrupted by a newer message."
-
-
 CROWDED_OUT_REASON = "The loop was closed to make room for another conversation; what it had said is kept."
+INTERNAL = "The server failed. See its log for the cause."
+
+
+def reason_of(error: Exception) -> str:
+    """Return the reason for readers why a turn or loop failed."""
+    cause: BaseException | None = error
+    while cause is not None:
+        # Texts of these show addresses, statements and values, and readers are not the operator.
+        if isinstance(cause, (DatabaseProblem, psycopg.Error, RedisError, ForbiddenTransition)):
+            return INTERNAL
+        cause = cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__
 
 
 def give_up_unheld(conversation: ConversationRef, through: int) -> None:

@@ -1,1 +1,1 @@
-"""The parts of the manager: what it knows, how it steers, and how its rounds go on after a failure."""
+"""The parts of the manager: how it steers, and how its rounds go on after a failure."""

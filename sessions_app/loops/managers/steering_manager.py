@@ -23,9 +23,9 @@ from sessions_app.loops.command_channel import CommandChannel
 from sessions_app.loops.commands import CommandPending, ReceivedCommand
 from sessions_app.loops.leases import LoopHeld
 from sessions_app.loops.loop import Loop
-from sessions_app.loops.managers.registry_manager import RegistryConversationManager
 from sessions_app.loops.managers.rounds import all_of, for_each
 from sessions_app.loops.managers.stops import Stops
+from sessions_app.loops.registry import RegistryConversationManager
 from sessions_app.loops.runs import RunOutcome, TakenMessage
 from sessions_app.models import CommandOutcome, UnknownAnswer, Verb
 from sessions_app.processes import Process, this_process

@@ -30,7 +30,7 @@ from sessions_app.agents.metering import Reached
 from sessions_app.agents.turn_meter import TurnMeter
 from sessions_app.agents.turn_usage import AppendHook
 from sessions_app.loops import decisions, turn_events, turns
-from sessions_app.loops.calls import decided, facts, start
+from sessions_app.loops.calls import facts, start
 from sessions_app.loops.calls.progress import ToolProgress
 from sessions_app.loops.inputs import while_working
 from sessions_app.loops.playing.confirmation import policy_of, wants_approval
@@ -106,7 +106,7 @@ class PlayedTurn:
         after, through = self.start.answered_through, self.start.through
         return (
             reads.read_inputs(self.conversation, after=after, through=through),
-            decided.decisions_of(self.conversation, self.turn_id) if self.start.is_continued else [],
+            decisions.made(self.conversation, self.turn_id) if self.start.is_continued else [],
         )
 
     async def _read_done(self) -> list[EventEnvelope]:
