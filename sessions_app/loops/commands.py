@@ -80,6 +80,7 @@ class Settled(NamedTuple):
 
 def group_of(process: Process) -> str:
     """Return the group by which a process receives hints about commands."""
+    # A digest: names of groups are short, and have no spaces, which the name of a host may have.
     name = f"{process.host} {process.pid} {process.started}"
     return f"process.{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
@@ -104,6 +105,7 @@ def give(
         row = lock(Conversation.objects.active(), conversation, wait_s=wait_s)
         if row is None:
             raise ConversationNotFound("Conversation not found.")
+        # Under the lock: the loop cannot be released before the command is there to be settled with it.
         loop = _held_elsewhere(conversation, process)
         if loop is None or (only_in_turn and loop.turn_id is None):
             return None
@@ -176,15 +178,15 @@ def settle_left(
 ) -> list[tuple[int, str]]:
     """Settle the commands of an ended loop; return the callers to notify after the commit.
 
-    The conversation must be locked. Inputs before a stop are not answered. A stop is not done while a
-    turn is left: its caller ends that turn. After a stop, a pause is done; otherwise the caller of a
-    pause or a run repeats it.
+    The conversation must be locked. Inputs before a stop are not answered. After a stop, a pause is done;
+    otherwise the caller of a pause or a run repeats it.
     """
     if not left.rows:
         return []
     if left.through >= 0:
         rows = Conversation.objects.filter(pk=conversation.pk)
         rows.update(answered_through=Greatest("answered_through", left.through))
+    # A stop is done once its turn is over; the next claim or its caller ends that turn.
     has_turn = AgentLoop.objects.of(conversation).filter(turn_id__isnull=False).exists()
     over = {Verb.EVICT} if has_turn else {Verb.EVICT, *_GIVE_UP}
     over |= {Verb.PAUSE} if is_stopped else set()

@@ -219,11 +219,11 @@ class ConversationManager(ABC):
             case state:
                 read = partial(_new_event, sender_id=sender_id, event_id=event_id)
                 new = await in_turn(sender_id, is_light, read, conversation, authored)
-                await astore.room_soon(conversation)
+                await astore.room_soon(conversation)  # nothing is awaited between this and the append
                 stored = astore.append_soon(conversation, [new])
                 if new.is_input:  # it is answered even if the client leaves
                     stored.add_done_callback(lambda _: self.wake(conversation))
-                (appended,) = await asyncio.shield(stored)
+                (appended,) = await asyncio.shield(stored)  # it is stored even if the client leaves
                 if appended.is_new:
                     await self._steer(conversation, state)
                 return appended.seq
@@ -335,7 +335,7 @@ def _new_event(
     """Return a client's event as an event of the conversation's own wire."""
     event_id = event_id or str(uuid4())
     is_input = authored.reading.kind is Kind.MESSAGE and authored.reading.type == "message"
-    if is_input and conversation.dialect is not Dialect.V0:
+    if is_input and conversation.dialect is not Dialect.V0:  # its agent and its readers know one wire
         args = json.loads(authored.payload)["args"]
         authored = dialects.author(conversation.dialect).user_message(
             text=args["content"], image_urls=args.get("image_urls") or (), event_id=event_id

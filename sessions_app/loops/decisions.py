@@ -108,6 +108,7 @@ def record_decision(
     with transaction.atomic():
         leases.locked(conversation)
         asked = None
+        # A repeated decision is not about a call whose outcome became unknown since.
         if reads.seq_of_event(conversation, event_id) is None:
             asked = ToolRun.objects.of(conversation).unknown().first()
         if asked is None:
@@ -118,14 +119,12 @@ def record_decision(
 
 
 def record_run(conversation: ConversationRef) -> None:
-    """Take a request to run as the approval of the calls that wait, in the caller's transaction.
-
-    A client that attaches again requests a run without having seen what waits. So calls of unknown
-    outcome are not run again by it; the model is told instead.
-    """
+    """Take a request to run as the approval of the calls that wait, in the caller's transaction."""
     with transaction.atomic():
         leases.locked(conversation)
         unknown = list(ToolRun.objects.of(conversation).unknown())
+        # A client that attaches again requests a run without having seen what waits: that must not run a
+        # call a second time.
         if unknown:
             _tell_unknown(conversation, unknown)
         else:
@@ -157,6 +156,7 @@ def _decide_waiting(
     event_id: str,
     outcome: UnknownAnswer | None,
 ) -> None:
+    # Checked in the append's own transaction, so that a refusal stores no event.
     def record(appended: Sequence[Appended]) -> None:
         if not any(each.is_new for each in appended):
             return
@@ -212,19 +212,15 @@ def _continue(conversation: ConversationRef, accepted: bool, reason: str, *, run
     if not waiting.update(**decision, **status, updated_at=timezone.now()):
         raise LoopUnavailable("No call is waiting for approval.")
     wakeups.asked([conversation.pk])
-    if runs:
-        _ask_for_what_was_said(conversation)
+    if runs:  # a run answers everything in the log, so also what was said while the call waited
+        rows = Conversation.objects.filter(pk=conversation.pk)
+        seq = reads.newest_input(conversation, after=rows.values_list("asked_through", flat=True).get())
+        if seq is not None:
+            rows.update(asked_through=seq)
 
 
 def _other_waits(call_seq: int | None) -> OtherCallWaits:
     return OtherCallWaits(f"A call other than that of event {call_seq} is waiting for approval.")
-
-
-def _ask_for_what_was_said(conversation: ConversationRef) -> None:
-    rows = Conversation.objects.filter(pk=conversation.pk)
-    seq = reads.newest_input(conversation, after=rows.values_list("asked_through", flat=True).get())
-    if seq is not None:
-        rows.update(asked_through=seq)
 
 
 def carry_out(conversation: ConversationRef) -> Callable[[Sequence[Appended]], None]:

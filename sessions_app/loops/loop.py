@@ -39,8 +39,8 @@ _failing = Outage(__name__, "A loop failed")
 _unyielding = Outage(__name__, "A turn could not be looked at for messages that interrupt it")
 _untitled = Outage(__name__, "A conversation gets no title")
 
+# An agent ends by itself between two steps; this much longer may its last step take.
 LATE_S = 5.0
-"""An agent that works this long after its time is over is ended."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,6 +61,7 @@ class Loop:
         self.started = asyncio.Event()
         self._process = process
         self._lease_s = lease_s
+        # One flag for all that may be new: the loop itself looks up what there is to do.
         self._asked = asyncio.Event()
         self._turn: PlayedTurn | None = None
         self._playing: asyncio.Future[None] | None = None
@@ -140,6 +141,7 @@ class Loop:
             given_up = self._steering.interrupted_through
             asked = await astore.change(runs.ask, self.conversation, given_up=given_up)
         self.wake()
+        # The run was about to pause, so its client sees a run begin.
         return RunOutcome.BEGUN if was_pausing and asked is RunOutcome.RUNS else asked
 
     async def take(self, message: NewEvent, *, run: bool) -> TakenMessage:
@@ -150,7 +152,7 @@ class Loop:
             said = await astore.call_settled(
                 runs.take, self.conversation, message, run=run, given_up=given_up
             )
-            if was_pausing and not said.asks:
+            if was_pausing and not said.asks:  # a repeated message requests nothing
                 self._steer(self._steering.restore_pause())
         if said.asks:
             self.wake()
@@ -162,12 +164,12 @@ class Loop:
         A playing agent is cancelled; a run that is requested meanwhile follows its turn. `through` is the
         newest input to give up, by default the newest of all.
         """
-        if through is None:
+        if through is None:  # read before the wait for the lock: later inputs are not given up
             through = await astore.call(pending_work.asked_through, self.conversation)
         async with self._in_order:
             if self._steering.is_interruptible:
                 self._steer(self._steering.interrupt(through=through))
-                if self._playing is not None:
+                if self._playing is not None:  # else `_play_to_its_end` does not begin to play
                     self._playing.cancel()
             else:
                 self._steer(self._steering.forget_runs())
@@ -216,7 +218,7 @@ class Loop:
             await _to_its_end(self._claim)
             await self._serve()
         except asyncio.CancelledError:
-            if self.epoch:
+            if self.epoch:  # else there is no lease to release, and no turn
                 await asyncio.shield(self._give_up())
             raise
         finally:
@@ -226,11 +228,12 @@ class Loop:
 
     def _claim(self) -> None:
         path = path_of(self.agent)
+        # Set in the thread: a task that is cancelled meanwhile gets no result, but has a lease to release.
         self.epoch = leases.claim(self.conversation, self._process, agent=path, lease_s=self._lease_s)
 
     async def _serve(self) -> None:
         try:
-            await self._persist(recovery.repair)
+            await self._persist(recovery.repair)  # first: readers of `ready` see no turn of a dead loop
             await self._persist(turns.greet)
             await self._persist(leases.ready)
             self.started.set()
@@ -255,7 +258,7 @@ class Loop:
 
     async def _play_turns(self) -> None:
         while True:
-            self._asked.clear()
+            self._asked.clear()  # before the look: what is committed after it sets the flag again
             turn = await self._begin()
             if turn is not None:
                 if self._titling is None:
@@ -333,14 +336,14 @@ class Loop:
             await turn.prepare()
             await self._play_to_its_end(turn)
         except TurnSuspended as suspended:
-            leases.announce(self.conversation)
+            leases.announce(self.conversation)  # the append announced its events, not the new status
             return partial(self._suspend, suspended)
         except asyncio.CancelledError:
             if self.is_ending or not self._steering.is_interrupted:
                 raise
             return self._end_interrupted
         except (Fenced, ConversationNotFound):
-            raise
+            raise  # nothing more can be stored under this epoch, not even the end of the turn
         except AgentFailure as error:
             logger.warning("The agent failed", **ids_of(self.conversation), error=str(error))
             return partial(self._end_in_error, turn.start, error)
@@ -377,7 +380,7 @@ class Loop:
                 timeout = None if (left_s := turn.seconds_left) is None else left_s + LATE_S
                 try:
                     await asyncio.wait({playing}, timeout=timeout)
-                except asyncio.CancelledError:
+                except asyncio.CancelledError:  # the loop ends: its agent does so first
                     playing.cancel()
                 else:
                     is_late = not playing.done() and playing.cancel()
@@ -389,7 +392,7 @@ class Loop:
             yielding.cancel()
             self._playing = None
             self._steer(self._steering.end_play())
-            await asyncio.shield(turn.settle())
+            await asyncio.shield(turn.settle())  # also a cancelled turn has used models
 
     async def _end_interrupted(self) -> None:
         await self._let_writes_end()
@@ -427,6 +430,7 @@ class Loop:
 
     async def _persist(self, act: Callable[[ConversationRef, int], T]) -> T:
         """Run repeatable work of the loop under its lease."""
+        # To its end: a thread goes on after a cancellation, and the next step must not overtake it.
         return await retry(lambda: _to_its_end(act, self.conversation, self.epoch))
 
     async def _let_writes_end(self) -> None:

@@ -49,9 +49,12 @@ from sessions_app.processes import Process
 
 logger = structlog.stdlib.get_logger(__name__)
 
+# Work whose wake-up was lost waits this long.
 SWEEP_S = 5.0
 SWEEP_LIMIT = 100
+# A third of a lease: a renewal may fail and be repeated before it expires.
 RENEW_S = 5.0
+# A third of PRESENCE_S: a round may fail before open connections count as closed.
 HOUSEKEEPING_S = 20.0
 STOP_WAIT_S = 10.0
 A_START = "The start of an agent"
@@ -175,13 +178,15 @@ class StandaloneConversationManager(SteeringConversationManager):
                 agent = await self._make_agent(conversation)
                 async with self._making_room.setdefault(conversation.owner_id, asyncio.Lock()):
                     await self._make_room(conversation, by_sweep=by_sweep)
+                    # Nothing is awaited from here on: a later stop finds the loop.
                     self._require_wanted(conversation, stops)
                     self._launch(conversation, agent)
             loop, task = self._loops[conversation.pk], self._running[conversation.pk]
+        # A loop that fails before it has started never sets its event.
         started = asyncio.ensure_future(loop.started.wait())
         await asyncio.wait({started, task}, return_when=asyncio.FIRST_COMPLETED)
         started.cancel()
-        loop.wake()
+        loop.wake()  # it may have been there already, and have looked before the caller stored its input
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             raise error
 
@@ -254,7 +259,7 @@ class StandaloneConversationManager(SteeringConversationManager):
 
     async def _note_no_agent(self, conversation: ConversationRef, error: Exception) -> None:
         """Record that the loop could not start; the sweep keeps trying, and the log reports it once."""
-        if conversation.pk not in self._unmakeable:
+        if conversation.pk not in self._unmakeable:  # the sweep tries every few seconds
             self._unmakeable.add(conversation.pk)
             logger.error("No agent could be made", **ids_of(conversation), exc_info=error)
         await astore.change(recovery.fail, conversation, NO_AGENT)
@@ -276,6 +281,7 @@ class StandaloneConversationManager(SteeringConversationManager):
         """
         limit = settings.CONFIGURATION.max_concurrent
         surplus = await astore.call(registry.surplus, conversation, limit)
+        # A user's own request may interrupt a turn; a sweep would let two conversations evict each other.
         if by_sweep and any(loop.is_busy for loop in surplus):
             raise LoopUnavailable(
                 f"All {limit} of your agents are working: wait until one is done, or stop one."
@@ -301,6 +307,7 @@ class StandaloneConversationManager(SteeringConversationManager):
                 here = list(self._loops)
                 abandoned = await astore.call(pending_work.abandoned, SWEEP_LIMIT, besides=here)
                 await for_each(self._in_order(abandoned), self._recover)
+                # A recovered turn that goes on is among the work that is looked for below.
                 here = list(self._loops)
                 for pk in await astore.call(pending_work.with_work_among, here):
                     if pk in self._loops:
@@ -352,6 +359,7 @@ class StandaloneConversationManager(SteeringConversationManager):
                 )
                 for pk in await lost:
                     loop = self._loops.get(pk)
+                    # A new loop of the conversation may have claimed it during the query.
                     if loop is not None and loop.epoch == held[pk]:
                         logger.warning("The lease was lost", **ids_of(loop.conversation))
                         self._end(loop)
@@ -367,6 +375,7 @@ class StandaloneConversationManager(SteeringConversationManager):
             await asyncio.sleep(HOUSEKEEPING_S)
             with logged("Housekeeping"):
                 await astore.change(presence.touch, presence.here())
+                # Half of the pause: a process whose round comes a little early must not leave it out.
                 if self.is_housekeeper and await astore.change(take_round, "clean-up", HOUSEKEEPING_S / 2):
                     await astore.change(idempotency.prune)
                     await astore.change(device_logins.prune)

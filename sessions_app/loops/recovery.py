@@ -38,10 +38,7 @@ ENDED = (ExecutionStatus.FINISHED, ExecutionStatus.ERROR, ExecutionStatus.STUCK)
 
 
 def recover(conversation: ConversationRef, process: Process) -> None:
-    """Take over an abandoned loop to end its turn or prepare its continuation, and release it.
-
-    The turn of a deleted conversation stays until it is restored and started again.
-    """
+    """Take over an abandoned loop to end its turn or prepare its continuation, and release it."""
     try:
         epoch = leases.claim(conversation, process, agent="", only_abandoned=True)
         repair(conversation, epoch)
@@ -50,6 +47,7 @@ def recover(conversation: ConversationRef, process: Process) -> None:
     except (LoopHeld, Fenced):
         pass  # a loop that was started meanwhile repairs by itself
     except ConversationNotFound:
+        # Nothing can be appended to a deleted conversation; its turn waits until it is restored.
         AgentLoop.objects.of(conversation).update(
             status=LoopStatus.STOPPED, lease_expires_at=None, updated_at=timezone.now()
         )  # its commands are settled when the conversation is restored and started again
@@ -75,6 +73,7 @@ def repair(conversation: ConversationRef, epoch: int) -> None:
         if not left.verbs.isdisjoint({Verb.STOP, Verb.INTERRUPT}):
             _stop_left_turn(conversation, epoch, left)
     _repair_turn(conversation, epoch)
+    # Last, since the caller of a command that is settled may expect its turn to be over.
     with transaction.atomic():
         leases.locked_by(conversation, epoch)
         settled = commands.settle_left(conversation, left, is_stopped=Verb.STOP in left.verbs)
@@ -254,7 +253,7 @@ def fail(conversation: ConversationRef, error: str) -> None:
         if conversation.dialect is Dialect.V1 and loop.execution_status == ExecutionStatus.RUNNING:
             _fail_run(conversation, loop, error)
         elif (loop.status, loop.error) == (LoopStatus.ERROR, error):
-            return
+            return  # each sweep fails again, and readers have seen it
         Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
         AgentLoop.objects.of(conversation).update(
             status=LoopStatus.ERROR,
@@ -289,15 +288,13 @@ def give_up(
     through: int,
     status: ExecutionStatus = ExecutionStatus.IDLE,
 ) -> None:
-    """Give up the inputs up to `through`: a stopped agent stays silent. Raise Fenced.
-
-    A V1 run that is over or paused stays so, because readers have seen that. So does a V0 turn that is
-    over, unless inputs are given up.
-    """
+    """Give up the inputs up to `through`: a stopped agent stays silent. Raise Fenced."""
     with transaction.atomic():
         row = leases.locked_by(conversation, epoch)
         rows = Conversation.objects.filter(pk=row.pk)
         rows.update(answered_through=Greatest("answered_through", through))
+        # Readers have seen the outcome: V1 runs that are over or paused stay so, and V0 turns that are over
+        # unless inputs are given up.
         is_over = not row.is_unanswered and _is_over(conversation)
         if not (is_over or _is_at_rest(conversation)):
             AgentLoop.objects.of(conversation).update(execution_status=status, updated_at=timezone.now())

@@ -57,6 +57,7 @@ def ask(conversation: ConversationRef, *, given_up: int | None = None) -> RunOut
     """
     with transaction.atomic():
         asked = _ask(conversation, given_up)
+        # On commit: V1 starts request a run in the transaction that creates the conversation.
         transaction.on_commit(lambda: leases.announce(conversation), robust=True)
     return asked
 
@@ -118,6 +119,7 @@ def take(
             waits = status == ExecutionStatus.WAITING_FOR_CONFIRMATION
             asks = status == ExecutionStatus.RUNNING or (run and waits)
         _prompt_first(conversation, row)
+        # With `asks` the append itself marks the message as requested, so a run cannot end before it.
         (appended,) = writes.append(conversation, [replace(message, asks=asks)])
         if run and not asks:
             _begin(conversation, row, loop)
@@ -184,13 +186,10 @@ def finish(
 
 def _told_totals(row: Conversation, turn_id: str) -> list[NewEvent]:
     event_id = str(uuid4())
-    totals = v1.snapshot(turns.totals_of(row), model=_model_of(row))
+    model = run_options.model_of(row.ref) or row.llm_model or DEFAULT_MODEL
+    totals = v1.snapshot(turns.totals_of(row), model=model)
     authored = v1.authored(v1.stats({"agent": totals}), event_id=event_id)
     return [authored.event(event_id, turn_id=turn_id)]
-
-
-def _model_of(row: Conversation) -> str:
-    return run_options.model_of(row.ref) or row.llm_model or DEFAULT_MODEL
 
 
 def interrupt_unheld(conversation: ConversationRef) -> None:
@@ -217,10 +216,8 @@ def _enter(conversation: ConversationRef, state: AgentState, status: ExecutionSt
 
 
 def _prompt_first(conversation: ConversationRef, row: Conversation) -> None:
-    """Store the system prompt before the first message of a conversation that a V1 client has set up.
-
-    Clients expect it there since 1.10; for older ones it is stored at the start.
-    """
+    """Store the system prompt before the first message of a conversation that a V1 client has set up."""
+    # Clients since 1.10 expect it there; for older ones it is stored at the start.
     if row.last_message_at is not None or not AgentSetup.objects.filter(pk=conversation.pk).exists():
         return
     if not reads.search_events(conversation, _PROMPTS, limit=1).events:
@@ -228,13 +225,10 @@ def _prompt_first(conversation: ConversationRef, row: Conversation) -> None:
 
 
 def _begin(conversation: ConversationRef, row: Conversation, loop: AgentLoop) -> None:
-    """Mark everything in the log as requested, and show the run as running from now on.
-
-    The inputs of a suspended turn are requested already; later ones are added.
-    """
+    """Mark everything in the log as requested, and show the run as running from now on."""
     now = timezone.now()
     asked = _newest_input(conversation, row, loop)
-    if asked is None and loop.turn_id is None:
+    if asked is None and loop.turn_id is None:  # the inputs of a suspended turn are requested already
         asked = reads.last_seq(conversation)
     changes = {} if asked is None else _asked_through(asked)
     Conversation.objects.filter(pk=conversation.pk).update(listed_at=now, **changes)

@@ -46,10 +46,8 @@ class TurnStart:
 
 
 def greet(conversation: ConversationRef, epoch: int) -> None:
-    """Show V0 readers that the agent is ready, unless the newest state in the log does. Raise Fenced.
-
-    V0 clients accept no input before they have seen a state.
-    """
+    """Show V0 readers that the agent is ready, unless the newest state in the log does. Raise Fenced."""
+    # V0 clients accept no input before they have seen a state.
     if conversation.dialect is not Dialect.V0:
         return
     with transaction.atomic():
@@ -92,7 +90,7 @@ def begin_turn(
             _show(row, turn_id, after=row.answered_through, through=through)
         else:
             turn_id, through, agent = loop.turn_id, loop.turn_through, loop.turn_agent
-        if not is_here(agent):
+        if not is_here(agent):  # raised inside: the receipts above are undone
             raise AgentNotHere(agent)
         changed = {} if agent == loop.turn_agent else {"agent": registry.path_of(agent)}
         AgentLoop.objects.of(conversation).update(
@@ -105,7 +103,7 @@ def begin_turn(
             execution_status=ExecutionStatus.RUNNING,
             updated_at=now,
         )
-        Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)
+        Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)  # lists show the agent's state
         domain_events.record(conversation.pk, DomainEvent.LOOP)
     leases.announce(conversation)
     return _start_of(row, loop, turn_id=turn_id, through=through, agent=agent)
@@ -138,7 +136,7 @@ def take_up(conversation: ConversationRef, epoch: int, turn_id: str) -> int:
         loop = leases.locked_loop(row)
         if loop.turn_id != turn_id or loop.execution_status != ExecutionStatus.RUNNING:
             return -1  # it was ended meanwhile
-        through = row.asked_through
+        through = row.asked_through  # under the lock that appends of inputs need, too
         if through <= loop.turn_through or not while_working.steers(conversation):
             return loop.turn_through
         _show(row, turn_id, after=loop.turn_through, through=through)
@@ -230,12 +228,9 @@ def pending_turn(conversation: ConversationRef, epoch: int) -> PendingTurn | Non
 
 
 def is_unplayed(conversation: ConversationRef, turn_id: str, loop: AgentLoop) -> bool:
-    """Return whether no loop plays the turn: it waits for the user, or has not been continued yet.
-
-    A continued run is `running` from the request on; the log has whether a loop took it up. A turn that
-    goes on after a crash is `running`, too; the row has that.
-    """
+    """Return whether no loop plays the turn: it waits for the user, or has not been continued yet."""
     if loop.goes_on or loop.execution_status != ExecutionStatus.RUNNING:
         return True
+    # A continued run is `running` from its request on: only the log tells whether a loop took it up.
     state = reads.newest_state(conversation, turn_id)
     return state is not None and dialects.state_in(state) is not AgentState.RUNNING
