@@ -19,11 +19,12 @@ from sessions_app.processes import Process
 
 _deaf = Outage(__name__, "Hints about commands cannot be received", "Hints about commands are received again")
 
+# Longer than LOOK_S, so that a command whose hint was lost is still obeyed in time.
 WAIT_S = 8.0
 LOOK_S = 4.0
 """A command whose hint was lost is obeyed after this long at the latest."""
 OUTCOME_POLL_S = 1.0
-"""An outcome whose hint was lost is noticed after this long; the first look comes sooner."""
+"""An outcome whose hint was lost is noticed after this long."""
 
 
 class CommandChannel:
@@ -42,6 +43,7 @@ class CommandChannel:
         self._held = held
         self._obey = obey
         self._wake = wake
+        # A command stays pending while it is obeyed, and each look finds it again.
         self._taken: set[int] = set()
         self._awaited: dict[int, asyncio.Event] = {}
 

@@ -68,6 +68,7 @@ def claim(
         loop = locked_loop(row)
         if loop.is_held() and (only_abandoned or loop.owner != process):
             raise held(loop)
+        # From this commit on every write of the loop before is refused, even if its process only hung.
         epoch = row.loop_epoch + 1
         Conversation.objects.filter(pk=conversation.pk).update(loop_epoch=epoch, listed_at=now)
         AgentLoop.objects.of(conversation).update(
@@ -119,11 +120,12 @@ def _fenced(row: Conversation, epoch: int) -> Conversation:
 def renew(held: Mapping[int, int], process: Process, *, lease_s: float = LEASE_S) -> set[int]:
     """Extend this process's leases (conversation → epoch); return the conversations whose leases it lost.
 
-    Deleted conversations are among them. A locked one is not; its lease is extended the next time.
+    Deleted conversations are among them.
     """
     mine = AgentLoop.objects.held_by(process).filter(conversation_id__in=list(held)).there()
     with transaction.atomic():
-        # Waiting for a row while holding others could deadlock with a batch of appends.
+        # Waiting for a row while holding others could deadlock with a batch of appends. The lease of a
+        # locked one is extended the next time.
         free = mine.select_for_update(no_key=True, skip_locked=True, of=("self",)).order_by("pk")
         AgentLoop.objects.filter(pk__in=[loop.pk for loop in free]).update(lease_expires_at=ahead(lease_s))
     still = dict(mine.values_list("conversation_id", "epoch"))
@@ -161,7 +163,7 @@ def release(
     """
     now = timezone.now()
     with transaction.atomic():
-        row = lock(Conversation.objects.all(), conversation)
+        row = lock(Conversation.objects.all(), conversation)  # also a deleted one, whose loop has to end
         if row is None:
             raise ConversationNotFound("Conversation not found.")
         _fenced(row, epoch)

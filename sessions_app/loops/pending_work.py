@@ -60,7 +60,7 @@ def _is_held(row: Any) -> bool:
     loop: AgentLoop | None = getattr(row, "loop", None)
     if loop is None:
         return False
-    loop.has_lease = row.has_lease
+    loop.has_lease = row.has_lease  # joined rows do not come through the manager that adds it
     return loop.is_held()
 
 
@@ -81,6 +81,7 @@ def abandoned(limit: int, *, besides: Collection[int] = ()) -> list[Conversation
 
     The loops of `besides` run here and are excluded, as are loops that are about to be claimed.
     """
+    # Without a lease, but shown as starting: a worker is about to claim it.
     expected = Q(was_within("updated_at", leases.LEASE_S), epoch=0)
     loops = AgentLoop.objects.there().exclude(pk__in=besides).exclude(expected).select_related("conversation")
     unheld = (loop.conversation.ref for loop in _by_pk(loops) if not loop.is_held())
@@ -88,11 +89,8 @@ def abandoned(limit: int, *, besides: Collection[int] = ()) -> list[Conversation
 
 
 def of_deactivated_users(limit: int) -> list[ConversationRef]:
-    """Return conversations with a loop or something to do whose owner was deactivated, at most `limit`.
-
-    There are none in local mode, whose only user cannot be deactivated.
-    """
-    if settings.CONFIGURATION.auth == "local":
+    """Return conversations with a loop or something to do whose owner was deactivated, at most `limit`."""
+    if settings.CONFIGURATION.auth == "local":  # its only user cannot be deactivated
         return []
     owners = User.objects.filter(is_active=False).values("pk")
     looping = Conversation.objects.filter(loop__in=AgentLoop.objects.there())
@@ -105,6 +103,7 @@ def of_deactivated_users(limit: int) -> list[ConversationRef]:
 def _by_pk(rows: models.QuerySet[Row]) -> Iterator[Row]:
     """Yield all rows, reading a page at a time."""
     after: Any = 0
+    # Only Python can tell whether an owner's process lives, so no LIMIT of the query bounds what is read.
     while page := list(rows.filter(pk__gt=after).order_by("pk")[:SWEEP_PAGE]):
         yield from page
         after = page[-1].pk

@@ -38,14 +38,11 @@ def fresh_id(event_id: str) -> str:
 
 
 def under_a_free_id(append: Callable[[Naming], T]) -> T:
-    """Append with the events' own ids, or with fresh ones if a client has used one of those.
-
-    Readers see the ids of an answer and a turn before these are stored, and a client may record events
-    under any id; that must not keep a turn from ending.
-    """
+    """Append with the events' own ids, or with fresh ones if a client has used one of those."""
+    # Readers see the ids of an answer and of a turn before these are stored.
     try:
         return append(own_id)
-    except EventConflict:
+    except EventConflict:  # a client may record events under any id; the turn must end nevertheless
         return append(fresh_id)
 
 

@@ -27,6 +27,7 @@ def learning(conversation: ConversationRef, call: ToolCall, content: str) -> App
 
     def learn(appended: Sequence[Appended]) -> None:
         if branch is not None:
+            # The column is shown as it is, so a name that contains a secret is not stored.
             masks = secrets.masks_of(conversation.owner_id, conversation.pk)
             if masks.hide(branch) == branch:
                 changes.note_branch(conversation, branch)

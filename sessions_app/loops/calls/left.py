@@ -30,8 +30,8 @@ from sessions_app.models import (
 )
 from sessions_app.settings import client_tools
 
+# Not endlessly: a turn's own work may be what ends its process.
 RECOVERIES_MAX = 3
-"""A turn goes on at most this often: its own work may be what ends its process."""
 
 
 def may_go_on(conversation: ConversationRef, loop: AgentLoop) -> bool:
@@ -58,7 +58,7 @@ def go_on(conversation: ConversationRef, epoch: int, turn_id: str, *, is_crash: 
             return
         states = _states(conversation, loop)
         turn_events.under_a_free_id(lambda naming: _append(conversation, epoch, turn_id, states, naming))
-        UnfinishedAnswer.objects.filter(conversation_id=conversation.pk).delete()
+        UnfinishedAnswer.objects.filter(conversation_id=conversation.pk).delete()  # the log has its text now
         for call_id, state in states.items():
             ToolRun.objects.of_call(conversation, call_id).enter(state)
         recoveries = F("recoveries") + int(is_crash)
@@ -67,7 +67,7 @@ def go_on(conversation: ConversationRef, epoch: int, turn_id: str, *, is_crash: 
             Repair.note(loop, turn_id, has_ended=False)
         if RunState.UNKNOWN in states.values():
             loops.update(execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION)
-            decisions.forget_decision(conversation)
+            decisions.forget_decision(conversation)  # an earlier one was not about this question
         why = "A turn goes on after a crash" if is_crash else "A turn is handed over"
         log_on_commit(why, **ids_of(conversation), epoch=epoch)
     leases.announce(conversation)
@@ -95,10 +95,8 @@ def _state_of_started(conversation: ConversationRef, run: ToolRun) -> RunState:
 
 
 def _is_clients(conversation: ConversationRef, name: str) -> bool:
-    """Return whether the client runs a tool: its event hands the call over, and a repeat has no effect.
-
-    A tool that cannot be offered does not count: a tool server may have another of its name.
-    """
+    """Return whether the client runs a tool: its event hands the call over, and a repeat has no effect."""
+    # One that cannot be offered does not count: a tool server may have another tool of its name.
     offered, _ = clients.offered(client_tools.declared(conversation))
     return name in offered
 
@@ -124,6 +122,7 @@ def _told(conversation: ConversationRef, states: Mapping[str, RunState], naming:
         if state is RunState.ANSWERED
     ]
     asked = [calls[call_id] for call_id, state in states.items() if state is RunState.UNKNOWN]
+    # One question at a time: the turn asks about the next one when it goes on.
     return [*told, *(turn_events.asked_outcome(conversation, asked[0]) if asked else [])]
 
 

@@ -32,7 +32,7 @@ class ToolProgress:
         now = time.monotonic()
         if now - self._shown_at < PROGRESS_S:
             return
-        self._shown_at = now
+        self._shown_at = now  # before the query: reports that come meanwhile are left out
         pk = self._conversation.pk
         try:
             masks = await astore.call(secrets.masks_of, self._conversation.owner_id, pk)

@@ -48,7 +48,7 @@ def start(conversation: ConversationRef, epoch: int, turn_id: str, call: ToolCal
             return run.key
         elif run.state != RunState.APPROVED:
             raise CallRefused(_refused(call, _REFUSALS[RunState(run.state)]))
-        elif run.digest != digest_of(call.name, call.arguments):
+        elif run.digest != digest_of(call.name, call.arguments):  # an approval is for these arguments only
             raise CallRefused(_refused(call, "it is not what was approved"))
         run.state, run.epoch, run.attempt = RunState.STARTED, epoch, attempt
         run.save()

@@ -100,6 +100,7 @@ class ClusteredConversationManager(StandaloneConversationManager):
         """Return whether the loop runs here, if it runs."""
         if conversation.pk in self._loops:
             return True
+        # Programs of remote agents connect to servers, so their loops do not run in workers.
         return await astore.call(names.name_of, conversation) is not None
 
     async def _close_here(self, conversation: ConversationRef, through: int, until: float) -> None:
@@ -109,6 +110,7 @@ class ClusteredConversationManager(StandaloneConversationManager):
         elif await astore.call(pending_work.is_suspended, conversation):
             await astore.change(recovery.stop_unheld, conversation, self._process, through)
         else:
+            # A job that a worker takes later would start what is being stopped.
             await astore.change(wakeups.forget_starts, conversation)
             await astore.change(recovery.give_up_unheld, conversation, through)
 
@@ -143,7 +145,7 @@ class WorkerConversationManager(StandaloneConversationManager):
         self, conversation: ConversationRef, *, by_sweep: bool = False, stops: int | None = None
     ) -> None:
         """Start a loop once there is room; a start `by_sweep` waits only briefly, and is repeated later."""
-        stops = self._stops.now if stops is None else stops
+        stops = self._stops.now if stops is None else stops  # before the wait for room
         if conversation.pk not in self._loops:
             await (self._for_room_first() if by_sweep else self._for_room())
         await super()._start(conversation, by_sweep=by_sweep, stops=stops)

@@ -23,8 +23,8 @@ WAKE, START = "convserver.wake", "convserver.start"
 AT_ONCE = 10
 """A worker takes at most this many jobs at a time; each waits until there is room for its loop."""
 POLL_S = 5.0
+# While no worker takes jobs; a worker that starts sweeps anyway.
 KEPT_MAX = 500
-"""While no worker takes jobs, only the newest ones are kept."""
 DEAD_AFTER_S = 60
 """A worker of Procrastinate without a sign of life for this long does not return to its jobs."""
 TRIM_S = 4.0
@@ -100,14 +100,15 @@ async def take(wake: Wake) -> None:
             concurrency=AT_ONCE,
             fetch_job_polling_interval=POLL_S,
             delete_jobs="always",
-            install_signal_handlers=False,
-            shutdown_graceful_timeout=0.0,
+            install_signal_handlers=False,  # the worker has its own
+            shutdown_graceful_timeout=0.0,  # a job only wakes: sweeps find its work as well
         )
 
 
 @asynccontextmanager
 async def _opened() -> AsyncIterator[App]:
-    """Open connections of their own: one of them listens."""
+    """Open connections of their own."""
+    # One of them listens for as long as the worker runs, so they cannot be Django's.
     kwargs = {name: value for name, value in connection.get_connection_params().items() if name in _LIBPQ}
     connector = PsycopgConnector(min_size=1, max_size=4, timeout=5.0, kwargs=kwargs)
     async with App(connector=connector).open_async() as app:

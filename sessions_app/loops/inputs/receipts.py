@@ -12,15 +12,15 @@ from conversations.log import reads
 from conversations.models import ConversationRef
 from sessions_app.models import InputReceipt
 
+# Messages in one hint, so that it stays small, however many have waited.
 ANNOUNCED_MAX = 500
-"""At most this many messages are in one hint."""
 
 
 def record(conversation: ConversationRef, *, after: int, through: int, seen_seq: int, turn_id: str) -> None:
     """Record in the running transaction that a turn shows these messages to the agent, and announce it.
 
     They are the inputs with seq from `after` + 1 through `through`; `seen_seq` is the newest event by
-    then. A message that an earlier turn left unanswered gets the receipt of this one.
+    then.
     """
     seqs = reads.input_seqs(conversation, after=after, through=through)
     if not seqs:
@@ -33,7 +33,7 @@ def record(conversation: ConversationRef, *, after: int, through: int, seen_seq:
             )
             for seq in seqs
         ],
-        update_conflicts=True,
+        update_conflicts=True,  # a message that an earlier turn left unanswered has a receipt already
         unique_fields=["conversation", "seq"],
         update_fields=["seen_seq", "turn_id", "seen_at"],
     )

@@ -29,8 +29,8 @@ Ask = Callable[[Sequence[Mapping[str, str]]], Awaitable[str]]
 
 SHOWN_MAX_CHARACTERS = 1000
 FALLBACK_CHARACTERS = 30
+# Messages of images alone are blank.
 LOOKED_AT = 10
-"""At most this many messages are searched for one that is not blank."""
 
 _MESSAGES = EventFilter(types=frozenset({"message", "MessageEvent"}), source="user")
 _REQUEST = (
@@ -69,10 +69,8 @@ async def set_generated_title(conversation: ConversationRef, agent: Agent) -> No
 
 
 def keep_provisional_title(conversation: ConversationRef) -> None:
-    """Keep the beginning of the first message as the title, unless there is another.
-
-    For turns that were cut off: the user who stops an agent does not want further calls of its model.
-    """
+    """Keep the beginning of the first message as the title, unless there is another; for a turn's end."""
+    # No model is asked: a user who stops an agent does not want further calls.
     set_provisional_title(conversation)
     with transaction.atomic():
         Conversation.objects.locked().get(pk=conversation.pk)
@@ -89,6 +87,7 @@ async def made_of(message: str, ask: Ask, max_characters: int) -> str:
     except Exception as error:
         logger.warning("A conversation gets a title without its agent: %s", error)
         answer = ""
+    # A model may write half a character, or one that a column cannot hold.
     return _cut(_plain(columns.clean(halves.whole(answer))) or _beginning(message), max_characters)
 
 
@@ -119,12 +118,9 @@ def _message_of_provisional_title(conversation: ConversationRef) -> str | None:
 
 
 def _of_cue(message: str, conversation: ConversationRef) -> str | None:
-    """Return the title of a conversation that begins with a command of the agent; None for other messages.
-
-    The same command begins many conversations: the part of the id in the default title distinguishes
-    them.
-    """
+    """Return the title of a conversation that begins with a command of the agent; None for other messages."""
     said = message.strip().lower()
+    # The same command begins many conversations: a part of the id distinguishes them.
     told_apart = shown_title(None, conversation.public_id).removeprefix("Conversation ")
     return f"{said} · {told_apart}" if said in cues_in(conversation) else None
 

@@ -34,12 +34,9 @@ def default_of(conversation: ConversationRef) -> WhileWorking:
 
 
 def steers(conversation: ConversationRef) -> bool:
-    """Return whether the agent sees messages before its next step.
-
-    The OpenHands wires have no refusal, so their messages have the default effect where others are
-    refused.
-    """
+    """Return whether the agent sees messages before its next step."""
     choice = choice_of(conversation)
+    # The OpenHands wires have no refusal: their messages have the default effect where others are refused.
     return (default_of(conversation) if choice is WhileWorking.REJECT else choice) is WhileWorking.STEER
 
 
@@ -53,6 +50,7 @@ def superseded_through(conversation: ConversationRef, turn_id: str) -> int | Non
 
     A turn that waits for approval, or is paused, is not interrupted: the message waits with it.
     """
+    # Without a lock, since it is asked at each wake-up; the loop's own lock keeps its answer true.
     turns = AgentLoop.objects.of(conversation).filter(
         turn_id=turn_id,
         execution_status=ExecutionStatus.RUNNING,

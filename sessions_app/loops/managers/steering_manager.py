@@ -112,12 +112,13 @@ class SteeringConversationManager(RegistryConversationManager):
                 raise LoopUnavailable(settled.detail)
             elif settled.outcome is not CommandOutcome.ENDED:
                 return settled.outcome
+            # Its loop has ended meanwhile: look again who holds the next one, if there is one.
 
     async def _obey(self, command: ReceivedCommand) -> None:
         """Carry out another process's command; releasing the loop settles a command that ends it."""
         loop = self._loops.get(command.conversation_pk)
         if loop is None or loop.epoch != command.epoch:
-            return
+            return  # the release of that loop has settled it
         try:
             outcome = await self._obey_in(loop, command)
         except ConversationError as error:
@@ -178,7 +179,7 @@ class SteeringConversationManager(RegistryConversationManager):
 
     async def _close(self, conversation: ConversationRef, until: float) -> None:
         """Stop one loop. Raise CommandPending if it has not ended by `until`; it ends later."""
-        self._stops.note(conversation.pk)
+        self._stops.note(conversation.pk)  # at once, so that a start that is under way does not follow
         through = await astore.call(pending_work.asked_through, conversation)
         here = partial(self._close_here, conversation, through, until)
         await self._command(conversation, Verb.STOP, here, until=until)
@@ -265,7 +266,7 @@ class SteeringConversationManager(RegistryConversationManager):
         await self._command(conversation, Verb.PAUSE, partial(self._pause_here, conversation))
 
     async def _pause_here(self, conversation: ConversationRef) -> None:
-        if not await self._pause(conversation):
+        if not await self._pause(conversation):  # a dead loop's turn has to be repaired before it can wait
             await astore.change(recovery.recover, conversation, self._process)
             await self._pause(conversation)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+# Only stops during a start matter; more than this during one would cancel starts without need.
 KEPT_MAX = 1_000
 
 

@@ -29,7 +29,7 @@ def wants_approval(policy: Mapping[str, Any], risk: str) -> bool:
     match policy.get("kind"):
         case "AlwaysConfirm":
             return True
-        case "ConfirmRisky" if risk not in _RISKS:
+        case "ConfirmRisky" if risk not in _RISKS:  # the default of the wire is to ask
             return policy.get("confirm_unknown") is not False
         case "ConfirmRisky":
             threshold = policy.get("threshold")

@@ -45,7 +45,6 @@ from sessions_app.settings.run_limits import Unit
 logger = structlog.stdlib.get_logger(__name__)
 
 DONE_PAGE_EVENTS = 200
-"""A continued turn reads what it has stored by pages of at most this many events."""
 
 
 class PlayedTurn:
@@ -86,7 +85,7 @@ class PlayedTurn:
         self._undone = {each.call.event_id for each in self.decisions}
         if self.start.decision is not None and self.decisions:
             self.decision = self.decisions[-1]
-        event_id = str(uuid4())
+        event_id = str(uuid4())  # fixed before the attempts, so that a repeated one stores it once
         authored = self._author.state(state=AgentState.RUNNING, event_id=event_id)
         await retry(lambda: self._append(authored, event_id))
         await retry(lambda: astore.call(self._meter.read))
@@ -110,14 +109,14 @@ class PlayedTurn:
         )
 
     async def _read_done(self) -> list[EventEnvelope]:
-        """Return what the turn has stored, by pages, so that a long turn does not hold a thread."""
+        """Return what the turn has stored."""
         done: list[EventEnvelope] = []
 
         def next_page() -> list[EventEnvelope]:
             after = done[-1]["seq"] if done else -1
             return reads.read_turn(self.conversation, self.turn_id, after=after, limit=DONE_PAGE_EVENTS)
 
-        while page := await retry(lambda: astore.call(next_page)):
+        while page := await retry(lambda: astore.call(next_page)):  # a long turn must not hold a thread
             done += page
         return done
 
@@ -125,6 +124,7 @@ class PlayedTurn:
         """Take up what the user has said since, if it is to steer the agent, and return it."""
         if self.pause_wanted:
             return ()
+        # Without a lock: most steps find nothing new, and must not wait for appends.
         has_later = partial(while_working.has_later_input, self.conversation, self.start.through)
         if not await retry(lambda: astore.call(has_later)):
             return ()
@@ -200,6 +200,7 @@ class PlayedTurn:
                 await asyncio.shield(answer.break_off())
             raise
         answer.end()
+        # Reasoning alone goes with the call that follows, unless the turn pauses before it.
         if answer.text or (answer.reasoning and self.is_pausing):
             self._unsaid = None
             await self._say(answer.text, answer.event_id, reasoning=answer.reasoning)
@@ -253,7 +254,7 @@ class PlayedTurn:
         if is_v1:
             raise AgentFailure(told, code=limit_notices.CODES[reached.limit.unit])
         await self._notify(told)
-        await self._suspend(AgentState.PAUSED, ExecutionStatus.PAUSED)
+        await self._suspend(AgentState.PAUSED)
 
     async def settle(self) -> None:
         """Count what no event of the turn has counted: it is over, or waits."""
@@ -311,14 +312,13 @@ class PlayedTurn:
             shown = replace(call, name=self._shown_name(call.name))
             event, _ = self._new_call(shown, thought, awaiting_confirmation=True)
             events.append(event)
-            thought = ""
-        state, status = AgentState.WAITING_FOR_CONFIRMATION, ExecutionStatus.WAITING_FOR_CONFIRMATION
-        await self._suspend(state, status, calls=events)
+            thought = ""  # it belongs to the first call
+        await self._suspend(AgentState.WAITING_FOR_CONFIRMATION, calls=events)
 
     async def start_tool(self, call: ToolCall) -> str:
         if call.event_id in self._undone:  # a pause takes effect before a call that was decided about
             await self.checkpoint()
-        attempt = str(uuid4())
+        attempt = str(uuid4())  # by which a repeated commit is told from a second start
         return await retry(
             lambda: astore.change(
                 start.start, self.conversation, self._epoch, self.turn_id, call, attempt=attempt
@@ -341,10 +341,12 @@ class PlayedTurn:
                 client_schema=self._known.schemas.get(call.name),
             )
 
+        # A failed command has changed no branch, and opened no pull request.
         also = None if exit_code else facts.learning(self.conversation, call, content)
         await self._store_answer(call, author, part="result", also=also)
 
     async def condense(self, forgotten: Sequence[EventEnvelope], summary: str) -> None:
+        # Counted from the first event: the summary stands behind the system prompt.
         first = await astore.call(reads.read_after, self.conversation, -1, limit=1)
         offset = 1 if first and first[0]["kind"] == Kind.SYSTEM else 0
         event_id = str(uuid4())
@@ -386,7 +388,7 @@ class PlayedTurn:
 
     async def pause(self, notice: str) -> None:
         await self.notify(notice)
-        await self._suspend(AgentState.PAUSED, ExecutionStatus.PAUSED)
+        await self._suspend(AgentState.PAUSED)
 
     async def finish(self, message: str, *, thought: str = "") -> None:
         """Store the call that ends the task, and its answer if the wire has one."""
@@ -474,18 +476,16 @@ class PlayedTurn:
     async def checkpoint(self) -> None:
         """Apply a pause or the end of the time between two steps; a call and its result are one step."""
         if self.pause_wanted:
-            await self._suspend(AgentState.PAUSED, ExecutionStatus.PAUSED)
+            await self._suspend(AgentState.PAUSED)
         if (reached := self._meter.spend_time()) is not None:
             await self._end_at(reached)
 
-    async def _suspend(
-        self, state: AgentState, status: ExecutionStatus, *, calls: Sequence[NewEvent] = ()
-    ) -> None:
+    async def _suspend(self, state: AgentState, *, calls: Sequence[NewEvent] = ()) -> None:
         """Store the state and, in the same append, the calls that wait: no decision may come too early."""
         states = turn_events.steered(self.conversation, state, turn_id=self.turn_id)
         # The V0 web client offers a decision only for a call that follows the state.
         events = [*states, *calls] if self.conversation.dialect is Dialect.V0 else [*calls, *states]
-        suspend = turns.suspend_turn(self.conversation, status)
+        suspend = turns.suspend_turn(self.conversation, ExecutionStatus(state))
 
         def wait(appended: Sequence[Appended]) -> None:
             suspend(appended)

@@ -28,7 +28,7 @@ async def retry(attempt: Callable[[], Awaitable[T]]) -> T:
     while True:
         try:
             done = await attempt()
-        except ConversationBusy as error:
+        except ConversationBusy as error:  # without a bound: giving up would lose the agent's work
             _trying.failed(error)
         except (OperationalError, InterfaceError) as error:
             if not left:

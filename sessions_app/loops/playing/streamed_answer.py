@@ -51,6 +51,7 @@ class StreamedAnswer:
         self.text += text
         self._text.add(text)
         self._announce(text=self._text.take(self._masks))
+        # Without a shown piece, such as while a secret may still go on, there is nothing to store.
         if self._index and time.monotonic() - self._snapshot_at >= SNAPSHOT_S:
             await self.snapshot()
 
@@ -97,10 +98,7 @@ class StreamedAnswer:
         )
 
     async def snapshot(self) -> None:
-        """Store what was shown so far. Raise Fenced if another loop has taken over.
-
-        A failure of the database is logged only, since the next snapshot has everything.
-        """
+        """Store what was shown so far, unless the database fails. Raise Fenced for a replaced loop."""
         if self._snapshot_through == self._index - 1:
             return
         self._snapshot_at = time.monotonic()
@@ -114,12 +112,13 @@ class StreamedAnswer:
         }
         try:
             self._masks = await astore.change(_store_snapshot, self._conversation, self._epoch, shown)
-        except (ConversationBusy, OperationalError, InterfaceError) as error:
+        except (ConversationBusy, OperationalError, InterfaceError) as error:  # the next one has everything
             logger.warning(
                 "A snapshot of an answer is left out", **ids_of(self._conversation), error=str(error)
             )
             return
         self._snapshot_through = through
+        # Readers that joined late or missed a piece read the snapshot.
         hint = {"kind": "answer", "answer": self.event_id, "through": through}
         live.announce(live.conversation_group(self._conversation.pk), hint)
 
@@ -128,6 +127,7 @@ def _store_snapshot(conversation: ConversationRef, epoch: int, shown: dict[str, 
     """Store what was shown without the present secrets, and return their masks."""
     with transaction.atomic():
         leases.locked_by(conversation, epoch)
+        # Read anew: a secret may have been added since the answer began.
         masks = secrets.masks_of(conversation.owner_id, conversation.pk)
         hidden = {name: masks.hide(shown[name]) for name in ("text", "reasoning")}
         # If the turn has ended meanwhile, the log has this beginning of the answer already.

@@ -52,7 +52,7 @@ class TurnLog:
 
     async def store(self, events: Sequence[NewEvent], *, also: AppendHook | None = None) -> list[Appended]:
         """Append events, and count what the turn's calls of models have used since the last ones."""
-        usages = self._usage.take()
+        usages = self._usage.take()  # taken before the append: calls made meanwhile count with the next one
         also = self._usage.counting(usages, self._forgetting_snapshot(also))
         try:
             stored = await astore.append(self._conversation, events, epoch=self._epoch, also=also)
@@ -67,6 +67,7 @@ class TurnLog:
     def _forgetting_snapshot(self, also: AppendHook | None) -> AppendHook | None:
         if not self._has_old_snapshot:
             return also
+        # In the same commit as the message: late readers see the text once.
         self._has_old_snapshot = False
 
         def forget(appended: Sequence[Appended]) -> None:
