@@ -14,9 +14,9 @@ Receive = Callable[[], Awaitable[Any]]
 
 ARRIVAL_S = 0.01
 """Before a refusal is sent, the server waits this long for frames that the client has sent already."""
-ARRIVED_MAX = 512
-ARRIVED_MAX_CHARACTERS = 32 * 1024 * 1024
-"""At most this many messages of this much text are read before a refusal is sent, as on the native socket."""
+UNANSWERED_MAX = 512
+UNANSWERED_MAX_CHARACTERS = 32 * 1024 * 1024
+"""At most this many frames of one socket, and this much text, are read before the first has its answer."""
 
 
 class Arrivals:
@@ -80,7 +80,7 @@ class Arrivals:
             return
         characters = sum(len(message.get("text") or "") for message in self._arrived)
         with suppress(TimeoutError):
-            while len(self._arrived) < ARRIVED_MAX and characters < ARRIVED_MAX_CHARACTERS:
+            while len(self._arrived) < UNANSWERED_MAX and characters < UNANSWERED_MAX_CHARACTERS:
                 if self._arrived and self._arrived[-1]["type"] != "websocket.receive":
                     break  # the end of the connection
                 async with asyncio.timeout(ARRIVAL_S):

@@ -25,6 +25,7 @@ from sessions_app.sockets.socket import Closed, Socket
 
 logger = logging.getLogger(__name__)
 
+# As on the V1 wire, which shares it (spec V1 §3.1).
 AUTH_WAIT_S = 10.0
 AUTH_FRAME_MAX_CHARACTERS = 4096
 """The longest frame that is read from an unauthenticated client."""

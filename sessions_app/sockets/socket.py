@@ -1,23 +1,24 @@
-"""One WebSocket and the consumer that serves it, independent of the wire."""
+"""One WebSocket, the consumer that serves it, and the end of its session, independent of the wire."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Protocol, cast
 
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 from channels.consumer import AsyncConsumer
 
-from conversations.outages import Outage
+from conversations.outages import Outage, first_of
 from sessions_app.event_loops import begun
 from sessions_app.identity.principals import Refused
 from sessions_app.live.text_frames import frame_of, text_of, writer_of
 from sessions_app.refusals import log_socket_refused
 from sessions_app.sockets.arrivals import Arrivals
 
-FAILED = 1011
-"""The close code for a failure of the server; the client may reconnect at once."""
+FAILED, TRY_AGAIN_LATER = 1011, 1013
+"""The close codes for a failure of the server and of its database; the client may reconnect."""
 WHY_FAILED = "The server had to close the connection. Connect again."
 
 SLOW_READER_S = 15.0
@@ -56,6 +57,7 @@ class Socket:
         """Refuse the client: its handshake fails with HTTP 403."""
         await self._receive()
         self._is_closed = True
+        # A close before `accept` is answered as HTTP 403; its code reaches no client.
         log_socket_refused(self.scope, code=403)
         await self._send({"type": "websocket.close", "code": 1008, "reason": ""})
 
@@ -112,6 +114,7 @@ class Socket:
         self._is_closed = True
         if code in REFUSALS:
             log_socket_refused(self.scope, code=code)
+        # A close frame holds 125 bytes, two of which are the code (RFC 6455, section 5.5).
         short = reason.encode()[:123].decode(errors="ignore")
         try:
             async with asyncio.timeout(GRACE_S):
@@ -136,6 +139,34 @@ class SocketConsumer(AsyncConsumer):
     async def serve(self, socket: Socket) -> None:
         """Serve one client from its handshake to its close."""
         raise NotImplementedError
+
+
+class Ending(Protocol):
+    """What a wire does at each end of a session; nothing is sent to a client that has left."""
+
+    async def end_refused(self, refusal: Refused) -> None:
+        """End because the client may not go on, or because everything was sent."""
+
+    async def end_slow(self, error: Exception) -> None:
+        """End because the client does not read."""
+
+    async def end_failed(self, error: Exception) -> None:
+        """End because the server cannot go on."""
+
+
+@asynccontextmanager
+async def ended(ending: Ending) -> AsyncIterator[None]:
+    """End the session by what the block raises, once for each kind of error of tasks that ended together."""
+    try:
+        yield
+    except* Refused as group:
+        await ending.end_refused(cast(Refused, first_of(group)))
+    except* TimeoutError as group:
+        await ending.end_slow(first_of(group))
+    except* Closed:
+        pass
+    except* Exception as group:
+        await ending.end_failed(first_of(group))
 
 
 class SocketEnding:

@@ -36,12 +36,11 @@ from sessions_app.live.hub import hub
 from sessions_app.loops.manager import get_manager
 from sessions_app.models import REMOTE_NAME_MAX_LENGTH
 from sessions_app.processes import this_process
-from sessions_app.sockets.ending import ended
 from sessions_app.sockets.handshake import authenticated, query_of, within_quotas
 from sessions_app.sockets.native import agent_frames, frames
 from sessions_app.sockets.native.frames import BadFrame, Frame, FrameTooLarge
 from sessions_app.sockets.native.reader import HEARTBEAT_S
-from sessions_app.sockets.socket import Socket, SocketConsumer, SocketEnding
+from sessions_app.sockets.socket import Socket, SocketConsumer, SocketEnding, ended
 
 FRAME_MAX_CHARACTERS = 1024 * 1024
 FRAMES_PER_S = 200
@@ -138,6 +137,7 @@ class AgentSocket(SocketEnding):
         attachment = await uncancelled(astore.change(attachments.attach, *place, this_process()))
         try:
             shown = None if self._conversation is None else self._conversation.public_id
+            # Queued before a turn can be: `hello` is the first frame.
             self._program.send(type="hello", agent=self._name, conversation=shown)
             programs().attach(self._program)
             async with ended(self), asyncio.TaskGroup() as tasks:
@@ -189,6 +189,7 @@ class AgentSocket(SocketEnding):
         """Send a replaced program `fenced`, refuse its later frames, and close."""
         await self._program.is_superseded.wait()
         self._program.send(type="fenced", turn=None)
+        # The task that sends frames ends with this one.
         await asyncio.sleep(LINGER_S)
         raise Refused(SUPERSEDED, TAKEN_OVER)
 
@@ -197,7 +198,7 @@ class AgentSocket(SocketEnding):
     async def _take(self) -> None:
         """Read frame after frame; steps of different turns run concurrently."""
         while True:
-            await self._program.room()
+            await self._program.room()  # a full queue of steps stops reading only this program
             await self._pace.keep()
             text = await self._socket.receive_text()
             frame: Frame | None = None

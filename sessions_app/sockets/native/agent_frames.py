@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypedDict
 
 from sessions_app.agents.base import Usage
@@ -48,14 +49,6 @@ def _say(frame: Frame, common: _Common) -> Say:
     if text is not None and not text.strip():
         raise BadFrame("`text` of the frame `say` must not be blank.")
     return Say(**common, text=text)
-
-
-def _delta(frame: Frame, common: _Common) -> Piece:
-    return _piece(frame, common, is_reasoning=False)
-
-
-def _think(frame: Frame, common: _Common) -> Piece:
-    return _piece(frame, common, is_reasoning=True)
 
 
 def _piece(frame: Frame, common: _Common, *, is_reasoning: bool) -> Piece:
@@ -165,8 +158,8 @@ def _cost(frame: Frame) -> float | None:
 
 _READERS: Mapping[str, Callable[[Frame, _Common], AnyStep]] = {
     "say": _say,
-    "delta": _delta,
-    "think": _think,
+    "delta": partial(_piece, is_reasoning=False),
+    "think": partial(_piece, is_reasoning=True),
     "call": _call,
     "start": _start,
     "result": _result,

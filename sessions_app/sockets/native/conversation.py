@@ -41,15 +41,19 @@ from sessions_app.loops.conversation_manager import ConversationManager
 from sessions_app.loops.manager import get_manager
 from sessions_app.models import UnknownAnswer, new_connection_id
 from sessions_app.refusals import log_frame_refused
-from sessions_app.sockets.ending import ended
+from sessions_app.sockets.arrivals import UNANSWERED_MAX, UNANSWERED_MAX_CHARACTERS
 from sessions_app.sockets.handshake import authenticated, query_of, within_quotas
 from sessions_app.sockets.native import frames
 from sessions_app.sockets.native.frames import BadFrame, Frame
 from sessions_app.sockets.native.reader import FrameReader
-from sessions_app.sockets.socket import Closed, Socket, SocketConsumer, SocketEnding
-
-TRY_AGAIN_LATER = 1013
-"""The close code after a failure of the database."""
+from sessions_app.sockets.socket import (
+    TRY_AGAIN_LATER,
+    Closed,
+    Socket,
+    SocketConsumer,
+    SocketEnding,
+    ended,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -57,11 +61,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _failing_frames = Outage(__name__, "A frame failed")
-
-UNANSWERED_MAX = 512
-"""At most this many frames of one socket wait for their commit before the socket stops reading."""
-UNANSWERED_MAX_CHARACTERS = 32 * 1024 * 1024
-"""The socket also stops reading while this much text of events waits."""
 
 STORING = frozenset({"message", "event", "events"})
 """The frames that are stored in their order."""
@@ -240,7 +239,7 @@ class ConversationSocket(FrameReader, SocketEnding):
         while True:
             text = await self._socket.receive_text()
             self._order.take()
-            frame_id, stores = None, True
+            frame_id, stores = None, True  # a frame that cannot be read may be one that is stored
             try:
                 if text is None:
                     raise BadFrame("Frames are text, not binary.")
@@ -249,7 +248,10 @@ class ConversationSocket(FrameReader, SocketEnding):
                 await self._principal.require_access()
                 if frame.type in FRAME_SCOPES:
                     require(self._principal.user, FRAME_SCOPES[frame.type])
-                await self._handler(frame)(frame)
+                if (handler := self._handlers.get(frame.type)) is None:
+                    there = ", ".join(self._handlers)
+                    raise BadFrame(f"There is no frame {frame.type!r}; there are {there}.")
+                await handler(frame)
             except (Closed, Refused, TimeoutError):
                 raise
             except Exception as error:
@@ -268,12 +270,6 @@ class ConversationSocket(FrameReader, SocketEnding):
         failed: asyncio.Future[list[Appended]] = asyncio.get_running_loop().create_future()
         failed.set_exception(error)
         await self._pending.put(_Pending(frame_id, failed, False, 0))
-
-    def _handler(self, frame: Frame) -> Callable[[Frame], Awaitable[None]]:
-        handler = self._handlers.get(frame.type)
-        if handler is None:
-            raise BadFrame(f"There is no frame {frame.type!r}; there are {', '.join(self._handlers)}.")
-        return handler
 
     async def _message(self, frame: Frame) -> None:
         event = await self._read(
@@ -333,7 +329,7 @@ class ConversationSocket(FrameReader, SocketEnding):
                 seqs = [each.seq for each in appended]
                 if frame_id is not None:
                     await self._ack(frame_id, **({"seqs": seqs} if is_batch else {"seq": seqs[0]}))
-            if self._pending.empty():
+            if self._pending.empty():  # all refusals are sent, so what follows may be sent knowing them
                 self._order.told()
             self._unanswered_characters -= characters
             if self._unanswered_characters < UNANSWERED_MAX_CHARACTERS:

@@ -31,10 +31,10 @@ MEMBERS_MAX = 1_000
 FRAME_MAX_BYTES: int = settings.MESSAGE_MAX_BYTES
 """The maximum size of a frame, or of a REST body."""
 
+# Namespaces of ids: none that is sent with an event equals one of a message, and none of a message one of a
+# decision.
 _MESSAGE_IDS = UUID("5b1f29a4-4c3d-4f0e-9d53-0f6f2c1d7a10")
-"""The namespace of message ids: no id sent with an event can equal one."""
 _DECISION_IDS = UUID("0f0c0f5e-6a86-4b0b-9f0f-2a7b6c1e4d52")
-"""The namespace of decision ids: no id of a message can equal one."""
 
 
 class BadFrame(ConversationError):
@@ -148,10 +148,9 @@ def recorded_events(frame: Frame, *, sender_id: int) -> list[NewEvent]:
 
 
 def message_event(frame: Frame, conversation: ConversationRef, *, user_id: int, session: str) -> NewEvent:
-    """Return the user's message of a `message` frame, which asks the agent for an answer.
+    """Return the user's message of a `message` frame, which asks the agent for an answer. Raise BadFrame.
 
-    Repeating the frame stores nothing twice. A UUID is unique by itself; any other id counts within its
-    session, so that two tabs may both number their messages from 1. Raise BadFrame.
+    Repeating the frame stores nothing twice: its id is derived from the frame's.
     """
     images = frame.members["images"].value if "images" in frame.members else []
     if (
@@ -195,6 +194,7 @@ def decision_id(frame: Frame, *, user_id: int, session: str) -> str:
 def _event_id(namespace: UUID, frame_id: Any, *, user_id: int, session: str, also: Sequence[Any] = ()) -> str:
     if frame_id is None:
         return str(uuid4())
+    # A UUID is unique by itself; of other ids, two tabs may both number their messages from 1.
     scope = "" if _is_uuid(frame_id) else session
     return str(uuid5(namespace, json.dumps([user_id, scope, frame_id, *also])))
 
@@ -208,6 +208,7 @@ def _is_uuid(frame_id: Any) -> bool:
 
 def envelope_json(event: EventEnvelope) -> str:
     """Return an `event` frame: the columns, and the payload as it was received."""
+    # Spliced, since decoding and encoding the payload could change its text, and takes time for each event.
     return f'{_columns_json(event)},"event":{event["payload"]}}}'
 
 

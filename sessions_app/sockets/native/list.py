@@ -9,12 +9,11 @@ from conversations.payloads.bounds import is_light
 from sessions_app.capacity import parsing
 from sessions_app.identity.principals import TOO_SLOW, Principal
 from sessions_app.loops.manager import get_manager
-from sessions_app.sockets.ending import ended
 from sessions_app.sockets.handshake import authenticated, query_of, within_quotas
 from sessions_app.sockets.native import frames
 from sessions_app.sockets.native.frames import BadFrame
 from sessions_app.sockets.native.list_reader import ListReader, Since, since_of
-from sessions_app.sockets.socket import Socket, SocketConsumer, SocketEnding
+from sessions_app.sockets.socket import Socket, SocketConsumer, SocketEnding, ended
 
 
 class ListConsumer(SocketConsumer):

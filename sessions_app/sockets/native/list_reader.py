@@ -71,6 +71,7 @@ class ListReader:
         self._user_pk = pk_of(principal.user)
         self._since = since
         self._follows = follow
+        # The last frame about each row: an overlap of polls and hints repeats what has not changed.
         self._shown: LRUCache[object, str] = LRUCache(1_000)
         self._polled_at = timezone.now()
         self._settled = 0

@@ -69,6 +69,7 @@ class FrameReader:
 
     async def show_hello(self, state: ConversationState) -> None:
         self._state = {name: state[name] for name in SHOWN_CHANGES}  # type: ignore[literal-required]
+        # `hello` has its own members for two of these; a deleted conversation cannot be joined.
         shown = {name: value for name, value in state.items() if name not in ("last_seq", "loop", "deleted")}
         seen_through = await astore.call(marks.seen_through, self._user_pk, self._conversation)
         await self._send(

@@ -18,12 +18,10 @@ from sessions_app.live.feed import Feed
 from sessions_app.live.text_frames import in_chunks
 from sessions_app.loops.manager import get_manager
 from sessions_app.models import new_connection_id
-from sessions_app.sockets.ending import ended
 from sessions_app.sockets.native import frames
-from sessions_app.sockets.native.conversation import TRY_AGAIN_LATER
 from sessions_app.sockets.native.list_reader import ListReader, Since
 from sessions_app.sockets.native.reader import FrameReader
-from sessions_app.sockets.socket import FAILED, WHY_FAILED
+from sessions_app.sockets.socket import FAILED, TRY_AGAIN_LATER, WHY_FAILED, ended
 
 IDLE_S = 15 * 60.0
 """A stream ends after this long with heartbeats only; its client may reconnect."""
@@ -36,6 +34,7 @@ IDLE = "Nothing has happened for a while. Ask again with the last id."
 SERVER_ENDS = "The server is restarting. Ask again with the last id."
 
 _failures = Outage(__name__, "A stream was ended because the server could not go on")
+# A line of a server-sent event ends at any of these, so a text with one needs a second `data`.
 _LINES = re.compile("\r\n|\r|\n")
 
 Write = Callable[[bytes], Awaitable[None]]
@@ -147,7 +146,7 @@ class ListStream(ListReader, StreamEnding):
 
     async def _show_all(self) -> None:
         await self._show()
-        await self._beat()
+        await self._beat()  # it has the cursor to ask again from
         raise Refused(COMPLETE, WHOLE)
 
     async def _send(self, **frame: Any) -> None:

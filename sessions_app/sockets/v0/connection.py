@@ -27,21 +27,16 @@ from sessions_app.identity.scopes import may, require
 from sessions_app.live import presence
 from sessions_app.live.feed import Feed
 from sessions_app.live.status import ConversationState
+from sessions_app.live.text_frames import CHUNK_BYTES
 from sessions_app.loops.manager import get_manager
 from sessions_app.models import THERE, LoopEnd, LoopStatus, Scope, new_connection_id
 from sessions_app.refusals import log_frame_refused
 from sessions_app.sockets.arrivals import Arrivals
-from sessions_app.sockets.ending import ended
-from sessions_app.sockets.socket import SLOW_READER_S
+from sessions_app.sockets.socket import GRACE_S, SLOW_READER_S, ended
 from sessions_app.sockets.v0.packets import Unread, event_of
 
 _failing_events = Outage(__name__, "A V0 event failed")
 _failing_sockets = Outage(__name__, "A V0 socket failed")
-
-UNDRAINED_MAX_CHARACTERS = 64 * 1024
-"""After this much, the next event is queued only once the transport, which holds as much, has taken it."""
-DRAIN_WAIT_S = 5.0
-"""How long a disconnected client may take to read the reason."""
 
 TOO_MANY = (
     "Too many conversations at once. If you are still using this one, try reactivating it by prompting the "
@@ -148,7 +143,7 @@ class V0Connection:
     async def end_refused(self, refusal: Refused) -> None:
         """Disconnect the client once it has read what was sent; it does not reconnect."""
         with suppress(TimeoutError):
-            await self._drained(DRAIN_WAIT_S)
+            await self._drained(GRACE_S)
         await self._server.disconnect(self._sid)
 
     async def end_slow(self, error: Exception) -> None:
@@ -162,7 +157,7 @@ class V0Connection:
         words = failures.sentence(error) if is_told else "The server could not go on: connect again."
         with suppress(TimeoutError):
             await self._send_status("error", "STATUS$ERROR", words)
-            await self._drained(DRAIN_WAIT_S)
+            await self._drained(GRACE_S)
         await self._cut_off()
 
     async def _run_tasks(self) -> None:
@@ -179,10 +174,8 @@ class V0Connection:
         await close_transport(self._server, self.transport_id)
 
     async def show_hello(self, state: ConversationState) -> None:
-        """Note the state and which of the agent's states a replay shows; join.
-
-        If it joined earlier, the loop could start before, and its start would not be news.
-        """
+        """Note the state and which of the agent's states a replay shows; join."""
+        # Joined only now: the start of a loop is news if the state before it has been read.
         self._state = state
         if may(self._principal.user, Scope.RUN):
             user_id = str(pk_of(self._principal.user))
@@ -209,7 +202,7 @@ class V0Connection:
             if (text := v0.emitted(event)) is not None:
                 await self._send(text)
                 undrained += len(text)
-            if undrained >= UNDRAINED_MAX_CHARACTERS:
+            if undrained >= CHUNK_BYTES:  # the library's queue has no bound of its own
                 await self._drained(SLOW_READER_S)
                 undrained = 0
         await self._drained(SLOW_READER_S)
@@ -269,6 +262,7 @@ class V0Connection:
             await self._send_status("info", *_STATUS_FRAMES[LoopStatus(loop["status"])])
         elif loop["status"] == LoopStatus.ERROR:
             await self._send_status("error", "STATUS$ERROR", loop["error"])
+        # An interrupted loop is started again by a sweep; all other ends disconnect (spec V0 §2.9).
         elif self._was_there and loop["ended_by"] != LoopEnd.INTERRUPTED:
             if loop["ended_by"] == LoopEnd.EVICTED:
                 await self._send_status("error", "AGENT_ERROR$TOO_MANY_CONVERSATIONS", TOO_MANY)
@@ -281,12 +275,14 @@ class V0Connection:
         await self._send_frame(status_update=True, type=kind, id=status_id, message=message)
 
     async def _send_frame(self, **members: Any) -> None:
-        """Send what is no event; clients show nothing without a source and a time."""
+        """Send what is no event."""
+        # Web clients show nothing without a source and a time (spec V0 §2.7).
         now = datetime.now(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
         await self._send(json.dumps({**members, "source": "environment", "timestamp": now}))
 
     async def _send(self, text: str) -> None:
         """Send one frame: the JSON text of one object, unchanged."""
+        # As a packet of the engine: the library's `emit` would encode the object anew. 2 is an event.
         await self._server.eio.send(self.transport_id, f'2["oh_event",{text}]')
 
     async def _drained(self, within_s: float) -> None:

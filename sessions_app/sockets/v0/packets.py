@@ -19,6 +19,7 @@ from conversations.payloads.jsontext import InvalidJson
 
 logger = logging.getLogger(__name__)
 
+# As the handshake of this wire announces it (spec V0 §2.1).
 MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
 
 TAKEN = ("oh_user_action", "oh_action")
@@ -166,5 +167,6 @@ def _require_packets(body: bytes) -> None:
         raise Malformed("no text") from error
     if last != CLOSE:  # anything after it would be about a forgotten client
         packets.append(last)
+    # The engine refuses more than 16 as well, but leaves the connection behind.
     if len(packets) > 16 or not all(map(_BY_POST.fullmatch, packets)):
         raise Malformed("no packets")

@@ -83,19 +83,16 @@ class Handshake:
         conversation_id = query.get("conversation_id", [""])[0]
         if not conversation_id.strip():
             raise JoinRefusal("No conversation_id in query params")
-        _require_known_providers(query.get("providers_set", []))
+        names = {name.strip() for value in query.get("providers_set", []) for name in value.split(",")} - {""}
+        if unknown := names - set(ProviderType):
+            raise JoinRefusal(f"Unknown git provider: {', '.join(sorted(unknown))[:100]}")
         return cls(conversation_id=conversation_id, after=_cursor(query.get("latest_event_id", [""])[0]))
 
 
 def _cursor(text: str) -> int:
     """Return the id of the client's last event; -1 if the text is not an event id."""
+    # A number of 19 digits may be beyond what a column of the database holds.
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
-
-
-def _require_known_providers(values: list[str]) -> None:
-    names = {name.strip() for value in values for name in value.split(",")} - {""}
-    if unknown := names - set(ProviderType):
-        raise JoinRefusal(f"Unknown git provider: {', '.join(sorted(unknown))[:100]}")
 
 
 class V0Server:
@@ -108,6 +105,7 @@ class V0Server:
             # The outermost application has checked the origin already.
             cors_allowed_origins=lambda origin, environ: True,
             max_http_buffer_size=packets.MAX_PAYLOAD_BYTES,
+            # The intervals of this wire (spec V0 §2.1).
             ping_interval=25,
             ping_timeout=20,
         )

@@ -31,8 +31,9 @@ from sessions_app.sockets.socket import Socket
 from sessions_app.sockets.v1.handshake import GONE
 from sessions_app.sockets.v1.socket import V1Consumer, V1Socket
 
+# Clients listen for the end only after their request for the run has returned.
 RUN_SETTLES_S = 0.1
-"""The least time between a run and the report of its end: clients listen only after their request."""
+"""The least time between a run and the report of its end."""
 
 _TRUE = frozenset({"true", "1", "yes", "on", "y", "t"})
 _FALSE = frozenset({"false", "0", "no", "off", "n", "f"})
@@ -160,6 +161,7 @@ class EventsSocket(V1Socket):
     async def show_hello(self, state: ConversationState) -> None:
         """Send the full state."""
         self._replayed_through = state["last_seq"]
+        # It is shared with other sockets, and may be older than the events that this one has subscribed to.
         while not is_fresh(self._conversation, full_state := await self._full_state()):
             pass
         await self._send_full_state(full_state)
@@ -230,7 +232,7 @@ class EventsSocket(V1Socket):
     async def show_run(self) -> None:
         # A run without work may be over already: report its end soon.
         self._note_status(ExecutionStatus.RUNNING)
-        self._told = ("", -1)
+        self._told = ("", -1)  # also if nothing has changed: its client waits for an end
         self._end_is_due.set()
 
     async def show_state(self, state: ConversationState) -> None:
@@ -273,7 +275,7 @@ class EventsSocket(V1Socket):
             full_state = await self._full_state()
             if full_state.execution_status == ExecutionStatus.RUNNING:
                 self._note_status(full_state.execution_status)
-            elif full_state.last_seq > self._shown_through:
+            elif full_state.last_seq > self._shown_through:  # the run's events come first
                 self._end_wants_seq = full_state.last_seq
             elif not is_fresh(self._conversation, full_state):
                 self._end_is_due.set()

@@ -117,11 +117,12 @@ def _entry(keys: list[str], credentials: Credentials, public_id: str) -> _Entry 
     for key in filter(is_sendable, keys):  # a lone half of a character cannot be hashed
         opened = opened_by(key)
         if opened is not None and (opened.public_id == public_id or not lets_everybody_in()):
+            # No other credentials count: the key opens this conversation for its owner and nothing else.
             return _Entry(User.objects.get(pk=opened.owner_id), Credentials(), key)
         holder = holder_of_key([key])
         if holder is not None:
             return _Entry(holder, Credentials(api_key=key))
-    if keys and not lets_everybody_in():
+    if keys and not lets_everybody_in():  # a wrong key must not pass by a login's cookie
         return None
     credentials = replace(credentials, api_key=None, bearer=None)
     user = visitor(credentials)

@@ -28,6 +28,7 @@ from sessions_app.capacity.parsing import in_turn
 from sessions_app.event_loops import uncancelled
 from sessions_app.identity import known_sockets, open_sockets
 from sessions_app.identity.principals import (
+    CHECK_S,
     NOT_ALLOWED,
     NOT_AUTHENTICATED,
     NOT_FOUND,
@@ -45,9 +46,8 @@ from sessions_app.loops.manager import get_manager
 from sessions_app.models import Scope, new_connection_id
 from sessions_app.openhands_v1 import input as v1_input
 from sessions_app.refusals import log_frame_refused
-from sessions_app.sockets.ending import ended
 from sessions_app.sockets.handshake import query_of
-from sessions_app.sockets.socket import Closed, Socket, SocketConsumer, SocketEnding
+from sessions_app.sockets.socket import Closed, Socket, SocketConsumer, SocketEnding, ended
 from sessions_app.sockets.v1.handshake import (
     FAILED,
     GONE,
@@ -64,8 +64,7 @@ T = TypeVar("T")
 
 _failing_frames = Outage(__name__, "A frame failed")
 
-CHECK_S = 20.0
-"""How often an open socket checks its credentials (`Principal.check`)."""
+# Clients never reconnect after 4001 and 4004, so no passing failure may use them (spec V1 §3.1).
 CLOSE_CODES = {
     NOT_AUTHENTICATED: 4001,
     NOT_ALLOWED: 4001,
@@ -73,7 +72,7 @@ CLOSE_CODES = {
     TOO_SLOW: 1013,
     TOO_MUCH: TOO_MUCH,
 }
-"""The close codes of this wire; clients never reconnect after 4001 and 4004."""
+"""The close codes of this wire."""
 SLOW = "You did not read"
 
 
