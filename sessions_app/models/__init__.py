@@ -26,7 +26,6 @@ from sessions_app.models.idempotency import (
     RecordedAnswer,
 )
 from sessions_app.models.imports import (
-    IMPORT_NAME_MAX_LENGTH,
     LEASE_S,
     RUNS_MAX,
     FollowedProgram,
@@ -49,7 +48,6 @@ from sessions_app.models.live import (
     size_of_draft,
 )
 from sessions_app.models.loops import (
-    LATELY,
     LOOP_LEASE_S,
     STALLED_S,
     SUSPENDED,
@@ -109,7 +107,6 @@ from sessions_app.models.run_options import (
 )
 from sessions_app.models.settings import (
     CONDENSER_SIZE_MIN,
-    DOCUMENT_NAME_MAX_LENGTH,
     RUN_TOOL_PROGRAMS,
     SECRET_NAME_MAX_LENGTH,
     DocumentKind,
@@ -147,9 +144,6 @@ __all__ = [
     "ATTACHMENT_NAME_MAX_LENGTH",
     "CONDENSER_SIZE_MIN",
     "DAYS_MAX",
-    "DOCUMENT_NAME_MAX_LENGTH",
-    "IMPORT_NAME_MAX_LENGTH",
-    "LATELY",
     "LEASE_S",
     "LOOP_LEASE_S",
     "MODEL_NAME_MAX_LENGTH",

@@ -23,6 +23,7 @@ from conversations.server_log import log_on_commit
 TOKEN_PREFIX = "cs_"  # noqa: S105 - a mark, not a password
 TOKEN_NAME_MAX_LENGTH = 100
 TOKEN_IDS = "id of a token"  # noqa: S105 - a purpose, not a password
+# Not each use: reading must not mean writing, or waiting.
 TOKEN_USE_RECORDED_S = 60
 
 ACCESS_GROUP = "access"
@@ -58,6 +59,7 @@ class AccessRemoval(models.Model):
         """
         with transaction.atomic():
             AccessRemoval.objects.bulk_create([AccessRemoval(user_id=user_id)], ignore_conflicts=True)
+            # Added by the database, so that two rotations at the same time both count.
             rotation = F("key_rotation") + int(rotates_keys)
             AccessRemoval.objects.filter(pk=user_id).update(removed_at=timezone.now(), key_rotation=rotation)
             transaction.on_commit(lambda: announce_removal(user_id), robust=True)
@@ -99,8 +101,6 @@ class Grant:
 
 
 class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
-    """Queries for tokens."""
-
     def valid(self) -> Self:
         """Return the valid tokens: neither revoked nor expired, of active users."""
         is_current = Q(expires_at__isnull=True) | Q(expires_at__gt=timezone.now())
@@ -122,16 +122,19 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
             return self.none()
 
     def end_lapsed(self) -> None:
-        """Revoke what has expired, as of then: what its holder could have learned opens nothing either."""
+        """Revoke what has expired, as of then."""
+        # Revoked, not only refused: keys of conversations that its holder was shown end with it.
         for token in list(self.lapsed()):
             with transaction.atomic():  # a revoked token is not looked for again
+                # Again by `lapsed`: of several processes, one notes the end.
                 if ApiToken.objects.lapsed().filter(pk=token.pk).update(revoked_at=F("expires_at")):
                     log_on_commit("Token expired", token=token.pk, user=token.user_id)
                     token.note_end()
 
 
 def token_digest(text: str) -> str:
-    """Return the stored digest of a token: SHA-256 in hex, enough for 256 random bits."""
+    """Return the stored digest of a token."""
+    # No slow hash, as for a password: 256 random bits cannot be guessed.
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -157,6 +160,7 @@ class ApiToken(models.Model):
     class Meta:
         verbose_name = "API token"
         indexes: ClassVar = [
+            # Each poll looks for lapsed tokens.
             models.Index(
                 fields=["expires_at"],
                 name="token_expiry",
@@ -169,7 +173,8 @@ class ApiToken(models.Model):
 
     @property
     def public_id(self) -> str:
-        """The id that its user is shown: it does not tell how many tokens there are."""
+        """The id that its user is shown."""
+        # Concealed: a key tells how many tokens there are.
         return opaque.conceal(str(self.pk), TOKEN_IDS)
 
     @classmethod
@@ -200,7 +205,8 @@ class ApiToken(models.Model):
 
     @property
     def is_whole(self) -> bool:
-        """Return whether it opens what a login opens: only then is it shown the keys of conversations."""
+        """Return whether it opens what a login opens."""
+        # Only then is it shown keys of conversations, and they end with it (`note_end`).
         return self.conversation_id is None and self.scope_set == frozenset(Scope)
 
     @property
@@ -211,10 +217,11 @@ class ApiToken(models.Model):
 
     @property
     def has_expired(self) -> bool:
+        # One that was revoked earlier has not expired.
         return self.expires_at is not None and self.expires_at <= (self.revoked_at or timezone.now())
 
     def record_use(self) -> None:
-        """Record its use, at most once a minute: reading must not mean writing, or waiting."""
+        """Record its use, at most once every TOKEN_USE_RECORDED_S."""
         now = timezone.now()
         fresh = now - timedelta(seconds=TOKEN_USE_RECORDED_S)
         if self.last_used_at is None or self.last_used_at < fresh:

@@ -17,8 +17,8 @@ LIFETIME_S = 600
 INTERVAL_S = 5
 PROGRAM_MAX_LENGTH = 200
 ADDRESS_MAX_LENGTH = 100
+# An ended login is kept, so that its program learns how it ended.
 KEPT_S = 3600
-"""An ended login is kept this long, so that its program learns how it ended."""
 
 
 class DeviceLoginState(models.TextChoices):
@@ -31,8 +31,6 @@ class DeviceLoginState(models.TextChoices):
 
 
 class DeviceLoginQuerySet(models.QuerySet["DeviceLogin"]):
-    """Queries for logins of programs."""
-
     def current(self) -> Self:
         """Return the logins that have not expired."""
         return self.filter(expires_at__gt=timezone.now())
@@ -68,10 +66,8 @@ class DeviceLoginQuerySet(models.QuerySet["DeviceLogin"]):
 
 
 def code_digest(code: str) -> str:
-    """Return the stored digest of a code.
-
-    A user code has only 34 bits: without the server's secret, a copy of the table would give it away.
-    """
+    """Return the stored digest of a code."""
+    # Keyed, since a user code has only 34 bits: a copy of the table must not give it away.
     return salted_hmac("sessions_app.device_logins", code, algorithm="sha256").hexdigest()
 
 

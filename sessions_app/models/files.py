@@ -48,8 +48,6 @@ ATTACHMENT_NAME_MAX_LENGTH = 200
 
 
 class AttachmentQuerySet(models.QuerySet["Attachment"]):
-    """Queries for attachments; only `content_of` reads their content."""
-
     def of(self, conversation: ConversationRef) -> Self:
         """Return those of one conversation, the oldest first."""
         return self.filter(conversation_id=conversation.pk).order_by("pk")
@@ -63,10 +61,12 @@ class AttachmentQuerySet(models.QuerySet["Attachment"]):
 class Attachment(models.Model):
     """A file that the user added to the conversation, byte for byte."""
 
+    # Without an index of its own, here and in other tables: a unique constraint begins with this column.
     conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="attachments", db_index=False)
     name = models.CharField(max_length=ATTACHMENT_NAME_MAX_LENGTH)
     size = models.BigIntegerField()
     """Bytes of the content."""
+    # Megabytes: lists name their columns, and only `content_of` reads this one.
     content = models.BinaryField()
     created_at = models.DateTimeField(default=timezone.now)
 

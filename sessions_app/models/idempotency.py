@@ -16,8 +16,6 @@ KEY_MAX_LENGTH = 200
 
 
 class RecordedAnswerQuerySet(models.QuerySet["RecordedAnswer"]):
-    """Queries for many answers."""
-
     def to(self, user_id: int, route: str, key: str) -> Self:
         """Return the answer to a user's request under this key, if there is one."""
         return self.filter(user_id=user_id, route=route, key=key)
@@ -34,6 +32,7 @@ class RecordedAnswerQuerySet(models.QuerySet["RecordedAnswer"]):
 class RecordedAnswer(models.Model):
     """The answer to one request with an idempotency key, stored with what the request created."""
 
+    # The unique constraint begins with it.
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", db_index=False)
     route = models.TextField()
     """The address; a key is valid for one address."""
@@ -56,5 +55,6 @@ class RecordedAnswer(models.Model):
         """Seal the answer with the newest key; return whether that was necessary. Raise SecretUnreadable."""
         if self.sealed.is_newest:
             return False
+        # Only as it was read: a request may have recorded its answer meanwhile.
         rows = RecordedAnswer.objects.filter(pk=self.pk, sealed=self.sealed)
         return bool(rows.update(sealed=self.sealed.resealed()))

@@ -12,10 +12,9 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from conversations.models import new_public_id
+from sessions_app.models.files import ATTACHMENT_NAME_MAX_LENGTH
 from sessions_app.processes import Process, is_gone
 
-IMPORT_NAME_MAX_LENGTH = 200
-"""Of a file, as `safe_name` shortens it."""
 RUNS_MAX = 2
 """At most this many imports run at a time, over all processes."""
 LEASE_S = 30
@@ -38,8 +37,6 @@ OPEN = (ImportState.UPLOADING, ImportState.WAITING, ImportState.RUNNING)
 
 
 class ImportRunQuerySet(models.QuerySet["ImportRun"]):
-    """Queries for imports."""
-
     def of(self, user_id: int) -> Self:
         """Return those of one user."""
         return self.filter(user_id=user_id)
@@ -85,7 +82,8 @@ class ImportRun(models.Model):
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+", verbose_name="by"
     )
     """The member of staff who uploads the file for its owner; None for the owner."""
-    file_name = models.CharField(max_length=IMPORT_NAME_MAX_LENGTH)
+    # `safe_name` shortens both.
+    file_name = models.CharField(max_length=ATTACHMENT_NAME_MAX_LENGTH)
     size = models.BigIntegerField()
     """Of the whole file, in bytes."""
     received = models.BigIntegerField(default=0)
@@ -107,10 +105,12 @@ class ImportRun(models.Model):
     problem = models.TextField(default="", blank=True)
     """Why it has failed, as a sentence."""
     created_at = models.DateTimeField(default=timezone.now)
+    # By the clock of the database, with which all processes compare it.
     touched_at = models.DateTimeField(db_default=Now())
     """When a piece arrived last, or the process that runs it said last that it is there."""
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
+    # Unique, so that processes that begin imports at the same time keep RUNS_MAX together.
     slot = models.SmallIntegerField(null=True, blank=True, unique=True)
     """Which of the RUNS_MAX places it has while it runs."""
     attempt = models.BigIntegerField(default=0)
@@ -128,11 +128,13 @@ class ImportRun(models.Model):
     class Meta:
         verbose_name = "import"
         constraints: ClassVar = [
+            # `next` only looks: two processes may find two imports of one user.
             models.UniqueConstraint(
                 fields=["user"], condition=Q(state="running"), name="import_runs_once_per_user"
             ),
         ]
         indexes: ClassVar = [
+            # Processes look for open imports again and again; ended ones stay for their reports.
             models.Index(
                 fields=["state", "id"],
                 condition=Q(state__in=["uploading", "waiting", "running"]),
@@ -156,8 +158,6 @@ class ImportRun(models.Model):
 
 
 class ImportPieceQuerySet(models.QuerySet["ImportPiece"]):
-    """Queries for pieces."""
-
     def of(self, run_pk: int) -> Self:
         """Return those of one file, in order."""
         return self.filter(run_id=run_pk).order_by("offset")
@@ -166,6 +166,7 @@ class ImportPieceQuerySet(models.QuerySet["ImportPiece"]):
 class ImportPiece(models.Model):
     """A piece of a file, where the processes share no directory."""
 
+    # The unique constraint begins with it, here and below.
     run = models.ForeignKey(ImportRun, models.CASCADE, related_name="pieces", db_index=False)
     offset = models.BigIntegerField()
     content = models.BinaryField()
@@ -180,8 +181,6 @@ class ImportPiece(models.Model):
 
 
 class ImportedConversationQuerySet(models.QuerySet["ImportedConversation"]):
-    """Queries for the lines of reports."""
-
     def of(self, run_pk: int, *, after: int = 0) -> Self:
         """Return those of one import with a number above `after`, in order."""
         return self.filter(run_id=run_pk, number__gt=after).order_by("number")
@@ -215,8 +214,6 @@ class ImportedConversation(models.Model):
 
 
 class FollowedProgramQuerySet(models.QuerySet["FollowedProgram"]):
-    """Queries for followed programs."""
-
     def of(self, user_id: int) -> Self:
         """Return those of one user."""
         return self.filter(user_id=user_id)

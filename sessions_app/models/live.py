@@ -21,14 +21,13 @@ PRESENCE_S = 60
 
 
 class ConnectionQuerySet(models.QuerySet["Connection"]):
-    """Queries for connections."""
-
     def present(self) -> Self:
         """Return the connections that were seen lately."""
         return self.filter(was_within("last_seen_at", PRESENCE_S))
 
     def expired(self) -> Self:
         """Return those that a killed process left."""
+        # A moment in the future is one of a clock that was put back.
         is_late = Q(last_seen_at__lte=ahead(-PRESENCE_S)) | Q(last_seen_at__gt=ahead(STEP_S))
         return self.filter(is_late)
 
@@ -69,8 +68,6 @@ class Connection(models.Model):
 
 
 class MarkQuerySet(models.QuerySet["Mark"]):
-    """Queries for users' marks on conversations."""
-
     def of(self, user_pk: int, conversation: ConversationRef) -> Self:
         """Return the mark of one user on one conversation, if there is one."""
         return self.filter(user_id=user_pk, conversation_id=conversation.pk)
@@ -122,8 +119,6 @@ class Mark(models.Model):
 
 
 class DraftQuerySet(models.QuerySet["Draft"]):
-    """Queries for drafts."""
-
     def of(self, user_pk: int, conversation: ConversationRef | None) -> Self:
         """Return the draft of a user in a conversation, or of a new one, if it exists."""
         pk = None if conversation is None else conversation.pk
@@ -138,6 +133,7 @@ class DraftQuerySet(models.QuerySet["Draft"]):
     def changed_from(self, user_pk: int, number: int, pk: int, *, end: int) -> Self:
         """Return those of a user that were written after this place, in order of commits, below `end`."""
         further = Q(written_in__gt=number) | Q(written_in=number, pk__gt=pk)
+        # `gte` is redundant, for the index.
         rows = self.filter(further, user_id=user_pk, written_in__gte=number, written_in__lt=end)
         return rows.order_by("written_in", "pk")
 
@@ -152,9 +148,11 @@ class Draft(models.Model):
     text = models.TextField(default="", blank=True)
     images = models.JSONField(default=list, blank=True)
     """Their data URLs, in order."""
+    # A draft is only emptied, never removed: a number that begins anew would hide a conflict.
     version = models.BigIntegerField()
-    """The number of writes; a draft is never removed, only emptied, so that this never decreases."""
+    """The number of writes."""
     updated_at = models.DateTimeField(default=timezone.now)
+    # A time does not do: transactions may commit in another order than they began.
     written_in = models.BigIntegerField(null=True, blank=True, editable=False)
     """The number of the last change (change_order); None if it is older than those."""
     size = models.BigIntegerField(null=True, blank=True, editable=False)
@@ -165,6 +163,7 @@ class Draft(models.Model):
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["user", "conversation"], name="draft_once"),
+            # The constraint above lets a user have any number of rows without a conversation.
             models.UniqueConstraint(
                 fields=["user"], condition=Q(conversation=None), name="draft_of_a_new_one_once"
             ),

@@ -99,8 +99,9 @@ WORK_COLUMNS = ("asked_through", "answered_through", "loop__execution_status", "
 def asked_conversations(rows: ConversationQuerySet) -> list[ConversationQuerySet]:
     """Return those of the conversations where a loop would find something to do (`LoopWork.is_asked`).
 
-    One query for each kind of work, inputs and decisions: each has an index of its own.
+    There is one query for each kind of work, inputs and decisions.
     """
+    # Each has an index of its own, which a condition with OR would not use.
     decided = Q(loop__execution_status=ExecutionStatus.WAITING_FOR_CONFIRMATION, loop__decision__isnull=False)
     return [
         rows.unanswered().exclude(loop__execution_status__in=SUSPENDED),
@@ -109,7 +110,8 @@ def asked_conversations(rows: ConversationQuerySet) -> list[ConversationQuerySet
 
 
 def _ended_lately(status: ExecutionStatus, now: datetime) -> Q:
-    """Return the condition for loops whose last turn ended so; closing a loop changes its row, too."""
+    """Return the condition for loops whose last turn ended so."""
+    # Both times, since closing a loop changes its row long after its turn.
     since = now - LATELY
     return Q(execution_status=status, updated_at__gt=since, conversation__updated_at__gt=since)
 
@@ -120,8 +122,6 @@ def has_lease(loop: str = "") -> Case:
 
 
 class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
-    """Queries for many loops."""
-
     def of(self, conversation: ConversationRef) -> Self:
         """Return the loop of one conversation, if it was ever started."""
         return self.filter(conversation_id=conversation.pk)
@@ -191,6 +191,7 @@ class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
 
     def locked(self) -> Self:
         """Return the rows locked; their conversations must be locked already."""
+        # Rows that refer to it can be inserted meanwhile, and joined rows stay free.
         return self.select_for_update(no_key=True, of=("self",))
 
 
@@ -198,8 +199,9 @@ _Loops = models.Manager.from_queryset(AgentLoopQuerySet)
 
 
 class _LeasedLoops(_Loops):  # type: ignore[type-arg]
-    """Reads each loop together with whether its lease lasts: only the database can tell."""
+    """Reads each loop together with whether its lease lasts."""
 
+    # By the clock of the database: that of a host may be wrong (decision 0015).
     def get_queryset(self) -> AgentLoopQuerySet:
         rows: AgentLoopQuerySet = super().get_queryset()  # type: ignore[assignment]
         return rows.with_lease()
@@ -226,6 +228,8 @@ class AgentLoop(models.Model):
     """The name of the agent of the turn, or of the last one; empty for the server's default."""
     decision = models.BooleanField(null=True, blank=True)
     """The decision about the call that waits for approval; None until there is one."""
+    # `loops/decisions` stores the user's comment here with the decision; nothing reads it, since each call
+    # has its own in `ToolRun.reason`.
     decision_reason = models.TextField(default="", blank=True)
     recoveries = models.PositiveSmallIntegerField(null=True, blank=True)
     """How often the turn, or the last one, went on after its process had gone; None before the first turn."""
@@ -246,6 +250,7 @@ class AgentLoop(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["status", "lease_expires_at"], name="loop_lease"),
             models.Index(fields=["execution_status"], name="loop_doing"),
+            # Partial: few of all loops have a turn or a decision.
             models.Index(fields=["turn_id"], name="loop_turn", condition=Q(turn_id__isnull=False)),
             models.Index(fields=["decision"], name="loop_decided", condition=Q(decision__isnull=False)),
         ]
@@ -303,9 +308,10 @@ class AgentLoop(models.Model):
         return LoopWork(self.conversation.is_unanswered, self.execution_status, self.decision)
 
     def is_held(self) -> bool:
-        """Return whether a process could write for this loop when it was read: a dead owner holds nothing."""
+        """Return whether a process could write for this loop when it was read."""
         if not self.is_there or self.lease_expires_at is None:
             return False
+        # A dead owner on this host holds nothing; one on another host holds its lease to its end.
         return self.has_lease and not is_gone(self.owner)
 
 
@@ -332,8 +338,6 @@ class CommandOutcome(models.TextChoices):
 
 
 class LoopCommandQuerySet(models.QuerySet["LoopCommand"]):
-    """Queries for commands."""
-
     def pending(self) -> Self:
         """Return those that are neither obeyed nor settled, in the order in which they were given."""
         return self.filter(outcome=CommandOutcome.PENDING).order_by("pk")
@@ -347,6 +351,7 @@ class LoopCommand(models.Model):
     """A request of one process to a loop that another one runs; it is for the loop of one epoch only."""
 
     conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="commands", db_index=False)
+    # A later loop of the conversation must not obey a command for an earlier one.
     epoch = models.BigIntegerField()
     verb = models.CharField(max_length=10, choices=Verb)
     through = models.BigIntegerField(default=-1)
@@ -365,6 +370,7 @@ class LoopCommand(models.Model):
 
     class Meta:
         indexes: ClassVar = [
+            # Only pending commands are looked for, so the foreign key has no other index.
             models.Index(fields=["conversation"], name="command_pending", condition=Q(outcome="")),
         ]
 
@@ -392,8 +398,6 @@ class UnfinishedAnswer(models.Model):
 
 
 class RepairQuerySet(models.QuerySet["Repair"]):
-    """Queries for repaired turns."""
-
     def since(self, moment: datetime) -> Self:
         """Return those that were ended, or went on, at this time or later."""
         return self.filter(repaired_at__gte=moment)
@@ -430,6 +434,7 @@ class Repair(models.Model):
     @classmethod
     def note(cls, loop: AgentLoop, turn_id: str, *, has_ended: bool) -> None:
         """Record that the loop's present owner has ended a turn that it found, or plays it on."""
+        # One row for a turn, however often it goes on.
         repair, is_first = cls.objects.get_or_create(
             conversation_id=loop.conversation_id,
             turn_id=turn_id,

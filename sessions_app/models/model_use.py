@@ -12,8 +12,9 @@ from django.db.models import OuterRef, QuerySet, Sum
 from conversations.models import Conversation
 
 MODEL_NAME_MAX_LENGTH = 200
+# Whole numbers: their sums are exact, in whichever order they are added.
 NANOS = 1_000_000_000
-"""Nanodollars in a US dollar. Whole numbers: their sums are exact, in whichever order they are added."""
+"""Nanodollars in a US dollar."""
 
 
 class Used(NamedTuple):
@@ -40,8 +41,6 @@ _SUMS = {f"{name}_sum": Sum(name, default=0) for name in Used._fields}
 
 
 class ModelUseQuerySet(models.QuerySet["ModelUse"]):
-    """Queries for what was used."""
-
     def of(self, conversation_pk: int | OuterRef) -> Self:
         """Return the rows of one conversation."""
         return self.filter(conversation_id=conversation_pk)
@@ -76,12 +75,13 @@ def used_in(row: dict[str, Any]) -> Used:
 class ModelUse(models.Model):
     """What one user's calls of one model have used on one day in one conversation.
 
-    The rows of a purged conversation stay, without it. A row changes only under its conversation's lock.
+    A row changes only under its conversation's lock.
     """
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.CASCADE, related_name="model_uses", db_index=False
     )
+    # Null after a purge: the sums of a user, a model and a day stay.
     conversation = models.ForeignKey(
         Conversation, models.SET_NULL, null=True, blank=True, related_name="model_uses", db_index=False
     )

@@ -15,6 +15,7 @@ from sessions_app.processes import Process
 PROCESSES_KEPT = timedelta(days=7)
 """The rows of processes that have ended, or are gone, are removed after this."""
 BACKUPS_KEPT = timedelta(days=400)
+# A name, the id of a boot and a namespace (`Process.host`).
 HOST_MAX_LENGTH = 300
 
 
@@ -26,8 +27,6 @@ class ProcessRole(models.TextChoices):
 
 
 class ProcessRecordQuerySet(models.QuerySet["ProcessRecord"]):
-    """Queries for processes."""
-
     def of(self, process: Process) -> Self:
         """Return the row of one process, if there is one."""
         return self.filter(host=process.host, pid=process.pid, started=process.started)
@@ -82,7 +81,7 @@ class ProcessRecord(models.Model):
 
     @property
     def host_name(self) -> str:
-        return self.host.partition(" ")[0]
+        return self.host.partition(" ")[0]  # the rest tells its boots apart
 
 
 class BackupOutcome(models.TextChoices):
@@ -94,10 +93,9 @@ class BackupOutcome(models.TextChoices):
 
 
 class BackupRecordQuerySet(models.QuerySet["BackupRecord"]):
-    """Queries for backups."""
-
     def usable(self) -> Self:
         """Return those that can be restored as far as is known, the newest first."""
+        # One without a restore on trial (None) counts.
         return self.filter(outcome=BackupOutcome.MADE).exclude(is_verified=False).order_by("-pk")
 
     def verified(self) -> Self:

@@ -11,8 +11,6 @@ from conversations.models import Conversation, ConversationRef
 
 
 class InputReceiptQuerySet(models.QuerySet["InputReceipt"]):
-    """Queries for receipts."""
-
     def of(self, conversation: ConversationRef) -> Self:
         """Return the receipts of one conversation, in the order of its messages."""
         return self.filter(conversation_id=conversation.pk).order_by("seq")
@@ -29,6 +27,7 @@ class InputReceiptQuerySet(models.QuerySet["InputReceipt"]):
 class InputReceipt(models.Model):
     """That a turn has shown a message to the agent; without one the agent has not seen the message."""
 
+    # The unique constraint begins with it.
     conversation = models.ForeignKey(
         Conversation, models.CASCADE, related_name="input_receipts", db_index=False
     )

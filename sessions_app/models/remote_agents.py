@@ -21,8 +21,6 @@ FORGOTTEN_AFTER = timedelta(days=30)
 
 
 class RemoteProgramQuerySet(models.QuerySet["RemoteProgram"]):
-    """Queries for programs."""
-
     def of(self, user_id: int, name: str) -> Self:
         """Return those of one user's agent: for all conversations, and for single ones."""
         return self.filter(user_id=user_id, name=name)
@@ -71,6 +69,7 @@ class RemoteProgram(models.Model):
         verbose_name = "remote agent"
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["user", "name", "conversation"], name="remote_program_once"),
+            # The constraint above does not bound rows without a conversation.
             models.UniqueConstraint(
                 fields=["user", "name"], condition=Q(conversation=None), name="remote_program_of_all_once"
             ),
@@ -86,5 +85,6 @@ class RemoteProgram(models.Model):
 
     @property
     def is_connected(self) -> bool:
-        """Return whether it is connected: to a process that lives, or said so lately from another host."""
+        """Return whether it is connected, as far as can be known."""
+        # A process of another host cannot be looked for: it counts while it said so lately.
         return self.gone_at is None and self.is_seen and not is_gone(self.process)

@@ -11,6 +11,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+# A hundred years: the moment that long ago is still a valid date.
 DAYS_MAX = 36_500
 NAME_MAX_LENGTH = 100
 LABEL_MAX_LENGTH = 200
@@ -29,13 +30,9 @@ class DeletedLimit(models.Model):
 
 
 class UserDeletionQuerySet(models.QuerySet["UserDeletion"]):
-    """Queries for deletions of users."""
-
     def under_way(self, late: timedelta) -> Self:
-        """Return the unfinished ones, and those that were finished less than `late` ago.
-
-        A process that had begun before can still have written something for the user.
-        """
+        """Return the unfinished ones, and those that were finished less than `late` ago."""
+        # A process that had begun before can still have written something for the user.
         recent = Q(finished_at__gte=timezone.now() - late)
         return self.filter(Q(finished_at__isnull=True) | recent).order_by("pk")
 
@@ -47,6 +44,7 @@ class UserDeletionQuerySet(models.QuerySet["UserDeletion"]):
 class UserDeletion(models.Model):
     """A decision to delete a person, its progress, and the record that stays of it."""
 
+    # The row of the account stays: tombstones of conversations and the admin's log refer to it.
     user = models.OneToOneField(settings.AUTH_USER_MODEL, models.PROTECT, related_name="deletion")
     """The account, which has lost its names."""
     requested_by = models.TextField()
@@ -64,8 +62,6 @@ class UserDeletion(models.Model):
 
 
 class RetentionPolicyQuerySet(models.QuerySet["RetentionPolicy"]):
-    """Queries for many policies."""
-
     def in_force(self) -> models.QuerySet[RetentionPolicy, RetentionPolicy]:
         """Return those that the server applies, in a fixed order."""
         return self.filter(is_enabled=True).order_by("pk")

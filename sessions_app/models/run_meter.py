@@ -29,22 +29,19 @@ class Amounts(NamedTuple):
 
 
 class RunMeterQuerySet(models.QuerySet["RunMeter"]):
-    """Queries for meters."""
-
     def of(self, conversation: ConversationRef) -> Self:
         """Return the row of one conversation, if it has one."""
         return self.filter(conversation_id=conversation.pk)
 
     def of_family(self, top: int, *, besides: Sequence[int] = ()) -> Self:
-        """Return those of a conversation and all that it has started, with what tells who runs.
-
-        `besides` are keys of others: a long line of conversations is more than one family.
-        """
+        """Return those of a conversation and all that it has started, and `besides`, with who runs."""
+        # A long line of conversations is more than one family, hence `besides`.
         rows = self.filter(Q(family=top) | Q(pk__in=besides)) if besides else self.filter(family=top)
         return rows.select_related("conversation").only(*_READ).annotate(read_at=Now()).order_by("pk")
 
     def locked(self) -> Self:
-        """Return the rows locked, in an order that all keep; no other lock is taken after them."""
+        """Return the rows, locked until the transaction ends."""
+        # In an order that all keep, and as the last locks of a transaction, so that none wait for each other.
         return self.order_by("pk").select_for_update(no_key=True, of=("self",))
 
 
@@ -71,6 +68,7 @@ class RunMeter(models.Model):
     turn_worked_ms = models.BigIntegerField(default=0)
     is_spent = models.BooleanField(default=False)
     """Whether the turn has paused at a limit of its own: once it is resumed, it counts anew."""
+    # A reservation is void under a newer epoch of its loop, which each entry names.
     running: models.JSONField[dict[str, dict[str, Any]]] = models.JSONField(default=dict, blank=True)
     """The calls that are being made, by their place: `loop` for the turn's, an id for others."""
     unpriced_told: models.JSONField[list[str]] = models.JSONField(default=list, blank=True)

@@ -41,8 +41,6 @@ def _cost(help_text: str) -> Any:
 
 
 class RunOptionsQuerySet(models.QuerySet["RunOptions"]):
-    """Queries for options."""
-
     def of(self, conversation: ConversationRef) -> Self:
         """Return the row of one conversation, if it has one."""
         return self.filter(conversation_id=conversation.pk)

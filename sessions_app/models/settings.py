@@ -103,6 +103,7 @@ class SecretQuerySet(models.QuerySet["Secret"]):
 class Secret(models.Model):
     """A value that belongs to a user and is encrypted at rest; never blank, never shown."""
 
+    # The unique constraint begins with it, here and below.
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="secrets", db_index=False)
     kind = models.CharField(max_length=20, choices=SecretKind)
     name = models.CharField(max_length=SECRET_NAME_MAX_LENGTH)
@@ -133,9 +134,10 @@ class Secret(models.Model):
     def rotate(self) -> bool:
         """Encrypt the value with the newest key unless it is; return whether this changed the row.
 
-        A value that is stored meanwhile is never overwritten, only re-encrypted. Raise SecretUnreadable.
+        Raise SecretUnreadable.
         """
         while not self.value.is_newest:
+            # Only as it was read: a value that is stored meanwhile is re-encrypted, not overwritten.
             read, newest = self.value, self.value.resealed()
             row = Secret.objects.filter(pk=self.pk)
             if row.filter(value=read).update(value=newest):
@@ -146,9 +148,6 @@ class Secret(models.Model):
                 return False  # it is gone
             self.value = stored
         return False
-
-
-DOCUMENT_NAME_MAX_LENGTH = 64
 
 
 class DocumentKind(models.TextChoices):
@@ -163,13 +162,14 @@ class DocumentKind(models.TextChoices):
 
 
 class UserDocument(models.Model):
-    """A JSON document of a user that clients read back as they stored it; encrypted, for it may hold keys."""
+    """A JSON document of a user that clients read back as they stored it."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.CASCADE, related_name="documents", db_index=False
     )
     kind = models.CharField(max_length=20, choices=DocumentKind)
-    name = models.CharField(max_length=DOCUMENT_NAME_MAX_LENGTH, blank=True)
+    name = models.CharField(max_length=64, blank=True)
+    # Whole, since clients may put keys anywhere into it.
     sealed = EncryptedTextField(editable=False)
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(auto_now=True)
@@ -185,9 +185,10 @@ class UserDocument(models.Model):
     def rotate(self) -> bool:
         """Encrypt the document with the newest key unless it is; return whether this changed the row.
 
-        A document that is stored meanwhile is never overwritten. Raise SecretUnreadable.
+        Raise SecretUnreadable.
         """
         if self.sealed.is_newest:
             return False
+        # Only as it was read: what is stored meanwhile has the newest key anyway.
         newest = self.sealed.resealed()
         return bool(UserDocument.objects.filter(pk=self.pk, sealed=self.sealed).update(sealed=newest))

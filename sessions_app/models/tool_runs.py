@@ -37,10 +37,9 @@ class UnknownAnswer(models.TextChoices):
 
 
 class ToolRunQuerySet(models.QuerySet["ToolRun"]):
-    """Queries for runs."""
-
     def of(self, conversation: ConversationRef) -> Self:
         """Return those of a conversation's present turn, in the order of their calls."""
+        # By the loop's turn: what an earlier one may have left does not count.
         present = F("conversation__loop__turn_id")
         return self.filter(conversation_id=conversation.pk, turn_id=present).order_by("call_seq")
 
@@ -71,6 +70,7 @@ class ToolRun(models.Model):
     A call without a row was stored and not started.
     """
 
+    # The unique constraint begins with it.
     conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="tool_runs", db_index=False)
     turn_id = models.TextField()
     call_id = models.TextField()
@@ -84,11 +84,11 @@ class ToolRun(models.Model):
     reason = models.TextField(default="", blank=True)
     """What the user said with the decision."""
     key = models.CharField(max_length=36)
-    """The idempotency key: the same however often the call is run."""
+    """The idempotency key."""
     epoch = models.BigIntegerField(default=0)
     """Of the loop that started it last; 0 if none has."""
+    # Tells a start whose commit is repeated from another one.
     attempt = models.CharField(max_length=36, default="", blank=True)
-    """Tells a start whose commit is repeated from another one."""
     updated_at = models.DateTimeField(auto_now=True)
 
     objects = models.Manager.from_queryset(ToolRunQuerySet)()
@@ -104,9 +104,11 @@ class ToolRun(models.Model):
 
 def idempotency_key(conversation: ConversationRef, call_id: str) -> str:
     """Return the key of a call, which is derived from its conversation and its event id."""
+    # Derived, so that it is the same however often the call is run.
     return str(uuid5(_KEYS, json.dumps([conversation.public_id, call_id])))
 
 
 def digest_of(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return the digest of what a call does, however its arguments are ordered."""
+    """Return the digest of what a call does."""
+    # Sorted: a stored call comes back from JSON, which keeps no meaning in the order of members.
     return sha256(json.dumps([name, arguments], sort_keys=True, default=str).encode()).hexdigest()

@@ -9,8 +9,6 @@ from django.db import models
 
 
 class UsageQuerySet(models.QuerySet["Usage"]):
-    """Queries for totals."""
-
     def of(self, user_pk: int) -> Self:
         """Return the totals of one user, if there are any yet."""
         return self.filter(user_id=user_pk)

@@ -33,7 +33,8 @@ def never_confirm() -> dict[str, Any]:
 
 
 def json_size(*columns: str) -> Combinable:
-    """Return the length of JSON columns together, so that a list can be bounded before it is read."""
+    """Return the length of JSON columns together."""
+    # By the database, so that a list can be bounded before it is read.
     sizes = [Coalesce(Length(Cast(column, models.TextField())), 0) for column in columns]
     return reduce(add, sizes)
 
@@ -52,6 +53,7 @@ class AgentSetup(models.Model):
     conversation = models.OneToOneField(
         Conversation, models.CASCADE, primary_key=True, related_name="agent_setup"
     )
+    # Twice, sealed and shown: a list of conversations decrypts nothing.
     sealed_agent = EncryptedTextField(editable=False)
     """JSON: the agent as it was sent, with its keys; `null` for none."""
     shown_agent = models.JSONField(null=True, blank=True)
@@ -60,8 +62,9 @@ class AgentSetup(models.Model):
     """JSON: secret sources by name, with their values."""
     sealed_keys = EncryptedTextField(default=sealed_nothing, editable=False)
     """JSON: a list of the keys in the setup, which events must not show."""
+    # Every append looks for the values of these, and most setups have none.
     has_secrets = models.BooleanField(default=False)
-    """Whether there is any secret or key: every append looks for the values."""
+    """Whether there is any secret or key."""
     shown_secrets = models.JSONField(default=dict, blank=True)
     workspace = models.JSONField(default=default_workspace)
     confirmation_policy = models.JSONField(default=never_confirm)
@@ -83,8 +86,6 @@ class AgentSetup(models.Model):
 
 
 class StartTaskQuerySet(models.QuerySet["StartTask"]):
-    """The questions about many starts."""
-
     def of(self, conversation: ConversationRef) -> Self:
         """Return those that started this conversation."""
         return self.filter(conversation_id=conversation.pk)
@@ -120,6 +121,7 @@ class StartTask(models.Model):
     """One request to start a conversation over the app face (spec V1 §1.1), stored with what it made."""
 
     task_id = models.CharField(max_length=32, unique=True, default=new_public_id)
+    # The index of the list begins with it.
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", db_index=False)
     conversation = models.ForeignKey(
         Conversation, models.CASCADE, null=True, blank=True, related_name="start_tasks"

@@ -32,8 +32,6 @@ class EndpointKind(models.TextChoices):
 
 
 class EndpointQuerySet(models.QuerySet["Endpoint"]):
-    """Queries for many endpoints."""
-
     def timed(self) -> Self:
         """Add `read_at`, the moment by the clock of the database."""
         return self.annotate(read_at=Now())
@@ -105,17 +103,16 @@ class Endpoint(models.Model):
     def rotate(self) -> bool:
         """Seal the secrets with the newest key unless they are; return whether this changed the row.
 
-        Values that are stored meanwhile are never overwritten. Raise SecretUnreadable.
+        Raise SecretUnreadable.
         """
         if self.sealed.is_newest:
             return False
+        # Only as they were read: values that are stored meanwhile have the newest key anyway.
         newest = self.sealed.resealed()
         return bool(Endpoint.objects.filter(pk=self.pk, sealed=self.sealed).update(sealed=newest))
 
 
 class DeliveryQuerySet(models.QuerySet["Delivery"]):
-    """Queries for many deliveries."""
-
     def timed(self) -> Self:
         """Add `read_at`, the moment by the clock of the database."""
         return self.annotate(read_at=Now())
@@ -130,6 +127,7 @@ class DeliveryQuerySet(models.QuerySet["Delivery"]):
 
     def free(self) -> Self:
         """Return those without a claim, or whose claim has run out."""
+        # A claim that ends later than one can last is of a clock that was put back.
         has_run_out = Q(held_until__lte=Now()) | Q(held_until__gt=ahead(DELIVERY_LEASE_S + STEP_S))
         return self.filter(Q(held_until=None) | has_run_out)
 
@@ -146,6 +144,7 @@ class DeliveryQuerySet(models.QuerySet["Delivery"]):
 class Delivery(models.Model):
     """How far one endpoint has got with one conversation: a cursor, and the claim to move it."""
 
+    # The unique constraint begins with it.
     endpoint = models.ForeignKey(Endpoint, models.CASCADE, related_name="deliveries", db_index=False)
     conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="deliveries")
     through = models.BigIntegerField(default=-1)
@@ -185,6 +184,7 @@ class Delivery(models.Model):
             models.UniqueConstraint(fields=["endpoint", "conversation"], name="delivery_once"),
         ]
         indexes: ClassVar = [
+            # Partial: a conversation keeps its delivery, and of few is anything pending.
             models.Index(
                 fields=["endpoint", "due_at"], name="delivery_due", condition=Q(due_at__isnull=False)
             ),
@@ -202,8 +202,6 @@ class Delivery(models.Model):
 
 
 class RecordedChangeQuerySet(models.QuerySet["RecordedChange"]):
-    """Queries for many changes."""
-
     def after(self, pk: int) -> Self:
         """Return those that follow this one, in order."""
         return self.filter(pk__gt=pk).order_by("pk")
