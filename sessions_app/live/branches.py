@@ -46,7 +46,7 @@ def described(user: Visitor, conversation: ConversationRef) -> dict[str, Any]:
     row = Conversation.objects.only("forked_from_id", "forked_at").get(pk=conversation.pk)
     visible = Conversation.objects.visible_to(user)
     source = visible.filter(pk=row.forked_from_id).first() if row.forked_from_id else None
-    found = forks_of(user, conversation, most=BRANCHES_MAX + 1)
+    found = forks_of(user, conversation, most=BRANCHES_MAX + 1)  # one more tells whether there are more
     return {
         "forked_from": None if source is None else _branch(source, row.forked_at).as_dict(),
         "branches": [branch.as_dict() for branch in found[:BRANCHES_MAX]],

@@ -18,8 +18,8 @@ from sessions_app.models import Draft, size_of_draft
 from sessions_app.storage import usage
 
 TEXT_MAX_BYTES = 1024 * 1024
+# Together with the text this fits into the one frame that will send the message.
 IMAGES_MAX_BYTES = 14 * 1024 * 1024
-"""Together with the text this fits into the one frame that will send the message."""
 
 
 class StoredDraft(TypedDict):
@@ -79,7 +79,7 @@ def write(user_pk: int, conversation: ConversationRef | None, edit: Edit) -> Sto
     columns = {"text": edit.text, "images": images, "version": version, "updated_at": now, "size": size}
     with transaction.atomic():
         usage.change_draft(user_pk, conversation, size=size)
-        columns["written_in"] = change_order.number()
+        columns["written_in"] = change_order.number()  # of this transaction, by which lists are read
         if not _replace(user_pk, conversation, edit.version, columns):
             raise DraftConflict(read(user_pk, conversation))
         transaction.on_commit(

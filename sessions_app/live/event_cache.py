@@ -1,4 +1,4 @@
-"""The cache of announced events, shared by all readers of a process, so that late readers need no query."""
+"""What the readers of a process share: announced events, and pages of logs that are being replayed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from weakref import WeakValueDictionary
 from cachetools import LRUCache
 
 from conversations.events import EventEnvelope
+from conversations.log.reads import PAGE_MAX_EVENTS
 from conversations.models import ConversationRef
 from sessions_app import astore
-from sessions_app.live.replays import PAGE_MAX_BYTES, Place
 from sessions_app.live.text_frames import frame_of
 
 K = TypeVar("K", bound=tuple[Any, ...])
@@ -23,9 +23,12 @@ RECENT_MAX_BYTES = 16 * 1024 * 1024
 """The most memory of the events; the same for their translations, and for their frames."""
 JOINED_MAX_BYTES = 2 * 1024 * 1024
 """The most memory of joined frames, which readers of large groups wait for at the same time."""
-RUN_MAX_EVENTS = 100
-"""At most this many are returned at once, and no more after PAGE_MAX_BYTES."""
+PAGE_MAX_BYTES = 512 * 1024
+"""At most this much of a log, or one event, is held for a reader; it must take it before more is read."""
 _BESIDE_TEXT_BYTES = 500
+
+Place = tuple[int, int]
+"""A conversation's key, and a seq."""
 
 
 class RecentEvents:
@@ -51,7 +54,7 @@ class RecentEvents:
         """Return cached events that follow `seq`, in order and without a gap: possibly none."""
         run: list[EventEnvelope] = []
         size = 0
-        while len(run) < RUN_MAX_EVENTS and size < PAGE_MAX_BYTES:
+        while len(run) < PAGE_MAX_EVENTS and size < PAGE_MAX_BYTES:
             event = self._events.get((pk, seq + 1))
             if event is None:
                 break
@@ -121,7 +124,8 @@ class RecentEvents:
 
 
 def _bytes_of(event: EventEnvelope) -> int:
-    """Return the memory of its texts: with one emoji in it, a text takes four bytes a character."""
+    """Return the memory of its texts."""
+    # Not their lengths: with one emoji in it, a text takes four bytes for each character.
     return getsizeof(event["payload"]) + getsizeof(event["text"])
 
 
@@ -131,6 +135,7 @@ def _bytes_kept_for_text(text: str | bytes) -> int:
 
 def _keep(cache: LRUCache[K, V], key: K, value: V) -> None:
     """Add a value unless it is there, or is larger than the cache."""
+    # The cache raises for what is larger than itself.
     if key not in cache and cache.getsizeof(value) <= cache.maxsize:
         cache[key] = value
 
@@ -138,3 +143,28 @@ def _keep(cache: LRUCache[K, V], key: K, value: V) -> None:
 def _keep_only(cache: LRUCache[K, Any], pks: Collection[int]) -> None:
     for key in [key for key in cache if key[0] not in pks]:
         del cache[key]
+
+
+class Page(list[EventEnvelope]):
+    """Events that follow a place in a log, in order."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Pages:
+    """The pages that readers of one event loop are being sent; a page without a reader is freed."""
+
+    def __init__(self) -> None:
+        self._pages: WeakValueDictionary[Place, Page] = WeakValueDictionary()
+        self._reading: WeakValueDictionary[Place, asyncio.Lock] = WeakValueDictionary()
+
+    async def read_after(self, conversation: ConversationRef, seq: int) -> Page:
+        """Return some events after `seq`; none only if there were none when this was called."""
+        place = conversation.pk, seq
+        async with self._reading.setdefault(place, asyncio.Lock()):
+            page = self._pages.get(place)
+            if page is None:  # an empty one is never shared, because events may follow by now
+                page = Page(await astore.read_after(conversation, seq, max_bytes=PAGE_MAX_BYTES))
+                if page:
+                    self._pages[place] = page
+            return page

@@ -211,11 +211,9 @@ class Feed:
 
 
 def _let_go(error: BaseException) -> None:
-    """Clear the local variables of the frames that an error has ended.
-
-    A timeout refers to its task, the task to its error, and the error to these frames. Otherwise the events
-    in them stay until the next full garbage collection, which text alone rarely causes.
-    """
+    """Clear the local variables of the frames that an error has ended."""
+    # A timeout refers to its task, the task to its error, and the error to these frames. Otherwise the events
+    # in them stay until the next full garbage collection, which text alone rarely causes.
     ended: BaseException | None = error
     while ended is not None:
         clear_frames(ended.__traceback__)
@@ -229,6 +227,7 @@ class _AnswerCursor:
         self.is_behind = False
         self._answer = ""
         self._next = 0
+        # Late pieces of the last few answers may still come.
         self._stored: deque[str] = deque(maxlen=8)
 
     def takes(self, answer: str, index: int) -> bool:

@@ -13,19 +13,19 @@ from conversations.counts import Counted
 from conversations.hint_channels.base import BACK
 from conversations.hints import Hint, checked, size_of
 from conversations.outages import Outage
+from conversations.server_log import printable
 from sessions_app import astore
 from sessions_app.capacity import heap
 from sessions_app.event_loops import PerEventLoop, uncancelled
 from sessions_app.identity import access_watch
-from sessions_app.live.event_cache import RecentEvents
-from sessions_app.live.replays import Pages
+from sessions_app.live.event_cache import Pages, RecentEvents
 from sessions_app.live.status import states_of
 from sessions_app.models import ACCESS_GROUP
 
 POLL_S = 10.0
 """A lost hint with no later one delays an event by at most this long."""
+# The in-memory layer forgets the members of a group after a day.
 REJOIN_S = 3600.0
-"""The in-memory layer forgets group members after a day; they are added again this often."""
 JOIN_WAIT_S = 0.5
 """A joining reader waits at most this long for the hint channel; a failed join is retried."""
 RETRY_S = 1.0
@@ -33,7 +33,6 @@ PASSED_AT_ONCE = 50
 """At most this many readers of a group have a hint before the event loop does other work."""
 UNREAD_MAX = 1_000
 """At most this many hints wait for one reader; further ones are dropped, and it reads the log."""
-SHOWN_MAX_CHARACTERS = 100
 UNREAD_WHOLE_MAX = 50
 """At most this many waiting hints contain events; later ones only announce that the log has grown."""
 UNREAD_MAX_CHARACTERS = 1024 * 1024
@@ -97,6 +96,7 @@ class Hub:
     def __init__(self) -> None:
         self.recent = RecentEvents()
         self.pages = Pages()
+        # One step of all replays at a time.
         self.replaying = asyncio.Lock()
         self._has_lost_reader = False
         self._groups: dict[str, set[Subscription]] = defaultdict(set)
@@ -124,7 +124,7 @@ class Hub:
     @asynccontextmanager
     async def subscribe(self, group: str) -> AsyncIterator[Subscription]:
         """Receive the hints of `group` from here on: subscribe first, then read."""
-        await uncancelled(self.start())
+        await uncancelled(self.start())  # the tasks are shared with readers that do not leave
         subscription = Subscription(group)
         self._groups[group].add(subscription)
         try:
@@ -214,7 +214,7 @@ class Hub:
             counts.add(Counted.HINTS, live.RECEIVED)
             self._receive(hint["group"], hint)
         else:
-            self._malformed.failed(ValueError(repr(message)[:SHOWN_MAX_CHARACTERS]))
+            self._malformed.failed(ValueError(printable(repr(message))))
 
     async def _retry(self) -> None:
         while True:
@@ -227,11 +227,12 @@ class Hub:
             return
         match hint.get("kind"):
             case "changed":
+                # A hint has no state, since others may write into the channel: it is read, once for all.
                 self._changes[group] += 1
                 self._changed.add(_conversation_of(group))
                 self._change.set()
             case "appended":
-                self.recent.keep(_conversation_of(group), hint["events"])
+                self.recent.keep(_conversation_of(group), hint["events"])  # for readers that fall behind
                 self._offer(group, hint)
             case _:
                 self._offer(group, hint)

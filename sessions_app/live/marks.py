@@ -25,7 +25,7 @@ def mark_seen(user_pk: int, conversation: ConversationRef, through: int) -> None
         return
     seen_at = Event.objects.of(conversation).with_seqs([through]).values_list("received_at", flat=True)
     with transaction.atomic():
-        if before["unread"]:
+        if before["unread"]:  # otherwise lists show nothing new
             _touch(conversation)
         mark = _mark(user_pk, conversation)
         Mark.objects.filter(pk=mark.pk, through__lt=through).update(

@@ -137,7 +137,7 @@ def doors_here() -> Counter[str]:
 def record(arrived: Collection[Connection], gone: Collection[str]) -> None:
     """Store new connections and remove ended ones, in one transaction."""
     with transaction.atomic():
-        Connection.objects.bulk_create(arrived, ignore_conflicts=True)
+        Connection.objects.bulk_create(arrived, ignore_conflicts=True)  # an attempt may have been stored
         Connection.objects.with_ids(gone).delete()
 
 

@@ -21,10 +21,10 @@ from conversations.models import (
 from sessions_app.live.state_words import NOT_STARTED, in_state
 from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus, ModelUse
 
+# The states of most loops: each row is tested for them, while rows of rarer states are looked up by key.
 _OF_MOST = frozenset(
     {ExecutionStatus.IDLE.value, ExecutionStatus.FINISHED.value, LoopStatus.STOPPED.value, NOT_STARTED}
 )
-"""The states of most loops: each row is tested for them, while rows of rarer states are looked up by key."""
 
 
 class LoopState(TypedDict):
@@ -231,6 +231,7 @@ def listed_rows(
     """Return the query for `listed_in` of each row, with `more` columns."""
     siblings = Conversation.objects.active().filter(parent=OuterRef("pk"), owner=OuterRef("owner"))
     own_parent = Conversation.objects.active().filter(pk=OuterRef("parent"), owner=OuterRef("owner"))
+    # A conversation without a mark of this user is listed, too, so the condition is in the join.
     marked = rows.annotate(
         mark=FilteredRelation("marks", condition=Q(marks__user=user_pk)),
         own_parent=Subquery(own_parent.values("public_id")),

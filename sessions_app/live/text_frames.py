@@ -16,8 +16,9 @@ from conversations.events import EventEnvelope
 EXTENSION = "convserver.text_frames"
 """In the scope: a Writer."""
 
+# A transport takes as much before it waits.
 CHUNK_BYTES = 64 * 1024
-"""About this much, or one long frame, is written at a time: a transport takes as much before it waits."""
+"""About this much, or one long frame, is written at a time."""
 
 _FINAL_TEXT = 0x81
 _SHORT_MAX, _MEDIUM_MAX = 125, 0xFFFF
