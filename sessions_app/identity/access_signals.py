@@ -35,6 +35,7 @@ def _user_changes(
     instance: User, *, update_fields: Collection[str] | None = None, raw: bool = False, **others: object
 ) -> None:
     is_about_access = update_fields is None or not set(update_fields).isdisjoint(_WATCHED)
+    # Read before the save, which overwrites it.
     stored = None
     if is_about_access and instance.pk is not None and not raw:
         stored = User.objects.filter(pk=instance.pk).values(*_WATCHED).first()
@@ -44,17 +45,16 @@ def _user_changes(
         and not _is_rehashed(stored["password"], instance, update_fields)
     )
     lost = [name for name in _RIGHTS if stored is not None and stored[name] and not getattr(instance, name)]
+    # Noted once the save has worked.
     changed: Any = instance
     changed.access_reduced = bool(lost) or has_new_password
     changed.rotates_keys = "is_active" in lost or has_new_password
 
 
 def _is_rehashed(stored: str, instance: User, update_fields: Collection[str] | None) -> bool:
-    """Return whether the password is the same under a newer hash, as a login stores it.
-
-    The framework then writes this field alone, without the text that `set_password` leaves, and only if
-    the stored hash is outdated.
-    """
+    """Return whether the password is the same under a newer hash, as a login stores it."""
+    # The framework then writes this field alone, without the text that `set_password` leaves, and only if
+    # the stored hash is outdated.
     is_by_login = update_fields is not None and set(update_fields) == {"password"}
     has_text = getattr(instance, "_password", None) is not None
     return is_by_login and not has_text and _is_outdated(stored) and not _is_outdated(instance.password)
@@ -79,6 +79,7 @@ def _user_deleted(instance: User, **others: object) -> None:
 
 
 def _login_ended(instance: Session, **others: object) -> None:
+    # A deleted user has no row to note it at, and `_user_deleted` has announced the end.
     user_id = instance.get_decoded().get(SESSION_KEY)
     if user_id is not None and User.objects.filter(pk=user_id).exists():
         AccessRemoval.note(int(user_id))

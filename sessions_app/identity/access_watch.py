@@ -20,15 +20,16 @@ from conversations.outages import Outage
 from sessions_app import astore
 from sessions_app.models import AccessRemoval, ApiToken
 
+# Clocks of two processes differ by less: a removal this shortly before a check counts as later.
 SKEW = timedelta(seconds=30)
-"""Clocks of two processes differ by less: a removal this shortly before a check counts as later."""
+# A handshake takes less: a removal this shortly before a principal's arrival may be later than its check.
 ARRIVING_S = 30.0
-"""A handshake takes less: a removal this shortly before a principal's arrival may be later than its check."""
 
 _unseen = Outage(
     __name__, "Access that was taken away could not be looked for", "Access that was taken away is seen again"
 )
 _lock = threading.Lock()
+# Weak, so that a socket need not sign off, however it ends.
 _guests: defaultdict[int, WeakSet[Watched]] = defaultdict(WeakSet)
 _removed: dict[int, float] = {}
 """The users whose access was reduced in the last ARRIVING_S, with the time of `time.monotonic`."""
@@ -62,7 +63,7 @@ def add_listener(listen: Callable[[int], None]) -> None:
 
 
 def _tell(user_id: int) -> None:
-    for listen in _listeners:
+    for listen in _listeners:  # caches first: the checks below must not find what they knew before
         listen(user_id)
     now = time.monotonic()
     with _lock:
@@ -97,7 +98,7 @@ def _look() -> None:
         for user_id in [each for each, principals in _guests.items() if not principals]:
             del _guests[user_id]
         watched = {user_id: list(principals) for user_id, principals in _guests.items()}
-    ApiToken.objects.end_lapsed()
+    ApiToken.objects.end_lapsed()  # first, since it notes removals
     removals = AccessRemoval.objects.filter(pk__in=list(watched))
     for user_id, removed_at in removals.values_list("pk", "removed_at") if watched else ():
         for principal in watched[user_id]:

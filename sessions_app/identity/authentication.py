@@ -74,11 +74,8 @@ def _cookie(header: str, name: str) -> str | None:
 
 
 def visitor(credentials: Credentials) -> Visitor:
-    """Return the user with these credentials; in local mode without a server key, the local user.
-
-    If keys are sent and none is valid, the visitor is anonymous even with a valid login, except where no
-    credentials are required.
-    """
+    """Return the user with these credentials; in local mode without a server key, the local user."""
+    # A client that sends a key means to be its holder: with a wrong one it is anonymous, even with a login.
     if credentials.keys and not lets_everybody_in():
         return holder_of_key(credentials.keys) or AnonymousUser()
     return holder_of_key(credentials.keys) or _logged_in(credentials.session_key) or everybody()
@@ -141,6 +138,7 @@ def operator() -> User | None:
 
 def local_user() -> User:
     """Return the one user of local mode, a superuser without a password."""
+    # A function, so that the hash is computed only where the row is created.
     defaults = {"is_superuser": True, "is_staff": True, "password": lambda: make_password(None)}
     return User.objects.get_or_create(username=LOCAL_USERNAME, defaults=defaults)[0]
 
@@ -206,6 +204,7 @@ def _refusal(scope: Scope) -> Refusal | None:
     if origin is not None and not _is_own(origin, scope, host):
         detail = f"Pages of {origin} may not use this server: PERMITTED_CORS_ORIGINS lists who may."
         return Refusal(403, "foreign_origin", detail)
+    # Browsers leave out the Origin of some requests, such as those for images, but not this header.
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return Refusal(403, "foreign_origin", "Pages of other sites may not use this server.")
     return None
@@ -217,6 +216,7 @@ def _is_own(origin: str, scope: Scope, host: str) -> bool:
         parts = urlsplit(origin)
     except ValueError:
         return False
+    # Anyone in the visitor's network can answer as a page without TLS.
     schemes = ("https",) if _is_behind_tls(scope, host) else ("https", "http")
     return parts.netloc.lower() == host.lower() and parts.scheme in schemes
 

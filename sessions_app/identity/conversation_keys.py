@@ -25,8 +25,8 @@ from conversations.server_log import ids_of, log_on_commit
 from sessions_app.models import AccessRemoval, ApiToken, ConversationKey
 
 PREFIX = "ck_"
+# The last use of a conversation's key is stored at most this often: most reads must not write.
 USE_RECORDED = timedelta(hours=6)
-"""The last use of a conversation's key is stored at most this often."""
 COLUMNS = (
     "public_id",
     "access_key__rotation",
@@ -36,8 +36,8 @@ COLUMNS = (
 )
 """The columns of `keyed` rows from which `key_in` derives a conversation's key."""
 _COLUMNS = ("pk", "owner_id", "version", "owner__is_active", *COLUMNS)
+# Other uses of SECRET_KEY derive other keys.
 _PURPOSE = b"convserver conversation key"
-"""Other uses of SECRET_KEY derive other keys."""
 _DAY = timedelta(days=1)
 _FIRST_DAY = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -51,6 +51,7 @@ class _Signed(NamedTuple):
     def mac(self, secret_key: str) -> str:
         text = f"{self.rotation} {self.owner_rotation} {self.issued_on} {self.public_id}".encode()
         derived = hmac.digest(secret_key.encode(), _PURPOSE, sha256)
+        # Without `_`, at which `opened_by` divides a key.
         return (
             base64.urlsafe_b64encode(hmac.digest(derived, text, sha256))
             .decode()
@@ -60,7 +61,8 @@ class _Signed(NamedTuple):
 
 
 def keyed(rows: ConversationQuerySet) -> ConversationQuerySet:
-    """Add the columns of COLUMNS that the rows lack; without a join, which could change the query's plan."""
+    """Add the columns of COLUMNS that the rows lack."""
+    # By a subquery: a join could change the plan of a list's query.
     removal = AccessRemoval.objects.filter(pk=OuterRef("owner_id"))
     return rows.annotate(owner_key_rotation=Subquery(removal.values("key_rotation")))
 
@@ -84,6 +86,7 @@ def opened_by(text: str) -> ConversationRef | None:
         return None
     public_id, _, signature = text.removeprefix(PREFIX).rpartition("_")
     day, _, mac = signature.partition(".")
+    # PostgreSQL refuses a NUL in a text.
     if "\0" in public_id or (issued_on := _day_in(day)) is None:
         return None
     rows = keyed(Conversation.objects.active().with_public_ids([public_id]))
@@ -150,7 +153,7 @@ def _is_fresh(moment: datetime | None, now: datetime) -> bool:
 
 
 def _record_use(row: Mapping[str, Any], issued_on: int) -> None:
-    """Record the use, unless a recent one was recorded: most reads must not write."""
+    """Record the use, unless a recent one was recorded."""
     now = timezone.now()
     used_at, first_in_use = row["access_key__used_at"], row["access_key__issued_on"]
     if not _is_fresh(used_at, now) or first_in_use is None:
@@ -159,6 +162,7 @@ def _record_use(row: Mapping[str, Any], issued_on: int) -> None:
         return
     changes = {"used_at": now, "issued_on": min(issued_on, first_in_use)}
     with unless_locked():
+        # Not after a rotation: the new key is not in use yet.
         known = ConversationKey.objects.filter(pk=row["pk"], rotation=row["access_key__rotation"] or 0)
         if not known.update(**changes):
             first = ConversationKey(conversation_id=row["pk"], **changes)

@@ -49,7 +49,7 @@ class KeyHolders:
         look = self._looks.get(name)
         if look is None or self._clock() >= look.until:
             look = self._begun(name, credentials)
-        user = await asyncio.shield(look.found)
+        user = await asyncio.shield(look.found)  # a client that leaves must not end it for the others
         if _may_be_other_in_a_moment(user):
             self._forget(name, look)
         return user
@@ -63,12 +63,13 @@ class KeyHolders:
             self._looks.clear()
         found = asyncio.create_task(astore.call(visitor, credentials))
         look = self._looks[name] = _Look(found, self._clock() + KNOWN_S)
-        found.add_done_callback(lambda done: self._forget_failed(name, look))
-        return look
 
-    def _forget_failed(self, name: Hashable, look: _Look) -> None:
-        if look.found.cancelled() or look.found.exception() is not None:
-            self._forget(name, look)
+        def forget_failed(done: asyncio.Task[Visitor]) -> None:
+            if done.cancelled() or done.exception() is not None:
+                self._forget(name, look)
+
+        found.add_done_callback(forget_failed)
+        return look
 
     def _forget(self, name: Hashable, look: _Look) -> None:
         if self._looks.get(name) is look:

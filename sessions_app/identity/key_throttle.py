@@ -61,6 +61,7 @@ class KeyThrottle:
         self._forget()
         client = subscriber(address)
         known = self._by_address.get(client)
+        # An attacker may have many addresses; a person at a new one needs one attempt.
         allowed = WRONG_MAX if self._count < WRONG_IN_ALL_MAX else 1
         if known is not None and len(known.digests) >= allowed:
             return False

@@ -59,6 +59,7 @@ class Principal:
         self._expires_at: float | None = None
         if token is not None and token.expires_at is not None:
             self._expires_at = self._loop.time() + (token.expires_at - timezone.now()).total_seconds()
+        # Numbers, so that a suspicion that comes during a check asks for another one.
         self._suspicions = self._cleared = 0
         self._is_to_check = asyncio.Event()
         self._checking = asyncio.Lock()
@@ -117,7 +118,7 @@ class Principal:
             began_at, suspicions = timezone.now(), self._suspicions
             self._due_at = self._loop.time() + CHECK_S
             if not await astore.call(self._is_let_in):
-                self._cleared = -1
+                self._cleared = -1  # for good: no number of suspicions equals it
                 raise Refused(NOT_AUTHENTICATED, REVOKED)
             if self._cleared >= 0:
                 self.checked_at, self._cleared = began_at, suspicions
