@@ -32,9 +32,9 @@ from sessions_app.shared_clock import lasts
 
 KEPT_S = 10.0
 """Younger figures are not gathered again."""
+# A larger number is no worse a problem, and to count further would read the whole index.
 COUNTED_MAX = 1_000
 LOOKED_AT = 20
-"""The first message is searched for in this many conversations, those that changed longest ago."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,7 +79,7 @@ def latest() -> Figures | None:
 def gathered() -> Figures:
     """Return figures that are at most KEPT_S old; one thread gathers them for all."""
     global _kept
-    with _gathering:
+    with _gathering:  # probes, metrics and the admin ask at the same time; one query answers all
         if _kept is None or time.monotonic() - _kept[0] >= KEPT_S:
             _kept = (time.monotonic(), gather())
         return _kept[1]
@@ -120,6 +120,7 @@ def _unanswered() -> Backlog:
     rows = list(asked.order_by("pk").values_list("updated_at", "pk")[:COUNTED_MAX])
     if not rows:
         return Backlog()
+    # The oldest message is in one of the conversations that changed longest ago; to read all logs takes long.
     pks = [pk for _, pk in sorted(rows)[:LOOKED_AT]]
     inputs = Event.objects.filter(
         conversation_id=OuterRef("pk"), seq__gt=OuterRef("answered_through"), is_input=True
@@ -133,6 +134,7 @@ def _undelivered() -> Backlog:
     """Return since when something waits to be delivered, or to be recorded for delivery."""
     oldest = Delivery.objects.pending().order_by("since").values_list("since", flat=True).first()
     position = Endpoint.objects.filter(enabled=True).aggregate(least=Min("event_position"))["least"]
+    # If no process records deliveries, events wait behind the position of an endpoint.
     unnoted = None
     if position is not None:
         later = Event.objects.filter(pk__gt=position).order_by("pk")

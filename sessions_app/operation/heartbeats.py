@@ -13,8 +13,8 @@ from sessions_app.models import ProcessRecord, ProcessRole
 from sessions_app.processes import is_gone, this_process
 
 BEAT_S = 10.0
+# For processes of other hosts: on the same host an end is noticed at once.
 GONE_AFTER = timedelta(seconds=3 * BEAT_S)
-"""A process that was silent for this long is gone. On the same host its end is noticed at once."""
 
 
 class Presence(NamedTuple):
@@ -49,12 +49,14 @@ def presence() -> Presence:
     """Return the processes that are alive and those that are gone, by one statement."""
     running = list(ProcessRecord.objects.running().with_age().order_by("seen_at"))
     alive = [record for record in running if is_alive(record)]
+    # After a day its end is no news.
     gone = [record for record in running if record not in alive and record.silent_for < timedelta(hours=24)]
     return Presence(alive, _unreplaced(gone, alive))
 
 
 def is_alive(record: ProcessRecord) -> bool:
     """Return whether a process `with_age` that has not ended is alive, as far as can be known."""
+    # Its own heartbeat may be late, such as after the database was away.
     if record.process == this_process():
         return True
     return record.silent_for < GONE_AFTER and not is_gone(record.process)
@@ -74,5 +76,6 @@ def _unreplaced(gone: Sequence[ProcessRecord], alive: Sequence[ProcessRecord]) -
 
 
 def _replaces(newcomer: ProcessRecord, gone: ProcessRecord) -> bool:
+    # Elsewhere, or in another role, it is no restart; and one that was there before replaces nothing.
     is_alike = (newcomer.role, newcomer.host_name) == (gone.role, gone.host_name)
     return is_alike and newcomer.began_at >= gone.seen_at

@@ -117,7 +117,7 @@ def _waiting(figures: Figures) -> Iterator[OperatorProblem]:
 
 def _undelivered(figures: Figures) -> Iterator[OperatorProblem]:
     failing, since = figures.failing, figures.undelivered.since
-    if failing.count:
+    if failing.count:  # failures explain what waits
         yield OperatorProblem(
             ProblemKind.FAILING,
             "Webhooks do not go out: deliveries fail for "

@@ -25,7 +25,6 @@ HELD_S = 10.0
 """An idle transaction that holds locks on our tables, or a writer on SQLite, is shown after this long."""
 SLOW_S = 15.0
 """A statement is shown after this long, except a backup's or a command's."""
-LOGGED_S = 10.0
 SHOWN_MAX = 50
 
 logger = structlog.stdlib.get_logger(__name__)
@@ -62,8 +61,8 @@ _logged: set[str] = set()
 
 
 def log(waits: Sequence[LockWait]) -> None:
-    """Log each wait of at least LOGGED_S once."""
-    long = {wait.key: wait for wait in waits if wait.seconds >= LOGGED_S}
+    """Log each wait of at least HELD_S once."""
+    long = {wait.key: wait for wait in waits if wait.seconds >= HELD_S}
     for key in long.keys() - _logged:
         wait = long[key]
         logger.warning(
@@ -74,6 +73,7 @@ def log(waits: Sequence[LockWait]) -> None:
             seconds=round(wait.seconds, 1),
             conversation=wait.conversation,
         )
+    # A key that is gone is forgotten, so that a new wait for the same holder is logged.
     _logged.clear()
     _logged.update(long)
 
@@ -120,6 +120,7 @@ class _Session(NamedTuple):
     conversation: str | None
 
 
+# Backups and commands run long statements by their nature.
 _TAKES_ITS_TIME = re.compile(r"pg_dump|pg_restore|convserver (?!serve|worker)")
 
 
@@ -127,6 +128,7 @@ def _on_postgresql() -> Iterator[LockWait]:
     with connection.cursor() as cursor:
         cursor.execute(_SESSIONS, {"blocked": BLOCKED_S, "slow": SLOW_S, "held": HELD_S})
         rows = [_Session(*row) for row in cursor.fetchall()]
+    # A holder that blocks others is shown with them, and not once more as idle.
     blocking = {row.holder for row in rows if row.waiter is not None}
     for row in rows:
         if row.holder is None:
@@ -177,6 +179,7 @@ def without_values(statement: str | None) -> str:
     """Return a statement's kind and the first of our tables that it names, and nothing else of it."""
     word = _WORD.match(statement or "")
     kind = word[1].upper() if word else ""
+    # Another word may be anything, even a part of a value.
     if kind not in _KINDS:
         return "a statement"
     named = (name for name in _TABLE.findall(statement or "") if name in _tables())

@@ -23,6 +23,7 @@ async def run(role: ProcessRole) -> None:
         while True:
             with _unwritten.counted():
                 await astore.change(heartbeats.beat, role)
+            # With each heartbeat, so that probes have figures without a query.
             with _ungathered.counted():
                 waits.log((await astore.change(figures.gathered)).waits)
             await asyncio.sleep(heartbeats.BEAT_S)
