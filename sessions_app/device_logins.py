@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from conversations.exceptions import ConversationError, QuotaExceeded
 from conversations.server_log import log_on_commit, printable
+from sessions_app import housekeeping
 from sessions_app.identity.addresses import subscriber
 from sessions_app.identity.authentication import lets_everybody_in, local_user
 from sessions_app.models import DeviceLogin, DeviceLoginState, Grant, Scope
@@ -28,22 +29,24 @@ from sessions_app.models.device_logins import (
 )
 from sessions_app.storage import usage
 
+# Without vowels no code is a word.
 LETTERS = "BCDFGHJKLMNPQRSTVWXZ"
-"""Letters of user codes: without vowels no code is a word."""
+"""Letters of user codes."""
 HALF = 4
 """A user code has two halves of this many letters."""
 OF_CLIENT_MAX = 20
 """At most this many logins of one subscriber wait for an answer."""
 IN_ALL_MAX = 1000
 """At most this many logins are current."""
+# As RFC 8628 has it, section 3.5.
 SLOWED_BY_S = 5
 INTERVAL_MAX_S = 60
+# Networks delay one poll more than the next.
 EARLY_S = 1.0
-"""A poll that comes early by less than this is on time: networks delay one poll more than the next."""
+"""A poll that comes early by less than this is on time."""
 DEFAULT_SCOPES = (Scope.READ, Scope.WRITE, Scope.RUN)
 DEFAULT_DAYS = 90
 TOKEN_NAME = "command line"  # noqa: S105 - a name, not a password
-PRUNED_MAX = 1000
 
 
 class TooManyDeviceLogins(ConversationError):
@@ -182,9 +185,8 @@ def normal_user_code(text: str) -> str | None:
 
 
 def prune() -> int:
-    """Delete ended logins; return how many, at most PRUNED_MAX."""
-    pks = list(DeviceLogin.objects.ended().values_list("pk", flat=True)[:PRUNED_MAX])
-    return DeviceLogin.objects.filter(pk__in=pks).delete()[0] if pks else 0
+    """Delete some of the ended logins; return how many."""
+    return housekeeping.prune(DeviceLogin.objects.ended())
 
 
 def _unused_user_code() -> str:
@@ -212,7 +214,7 @@ def _granted(row: DeviceLogin) -> Granted | NotGranted:
         with transaction.atomic():
             approved = DeviceLogin.objects.filter(pk=row.pk, state=DeviceLoginState.APPROVED)
             if not approved.update(state=DeviceLoginState.USED):
-                return UNKNOWN
+                return UNKNOWN  # another poll was first: the token is given once
             usage.locked(row.user.pk)
             name = usage.free_name(row.user.pk, row.token_name)
             _, text = usage.issue_token(row.user.pk, name, grant)

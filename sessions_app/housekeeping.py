@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
-from django.db.models import Q, Value
+from django.db.models import Q, QuerySet, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Least, Now
 
 from sessions_app.models import HousekeepingRound
+
+PRUNED_MAX = 1000
+
+
+def prune(rows: QuerySet[Any, Any]) -> int:
+    """Delete at most PRUNED_MAX of these rows; return how many."""
+    # Few at a time: other writers wait for the transaction; the next round deletes more.
+    pks = list(rows.values_list("pk", flat=True)[:PRUNED_MAX])
+    return rows.model._default_manager.filter(pk__in=pks).delete()[0] if pks else 0
 
 
 def take_round(name: str, every_s: float) -> bool:

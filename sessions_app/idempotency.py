@@ -23,13 +23,12 @@ from conversations.exceptions import ConversationBusy, ConversationError
 from conversations.log import commits, sql
 from conversations.log.append import LOCK_TIMEOUT_S
 from conversations.models import ConversationRef
+from sessions_app import housekeeping
 from sessions_app.encryption import SecretUnreadable, seal
 from sessions_app.models.idempotency import KEY_MAX_LENGTH, RecordedAnswer
 
 ID_NAMES = ("id", "conversation_id", "app_conversation_id")
 """The wires' names for the id of a conversation in an answer that creates one."""
-PRUNED_MAX = 1000
-"""At most this many expired answers are removed at a time."""
 
 FORM = r'"(?:\\["\\]|[ !#-\[\]-~])+"|[!#-+\--~]+'
 """A quoted string, as in the draft, or without quotes, as most clients write it."""
@@ -139,10 +138,9 @@ def _answered_once(
 
 
 def prune(now: datetime | None = None) -> int:
-    """Remove expired answers; return how many, at most PRUNED_MAX."""
-    rows = RecordedAnswer.objects.expired(now or timezone.now()).order_by("created_at")
-    pks = list(rows.values_list("pk", flat=True)[:PRUNED_MAX])
-    return RecordedAnswer.objects.filter(pk__in=pks).delete()[0] if pks else 0
+    """Remove some of the expired answers; return how many."""
+    expired = RecordedAnswer.objects.expired(now or timezone.now())
+    return housekeeping.prune(expired.order_by("created_at"))
 
 
 def forget(conversation: ConversationRef) -> None:
@@ -177,7 +175,7 @@ def _claimed(key: IdempotencyKey) -> tuple[RecordedAnswer, bool]:
     if connection.vendor == "postgresql":
         sql.limit_lock_wait(LOCK_TIMEOUT_S)
     try:
-        rows.expired(timezone.now()).delete()
+        rows.expired(timezone.now()).delete()  # not pruned yet, it would keep the key from a new request
         return RecordedAnswer.objects.get_or_create(
             user_id=key.user_id, route=key.route, key=key.text, defaults={"sealed": seal("{}")}
         )
