@@ -14,6 +14,7 @@ from conversations.store import purging
 from sessions_app.models import UserDeletion
 from sessions_app.retention import places, purges
 
+# Tables of which a purge changes rows, or of which it removes them elsewhere.
 _ALSO = (
     "conversations.Label",
     "sessions_app.ImportedConversation",
@@ -37,6 +38,7 @@ def erase(*, rest: Rest | None = None, rewrites: bool = False) -> bool:
 
     `rewrites` writes the tables anew, which blocks all other writers.
     """
+    # Read first: what ends during the cleaning is left to the next round.
     newest = Purge.objects.unerased().aggregate(newest=Max("pk"), moment=Max("finished_at"))
     deletions = list(UserDeletion.objects.unerased().values_list("pk", flat=True))
     purges.sweep_late()

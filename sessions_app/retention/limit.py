@@ -16,6 +16,7 @@ from django.utils import timezone
 from conversations.models import Conversation, ConversationQuerySet
 from sessions_app.models import DeletedLimit
 
+# The key of the only row.
 ONLY = 1
 
 
@@ -62,5 +63,6 @@ def overdue(now: datetime | None = None) -> ConversationQuerySet:
 
 def _now_in_force(noted: DeletedLimit | None, now: datetime) -> KeptTime:
     days: int | None = settings.CONFIGURATION.deleted_days
+    # A purge cannot be undone: what was deleted before a shorter limit has its whole time from now on.
     is_shorter = noted is not None and days is not None and (noted.days is None or days < noted.days)
     return KeptTime(days, now if noted is None or is_shorter else noted.since)

@@ -28,10 +28,10 @@ from sessions_app.models import (
     Usage,
 )
 
+# In one transaction, so that appends of others do not wait long.
 STEP_ROWS = 200
-"""At most this many rows of a table are removed in one transaction."""
+# Attachments have some megabytes each.
 STEP_FILES = 4
-"""At most this many attachments, each of which may have some megabytes."""
 
 REMOVED = (
     "sessions_app.UnfinishedAnswer",
@@ -174,7 +174,11 @@ def remove_some_of_user(user: User) -> bool:
         rows = model._default_manager.filter(**{path: user}).order_by("pk")
         if keys := list(rows.values_list("pk", flat=True)[:STEP_ROWS]):
             with transaction.atomic():
-                _forget_rows(model, keys, user)
+                # An entry of the admin's log names its row, and a name may be the user's.
+                of_model: Any = ContentType.objects.get_for_model(model)
+                rows_named = [str(key) for key in keys]
+                entries = LogEntry.objects.filter(content_type=of_model, object_id__in=rows_named)
+                entries.update(object_repr=f"{model._meta.verbose_name} of {user.username}")
                 model._default_manager.filter(pk__in=keys).delete()
             return True
     return False
@@ -205,7 +209,8 @@ def change_the_rest(conversation: ConversationRef) -> None:
 
 
 def drop_deliveries(conversation: ConversationRef) -> None:
-    """Remove deliveries; an endpoint that still has to learn of the deletion keeps its cursor."""
+    """Remove deliveries of which nothing is pending, and the texts of errors."""
+    # An endpoint that still has to learn of the deletion keeps its cursor.
     rows = Delivery.objects.filter(conversation_id=conversation.pk)
     rows.filter(due_at=None).delete()
     rows.exclude(last_error="").update(last_error="")
@@ -233,12 +238,6 @@ def _forget_names(conversation: ConversationRef) -> None:
     types = ContentType.objects.get_for_models(*_NAMED).values()
     entries = LogEntry.objects.filter(content_type__in=types, object_id=str(conversation.pk))
     entries.update(object_repr=conversation.public_id)
-
-
-def _forget_rows(model: type[Model], keys: list[Any], user: User) -> None:
-    of_model: Any = ContentType.objects.get_for_model(model)
-    entries = LogEntry.objects.filter(content_type=of_model, object_id__in=[str(key) for key in keys])
-    entries.update(object_repr=f"{model._meta.verbose_name} of {user.username}")
 
 
 _NAMED: tuple[type[Model], ...] = (apps.get_model("conversations.Conversation"), AgentLoop)

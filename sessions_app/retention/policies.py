@@ -25,8 +25,8 @@ from sessions_app.models import (
 from sessions_app.retention.failures import RetentionFailures
 
 AT_WORK = (ExecutionStatus.RUNNING, *SUSPENDED)
+# A query reads the rows of this many keys at most, however few of them match.
 WINDOW = 5_000
-"""One query reads at most this many keys of conversations."""
 
 
 def matched(policy: RetentionPolicy, now: datetime | None = None) -> ConversationQuerySet:
@@ -91,6 +91,7 @@ def _delete(conversation: ConversationRef, policy: RetentionPolicy) -> bool:
         with transaction.atomic():
             if lock(Conversation.objects.active(), conversation) is None:
                 return False
+            # Again under the lock: it may have been used since the query.
             if not matched(policy).filter(pk=conversation.pk).exists():
                 return False
             delete(conversation)

@@ -16,8 +16,8 @@ from conversations.store import purging
 from sessions_app.retention import places
 from sessions_app.retention.failures import RetentionFailures
 
+# A writer that had begun before a purge may end after it: for this long its rows are looked for.
 LATE = timedelta(days=2)
-"""For this long after a purge, writers that had begun before it are looked for."""
 
 
 class Removed(NamedTuple):
@@ -77,6 +77,7 @@ def _take_step(purge: Purge) -> bool:
     if not step.is_last:
         return False
     conversation = purge.conversation.ref
+    # A step removes rows of one table only, so that each transaction stays short.
     removed = places.remove_some(conversation)
     if removed is not None:
         purge.bytes += removed

@@ -23,14 +23,14 @@ from sessions_app.retention.failures import RetentionFailures, outage
 
 POLL_S = 10.0
 """A purge from a page or the admin begins within this time."""
+# The search index is written anew each time.
 ERASE_EVERY_S = 6 * 3600.0
-"""The least time between two rewrites of the search index."""
-SHIFT_S = 30.0
+SHIFT_S = 3 * POLL_S
 """One process carries out purges for this long, then the next one that asks."""
 BEGUN_AT_ONCE = 100
 """At most this many purges are begun at once; the next ones once they are finished."""
+# Overdue conversations that are tried in one round: some fail each time, and must not hide the others.
 LOOKED_AT = 1_000
-"""At most this many overdue conversations are tried in one round, if some fail."""
 DELETED_AT_ONCE = 500
 """A policy deletes at most this many conversations in one round."""
 REST = 2.0
@@ -88,6 +88,7 @@ class Retention:
     async def _purge(self, failures: RetentionFailures) -> None:
         if not await astore.change(take_round, "purges", SHIFT_S):
             return
+        # Ends before the shift does, so that two processes do not purge at the same time.
         until = time.monotonic() + SHIFT_S - POLL_S
         while await self._finish(until, failures) and self._has_more:
             await self._begin(failures)
@@ -114,6 +115,7 @@ class Retention:
     async def _erase_in_time(self, failures: RetentionFailures) -> None:
         if not await astore.change(_is_erasing_due):
             return
+        # A cancelled task does not end its thread, which looks at this between two parts.
         is_ending = threading.Event()
         try:
             await astore.change(_erase, is_ending)
@@ -152,6 +154,7 @@ def rest(took_s: float) -> None:
 
 
 def _rest_s(took_s: float) -> float:
+    # At least a moment, in which a writer that waits for SQLite's lock gets it.
     return max(0.01, min(REST * took_s, 10.0))
 
 

@@ -84,6 +84,7 @@ def _go_on(deletion: UserDeletion, limit: int, failures: RetentionFailures) -> i
     for run in ImportRun.objects.filter(user=user):
         runs.cancel(run)
         runs.forget(run)
+    # Before the purges, which may take long: settings, secrets and tokens go at once.
     while places.remove_some_of_user(user):
         pass
     copying.give_up_all(user.pk, reason=REASON)  # they are hidden, so no purge would find them
@@ -114,6 +115,7 @@ def _is_anything_left(user: User) -> bool:
 
 def _free_name(user: User) -> str:
     """Return a name made of the account's number only."""
+    # A user may have chosen such a name.
     name = f"deleted-{user.pk}"
     while User.objects.filter(username=name).exists():
         name = f"deleted-{user.pk}-{get_random_string(6).lower()}"

@@ -31,7 +31,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, file: Path, key: Path | None, **others: Any) -> None:
         """Write the file under another name until it is complete, and print what it covers."""
         options.prepare_database(dry_run=True)
-        if os.path.lexists(file):
+        if os.path.lexists(file):  # also a link that leads nowhere
             raise CommandError(f"{file} exists already: choose another name.", returncode=COULD_NOT_RUN)
         unfinished = file.with_name(f"{file.name}.unfinished")
         conversations = events = 0
@@ -40,6 +40,7 @@ class Command(BaseCommand):
             with unfinished.open("wb") as target:
                 for step in checkpoints.write(target, signer):
                     conversations, events = conversations + step.conversations, events + step.events
+                # Before the name is given: a crash must not leave a part of it under that name.
                 target.flush()
                 os.fsync(target.fileno())
             unfinished.replace(file)

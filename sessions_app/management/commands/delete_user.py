@@ -54,7 +54,7 @@ class Command(BaseCommand):
             self._tell(user)
             if dry_run or not (yes or self._is_wanted(username)):
                 return
-            if export is not None:
+            if export is not None:  # first: if it fails, nothing was deleted
                 call_command("export_conversations", export, owner=username, stdout=self.stdout)
             self._delete(user)
         except DatabaseProblem as error:
@@ -85,9 +85,9 @@ class Command(BaseCommand):
         deletion = user_deletions.begin(user, requested_by=requester())
         rest = rounds.rest if connection.vendor == "sqlite" else None  # where only one can write
         rounds.finish_all(failures, rest)
-        while user_deletions.go_on(rounds.BEGUN_AT_ONCE, failures):
+        while user_deletions.go_on(rounds.BEGUN_AT_ONCE, failures):  # it begins a bounded number of purges
             rounds.finish_all(failures, rest)
-        deletion.refresh_from_db()
+        deletion.refresh_from_db()  # a server may have finished it
         name = User.objects.values_list("username", flat=True).get(pk=user.pk)
         if deletion.finished_at is None:
             raise CommandError(

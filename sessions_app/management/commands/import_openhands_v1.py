@@ -139,7 +139,7 @@ def _imported(directory: Path, wanted: ImportOptions, problems: list[str]) -> Im
     persisted = openhands_v1.read(directory, zone=wanted.zone, skip=skip)
     if wanted.skip_empty and persisted.is_empty:
         return None
-    if not wanted.force:
+    if not wanted.force:  # its server may be writing, so what is read now may be half of a turn
         _require_idle(persisted)
     act = imports.preview if wanted.dry_run else imports.import_persisted
     imported = act(wanted.user, persisted, zone=wanted.zone, skip=skip)

@@ -34,7 +34,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.formatter_class = RawDescriptionHelpFormatter
+        parser.formatter_class = RawDescriptionHelpFormatter  # keeps the lines of the table of formats
         described = {format.name: format.described for format in WAYS.values()} | ELSEWHERE
         width = max(map(len, described))
         parser.epilog = "Formats:\n" + "\n".join(
@@ -116,7 +116,7 @@ class Command(BaseCommand):
         try:
             for found in way.found(path, wanted):
                 self._take(found, told, is_dry=wanted.is_dry)
-        except (Unreadable, OSError) as error:
+        except (Unreadable, OSError) as error:  # what was read before is imported, and in the report
             told.failed[str(path)] = str(error)
             self.stdout.write(f"{path}: failed. {error}")
         return told
@@ -127,7 +127,7 @@ class Command(BaseCommand):
         except (ConversationError, Unreadable, DatabaseError, InterfaceError) as error:
             told.failed[found.source_id] = str(error)
             self.stdout.write(f"{found.source_id}: failed. {error}")
-            close_old_connections()
+            close_old_connections()  # the next conversation may find the database back
             return
         told.conversations.append(done)
         self.stdout.write(f"{found.source_id}: {_outcome(done, is_dry=is_dry)}")

@@ -101,6 +101,7 @@ class Command(BaseCommand):
     ) -> PurgeOutcome:
         is_chosen = any(wanted[name] is not None for name in SELECTORS)
         conditions = _conditions(wanted) if is_chosen else None
+        # Read once: what is shown before the question is what is purged after it.
         rows = list(_chosen(conditions) if conditions else limit.overdue().select_related("owner"))
         by_policy = [] if is_chosen else [row for policy in _in_force() for row in _matched(policy)]
         sizes = {row.pk: selection.size_of(row.ref) for row in rows}
@@ -152,8 +153,9 @@ class Command(BaseCommand):
         outcome = PurgeOutcome()
         failures = outcome.failures
         if conditions is None:
-            limit.note()
+            limit.note()  # as the server does, so that a shorter limit purges nothing at once
         for row in rows:
+            # Asked again under the lock: it may have been restored, or used, while the question was open.
             among = limit.overdue() if conditions is None else conditions.like(row)
             with failures.noted("conversation", row.public_id):
                 begun = purging.begin(row.ref, among=among, requested_by=requester(), reason="by command")
@@ -162,6 +164,7 @@ class Command(BaseCommand):
         if conditions is None:
             for policy in _in_force():
                 with failures.noted("policy", policy.name):
+                    # Without the bound of a server's round, for the operator waits for the end.
                     policies.apply(policy, limit=sys.maxsize, failures=failures)
         rest = rounds.rest if connection.vendor == "sqlite" else None  # where only one can write
         rounds.finish_all(failures, rest)
@@ -255,7 +258,7 @@ def _days(text: str) -> int:
 
 def requester() -> str:
     """Return the name of the operating system's user who runs the command, as far as it is known."""
-    try:
+    try:  # a container may run under a number without a name
         return f"command, as {getuser()}"
     except (KeyError, OSError):
         return "command"

@@ -26,7 +26,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print how many were re-encrypted; name those that no key decrypts, and fail if there are any."""
-        rotated, unreadable = 0, 0
+        rotated, unreadable = 0, 0  # one that no key decrypts must not keep the others from the newest key
         for what, owner in (("tool servers", tool_servers), ("agent and secrets", agent_setups)):
             done, failed = self._rotate_of_conversations(what, owner)
             rotated, unreadable = rotated + done, unreadable + failed

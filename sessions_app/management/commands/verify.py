@@ -34,6 +34,7 @@ from sessions_app.processes import this_process
 from sessions_app.verification.checks import Check, checks, run
 
 KEY_VARIABLE = "CONVSERVER_CHECKPOINT_KEY"
+# Scripts tell damage from a check that did not run.
 DAMAGED, COULD_NOT_RUN = 1, 2
 PROGRESS_EVERY = 50
 """Steps between two lines of progress, on a terminal."""
@@ -63,6 +64,7 @@ def moment(text: str) -> datetime:
         raise ArgumentTypeError(
             f"{text!r} is not a time; write it like 2026-01-31 or 2026-01-31T18:00Z"
         ) from error
+    # A time without a zone means the same on each machine.
     return read.replace(tzinfo=UTC) if read.tzinfo is None else read
 
 
@@ -143,7 +145,7 @@ class Command(BaseCommand):
             self._make(record, made, rows, expected, is_shown=not chosen["as_json"])
             if chosen["repair_derived"]:
                 self._repair(record, is_shown=not chosen["as_json"])
-        except BaseException as error:
+        except BaseException as error:  # also Ctrl-C: an unfinished record would seem to go on
             record.end(failure=records.reason_of(error))
             raise
         self._print(record, record.end(), as_json=chosen["as_json"])
@@ -158,7 +160,7 @@ class Command(BaseCommand):
         *,
         is_shown: bool,
     ) -> None:
-        shows = is_shown and sys.stderr.isatty()
+        shows = is_shown and sys.stderr.isatty()  # a line that is written over makes no log
         for number, _ in enumerate(run(record, made, rows)):
             if shows and number % PROGRESS_EVERY == 0:
                 done = min(record.run.conversations, expected)
@@ -175,7 +177,7 @@ class Command(BaseCommand):
         events = indexing.rebuild()
         if is_shown:
             self.stdout.write(f"The indexes were rebuilt from {events:,} events.")
-        record.forget(derived.EXAMINED)
+        record.forget(derived.EXAMINED)  # what was found before the repair is not there any more
         for step in derived.steps(everything=False):
             record.take(step)
 
