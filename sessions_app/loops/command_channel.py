@@ -19,10 +19,10 @@ from sessions_app.processes import Process
 
 _deaf = Outage(__name__, "Hints about commands cannot be received", "Hints about commands are received again")
 
-# Longer than LOOK_S, so that a command whose hint was lost is still obeyed in time.
-WAIT_S = 8.0
 LOOK_S = 4.0
 """A command whose hint was lost is obeyed after this long at the latest."""
+# So that the caller of such a command learns its outcome, too.
+WAIT_S = 2 * LOOK_S
 OUTCOME_POLL_S = 1.0
 """An outcome whose hint was lost is noticed after this long."""
 

@@ -44,7 +44,7 @@ from sessions_app.loops.leases import LoopHeld
 from sessions_app.loops.loop import Loop
 from sessions_app.loops.managers.rounds import for_each, logged
 from sessions_app.loops.managers.steering_manager import SteeringConversationManager
-from sessions_app.models import LoopEnd, Verb
+from sessions_app.models import PRESENCE_S, LoopEnd, Verb
 from sessions_app.processes import Process
 
 logger = structlog.stdlib.get_logger(__name__)
@@ -52,10 +52,10 @@ logger = structlog.stdlib.get_logger(__name__)
 # Work whose wake-up was lost waits this long.
 SWEEP_S = 5.0
 SWEEP_LIMIT = 100
-# A third of a lease: a renewal may fail and be repeated before it expires.
-RENEW_S = 5.0
-# A third of PRESENCE_S: a round may fail before open connections count as closed.
-HOUSEKEEPING_S = 20.0
+# A renewal may fail and be repeated before the lease expires.
+RENEW_S = leases.LEASE_S / 3
+# A round may fail before open connections count as closed.
+HOUSEKEEPING_S = PRESENCE_S / 3
 STOP_WAIT_S = 10.0
 A_START = "The start of an agent"
 NO_AGENT = "The agent couldn't start. The server's log has the reason."

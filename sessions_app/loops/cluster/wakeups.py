@@ -22,7 +22,6 @@ QUEUE = "wakeups"
 WAKE, START = "convserver.wake", "convserver.start"
 AT_ONCE = 10
 """A worker takes at most this many jobs at a time; each waits until there is room for its loop."""
-POLL_S = 5.0
 # While no worker takes jobs; a worker that starts sweeps anyway.
 KEPT_MAX = 500
 DEAD_AFTER_S = 60
@@ -98,7 +97,6 @@ async def take(wake: Wake) -> None:
         await app.run_worker_async(
             queues=[QUEUE],
             concurrency=AT_ONCE,
-            fetch_job_polling_interval=POLL_S,
             delete_jobs="always",
             install_signal_handlers=False,  # the worker has its own
             shutdown_graceful_timeout=0.0,  # a job only wakes: sweeps find its work as well

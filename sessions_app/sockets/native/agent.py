@@ -45,7 +45,7 @@ from sessions_app.sockets.socket import Socket, SocketConsumer, SocketEnding, en
 FRAME_MAX_CHARACTERS = 1024 * 1024
 FRAMES_PER_S = 200
 """The long-term rate at which frames of one program are read."""
-FRAMES_AT_ONCE = 400
+FRAMES_AT_ONCE = 2 * FRAMES_PER_S
 """At most this many frames are read at once."""
 LINGER_S = 1.0
 """The time between a replaced program's last frame and its close."""
