@@ -43,13 +43,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 8
+# Functions that may wait for a lock have threads of their own, so that no reader waits with them.
 CHANGERS = 12
-"""Functions that may wait for a lock have threads of their own, so that no reader waits with them."""
 CHANGERS_OF_ONE = 3
 """At most this many of them change the same conversation."""
+# More than one, so that no user waits for another's long batch.
 WRITERS = 2
-"""At most this many batches of different users are written at a time (PostgreSQL), so that no user waits
-for another's long batch."""
+"""At most this many batches of different users are written at a time (PostgreSQL)."""
 CONTENDED = 4
 """At most this many appends wait for locked conversations at a time (PostgreSQL)."""
 MASKERS = 2

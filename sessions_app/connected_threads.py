@@ -123,7 +123,10 @@ def connected(function: Callable[[], T]) -> T:
         if not isinstance(error.__cause__, FeatureNotSupported):
             raise
         _close_refusing_connections()
-        _replace_pooled_connections()
+        # The sessions of the pool have prepared the same outdated statements.
+        for each in connections.all(initialized_only=True):
+            if each.vendor == "postgresql" and (pool := each.pool) is not None:  # type: ignore[attr-defined]
+                pool.drain()
         raise OperationalError("The tables have changed.") from error.__cause__
     finally:
         _give_back_scarce_connections()
@@ -154,10 +157,3 @@ def _close_refusing_connections() -> None:
         if each.connection is not None:
             each.connection.close()
             each.close()
-
-
-def _replace_pooled_connections() -> None:
-    """Close the pool's connections: their sessions have prepared the same outdated statements."""
-    for each in connections.all(initialized_only=True):
-        if each.vendor == "postgresql" and (pool := each.pool) is not None:  # type: ignore[attr-defined]
-            pool.drain()

@@ -20,8 +20,8 @@ from django.db import models
 
 from conversations.exceptions import ConversationError
 
+# Other uses of SECRET_KEY derive other keys. Changing this makes every stored secret unreadable.
 KEY_PURPOSE = b"convserver secrets at rest"
-"""Other uses of SECRET_KEY derive other keys. Changing this makes every stored secret unreadable."""
 
 _TOKEN = re.compile(r"gAAAAA[A-Za-z0-9_-]{90,}={0,2}")
 """The shape of a Fernet token, which begins with its version and the time."""
@@ -73,10 +73,9 @@ class Sealed:
 def seal(text: str) -> Sealed:
     """Encrypt with the newest key.
 
-    Raise InvalidSecret for a blank text, which as a mask would match everywhere, and for one that cannot be
-    encoded as UTF-8.
+    Raise InvalidSecret for a blank text, and for one that cannot be encoded as UTF-8.
     """
-    if not text.strip():
+    if not text.strip():  # as a mask, it would match everywhere
         raise InvalidSecret("A secret cannot be blank.")
     try:
         encoded = text.encode()
@@ -92,12 +91,11 @@ def _keys() -> tuple[str, ...]:
 
 @lru_cache(maxsize=32)
 def _cipher(keys: tuple[str, ...]) -> MultiFernet:
-    return MultiFernet([_fernet(key) for key in keys])
-
-
-def _fernet(key: str) -> Fernet:
-    derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=KEY_PURPOSE).derive(key.encode())
-    return Fernet(base64.urlsafe_b64encode(derived))
+    ciphers = []
+    for key in keys:
+        derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=KEY_PURPOSE).derive(key.encode())
+        ciphers.append(Fernet(base64.urlsafe_b64encode(derived)))
+    return MultiFernet(ciphers)
 
 
 if TYPE_CHECKING:

@@ -11,8 +11,6 @@ from sessions_app.imports.looking import look_again
 
 POLL_S = 5.0
 """A fork without a process, or whose hint was lost, continues after this long and its lease."""
-REST = 1.0
-"""After a step it rests this many times as long as the step took."""
 
 _failing = Outage(__name__, "Forks could not be copied", "Forks are copied again")
 
@@ -53,5 +51,5 @@ class ForkRunner:
         except Exception as error:  # if it is the database, the next look will notice
             _failing.failed(error, fork=pk)
             return False
-        await asyncio.sleep(REST * (loop.time() - began))
+        await asyncio.sleep(loop.time() - began)  # half of the time is left to others
         return True

@@ -14,8 +14,8 @@ _PROC = Path("/proc")
 _BOOT_ID = _PROC / "sys/kernel/random/boot_id"
 """Only on Linux."""
 
+# A start time shifts a little with the clock that it was read from; ticks do not.
 _START_TIME_TOLERANCE = 0.0 if _BOOT_ID.exists() else 1.0
-"""A start time shifts a little with the clock that it was read from; ticks do not."""
 
 
 class Process(NamedTuple):
@@ -57,6 +57,7 @@ def _find(pid: int) -> _Found | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     state, *fields = stat.rpartition(b")")[2].split()  # the name before may contain anything
+    # The start, field 22 of `man 5 proc_pid_stat`: the first of these is field 4.
     return _Found(float(fields[18]), is_zombie=state in (b"Z", b"X"))
 
 

@@ -34,7 +34,8 @@ async def refuse(
     if scope["type"] == "websocket":
         await receive()
         code = 4000 + refusal.status  # as all doors close sockets
-        await send({"type": "websocket.close", "code": code, "reason": refusal.detail[:120]})
+        reason = refusal.detail[:120]  # a close frame holds 123 bytes beside its code
+        await send({"type": "websocket.close", "code": code, "reason": reason})
         return
     log_request_refused(scope, status=refusal.status, code=refusal.code)
     content = {"code": refusal.code, "detail": refusal.detail}

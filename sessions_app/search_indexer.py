@@ -21,8 +21,8 @@ POLL_S = 10.0
 """Appends of other processes are indexed after this long at the latest, unless those do it."""
 GATHER_S = 1.0
 """Appends within this time are indexed together."""
+# With more appends than this, the machine is needed for them.
 BUSY_PER_S = 20.0
-"""With more appends than this, the machine is needed for them."""
 REST_CALM, REST_BUSY = 1.0, 9.0
 """After a step it rests this many times as long as the step took."""
 

@@ -17,14 +17,15 @@ from conversations.exceptions import (
 from conversations.log.append import AppendRequest
 from sessions_app.capacity.fair_queue import FairQueue
 
+# Later appends wait for the end of a commit, and longer commits store hardly more in a second.
 BATCH_MAX_EVENTS = 128
 BATCH_MAX_BYTES = 1024 * 1024
-"""At most this much is in a commit, or one append that is larger. Later appends wait for its end, and longer
-commits store hardly more in a second."""
+"""At most this much is in a commit, or one append that is larger."""
 QUANTUM_BYTES = 16 * 1024
 """While several users have appends waiting, each may store this much in a round."""
+# Many small events take as long as a few large ones.
 EVENT_BYTES = 512
-"""The cost of an event beside its payload: many small events take as long as a few large ones."""
+"""The cost of an event beside its payload."""
 USER_MAX_BYTES = 32 * 1024 * 1024
 """While this much of a user's appends waits, over all sockets and requests, no further one is taken."""
 ROOM_WAIT_S = 10.0

@@ -13,24 +13,19 @@ import os
 import sys
 from pathlib import Path
 
+# Enough for Python code, of which one thread runs at a time.
 HEAPS = 2
-"""Threads share so many heaps; for Python code, of which one thread runs at a time, that is enough."""
+# What is longer is mapped by itself, and returned when it is freed. glibc would raise this limit to the
+# length of what was freed last, and keep all that is shorter in a heap.
 LONG_BYTES = 1024 * 1024
-"""What is longer is mapped by itself, and returned when it is freed.
-
-glibc would raise this limit to the length of what was freed last, and keep all that is shorter in a heap.
-"""
 KEPT_BYTES = 64 * 1024 * 1024
 """The process may keep this much more than it had at its start."""
 ROUND_S, LONGEST_ROUND_S = 2.0, 60.0
 """Between rounds, and between those that found nothing to return."""
 
+# For `gc.set_threshold`: the oldest objects hardly ever by their number. With 1,500 open sockets that takes
+# 0.1 s, in which no client is answered; `keep_low` does it when memory has grown.
 COLLECTED_AFTER = (1_000, 20, 1_000_000)
-"""When Python collects garbage (`gc.set_threshold`): the oldest objects hardly ever by their number.
-
-With 1,500 open sockets that takes 0.1 s, in which nobody is answered. `keep_low` does it when memory has
-grown.
-"""
 
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # malloc.h
 

@@ -17,8 +17,9 @@ from typing import Any, ParamSpec, TypeVar
 from sessions_app.capacity.fair_queue import FairQueue
 from sessions_app.event_loops import PerEventLoop
 
+# To receive them takes time of the event loop, and so of all users.
 SIZE_PER_S = 16 * 1024 * 1024
-"""This much of one user's large texts and bodies is read in a second: to receive them takes time of all."""
+"""This much of one user's large texts and bodies is read in a second."""
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -8,8 +8,8 @@ from conversations.outages import Outage
 from conversations.storage import quotas
 from sessions_app import astore
 
+# Several processes are to know soon of each other's users.
 ROUND_S = 2.0
-"""Between rounds, so that several processes know soon of each other's users."""
 
 _failing = Outage(__name__, "Stored bytes could not be counted", "Stored bytes are counted again")
 

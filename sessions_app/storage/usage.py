@@ -38,7 +38,7 @@ def locked(user_pk: int) -> Usage:
     """Return the user's totals, locked until the running transaction ends."""
     row = Usage.objects.of(user_pk).locked().first()
     if row is None:
-        Usage.objects.get_or_create(user_id=user_pk)
+        Usage.objects.get_or_create(user_id=user_pk)  # another request may create it as well
         row = Usage.objects.locked().get(user_id=user_pk)
     if not row.is_counted:
         _count(row)
@@ -58,7 +58,7 @@ def change_draft(user_pk: int, conversation: ConversationRef | None, *, size: in
     A draft that gets no larger is always allowed.
     """
     row = locked(user_pk)
-    before = _draft_size(user_pk, conversation)
+    before = Draft.objects.of(user_pk, conversation).values_list("size", flat=True).first() or 0
     added, grown = int(size > 0) - int(before > 0), size - before
     remedy = "Send a draft or empty it."
     if added > 0:
@@ -135,14 +135,9 @@ def _count(row: Usage) -> None:
     uploads = Attachment.objects.filter(conversation__owner_id=row.user_id)
     row.uploaded_bytes = uploads.aggregate(sum=Sum("size"))["sum"] or 0
     drafts = Draft.objects.filter(user_id=row.user_id)
-    for draft in drafts.filter(size=None).iterator(chunk_size=1):
+    for draft in drafts.filter(size=None).iterator(chunk_size=1):  # each may have megabytes of images
         Draft.objects.filter(pk=draft.pk).update(size=size_of_draft(draft.text, draft.images))
     held = drafts.filter(size__gt=0)
     row.drafts, row.draft_bytes = held.count(), held.aggregate(sum=Sum("size"))["sum"] or 0
     row.is_counted = True
     row.save()
-
-
-def _draft_size(user_pk: int, conversation: ConversationRef | None) -> int:
-    sizes = Draft.objects.of(user_pk, conversation).values_list("size", flat=True)
-    return sizes.first() or 0

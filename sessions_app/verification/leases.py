@@ -22,6 +22,7 @@ def steps(rows: ConversationQuerySet | None = None) -> Iterator[VerificationStep
 
 
 def _damages(loops: QuerySet[AgentLoop]) -> Iterator[Damage]:
+    # A claim raises both, a purge only the conversation's.
     for loop in _some(loops.filter(epoch__gt=F("conversation__loop_epoch"))):
         epoch = loop.conversation.loop_epoch
         yield _damage(loop, f"The lease has the epoch {loop.epoch}, but the conversation's is {epoch}.")

@@ -21,12 +21,13 @@ from sessions_app.housekeeping import put_back_round, take_round
 from sessions_app.processes import is_there, this_process
 from sessions_app.verification.checks import Check, checks, run
 
+# Clients that wait for the server's start come first.
 START_AFTER_S = 2.0
-"""Delay before the first verification after a start."""
 LOOK_S = 300.0
 ROUND = "verification"
 NIGHT_HOURS = range(1, 5)
 """In UTC: when everything is verified, once in the installation."""
+# Less than a day, since one night's round does not begin at the same minute as the last one.
 NIGHT_EVERY_S = 20 * 3600.0
 LATE_AFTER_S = 48 * 3600.0
 """A server that never runs at night verifies everything after this long, at any hour."""
