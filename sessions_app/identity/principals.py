@@ -51,6 +51,7 @@ class Principal:
 
     def __init__(self, user: Visitor, credentials: Credentials) -> None:
         self.user = user
+        self.user_pk = pk_of(user)
         self.checked_at = timezone.now()
         self._credentials = credentials
         self._loop = asyncio.get_running_loop()
@@ -63,7 +64,7 @@ class Principal:
         self._suspicions = self._cleared = 0
         self._is_to_check = asyncio.Event()
         self._checking = asyncio.Lock()
-        access_watch.watch(pk_of(user), self)
+        access_watch.watch(self.user_pk, self)
 
     def suspect(self) -> None:
         """Require a check of the credentials before the next action, from any thread."""
@@ -123,18 +124,25 @@ class Principal:
             if self._cleared >= 0:
                 self.checked_at, self._cleared = began_at, suspicions
 
+    def may(self, scope: Scope) -> bool:
+        return scopes.may(self.user, scope)
+
+    def require(self, scope: Scope) -> None:
+        """Raise ScopeTooSmall unless the client has this scope."""
+        scopes.require(self.user, scope)
+
     def require_running(self, *, all_conversations: bool = False) -> None:
         """Raise Refused for a token without the scopes to read and to run, or of one conversation only."""
         self.require_reading(all_conversations=all_conversations)
         try:
-            scopes.require(self.user, Scope.RUN)
+            self.require(Scope.RUN)
         except ScopeTooSmall as error:
             raise Refused(NOT_ALLOWED, str(error)) from error
 
     def require_reading(self, *, all_conversations: bool = False) -> None:
         """Raise Refused for a token without the scope to read, or of one conversation only."""
         try:
-            scopes.require(self.user, Scope.READ)
+            self.require(Scope.READ)
             if all_conversations:
                 scopes.require_all_conversations(self.user)
         except ScopeTooSmall as error:
@@ -145,7 +153,7 @@ class Principal:
         return access.writable(self.user, conversation_id)
 
     def _is_let_in(self) -> bool:
-        return lets_in_still(self._credentials, pk_of(self.user))
+        return lets_in_still(self._credentials, self.user_pk)
 
 
 class KeyHolder(Principal):

@@ -11,7 +11,6 @@ from urllib.parse import parse_qs
 
 from asgiref.typing import WebSocketScope
 
-from conversations.access import pk_of
 from conversations.exceptions import QuotaExceeded
 from sessions_app import astore
 from sessions_app.identity import known_sockets, open_sockets
@@ -65,7 +64,7 @@ async def authenticated(socket: Socket) -> Principal:
 async def within_quotas(socket: Socket, principal: Principal) -> AsyncIterator[None]:
     """Count the user's socket and accept its frames; close it with 4429 if a quota is exceeded."""
     try:
-        with open_sockets.counted(pk_of(principal.user)):
+        with open_sockets.counted(principal.user_pk):
             known_sockets.let_in(socket.scope)
             yield
     except QuotaExceeded as error:

@@ -9,11 +9,9 @@ from typing import Any, Self
 
 from asgiref.typing import WebSocketScope
 
-from conversations.access import pk_of
 from conversations.exceptions import ConversationError, ConversationNotFound
 from conversations.models import ConversationRef
 from conversations.outages import Outage
-from conversations.payloads.bounds import is_light
 from sessions_app import astore
 from sessions_app.agents import registry
 from sessions_app.agents.registry import AgentUnusable
@@ -21,7 +19,6 @@ from sessions_app.agents.remote import attachments
 from sessions_app.agents.remote.attachments import ProgramAttachment
 from sessions_app.agents.remote.names import NAME
 from sessions_app.agents.remote.programs import Program, ProgramPlace, programs
-from sessions_app.capacity import parsing
 from sessions_app.event_loops import uncancelled
 from sessions_app.identity.principals import (
     BAD_REQUEST,
@@ -38,7 +35,7 @@ from sessions_app.models import REMOTE_NAME_MAX_LENGTH
 from sessions_app.processes import this_process
 from sessions_app.sockets.handshake import authenticated, query_of, within_quotas
 from sessions_app.sockets.native import agent_frames, frames
-from sessions_app.sockets.native.frames import BadFrame, Frame, FrameTooLarge
+from sessions_app.sockets.native.frames import Frame, FrameTooLarge
 from sessions_app.sockets.native.reader import HEARTBEAT_S
 from sessions_app.sockets.socket import Socket, SocketConsumer, SocketEnding, ended
 
@@ -125,7 +122,7 @@ class AgentSocket(SocketEnding):
     ) -> None:
         super().__init__(socket)
         self._principal = principal
-        self._user_pk = pk_of(principal.user)
+        self._user_pk = principal.user_pk
         self._name = name
         self._conversation = conversation
         key = None if conversation is None else conversation.pk
@@ -218,11 +215,9 @@ class AgentSocket(SocketEnding):
                 self._refuse(frames.unavailable_frame(error, None), frame)
 
     async def _frame(self, text: str | None) -> Frame:
-        if text is None:
-            raise BadFrame("Frames are text, not binary.")
-        if len(text) > FRAME_MAX_CHARACTERS:
+        if text is not None and len(text) > FRAME_MAX_CHARACTERS:
             raise FrameTooLarge(f"The frame is too large: at most {FRAME_MAX_CHARACTERS} characters here.")
-        return await parsing.in_turn(self._user_pk, is_light(text), frames.parse, text)
+        return await frames.taken(self._user_pk, text)
 
     def _acknowledge(self, frame: Frame) -> None:
         if frame.id is not None:

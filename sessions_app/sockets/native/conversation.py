@@ -11,7 +11,6 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
 from asgiref.typing import WebSocketScope
 
-from conversations.access import Visitor, pk_of
 from conversations.cursors import EventCursor, InvalidCursor
 from conversations.engines import failures
 from conversations.events import Appended, EventEnvelope, NewEvent
@@ -23,14 +22,13 @@ from conversations.exceptions import (
 )
 from conversations.models import ConversationRef, Version
 from conversations.outages import Outage
-from conversations.payloads.bounds import is_light
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.capacity import parsing
 from sessions_app.capacity.append_queue import FrameOrder, is_for_now
 from sessions_app.capacity.openings import opening
 from sessions_app.identity.principals import BAD_REQUEST, NOT_FOUND, TOO_MUCH, TOO_SLOW, Principal, Refused
-from sessions_app.identity.scopes import FRAME_SCOPES, require
+from sessions_app.identity.scopes import FRAME_SCOPES
 from sessions_app.live import marks, presence
 from sessions_app.live.feed import Feed
 from sessions_app.live.hub import hub
@@ -108,15 +106,15 @@ class ConversationConsumer(SocketConsumer):
             principal = await authenticated(socket)
             principal.require_reading()
             async with within_quotas(socket, principal), AsyncExitStack() as slot:
-                await slot.enter_async_context(opening(pk_of(principal.user)))
-                conversation = await _joined(principal.user, socket.scope, query)
+                await slot.enter_async_context(opening(principal.user_pk))
+                conversation = await _joined(principal, socket.scope, query)
                 await ConversationSocket(socket, principal, conversation, query, slot).serve()
 
 
-async def _joined(user: Visitor, scope: WebSocketScope, query: ConversationQuery) -> ConversationRef:
+async def _joined(principal: Principal, scope: WebSocketScope, query: ConversationQuery) -> ConversationRef:
     conversation_id: str = scope["url_route"]["kwargs"]["conversation_id"]  # type: ignore[typeddict-item]
     try:
-        return await astore.call(creation.join, user, conversation_id, version=query.version)
+        return await astore.call(creation.join, principal.user, conversation_id, version=query.version)
     except InvalidConversationId as error:
         raise Refused(BAD_REQUEST, str(error)) from error
     except ConversationNotFound as error:
@@ -241,13 +239,11 @@ class ConversationSocket(FrameReader, SocketEnding):
             self._order.take()
             frame_id, stores = None, True  # a frame that cannot be read may be one that is stored
             try:
-                if text is None:
-                    raise BadFrame("Frames are text, not binary.")
-                frame = await parsing.in_turn(self._user_pk, is_light(text), frames.parse, text)
+                frame = await frames.taken(self._user_pk, text)
                 frame_id, stores = frame.id, frame.type in STORING
                 await self._principal.require_access()
                 if frame.type in FRAME_SCOPES:
-                    require(self._principal.user, FRAME_SCOPES[frame.type])
+                    self._principal.require(FRAME_SCOPES[frame.type])
                 if (handler := self._handlers.get(frame.type)) is None:
                     there = ", ".join(self._handlers)
                     raise BadFrame(f"There is no frame {frame.type!r}; there are {there}.")

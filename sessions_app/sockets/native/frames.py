@@ -20,6 +20,7 @@ from conversations.exceptions import ConversationError, OutcomeUnknown, StoreUna
 from conversations.models import ConversationRef
 from conversations.payloads import bounds, jsontext
 from conversations.payloads.jsontext import Member
+from sessions_app.capacity.parsing import in_turn
 from sessions_app.models import UnknownAnswer
 
 FRAME_ID_MAX_LENGTH = 200
@@ -82,6 +83,13 @@ def _typed(frame: Frame, name: str, kind: type, description: str, default: Any) 
     if not isinstance(value, kind):
         raise BadFrame(f"`{name}` of the frame `{frame.type}` must be {description}.")
     return value
+
+
+async def taken(user_pk: int, text: str | None) -> Frame:
+    """Parse what a client sent, a large text off the event loop; None is a binary frame. Raise BadFrame."""
+    if text is None:
+        raise BadFrame("Frames are text, not binary.")
+    return await in_turn(user_pk, bounds.is_light(text), parse, text)
 
 
 def parse(text: str) -> Frame:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from conversations.exceptions import ConversationError
-from conversations.payloads.bounds import is_light
-from sessions_app.capacity import parsing
 from sessions_app.identity.principals import TOO_SLOW, Principal
 from sessions_app.loops.manager import get_manager
 from sessions_app.sockets.handshake import authenticated, query_of, within_quotas
@@ -49,9 +47,7 @@ class ListSocket(ListReader, SocketEnding):
             text = await self._socket.receive_text()
             frame_id = None
             try:
-                if text is None:
-                    raise BadFrame("Frames are text, not binary.")
-                frame = await parsing.in_turn(self._user_pk, is_light(text), frames.parse, text)
+                frame = await frames.taken(self._user_pk, text)
                 frame_id = frame.id
                 if frame.type != "auth":
                     raise BadFrame(f"There is no frame {frame.type!r} here; there is auth.")

@@ -10,7 +10,6 @@ from cachetools import LRUCache
 from django.utils import timezone
 
 from conversations import change_order, live
-from conversations.access import pk_of
 from conversations.change_order import Reach
 from conversations.cursors import InvalidCursor, KeyCursor
 from conversations.hints import Hint
@@ -68,7 +67,7 @@ class ListReader:
     def __init__(self, principal: Principal, since: Since | None, *, follow: bool = True) -> None:
         """Without `follow`, it ends after the changes since then."""
         self._principal = principal
-        self._user_pk = pk_of(principal.user)
+        self._user_pk = principal.user_pk
         self._since = since
         self._follows = follow
         # The last frame about each row: an overlap of polls and hints repeats what has not changed.

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from conversations.access import pk_of
 from conversations.events import EventEnvelope
 from conversations.exceptions import OtherHistory
 from conversations.models import ConversationRef
@@ -49,7 +48,7 @@ class FrameReader:
     ) -> None:
         """`after` is the seq of the client's last event; `payload` whether events contain payloads."""
         self._principal = principal
-        self._user_pk = pk_of(principal.user)
+        self._user_pk = principal.user_pk
         self._conversation = conversation
         self._has_payloads = payload
         self._session = session

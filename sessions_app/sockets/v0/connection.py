@@ -11,7 +11,6 @@ from typing import Any
 
 import socketio
 
-from conversations.access import pk_of
 from conversations.cursors import EventCursor
 from conversations.dialects import v0
 from conversations.engines import failures
@@ -23,7 +22,6 @@ from conversations.outages import Outage
 from sessions_app import astore
 from sessions_app.capacity.parsing import in_turn
 from sessions_app.identity.principals import CHECK_S, NOT_FOUND, Principal, Refused
-from sessions_app.identity.scopes import may, require
 from sessions_app.live import presence
 from sessions_app.live.feed import Feed
 from sessions_app.live.status import ConversationState
@@ -93,7 +91,7 @@ class V0Connection:
 
     async def take(self, event: object) -> dict[str, Any]:
         """Store what the client sent and do what it asks for; return the acknowledgement."""
-        sender_id = pk_of(self._principal.user)
+        sender_id = self._principal.user_pk
         try:
             async with self._arrivals.in_order():
                 seq = await self._take_one(event, sender_id)
@@ -111,7 +109,7 @@ class V0Connection:
         if isinstance(event, Unread):
             event = await in_turn(sender_id, False, event_of, event.text)
         await self._principal.require_access()
-        require(self._principal.user, Scope.RUN)
+        self._principal.require(Scope.RUN)
         if not isinstance(event, dict):
             raise InvalidEvent("An event is a JSON object with an `action` or an `observation`.")
         self._arrivals.require_order()
@@ -132,7 +130,7 @@ class V0Connection:
     # Out
 
     async def _serve(self) -> None:
-        user_pk = pk_of(self._principal.user)
+        user_pk = self._principal.user_pk
         connected = presence.connected(self._connection_id, self._conversation, user_pk, door=self.door)
         async with ended(self), connected:
             try:
@@ -177,8 +175,8 @@ class V0Connection:
         """Note the state and which of the agent's states a replay shows; join."""
         # Joined only now: the start of a loop is news if the state before it has been read.
         self._state = state
-        if may(self._principal.user, Scope.RUN):
-            user_id = str(pk_of(self._principal.user))
+        if self._principal.may(Scope.RUN):
+            user_id = str(self._principal.user_pk)
             await get_manager().join_conversation(self._conversation, self._connection_id, user_id)
             self._has_joined = True
         self._was_there = state["loop"]["status"] in THERE

@@ -149,7 +149,7 @@ class V0Server:
         if not self._is_open(transport_id):  # it would never be reported as ended
             raise ConnectionRefusedError("This connection has ended.")
         try:
-            end = open_sockets.begin(pk_of(principal.user))
+            end = open_sockets.begin(principal.user_pk)
         except QuotaExceeded as error:
             log_socket_refused(environ["asgi.scope"], code=error.code)
             raise ConnectionRefusedError(str(error)) from error

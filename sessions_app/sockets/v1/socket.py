@@ -13,7 +13,6 @@ from uuid import uuid4
 
 from django.utils import timezone
 
-from conversations.access import pk_of
 from conversations.cursors import EventCursor
 from conversations.dialects import v1
 from conversations.engines import failures
@@ -37,7 +36,6 @@ from sessions_app.identity.principals import (
     Principal,
     Refused,
 )
-from sessions_app.identity.scopes import require
 from sessions_app.live import presence
 from sessions_app.live.feed import Feed
 from sessions_app.live.hub import hub
@@ -149,7 +147,7 @@ class V1Socket(V1Ending, Unshown, ABC):
 
     async def serve(self) -> None:
         await get_manager().ensure_started()
-        user_pk = pk_of(self._principal.user)
+        user_pk = self._principal.user_pk
         connected = presence.connected(new_connection_id(), self._conversation, user_pk, door=self.door)
         async with ended(self), connected:
             await self._run_tasks()
@@ -204,11 +202,11 @@ class V1Socket(V1Ending, Unshown, ABC):
                 async with self._socket.arrivals.in_order():
                     await self._take_frame(text)
             except QuotaExceeded as error:
-                log_frame_refused("v1", self._conversation, error, user=pk_of(self._principal.user))
+                log_frame_refused("v1", self._conversation, error, user=self._principal.user_pk)
                 await self._tell_refused(type(error).__name__, str(error))
                 raise Refused(TOO_MUCH, str(error)) from error
             except ConversationError as error:
-                log_frame_refused("v1", self._conversation, error, user=pk_of(self._principal.user))
+                log_frame_refused("v1", self._conversation, error, user=self._principal.user_pk)
                 code = "ValidationError" if isinstance(error, InvalidEvent) else type(error).__name__
                 refusal = (code, str(error))
             except Refused:
@@ -226,19 +224,19 @@ class V1Socket(V1Ending, Unshown, ABC):
         if is_auth(frame):  # already authenticated; older clients know no such frame
             self._is_modern = True
             return
-        require(self._principal.user, Scope.RUN)
+        self._principal.require(Scope.RUN)
         if "role" not in frame:  # a request has a default, a Message has none (spec V1 §4.4)
             raise InvalidEvent("A frame is a message, with the `role` user and its `content`, or auth.")
         if self._is_modern:  # a client without errors would not repeat the message
             self._socket.arrivals.require_order()
-        sender_id = pk_of(self._principal.user)
+        sender_id = self._principal.user_pk
         # The message is stored and answered even if this client leaves.
         await uncancelled(v1_input.say(self._conversation, frame, sender_id=sender_id, run=True))
 
     async def _parsed(self, text: str | None) -> Mapping[str, Any]:
         if text is None:
             raise InvalidEvent("Frames are text, not binary.")
-        return await in_turn(pk_of(self._principal.user), bounds.is_light(text), _parsed, text)
+        return await in_turn(self._principal.user_pk, bounds.is_light(text), _parsed, text)
 
     async def _tell_refused(self, code: str, detail: str) -> None:
         # Clients of releases that do not know errors send no frames.
@@ -279,9 +277,9 @@ class V1Consumer(SocketConsumer):
         try:
             principal = principal or await principal_by_frame(socket, public_id)
             principal.require_reading()
-            with open_sockets.counted(pk_of(principal.user)):
+            with open_sockets.counted(principal.user_pk):
                 known_sockets.let_in(socket.scope)
-                async with opening(pk_of(principal.user)):
+                async with opening(principal.user_pk):
                     conversation = await reached(principal, public_id)
                     client = await self.socket_class.made(
                         socket, principal, conversation, asked, by_frame=by_frame
