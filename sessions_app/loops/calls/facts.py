@@ -1,4 +1,4 @@
-"""Facts about a conversation's repository in the results of its tools."""
+"""What the server knows of tools: the names that clients read, and facts in results about a repository."""
 
 from __future__ import annotations
 
@@ -12,9 +12,16 @@ from conversations.store import changes
 from conversations.tool_facts import PULL_REQUEST_TOOLS, branch_after, pull_request_in
 from sessions_app.agents.base import ToolCall
 from sessions_app.agents.turn_usage import AppendHook
+from sessions_app.settings.client_tools import Known
 
 PLAIN_COMMAND_TOOL = "bash"
 """The name of a COMMAND_TOOL that is shown as an ordinary tool."""
+
+
+def shown_name(name: str, known: Known) -> str:
+    """Return the name under which clients are shown a tool."""
+    # Clients without a terminal cannot read its calls.
+    return PLAIN_COMMAND_TOOL if name == COMMAND_TOOL and not known.has_terminal else name
 
 
 def learning(conversation: ConversationRef, call: ToolCall, content: str) -> AppendHook | None:

@@ -15,13 +15,10 @@ from django.db import Error as DatabaseProblem
 
 from conversations import dialects
 from conversations.dialects import AgentState
-from conversations.dialects.author import COMMAND_TOOL
 from conversations.events import SEQ_MAX, Appended, Authored, Dialect, EventEnvelope, Kind, NewEvent
 from conversations.exceptions import ConversationError, EventConflict
 from conversations.log import reads
 from conversations.models import ConversationRef
-from conversations.redaction import secrets
-from conversations.redaction.masking import Masks
 from conversations.server_log import ids_of
 from sessions_app import astore
 from sessions_app.agents import limit_notices, metering, model_use
@@ -35,7 +32,7 @@ from sessions_app.loops.calls.progress import ToolProgress
 from sessions_app.loops.inputs import while_working
 from sessions_app.loops.playing.confirmation import policy_of, wants_approval
 from sessions_app.loops.playing.retries import retry
-from sessions_app.loops.playing.streamed_answer import StreamedAnswer
+from sessions_app.loops.playing.streamed_answer import StreamedAnswer, masks_of
 from sessions_app.loops.playing.turn_log import TurnLog
 from sessions_app.loops.turns import TurnStart
 from sessions_app.models import ExecutionStatus, RunState, ToolRun
@@ -190,9 +187,7 @@ class PlayedTurn:
     async def answer(self) -> AsyncIterator[StreamedAnswer]:
         """Stream an answer; store it as one message at the end, and its beginning on an error."""
         await self.checkpoint()
-        owner, conversation = self.conversation.owner_id, self.conversation.pk
-        masks = await retry(lambda: astore.call(secrets.masks_of, owner, conversation))
-        answer = self._begun_answer(masks)
+        answer = await self._begun_answer()
         try:
             yield answer
         except (asyncio.CancelledError, Exception):
@@ -207,10 +202,11 @@ class PlayedTurn:
         elif answer.reasoning:
             self._unsaid = answer
 
-    def _begun_answer(self, masks: Masks) -> StreamedAnswer:
+    async def _begun_answer(self) -> StreamedAnswer:
         """Return a new answer, or the unsaid one, whose reasoning it continues."""
         answer, is_identified = self._unsaid, self._next_id is not None
         if answer is None or is_identified:
+            masks = await retry(lambda: astore.call(lambda: masks_of(self.conversation)))
             answer = StreamedAnswer(
                 self.conversation, self.turn_id, self._epoch, masks, event_id=self._new_id()
             )
@@ -290,7 +286,7 @@ class PlayedTurn:
         signed: Sequence[Mapping[str, Any]] = (),
     ) -> ToolCall:
         await self.checkpoint()
-        name = self._shown_name(name)
+        name = facts.shown_name(name, self._known)
         call = ProposedCall(name=name, arguments=arguments, signed=signed)
         event, tool_call_id = self._new_call(call, thought, awaiting_confirmation=False)
         (appended,) = await self._log.store([event])
@@ -309,7 +305,7 @@ class PlayedTurn:
         await self.checkpoint()
         events = []
         for call in calls:
-            shown = replace(call, name=self._shown_name(call.name))
+            shown = replace(call, name=facts.shown_name(call.name, self._known))
             event, _ = self._new_call(shown, thought, awaiting_confirmation=True)
             events.append(event)
             thought = ""  # it belongs to the first call
@@ -404,10 +400,6 @@ class PlayedTurn:
         if answer is not None:
             events.append(answer.event(answer_id, turn_id=self.turn_id))
         await self._log.store(events)
-
-    def _shown_name(self, name: str) -> str:
-        # Clients without a terminal cannot read its calls.
-        return facts.PLAIN_COMMAND_TOOL if name == COMMAND_TOOL and not self._known.has_terminal else name
 
     def _new_call(
         self, call: ProposedCall, thought: str, *, awaiting_confirmation: bool

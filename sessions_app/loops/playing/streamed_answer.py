@@ -123,12 +123,17 @@ class StreamedAnswer:
         live.announce(live.conversation_group(self._conversation.pk), hint)
 
 
+def masks_of(conversation: ConversationRef) -> Masks:
+    """Return the masks of the secrets that readers of the conversation must not see."""
+    return secrets.masks_of(conversation.owner_id, conversation.pk)
+
+
 def _store_snapshot(conversation: ConversationRef, epoch: int, shown: dict[str, Any]) -> Masks:
     """Store what was shown without the present secrets, and return their masks."""
     with transaction.atomic():
         leases.locked_by(conversation, epoch)
         # Read anew: a secret may have been added since the answer began.
-        masks = secrets.masks_of(conversation.owner_id, conversation.pk)
+        masks = masks_of(conversation)
         hidden = {name: masks.hide(shown[name]) for name in ("text", "reasoning")}
         # If the turn has ended meanwhile, the log has this beginning of the answer already.
         if AgentLoop.objects.of(conversation).filter(turn_id=shown["turn_id"]).exists():
