@@ -18,7 +18,10 @@ from conversations import live
 from conversations.hints import Hint
 from conversations.outages import Outage
 from sessions_app import astore
-from sessions_app.models import AccessRemoval, ApiToken
+from sessions_app.models import ACCESS_GROUP, AccessRemoval, ApiToken
+
+GROUP = ACCESS_GROUP
+"""The group of the hints that `take` handles."""
 
 # Clocks of two processes differ by less: a removal this shortly before a check counts as later.
 SKEW = timedelta(seconds=30)

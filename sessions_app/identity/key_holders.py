@@ -76,6 +76,11 @@ class KeyHolders:
             self._looks.pop(name, None)
 
 
+def is_same(one: Visitor, other: Visitor) -> bool:
+    """Return whether two clients have the same user and, if one came by a token, the same token."""
+    return (one.pk, scopes.token_of(one)) == (other.pk, scopes.token_of(other))
+
+
 def _may_be_other_in_a_moment(user: Visitor) -> bool:
     """Return whether the key may be created in the next moment, or expires within KNOWN_S."""
     token = scopes.token_of(user)

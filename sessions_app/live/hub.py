@@ -20,7 +20,6 @@ from sessions_app.event_loops import PerEventLoop, uncancelled
 from sessions_app.identity import access_watch
 from sessions_app.live.event_cache import Pages, RecentEvents
 from sessions_app.live.status import states_of
-from sessions_app.models import ACCESS_GROUP
 
 POLL_S = 10.0
 """A lost hint with no later one delays an event by at most this long."""
@@ -311,7 +310,7 @@ class Hub:
                 self._offer(live.conversation_group(pk), hint, among=readers[pk])
 
     async def _watch_access(self) -> None:
-        async with self.subscribe(ACCESS_GROUP) as hints:
+        async with self.subscribe(access_watch.GROUP) as hints:
             while True:
                 await access_watch.take(await hints.next())
 

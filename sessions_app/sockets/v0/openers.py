@@ -13,15 +13,13 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any, Self
 from urllib.parse import parse_qs
 
-from conversations.access import Visitor, pk_of
-from sessions_app.identity import scopes
 from sessions_app.identity.authentication import (
     Credentials,
     credentials_of,
     headers_of,
     lets_everybody_in,
 )
-from sessions_app.identity.key_holders import get_key_holders
+from sessions_app.identity.key_holders import get_key_holders, is_same
 from sessions_app.identity.principals import Principal, Refused
 from sessions_app.sockets.arrivals import Arrivals
 
@@ -83,13 +81,13 @@ class Opener:
         return morsel is not None and hmac.compare_digest(morsel.value.encode(), self.proof.encode())
 
     async def _holds(self, given: Credentials) -> bool:
-        """Return whether other credentials belong to the same user and, if to a token, to the same token."""
+        """Return whether other credentials are those of the same client."""
         find = get_key_holders().find
         user = await find(given)
         if not user.is_authenticated:
             return False
         own = self.principal.user if self.principal is not None else await find(self.credentials)
-        return _identity(user) == _identity(own)
+        return is_same(user, own)
 
     def giving_proof(self, scope: Any, send: Callable[[Any], Awaitable[None]]) -> Any:
         """Return a `send` that sets the cookie, for a client that may not repeat its headers."""
@@ -109,8 +107,3 @@ class Opener:
             await send(message)
 
         return send_with_cookie
-
-
-def _identity(user: Visitor) -> tuple[int | None, int | None]:
-    token = scopes.token_of(user)
-    return (pk_of(user) if user.is_authenticated else None, None if token is None else token.pk)

@@ -16,7 +16,6 @@ from asgiref.typing import ASGIReceiveCallable, ASGISendCallable
 from channels.consumer import AsyncConsumer
 from socketio.exceptions import ConnectionRefusedError
 
-from conversations.access import Visitor, pk_of
 from conversations.exceptions import (
     ConversationError,
     ConversationNotFound,
@@ -32,12 +31,9 @@ from sessions_app.capacity.openings import opening
 from sessions_app.event_loops import PerEventLoop
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.identity import known_sockets, open_sockets
-from sessions_app.identity.authentication import Credentials
 from sessions_app.identity.key_holders import get_key_holders
-from sessions_app.identity.principals import Principal
-from sessions_app.identity.scopes import ScopeTooSmall, require
+from sessions_app.identity.principals import Principal, Refused
 from sessions_app.loops.manager import get_manager
-from sessions_app.models import Scope
 from sessions_app.refusals import log_request_refused, log_socket_refused
 from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import ModelKeyMissing, SettingsNotFound
@@ -318,10 +314,9 @@ async def _answer_bad_request(send: Any, text: str) -> None:
 async def _arrived(environ: Mapping[str, Any]) -> tuple[Principal, ConversationRef, int]:
     """Return the client, its conversation and its cursor after all checks. Raise Refusal."""
     handshake = Handshake.read(environ.get("QUERY_STRING", ""))
-    credentials = Opener.of(environ).credentials
-    user = await _let_in(credentials)
-    async with opening(pk_of(user)):
-        conversation = await _joined(user, handshake.conversation_id)
+    principal = await _let_in(Opener.of(environ))
+    async with opening(principal.user_pk):
+        conversation = await _joined(principal, handshake.conversation_id)
     try:
         if await astore.call(conversation_needs_model, conversation):
             await astore.call(user_settings.require_model_key, conversation.owner_id)
@@ -331,23 +326,24 @@ async def _arrived(environ: Mapping[str, Any]) -> tuple[Principal, ConversationR
         words = "Error authenticating with the LLM provider. Please check your API key"
         raise JoinRefusal(words, "STATUS$ERROR_LLM_AUTHENTICATION") from error
     await get_manager().ensure_started()
-    return Principal(user, credentials), conversation, handshake.after
+    return principal, conversation, handshake.after
 
 
-async def _let_in(credentials: Credentials) -> Visitor:
-    user = await get_key_holders().find(credentials)
+async def _let_in(opener: Opener) -> Principal:
+    user = await get_key_holders().find(opener.credentials)
     if not user.is_authenticated:
         raise JoinRefusal("invalid_session_api_key")
+    principal = Principal(user, opener.credentials)
     try:
-        require(user, Scope.READ)
-    except ScopeTooSmall as error:
+        principal.require_reading()
+    except Refused as error:
         raise JoinRefusal(str(error)) from error
-    return user
+    return principal
 
 
-async def _joined(user: Visitor, conversation_id: str) -> ConversationRef:
+async def _joined(principal: Principal, conversation_id: str) -> ConversationRef:
     try:
-        return await astore.call(creation.join, user, conversation_id)
+        return await astore.call(creation.join, principal.user, conversation_id)
     except ConversationNotFound as error:
         raise JoinRefusal("Conversation not found.") from error
     except InvalidConversationId as error:
