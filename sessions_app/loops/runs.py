@@ -24,8 +24,7 @@ from conversations.models import Conversation, ConversationRef
 from sessions_app.loops import decisions, leases, recovery, turn_events, turns
 from sessions_app.loops.turn_events import Naming
 from sessions_app.loops.turns import TurnStart
-from sessions_app.models import AgentLoop, AgentSetup, ExecutionStatus
-from sessions_app.models.v1 import DEFAULT_MODEL
+from sessions_app.models import DEFAULT_MODEL, AgentLoop, AgentSetup, ExecutionStatus
 from sessions_app.settings import run_options
 
 OVER = (ExecutionStatus.FINISHED, ExecutionStatus.STUCK)

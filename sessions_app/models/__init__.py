@@ -128,6 +128,7 @@ from sessions_app.models.usage import (
     Usage,
 )
 from sessions_app.models.v1 import (
+    DEFAULT_MODEL,
     AgentSetup,
     StartTask,
 )
@@ -144,6 +145,7 @@ __all__ = [
     "ATTACHMENT_NAME_MAX_LENGTH",
     "CONDENSER_SIZE_MIN",
     "DAYS_MAX",
+    "DEFAULT_MODEL",
     "LEASE_S",
     "LOOP_LEASE_S",
     "MODEL_NAME_MAX_LENGTH",

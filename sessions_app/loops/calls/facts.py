@@ -12,16 +12,15 @@ from conversations.store import changes
 from conversations.tool_facts import PULL_REQUEST_TOOLS, branch_after, pull_request_in
 from sessions_app.agents.base import ToolCall
 from sessions_app.agents.turn_usage import AppendHook
-from sessions_app.settings.client_tools import Known
 
 PLAIN_COMMAND_TOOL = "bash"
 """The name of a COMMAND_TOOL that is shown as an ordinary tool."""
 
 
-def shown_name(name: str, known: Known) -> str:
+def shown_name(name: str, *, has_terminal: bool) -> str:
     """Return the name under which clients are shown a tool."""
     # Clients without a terminal cannot read its calls.
-    return PLAIN_COMMAND_TOOL if name == COMMAND_TOOL and not known.has_terminal else name
+    return PLAIN_COMMAND_TOOL if name == COMMAND_TOOL and not has_terminal else name
 
 
 def learning(conversation: ConversationRef, call: ToolCall, content: str) -> AppendHook | None:

@@ -286,7 +286,7 @@ class PlayedTurn:
         signed: Sequence[Mapping[str, Any]] = (),
     ) -> ToolCall:
         await self.checkpoint()
-        name = facts.shown_name(name, self._known)
+        name = facts.shown_name(name, has_terminal=self._known.has_terminal)
         call = ProposedCall(name=name, arguments=arguments, signed=signed)
         event, tool_call_id = self._new_call(call, thought, awaiting_confirmation=False)
         (appended,) = await self._log.store([event])
@@ -305,7 +305,8 @@ class PlayedTurn:
         await self.checkpoint()
         events = []
         for call in calls:
-            shown = replace(call, name=facts.shown_name(call.name, self._known))
+            name = facts.shown_name(call.name, has_terminal=self._known.has_terminal)
+            shown = replace(call, name=name)
             event, _ = self._new_call(shown, thought, awaiting_confirmation=True)
             events.append(event)
             thought = ""  # it belongs to the first call
