@@ -246,7 +246,10 @@ class StandaloneConversationManager(SteeringConversationManager):
         try:
             await agent.make()
         except Exception as error:
-            await self._note_no_agent(conversation, error)
+            if conversation.pk not in self._unmakeable:  # the sweep tries every few seconds
+                self._unmakeable.add(conversation.pk)
+                logger.error("No agent could be made", **ids_of(conversation), exc_info=error)
+            await astore.change(recovery.fail, conversation, NO_AGENT)
             raise LoopUnavailable(NO_AGENT) from error
         self._unmakeable.discard(conversation.pk)
         return agent
@@ -256,13 +259,6 @@ class StandaloneConversationManager(SteeringConversationManager):
         task = asyncio.get_running_loop().create_task(loop.run())
         self._loops[conversation.pk], self._running[conversation.pk] = loop, task
         task.add_done_callback(lambda task: self._ended(loop, task))
-
-    async def _note_no_agent(self, conversation: ConversationRef, error: Exception) -> None:
-        """Record that the loop could not start; the sweep keeps trying, and the log reports it once."""
-        if conversation.pk not in self._unmakeable:  # the sweep tries every few seconds
-            self._unmakeable.add(conversation.pk)
-            logger.error("No agent could be made", **ids_of(conversation), exc_info=error)
-        await astore.change(recovery.fail, conversation, NO_AGENT)
 
     def _ended(self, loop: Loop, task: asyncio.Task[None]) -> None:
         conversation = loop.conversation

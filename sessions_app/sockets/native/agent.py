@@ -74,18 +74,14 @@ class AgentConsumer(SocketConsumer):
             query = AgentQuery.read(socket.scope)
             principal = await authenticated(socket)
             principal.require_running(all_conversations=query.conversation is None)
-            _require_offered()
+            try:
+                registry.require_remote()
+            except AgentUnusable as error:
+                raise Refused(NOT_ALLOWED, str(error)) from error
             async with within_quotas(socket, principal):
                 conversation = await _reached(principal, query)
                 await get_manager().ensure_started()
                 await AgentSocket(socket, principal, query.name, conversation).serve()
-
-
-def _require_offered() -> None:
-    try:
-        registry.require_remote()
-    except AgentUnusable as error:
-        raise Refused(NOT_ALLOWED, str(error)) from error
 
 
 async def _reached(principal: Principal, query: AgentQuery) -> ConversationRef | None:
@@ -200,7 +196,10 @@ class AgentSocket(SocketEnding):
             text = await self._socket.receive_text()
             frame: Frame | None = None
             try:
-                frame = await self._frame(text)
+                if text is not None and len(text) > FRAME_MAX_CHARACTERS:
+                    most = f"at most {FRAME_MAX_CHARACTERS} characters here"
+                    raise FrameTooLarge(f"The frame is too large: {most}.")
+                frame = await frames.taken(self._user_pk, text)
                 await self._principal.require_access()
                 if frame.type == "auth":
                     self._acknowledge(frame)
@@ -213,11 +212,6 @@ class AgentSocket(SocketEnding):
             except Exception as error:
                 _failing_frames.failed(error, user=self._user_pk)
                 self._refuse(frames.unavailable_frame(error, None), frame)
-
-    async def _frame(self, text: str | None) -> Frame:
-        if text is not None and len(text) > FRAME_MAX_CHARACTERS:
-            raise FrameTooLarge(f"The frame is too large: at most {FRAME_MAX_CHARACTERS} characters here.")
-        return await frames.taken(self._user_pk, text)
 
     def _acknowledge(self, frame: Frame) -> None:
         if frame.id is not None:

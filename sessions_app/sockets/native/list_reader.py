@@ -125,15 +125,18 @@ class ListReader:
 
     async def _show_changed(self, start: Start, end: int) -> None:
         # A later poll sends the changes below `end` that have no number yet.
-        await self._show_listed(start, end)
-        await self._show_drafts(start, end)
-
-    async def _show_listed(self, start: Start, end: int) -> None:
-        # Page by page: all conversations of the user may have changed.
         place = start, 0
+        # Page by page: all conversations of the user may have changed.
         while page := await astore.call(self._listed_from, *place, end):
             await self._show_states(await astore.call(self._own, [pk for _, pk in page]))
             place = page[-1]
+        place = start, 0
+        while edited := await astore.call(
+            drafts.written_from, self._user_pk, *place, end=end, limit=PAGE_MAX
+        ):
+            for draft in edited:
+                await self._show_draft(draft.conversation, draft.version)
+            place = edited[-1].place, edited[-1].pk
 
     def _listed_from(self, start: Start, pk: int, end: int) -> list[tuple[Start, int]]:
         """Return the next places of the list, in the order of its changes, after this one."""
@@ -152,13 +155,6 @@ class ListReader:
     async def _show_states(self, found: dict[int, ListedConversation]) -> None:
         for pk, state in found.items():
             await self._show_new(pk, frames.frame_json(type="conversation", conversation=state))
-
-    async def _show_drafts(self, start: Start, end: int) -> None:
-        place = start, 0
-        while page := await astore.call(drafts.written_from, self._user_pk, *place, end=end, limit=PAGE_MAX):
-            for draft in page:
-                await self._show_draft(draft.conversation, draft.version)
-            place = page[-1].place, page[-1].pk
 
     async def _show_draft(self, conversation: str | None, version: int) -> None:
         frame = frames.frame_json(type="draft", conversation=conversation, version=version)
