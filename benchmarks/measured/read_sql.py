@@ -14,7 +14,7 @@ def statement_of(address: str) -> str:
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
-    from convserver.api.direct.reading import Read
+    from convserver.api.direct.calls import Read
     from convserver.api.direct.reads import ROUTES
     from sessions_app.identity.authentication import local_user
 

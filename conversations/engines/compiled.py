@@ -1,6 +1,12 @@
 """Queries that are executed repeatedly with other values: each thread makes their SQL once.
 
 Making the SQL of a query with joins takes several times as long as the database takes to answer it.
+
+This uses a class that Django does not document, `SQLCompiler`: `Query.get_compiler`, and of the compiler
+`as_sql`, `select`, `col_count`, `get_converters` and `apply_converters`. The documented ways are a cursor and
+`Manager.raw`, for which each query would be written a second time, as text, for two engines.
+`tests/store/test_read_statements.py` compares the rows with those of the query itself, so that a new Django
+in which the class has changed is noticed.
 """
 
 from __future__ import annotations
@@ -32,6 +38,7 @@ class _Compiled:
         query: Any = rows.query
         self._compiler: Any = query.get_compiler(connection=connection)
         self._sql, self._parameters = self._compiler.as_sql()
+        # As in `SQLCompiler.results_iter`.
         selected = [column for column, _, _ in self._compiler.select[: self._compiler.col_count]]
         self._converters = self._compiler.get_converters(selected)
         self.names = list(query.selected or ())

@@ -17,7 +17,7 @@ from conversations.models import ConversationRef, Version
 from conversations.payloads import bounds
 from conversations.store import creation, deletion
 from convserver.api.direct import callers
-from convserver.api.direct.appends import ROUTES, DirectAppends
+from convserver.api.direct.appends import ROUTES
 from convserver.quotas import Quotas
 from sessions_app.event_loops import PerEventLoop
 from sessions_app.identity import access_watch, conversation_keys
@@ -38,6 +38,12 @@ EVENT = {"type": "event", "id": "a", "event": RUN}
 GOOD: dict[str, Any] = {NATIVE: EVENT, V0: RUN, MESSAGE: {"message": "hi"}, AGENT: {"content": "hi"}}
 """What each address takes."""
 JSON = {"content-type": "application/json"}
+
+
+def good_body(path: str) -> dict[str, Any]:
+    """Return what the address takes, under an id that is new."""
+    return {**GOOD[path], **({"id": uuid4().hex} if path == NATIVE else {})}
+
 
 REQUESTS: dict[str, tuple[str, str | bytes, dict[str, str]]] = {
     "native event": (NATIVE, json.dumps(EVENT), JSON),
@@ -92,19 +98,15 @@ REQUESTS: dict[str, tuple[str, str | bytes, dict[str, str]]] = {
 class Doors(DirectDoors):
     """The appends on the event loop before the views, and the views alone."""
 
-    def __init__(self) -> None:
-        super().__init__(DirectAppends)
-
     async def post(self, path: str, body: Any, **headers: str) -> int:
         """Append as a client does, before the views, and return the status."""
         async with self.client(self.direct, **headers) as client:
             return (await client.post(path, json=body)).status_code
 
     async def warmed_up(self, path: str, conversation_id: str, **headers: str) -> None:
-        """Append twice, so that the answer's headers and the caller are known."""
+        """Append twice, so that the caller is known."""
         for _ in range(2):
-            body = GOOD[path] | ({"id": uuid4().hex} if path == NATIVE else {})
-            assert await self.post(path.format(conversation_id), body, **headers) == 200
+            assert await self.post(path.format(conversation_id), good_body(path), **headers) == 200
 
 
 @pytest.fixture
@@ -163,10 +165,31 @@ async def test_an_append_like_most_asks_no_view(doors: Doors, alice: User, path:
     version = Version.V1 if path == AGENT else Version.V0
     conversation = await sync_to_async(new_conversation)(alice, version)
     await doors.warmed_up(path, conversation.public_id)
-    assert doors.left_to_views == 1  # the first, of which the headers are learned
-    body = GOOD[path] | ({"id": "b"} if path == NATIVE else {})
-    assert await doors.post(path.format(conversation.public_id), body) == 200
-    assert doors.left_to_views == 1
+    assert doors.left_to_views == 0
+
+
+@pytest.mark.parametrize("hsts_s", [0, 300])
+async def test_successes_have_the_headers_of_their_views(
+    live: None, alice: User, settings: Any, hsts_s: int
+) -> None:
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    settings.SECURE_HSTS_SECONDS = hsts_s
+    doors = Doors()
+    _, text = await sync_to_async(ApiToken.issue)(alice.pk, "script")
+    for path in GOOD:
+        for scheme in ("http", "https"):
+            for key in ({}, {"authorization": f"Bearer {text}"}):
+                answers = []
+                for application in (doors.direct, doors.views):
+                    version = Version.V1 if path == AGENT else Version.V0
+                    conversation = await sync_to_async(new_conversation)(alice, version)
+                    headers = {"x-forwarded-proto": scheme, **key}
+                    async with doors.client(application, **headers) as client:
+                        answer = await client.post(path.format(conversation.public_id), json=good_body(path))
+                    answers.append((answer.status_code, sorted(answer.headers.multi_items())))
+                assert answers[0] == answers[1], (path, scheme, key)
+                assert answers[0][0] == 200
+    assert doors.left_to_views == 0
 
 
 async def test_a_body_that_takes_long_to_read_is_left_to_the_view(
@@ -175,7 +198,7 @@ async def test_a_body_that_takes_long_to_read_is_left_to_the_view(
     await doors.warmed_up(V0, conversation.public_id)
     long = RUN | {"args": {"command": "x" * bounds.LIGHT_MAX_CHARACTERS}}
     assert await doors.post(V0.format(conversation.public_id), long) == 200
-    assert doors.left_to_views == 2
+    assert doors.left_to_views == 1
 
 
 @pytest.mark.no_second_try

@@ -17,7 +17,7 @@ from conversations.engines.compiled import CompiledQuery
 from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import creation
-from convserver.api.direct.reading import Read
+from convserver.api.direct.calls import Read
 from convserver.api.direct.reads import ROUTES
 from tests.support.wires.v1_socket import v1_events
 

@@ -43,9 +43,10 @@ class RecentFailure:
                 self._error, self._until = error, self._clock() + REMEMBERED_S
             raise
 
-    def passed_on(self, scope: Any, error: Exception) -> Any:
-        """Return the scope for what is behind: it answers with this failure if it would wait for it, too."""
-        return {**scope, FAILURE: error} if self.is_remembered else scope
+    def note_in(self, scope: dict[str, Any], error: Exception) -> None:
+        """Let the view answer with this failure if it would wait for it, too."""
+        if self.is_remembered:
+            scope[FAILURE] = error
 
 
 _recent_failures = PerEventLoop(RecentFailure)

@@ -25,7 +25,7 @@ from conversations.log import reads
 from conversations.models import ConversationRef
 from conversations.payloads import bounds, jsontext
 from convserver.api.bodies import TextParser
-from convserver.api.direct.calls import Call, NotDirect, Reply
+from convserver.api.direct.calls import Append, NotDirect, Reply
 from convserver.api.direct.outcomes import in_loop_once
 from convserver.api.errors import NATIVE_STATUS, RETRY_AFTER_S, retry_headers, status_of
 from convserver.api.native.shapes import (
@@ -170,7 +170,7 @@ class EventsView(APIView):
         return _json(json.dumps(answers[0].body), status=answers[0].status, headers=answers[0].headers)
 
 
-async def append(call: Call) -> Reply:
+async def append(call: Append) -> Reply:
     """Append the frames of a light body, as `EventsView.post` does. Raise NotDirect."""
     if not _PLAIN_QUERY.fullmatch(call.query):
         raise NotDirect

@@ -11,7 +11,7 @@ from conversations import provisional_titles
 from conversations.cursors import OrderedCursor
 from conversations.engines.compiled import CompiledQuery
 from conversations.models import Conversation, ListOrder, normal_id
-from convserver.api.direct.reading import Answer, Read
+from convserver.api.direct.calls import DirectAnswer, Read
 from convserver.api.native import etags
 from sessions_app.live.status import listed_in, listed_rows
 
@@ -31,15 +31,17 @@ def _page(rows: int, *, user: Value) -> QuerySet[Conversation, dict[str, Any]]:
 _ONE, _PAGE = CompiledQuery(_one), CompiledQuery(_page)
 
 
-def conversation(read: Read) -> Answer:
+def conversation(read: Read) -> DirectAnswer:
     """Return one conversation. Raise NotDirect."""
     read.require_no_query()
     row = read.one(_ONE.rows(public_id=normal_id(read.conversation_id), user=read.user_pk))
     state = listed_in(row)
-    return Answer(JSONRenderer().render(state), etags.etag_of(state, is_title_made=row["is_title_made"]))
+    return DirectAnswer(
+        JSONRenderer().render(state), etags.etag_of(state, is_title_made=row["is_title_made"])
+    )
 
 
-def first_page(read: Read) -> Answer:
+def first_page(read: Read) -> DirectAnswer:
     """Return the first page of the list. Raise NotDirect."""
     limit = read.limit(PAGE_DEFAULT)
     rows = _PAGE.rows(limit + 1, user=read.user_pk)
@@ -47,4 +49,4 @@ def first_page(read: Read) -> Answer:
     if len(rows) > limit:
         more = OrderedCursor(shown[-1]["list_key"], shown[-1]["pk"]).encode(ListOrder.USED)
     page = {"conversations": [listed_in(row) for row in shown], "next_page_id": more}
-    return Answer(JSONRenderer().render(page))
+    return DirectAnswer(JSONRenderer().render(page))

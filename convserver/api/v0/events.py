@@ -19,7 +19,7 @@ from conversations.events import EVENT_ID_MAX_LENGTH, SEQ_MAX, EventFilter
 from conversations.exceptions import ConversationError, InvalidEvent
 from conversations.log import reads
 from conversations.models import ConversationRef
-from convserver.api.direct.calls import SUCCESS, SUCCESS_JSON, Call, NotDirect, Reply
+from convserver.api.direct.calls import SUCCESS, SUCCESS_JSON, Append, NotDirect, Reply
 from convserver.api.direct.outcomes import in_loop_once
 from convserver.api.errors import UNAVAILABLE
 from convserver.api.openhands.errors import InvalidRequest, Refused
@@ -146,7 +146,7 @@ def _json(text: str) -> HttpResponse:
     return HttpResponse(text, content_type="application/json")
 
 
-async def append_event(call: Call) -> Reply:
+async def append_event(call: Append) -> Reply:
     """Do what `EventViewSet.create` does with a light body. Raise NotDirect."""
     event = call.json()
     if not isinstance(event, dict) or ("role" in event and "action" not in event):  # V1's message
@@ -154,7 +154,7 @@ async def append_event(call: Call) -> Reply:
     return await _append(call, event)
 
 
-async def append_message(call: Call) -> Reply:
+async def append_message(call: Append) -> Reply:
     """Do what `EventViewSet.create_message` does with a light body. Raise NotDirect."""
     try:
         text = body_in(call.json(), MessageBody).message
@@ -163,7 +163,7 @@ async def append_message(call: Call) -> Reply:
     return await _append(call, _message(text))
 
 
-async def _append(call: Call, event: dict[str, Any]) -> Reply:
+async def _append(call: Append, event: dict[str, Any]) -> Reply:
     user_pk = access.pk_of(call.user)
     try:
         event_id = _event_id(call.headers, user_pk)

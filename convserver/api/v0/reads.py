@@ -9,7 +9,7 @@ from django.db.models import QuerySet, Value
 from conversations.engines.compiled import CompiledQuery
 from conversations.models import Conversation, normal_id
 from convserver.api.addresses import seen_by
-from convserver.api.direct.reading import Answer, Read, shown_and_more
+from convserver.api.direct.calls import DirectAnswer, Read, shown_and_more
 from convserver.api.openhands.view import NullRenderer
 from convserver.api.v0.conversations import oldest_change
 from convserver.api.v0.info import ConversationInfoResultSet, info_in, info_rows
@@ -32,16 +32,16 @@ def _recent_page(rows: int, *, user: Value, oldest: Value) -> QuerySet[Conversat
 _ONE, _PAGE, _RECENT_PAGE = CompiledQuery(_one), CompiledQuery(_page), CompiledQuery(_recent_page)
 
 
-def conversation(read: Read) -> Answer:
+def conversation(read: Read) -> DirectAnswer:
     """Return one conversation. Raise NotDirect."""
     read.require_no_query()
     public_id = normal_id(read.conversation_id)
     row = read.one(_ONE.rows(public_id=public_id, user=read.user_pk))
     info = seen_by(read.user, info_in(row, origin=read.origin))
-    return Answer(NullRenderer().render(info.model_dump(mode="json")))
+    return DirectAnswer(NullRenderer().render(info.model_dump(mode="json")))
 
 
-def first_page(read: Read) -> Answer:
+def first_page(read: Read) -> DirectAnswer:
     """Return the first page of the list. Raise NotDirect."""
     limit = read.limit(PAGE_DEFAULT)
     oldest = oldest_change()
@@ -52,4 +52,4 @@ def first_page(read: Read) -> Answer:
     rows, next_page_id = shown_and_more(found, limit)
     results = [seen_by(read.user, info_in(row, origin=read.origin)) for row in rows]
     page = ConversationInfoResultSet(results=results, next_page_id=next_page_id)
-    return Answer(NullRenderer().render(page.model_dump(mode="json")))
+    return DirectAnswer(NullRenderer().render(page.model_dump(mode="json")))

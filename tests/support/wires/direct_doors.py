@@ -1,23 +1,23 @@
-"""Two ways to the same views: by what answers before them, and straight."""
+"""Two ways to the same views: through the direct path, and straight."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 
+from convserver.api.direct.door import DirectDoor
 from convserver.serving.http import OneThreadHandler
 
 
 class DirectDoors:
-    """An application that answers some requests itself, and the views that it leaves the others to."""
+    """The direct path, and the views that it leaves other requests to; both read their settings here."""
 
-    def __init__(self, direct: Callable[[Any], Any]) -> None:
-        """`direct` makes the application; it is given what is behind it."""
+    def __init__(self) -> None:
         self.views = OneThreadHandler()
-        self.direct = direct(self._viewed)
+        self.direct = DirectDoor(self._viewed)
         self.left_to_views = 0
 
     async def _viewed(self, scope: Any, receive: Any, send: Any) -> None:

@@ -17,7 +17,7 @@ from conversations.events import EventEnvelope
 from conversations.exceptions import LoopUnavailable
 from conversations.log import reads
 from conversations.models import ConversationRef
-from convserver.api.direct.calls import SUCCESS_JSON, Call, NotDirect, Reply
+from convserver.api.direct.calls import SUCCESS_JSON, Append, NotDirect, Reply
 from convserver.api.direct.outcomes import in_loop_once
 from convserver.api.openhands.errors import Detail, InvalidRequest, Refused, ValidationProblems
 from convserver.api.openhands.view import Done, body_in, body_of, optional_body_of, query_of
@@ -139,7 +139,7 @@ class EventViewSet(AgentViewSet):
         return done()
 
 
-async def append(call: Call) -> Reply:
+async def append(call: Append) -> Reply:
     """Do what `EventViewSet.create` does with a light body. Raise NotDirect."""
     try:
         body = body_in(call.json(), Saying)

@@ -8,7 +8,7 @@ from django.db.models import QuerySet, Value
 
 from conversations.engines.compiled import CompiledQuery
 from conversations.models import Conversation, normal_id
-from convserver.api.direct.reading import Answer, Read
+from convserver.api.direct.calls import DirectAnswer, Read
 from convserver.api.openhands.view import NullRenderer
 from convserver.pagination import PAGE_MAX, page_of_places, places
 from sessions_app.openhands_v1.information import SIZE, information_in, information_rows
@@ -29,17 +29,17 @@ def _some(*, pks: list[Value]) -> QuerySet[Conversation, dict[str, Any]]:
 _ONE, _PLACES, _SOME = CompiledQuery(_one), CompiledQuery(_places), CompiledQuery(_some)
 
 
-def conversation(read: Read) -> Answer:
+def conversation(read: Read) -> DirectAnswer:
     """Return one conversation. Raise NotDirect."""
     read.require_no_query()
     row = read.one(_ONE.rows(public_id=normal_id(read.conversation_id), user=read.user_pk))
-    return Answer(NullRenderer().render(information_in(row)))
+    return DirectAnswer(NullRenderer().render(information_in(row)))
 
 
-def first_page(read: Read) -> Answer:
+def first_page(read: Read) -> DirectAnswer:
     """Return the first page of the list. Raise NotDirect."""
     limit = read.limit(PAGE_MAX)
     page = page_of_places(_PLACES.tuples(limit, user=read.user_pk), limit)
     found = {row["pk"]: information_in(row) for row in _SOME.rows(pks=page.pks)}
     items = [found[pk] for pk in page.pks if pk in found]
-    return Answer(NullRenderer().render({"items": items, "next_page_id": page.next_page_id}))
+    return DirectAnswer(NullRenderer().render({"items": items, "next_page_id": page.next_page_id}))

@@ -15,8 +15,7 @@ from conversations.log.reads import take_bytes
 from conversations.models import Conversation, Event
 from conversations.models.events import envelope
 from convserver.api.addresses import seen_by
-from convserver.api.direct.calls import NotDirect
-from convserver.api.direct.reading import Answer, Read, shown_and_more
+from convserver.api.direct.calls import DirectAnswer, NotDirect, Read, shown_and_more
 from convserver.api.openhands.view import NullRenderer
 from convserver.api.v1.app.events import AppEventOrder, EventSearchQuery, page_text
 from convserver.api.v1.app.shapes import AppConversationPage, conversation_rows, conversations_in
@@ -56,7 +55,7 @@ _SOME, _PAGE = CompiledQuery(_some), CompiledQuery(_page)
 _PLACES, _EVENTS = CompiledQuery(_places), CompiledQuery(_events)
 
 
-def conversations(read: Read) -> Answer:
+def conversations(read: Read) -> DirectAnswer:
     """Return conversations by their ids, null for an unknown one. Raise NotDirect."""
     given = read.parameters()
     if not 0 < len(given) <= IDS_MAX or any(name != "ids" for name, _ in given):
@@ -65,16 +64,16 @@ def conversations(read: Read) -> Answer:
     rows = list(read.reachable(_SOME.rows(public_ids=ids, user=read.user_pk)))
     shown = conversations_in(rows, origin=read.origin)
     found = {each.id: seen_by(read.user, each).model_dump(mode="json") for _, each in shown}
-    return Answer(NullRenderer().render([found.get(public_id) for public_id in ids]))
+    return DirectAnswer(NullRenderer().render([found.get(public_id) for public_id in ids]))
 
 
-def first_page(read: Read) -> Answer:
+def first_page(read: Read) -> DirectAnswer:
     """Return the first page of the list. Raise NotDirect."""
     limit = read.limit(PAGE_MAX)
     rows, next_page_id = shown_and_more(_PAGE.rows(limit + 1, user=read.user_pk), limit)
     items = [seen_by(read.user, each) for _, each in conversations_in(rows, origin=read.origin)]
     page = AppConversationPage(items=items, next_page_id=next_page_id)
-    return Answer(NullRenderer().render(page.model_dump(mode="json")))
+    return DirectAnswer(NullRenderer().render(page.model_dump(mode="json")))
 
 
 def _places_between(first: int, last: int, next_seq: int, query: EventSearchQuery) -> int:
@@ -82,7 +81,7 @@ def _places_between(first: int, last: int, next_seq: int, query: EventSearchQuer
     return min(min(last + 1, next_seq) - max(first, 0), query.limit + 1)
 
 
-def events(read: Read) -> Answer:
+def events(read: Read) -> DirectAnswer:
     """Return a page of the events of one conversation. Raise NotDirect, also if there is none."""
     read.require_all_conversations()
     given = dict(read.parameters())
@@ -111,4 +110,4 @@ def events(read: Read) -> Answer:
     shown = take_bytes((place["seq"], place["size"]) for place in places[: query.limit])
     found = _EVENTS.tuples(newest_first, pk=pk, first=min(shown), last=max(shown))
     end = PlaceCursor(pk, shown[-1]) if len(places) > len(shown) else None
-    return Answer(page_text([v1.shown(envelope(*row), public_id) for row in found], end).encode())
+    return DirectAnswer(page_text([v1.shown(envelope(*row), public_id) for row in found], end).encode())
