@@ -12,7 +12,7 @@ from django.urls import path, re_path
 
 from conversations.payloads import bounds, jsontext
 from convserver.api.v0.conversations import V0ConversationViewSet
-from convserver.api.v0.events import EventViewSet as V0EventViewSet
+from convserver.api.v0.events import V0EventViewSet
 from convserver.api.v0.settings.views import V0SettingsViewSet
 from convserver.api.v1.agent import absent
 from convserver.api.v1.agent.urls import (

@@ -75,7 +75,7 @@ class FilterBody(BaseModel):
         return None if isinstance(value, str) and not value.strip() else value
 
 
-class EventsQuery(FilterBody):
+class V0EventsQuery(FilterBody):
     """Which page of the events to return; ids are inclusive."""
 
     start_id: int = 0

@@ -13,13 +13,13 @@ from convserver.api.schema import Door, NativeRefusal
 from convserver.api.v0.bodies import (
     AnyEvent,
     ConversationResponse,
-    EventsQuery,
     ExperimentBody,
     MessageBody,
     MicroagentQuery,
     NewTitle,
     PromptQuery,
     ProvidersSet,
+    V0EventsQuery,
     V0ListQuery,
 )
 from convserver.api.v0.creation import NewConversation
@@ -131,7 +131,7 @@ stop: dict[str, Any] = {
     "responses": {200: ConversationResponse, 400: Detail, 500: NotStarted},
 }
 event_list: dict[str, Any] = {
-    "parameters": [EventsQuery],
+    "parameters": [V0EventsQuery],
     "responses": {200: EventPageBody, 400: Detail, 404: Detail, 422: ValidationProblems},
 }
 event_append: dict[str, Any] = {

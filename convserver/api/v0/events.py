@@ -26,7 +26,7 @@ from convserver.api.openhands.errors import InvalidRequest, Refused
 from convserver.api.openhands.view import body_in, body_of, json_of, optional_body_of, query_of
 from convserver.api.scopes import RUNS, WRITES, requires
 from convserver.api.v0 import documented
-from convserver.api.v0.bodies import EventsQuery, FilterBody, MessageBody
+from convserver.api.v0.bodies import FilterBody, MessageBody, V0EventsQuery
 from convserver.api.v0.view import V0ViewSet
 from sessions_app import astore
 from sessions_app.loops.manager import get_manager
@@ -49,7 +49,7 @@ class TrajectoryPart(NamedTuple):
     """The seq up to which the log was read."""
 
 
-class EventViewSet(V0ViewSet):
+class V0EventViewSet(V0ViewSet):
     """The events of one conversation."""
 
     needs = WRITES
@@ -58,7 +58,7 @@ class EventViewSet(V0ViewSet):
     @extend_schema(**documented.event_list)
     def list(self, request: Request, conversation_id: str) -> HttpResponse | Response:
         """Return one page of the events that match, oldest first unless reversed."""
-        query = query_of(request, EventsQuery)
+        query = query_of(request, V0EventsQuery)
         body = optional_body_of(request, FilterBody)
         conversation = access.readable(request.user, conversation_id)
         if not 0 <= query.limit <= LIMIT_MAX:
@@ -147,7 +147,7 @@ def _json(text: str) -> HttpResponse:
 
 
 async def append_event(call: Append) -> Reply:
-    """Do what `EventViewSet.create` does with a light body. Raise NotDirect."""
+    """Do what `V0EventViewSet.create` does with a light body. Raise NotDirect."""
     event = call.json()
     if not isinstance(event, dict) or ("role" in event and "action" not in event):  # V1's message
         raise NotDirect
@@ -155,7 +155,7 @@ async def append_event(call: Append) -> Reply:
 
 
 async def append_message(call: Append) -> Reply:
-    """Do what `EventViewSet.create_message` does with a light body. Raise NotDirect."""
+    """Do what `V0EventViewSet.create_message` does with a light body. Raise NotDirect."""
     try:
         text = body_in(call.json(), MessageBody).message
     except InvalidRequest as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from django.urls import path, re_path
 
 from convserver.api.v0.conversations import V0ConversationViewSet
-from convserver.api.v0.events import EventViewSet
+from convserver.api.v0.events import V0EventViewSet
 from convserver.api.v0.feedback import FeedbackViewSet
 from convserver.api.v0.git.microagents import MicroagentConversationViewSet
 from convserver.api.v0.git.tokens import GitProviderViewSet
@@ -28,8 +28,8 @@ urlpatterns = [
     re_path(rf"{_ONE}/stop$", V0ConversationViewSet.as_view({"post": "stop"}), name="v0-stop"),
     re_path(rf"{_ONE}/exp-config$", ExperimentView.as_view(), name="v0-exp-config"),
     re_path(rf"{_ONE}/remember-prompt$", RememberPromptView.as_view(), name="v0-remember-prompt"),
-    re_path(rf"{_ONE}/message$", EventViewSet.as_view({"post": "create_message"}), name="v0-message"),
-    re_path(rf"{_ONE}/trajectory$", EventViewSet.as_view({"get": "trajectory"}), name="v0-trajectory"),
+    re_path(rf"{_ONE}/message$", V0EventViewSet.as_view({"post": "create_message"}), name="v0-message"),
+    re_path(rf"{_ONE}/trajectory$", V0EventViewSet.as_view({"get": "trajectory"}), name="v0-trajectory"),
     re_path(
         rf"{_ONE}/submit-feedback$", FeedbackViewSet.as_view({"post": "create"}), name="v0-submit-feedback"
     ),

@@ -24,7 +24,7 @@ from conversations.dialects import v1
 from conversations.dialects.translation import v0_as_v1
 from conversations.log import reads, writes
 from conversations.models import Conversation, ConversationRef
-from convserver.api.v1.agent.pages import EventPageQuery, event_page
+from convserver.api.v1.agent.pages import AgentEventPageQuery, event_page
 from sessions_app import astore
 from sessions_app.settings import agent_setups
 from tests.support.data.events import event, payload
@@ -141,7 +141,7 @@ def pages(conversation: ConversationRef, **query: Any) -> Iterator[list[str]]:
     """Yield page after page, as a client would ask for them."""
     page_id: str | None = None
     while True:
-        page = event_page(conversation, EventPageQuery(page_id=page_id, **query))
+        page = event_page(conversation, AgentEventPageQuery(page_id=page_id, **query))
         yield [v1.shown(each, conversation.public_id) for each in page.events]
         page_id = page.next_page_id
         if page_id is None:
@@ -300,7 +300,7 @@ def test_a_page_may_begin_at_the_edge_of_the_numbers(
     write(talk, 0, 3)
     sort_order = ORDERS[newest_first]
     page_id = DirectedCursor(seq, newest_first).encode()
-    event_page(talk, EventPageQuery.model_validate({"page_id": page_id, "sort_order": sort_order}))
+    event_page(talk, AgentEventPageQuery.model_validate({"page_id": page_id, "sort_order": sort_order}))
 
 
 # Byte for byte

@@ -24,8 +24,8 @@ from convserver.api.openhands.view import Done, body_in, body_of, optional_body_
 from convserver.api.scopes import RUNS, WRITES, requires
 from convserver.api.v1 import batches, shown_events
 from convserver.api.v1.agent.pages import (
-    EventPageQuery,
-    EventsQuery,
+    AgentEventPageQuery,
+    AgentEventsQuery,
     as_json,
     batch,
     event_page,
@@ -66,29 +66,29 @@ class EventIds(RootModel[list[str]]):
     """Ids, as the body of a GET."""
 
 
-class EventViewSet(AgentViewSet):
+class AgentEventViewSet(AgentViewSet):
     """The events of one conversation, and the user's messages."""
 
     needs = WRITES
 
     not_found = "Conversation not found: {conversation_id}"
 
-    @extend_schema(parameters=described(EventPageQuery), responses={200: EventPage, **ONE})
+    @extend_schema(parameters=described(AgentEventPageQuery), responses={200: EventPage, **ONE})
     def search(self, request: Request, conversation_id: str) -> HttpResponse:
         """Return one page of the matching events, in the order of the log or from its end.
 
         A page is shorter than `limit` if its events are long; continue until `next_page_id` is null.
         """
         conversation = conversation_of(request, conversation_id)
-        query = query_of(request, EventPageQuery)
+        query = query_of(request, AgentEventPageQuery)
         page = event_page(conversation, query)
         return spliced((_shown(event, conversation) for event in page.events), page.next_page_id)
 
-    @extend_schema(parameters=described(EventsQuery), responses={200: int, **ONE})
+    @extend_schema(parameters=described(AgentEventsQuery), responses={200: int, **ONE})
     def count(self, request: Request, conversation_id: str) -> Response:
         """Return how many events match."""
         conversation = conversation_of(request, conversation_id)
-        wanted = query_of(request, EventsQuery).wanted()
+        wanted = query_of(request, AgentEventsQuery).wanted()
         return Response(0 if wanted is None else reads.count_events(conversation, wanted))
 
     @extend_schema(operation_id="agent_api_conversations_event_get", responses={200: Event, **ONE})
@@ -140,7 +140,7 @@ class EventViewSet(AgentViewSet):
 
 
 async def append(call: Append) -> Reply:
-    """Do what `EventViewSet.create` does with a light body. Raise NotDirect."""
+    """Do what `AgentEventViewSet.create` does with a light body. Raise NotDirect."""
     try:
         body = body_in(call.json(), Saying)
     except InvalidRequest as error:

@@ -81,7 +81,7 @@ class EventOrder(StrEnum):
     TIMESTAMP_DESC = "TIMESTAMP_DESC"
 
 
-class EventsQuery(BaseModel):
+class AgentEventsQuery(BaseModel):
     """Which events to return; a time without an offset is UTC."""
 
     kind: str | None = Field(default=None, description="With or without the path of its class.")
@@ -109,7 +109,7 @@ class EventsQuery(BaseModel):
         )
 
 
-class EventPageQuery(EventsQuery):
+class AgentEventPageQuery(AgentEventsQuery):
     """Which page of the events to return."""
 
     page_id: StorableText | None = None
@@ -146,7 +146,7 @@ class ShownPage(NamedTuple):
     next_page_id: str | None
 
 
-def event_page(conversation: ConversationRef, query: EventPageQuery) -> ShownPage:
+def event_page(conversation: ConversationRef, query: AgentEventPageQuery) -> ShownPage:
     """Return one page of a log, with as many queries however long it is. Raise InvalidCursor."""
     first, last = query.bounds(conversation)
     wanted = query.wanted()

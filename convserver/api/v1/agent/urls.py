@@ -15,7 +15,7 @@ from django.urls import URLPattern, path, re_path
 from convserver.api.v1.agent import absent
 from convserver.api.v1.agent.absent import AbsentViewSet
 from convserver.api.v1.agent.conversations import AgentConversationViewSet
-from convserver.api.v1.agent.events import EventViewSet
+from convserver.api.v1.agent.events import AgentEventViewSet
 from convserver.api.v1.agent.server_routes import AgentServerInfoView
 from convserver.api.v1.agent.settings.agent_profiles import AgentProfileViewSet
 from convserver.api.v1.agent.settings.models import ModelViewSet
@@ -61,7 +61,7 @@ one = partial(
 
 settings = partial(AgentSettingsViewSet.as_view, {"get": "retrieve", "patch": "change"})
 
-events = partial(EventViewSet.as_view, {"get": "batch", "post": "create"})
+events = partial(AgentEventViewSet.as_view, {"get": "batch", "post": "create"})
 
 
 def conversation_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
@@ -82,10 +82,10 @@ def free_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
         view = SteeringViewSet.as_view(methods, **options)
         yield re_path(_one(prefix, f"/{name}$"), view, name=f"agent-{name.replace('_', '-')}")
     for name, methods in EVENT_ACTIONS.items():
-        view = EventViewSet.as_view(methods, **options)
+        view = AgentEventViewSet.as_view(methods, **options)
         yield re_path(_one(prefix, f"/events/{name}$"), view, name=f"agent-events-{name.replace('_', '-')}")
     event = _one(prefix, r"/events/(?P<event_id>[^/]+)$")
-    yield re_path(event, EventViewSet.as_view({"get": "retrieve"}, **options), name="agent-event")
+    yield re_path(event, AgentEventViewSet.as_view({"get": "retrieve"}, **options), name="agent-event")
 
 
 def workspace_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:

@@ -92,7 +92,7 @@ class AppEventPage(BaseModel):
 _of_log: dict[int, Any] = {400: Detail, 404: Detail, 422: ValidationProblems}
 
 
-class EventViewSet(AppViewSet):
+class AppEventViewSet(AppViewSet):
     """The events of all conversations of the user, or of one."""
 
     needs = WRITES
