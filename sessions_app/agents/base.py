@@ -38,7 +38,7 @@ class AgentStuck(AgentFailure):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Usage:
+class CallUsage:
     """What one call of a model used; a `cost` of None is an unknown one."""
 
     model: str = ""
@@ -194,14 +194,14 @@ class Turn(Protocol):
     def answer(self) -> AbstractAsyncContextManager[Answer]:
         """Begin an answer; leaving the block stores it as one message."""
 
-    async def reserve(self, expected: Usage) -> None:
+    async def reserve(self, expected: CallUsage) -> None:
         """Reserve the least that a call of a model will use, right before the call.
 
         If a limit is reached, the turn ends or waits, and this never returns. A `cost` of None is an
         unknown price.
         """
 
-    def count(self, usage: Usage) -> None:
+    def count(self, usage: CallUsage) -> None:
         """Count the usage of a call with the turn's next event, or at the end of the turn."""
 
     async def say(self, text: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from django.db import connection, transaction
 
 from conversations.models import ConversationRef
-from sessions_app.agents.base import Usage
+from sessions_app.agents.base import CallUsage
 from sessions_app.models import Amounts, ModelUse, RunMeter
 from sessions_app.models.model_use import NANOS
 from sessions_app.models.run_meter import COUNTED
@@ -62,7 +62,7 @@ def used_so_far(meter: RunMeter | None, limit: Limit, turn_id: str) -> Amounts:
     return Amounts() if meter.is_spent or meter.turn_id != turn_id else meter.used_by_turn
 
 
-def amounts_of(usage: Usage, *, is_of_turn: bool = True) -> Amounts:
+def amounts_of(usage: CallUsage, *, is_of_turn: bool = True) -> Amounts:
     """Return the usage of a call as amounts."""
     tokens = usage.prompt_tokens + usage.completion_tokens
     return Amounts(int(is_of_turn), tokens, round((usage.cost or 0.0) * NANOS))

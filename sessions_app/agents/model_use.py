@@ -21,7 +21,7 @@ from conversations.exceptions import ConversationError
 from conversations.models import Conversation, ConversationRef
 from sessions_app import astore
 from sessions_app.agents import limit_notices, metering
-from sessions_app.agents.base import AgentFailure, Usage
+from sessions_app.agents.base import AgentFailure, CallUsage
 from sessions_app.models import MODEL_NAME_MAX_LENGTH, Amounts, ModelUse, Used
 from sessions_app.models.model_use import NANOS
 from sessions_app.settings import run_limits
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 UNNAMED = "unknown"
 
 
-def record(conversation: ConversationRef, usages: Sequence[Usage]) -> None:
+def record(conversation: ConversationRef, usages: Sequence[CallUsage]) -> None:
     """Count ended calls in the running transaction, which holds the conversation's lock."""
     used = _sum(usages)
     Conversation.objects.filter(pk=conversation.pk).update(
@@ -63,7 +63,7 @@ def _count(model: str, used: Used) -> None:
     counts.add(Counted.MODEL_NANODOLLARS, model, number=used.cost_nanos)
 
 
-async def record_beside(conversation: ConversationRef, usages: Sequence[Usage]) -> None:
+async def record_beside(conversation: ConversationRef, usages: Sequence[CallUsage]) -> None:
     """Count calls without an event, in a transaction of their own; log a failure, and do not raise it."""
     if not usages:
         return
@@ -74,7 +74,9 @@ async def record_beside(conversation: ConversationRef, usages: Sequence[Usage]) 
 
 
 @asynccontextmanager
-async def reserved_beside(conversation: ConversationRef, expected: Usage) -> AsyncIterator[list[Usage]]:
+async def reserved_beside(
+    conversation: ConversationRef, expected: CallUsage
+) -> AsyncIterator[list[CallUsage]]:
     """Reserve a call outside turns; the block appends its usage to the list.
 
     Raise AgentFailure if a limit of the conversation is reached.
@@ -85,7 +87,7 @@ async def reserved_beside(conversation: ConversationRef, expected: Usage) -> Asy
     if reached is not None:
         code = limit_notices.CODES[reached.limit.unit]
         raise AgentFailure(limit_notices.notice(reached, asks=False), code=code)
-    usages: list[Usage] = []
+    usages: list[CallUsage] = []
     try:
         yield usages
     finally:
@@ -94,7 +96,7 @@ async def reserved_beside(conversation: ConversationRef, expected: Usage) -> Asy
 
 
 async def _end_beside(
-    conversation: ConversationRef, family: Sequence[RunLimits], call_id: str, usages: Sequence[Usage]
+    conversation: ConversationRef, family: Sequence[RunLimits], call_id: str, usages: Sequence[CallUsage]
 ) -> None:
     await record_beside(conversation, usages)
     used = Amounts()
@@ -107,13 +109,13 @@ async def _end_beside(
 
 
 @transaction.atomic
-def _record_locked(conversation: ConversationRef, usages: Sequence[Usage]) -> None:
+def _record_locked(conversation: ConversationRef, usages: Sequence[CallUsage]) -> None:
     # A purged conversation has no totals any more.
     if Conversation.objects.locked().filter(pk=conversation.pk).exists():
         record(conversation, usages)
 
 
-def _sum(usages: Sequence[Usage]) -> Used:
+def _sum(usages: Sequence[CallUsage]) -> Used:
     return Used(
         calls=len(usages),
         unpriced_calls=sum(usage.cost is None for usage in usages),
@@ -123,5 +125,5 @@ def _sum(usages: Sequence[Usage]) -> Used:
     )
 
 
-def _model_of(usage: Usage) -> str:
+def _model_of(usage: CallUsage) -> str:
     return (usage.model or UNNAMED)[:MODEL_NAME_MAX_LENGTH]

@@ -9,7 +9,7 @@ from uuid import uuid4
 from conversations.events import Dialect
 from conversations.models import ConversationRef
 from sessions_app.agents import metering
-from sessions_app.agents.base import Usage
+from sessions_app.agents.base import CallUsage
 from sessions_app.agents.metering import Reached, TurnShare
 from sessions_app.models import Amounts, RunMeter
 from sessions_app.settings import run_limits
@@ -74,7 +74,7 @@ class TurnMeter:
         self.is_spent = self._asks and self._time.limit.is_of_turn
         return self._time
 
-    def count(self, usage: Usage) -> None:
+    def count(self, usage: CallUsage) -> None:
         """Add the usage of a call; the next reservation counts it, or the end of the turn."""
         self._ended = self._ended.plus(metering.amounts_of(usage))
 

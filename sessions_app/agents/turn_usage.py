@@ -9,7 +9,7 @@ from conversations.dialects import EventAuthor
 from conversations.events import Appended, Metrics, NewEvent
 from conversations.models import ConversationRef
 from sessions_app.agents import model_use
-from sessions_app.agents.base import Usage
+from sessions_app.agents.base import CallUsage
 
 AppendHook = Callable[[Sequence[Appended]], None]
 
@@ -22,10 +22,10 @@ class TurnUsage:
         self._conversation = conversation
         self._author = author
         self._totals = counted
-        self._newest: Usage | None = None
-        self._pending: list[Usage] = []
+        self._newest: CallUsage | None = None
+        self._pending: list[CallUsage] = []
 
-    def add(self, usage: Usage) -> None:
+    def add(self, usage: CallUsage) -> None:
         """Add a call that has ended."""
         self._newest = usage
         self._pending.append(usage)
@@ -46,16 +46,16 @@ class TurnUsage:
         )
         return event if payload == event.payload else replace(event, payload=payload)
 
-    def take(self) -> list[Usage]:
+    def take(self) -> list[CallUsage]:
         """Return the uncounted calls to an append, which counts them."""
         taken, self._pending = self._pending, []
         return taken
 
-    def give_back(self, usages: Sequence[Usage]) -> None:
+    def give_back(self, usages: Sequence[CallUsage]) -> None:
         """Take back calls whose append has failed."""
         self._pending = [*usages, *self._pending]
 
-    def counting(self, usages: Sequence[Usage], also: AppendHook | None) -> AppendHook | None:
+    def counting(self, usages: Sequence[CallUsage], also: AppendHook | None) -> AppendHook | None:
         """Return the hook of an append that counts these calls once, also if the append is repeated."""
         if not usages:
             return also

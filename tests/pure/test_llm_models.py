@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sessions_app.agents.base import AgentFailure, Usage
+from sessions_app.agents.base import AgentFailure, CallUsage
 from sessions_app.agents.llm import library, transport
 from sessions_app.agents.llm.choice import ModelChoice
 from sessions_app.agents.llm.faults import ModelFault
@@ -125,14 +125,14 @@ async def test_each_wire_brings_text_reasoning_and_usage(wire: Wire, monkeypatch
         monkeypatch.setenv(name, "of-the-operator")
     model, answer, path = WIRES[wire]
     pieces: list[AnswerPiece] = []
-    usages: list[Usage] = []
+    usages: list[CallUsage] = []
     with model_server(lambda asked: answer) as (base_url, asked):
         target, client = await _ready(model, base_url)
         shown = client.request_of(Record(), max_chars=1_000)
         await client.stream(target, shown, pieces.append, usages.append)
     assert "".join(piece.text for piece in pieces) == "Paris."
     assert "".join(piece.reasoning for piece in pieces) == "France."
-    assert usages == [Usage(model=model, prompt_tokens=7, completion_tokens=3)]
+    assert usages == [CallUsage(model=model, prompt_tokens=7, completion_tokens=3)]
     [request] = asked
     assert request.path.partition("?")[0] == path
     assert "of-the-operator" not in str(request)

@@ -17,7 +17,7 @@ from conversations.log import reads
 from conversations.models import Conversation, ConversationRef, Version
 from sessions_app import astore
 from sessions_app.agents import model_use
-from sessions_app.agents.base import Usage
+from sessions_app.agents.base import CallUsage
 from sessions_app.agents.llm import agent as llm_agent
 from sessions_app.loops.inputs import titles
 from sessions_app.models import ModelUse, Used
@@ -93,10 +93,10 @@ async def test_a_known_price_is_counted_and_an_unknown_one_is_said_as_unknown(
     talk: ConversationRef, alice: User
 ) -> None:
     calls = [
-        Usage(model="a", prompt_tokens=10, completion_tokens=1, cost=0.1),
-        Usage(model="a", prompt_tokens=20, completion_tokens=2, cost=0.2),
-        Usage(model="a", prompt_tokens=30, completion_tokens=3),
-        Usage(model="b", cost=0.0),
+        CallUsage(model="a", prompt_tokens=10, completion_tokens=1, cost=0.1),
+        CallUsage(model="a", prompt_tokens=20, completion_tokens=2, cost=0.2),
+        CallUsage(model="a", prompt_tokens=30, completion_tokens=3),
+        CallUsage(model="b", cost=0.0),
     ]
     await model_use.record_beside(talk, calls)
     assert await astore.call(used_in, talk) == [
@@ -175,7 +175,7 @@ async def test_v0_readers_get_the_totals_with_each_answer(
 async def test_what_a_purged_conversation_used_stays_in_its_owners_sums(
     talk: ConversationRef, alice: User
 ) -> None:
-    used = [Usage(model="a", prompt_tokens=5, completion_tokens=1, cost=0.5)]
+    used = [CallUsage(model="a", prompt_tokens=5, completion_tokens=1, cost=0.5)]
     await model_use.record_beside(talk, used)
     await astore.call(Conversation.objects.filter(pk=talk.pk).delete)
     await model_use.record_beside(talk, used)  # nothing is left to count for, and nothing fails

@@ -25,7 +25,7 @@ from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.agents import model_use
-from sessions_app.agents.base import AgentFailure, Usage
+from sessions_app.agents.base import AgentFailure, CallUsage
 from sessions_app.agents.turn_usage import TurnUsage
 from sessions_app.loops import leases, recovery, runs, turns
 from sessions_app.loops.playing.played_turn import PlayedTurn
@@ -54,13 +54,13 @@ class Life:
         self._expected = expected
         self._epoch = 0
 
-    def _usage(self) -> Usage:
+    def _usage(self) -> CallUsage:
         chance = self._chance
         cost = chance.choice([None, 0.0, chance.randrange(1, 5_000) / 10_000])
         tokens = {"prompt_tokens": chance.randrange(500), "completion_tokens": chance.randrange(50)}
-        return Usage(model=chance.choice(["openai/a", "ollama/b"]), cost=cost, **tokens)
+        return CallUsage(model=chance.choice(["openai/a", "ollama/b"]), cost=cost, **tokens)
 
-    def _expect(self, *usages: Usage) -> None:
+    def _expect(self, *usages: CallUsage) -> None:
         day = timezone.now().date().isoformat()
         for usage in usages:
             place = (self.talk.owner_id, self.talk.pk, usage.model, day)
@@ -100,7 +100,7 @@ class Life:
                 case _:
                     await turn.condense(turn.inputs, "They said hello.")
 
-    async def _ask(self, turn: PlayedTurn) -> Usage:
+    async def _ask(self, turn: PlayedTurn) -> CallUsage:
         usage = self._usage()
         await turn.reserve(self._usage())
         turn.count(usage)

@@ -17,9 +17,9 @@ from sessions_app.agents.base import (
     LOOK_S,
     AgentFailure,
     Answer,
+    CallUsage,
     Turn,
     TurnSuspended,
-    Usage,
     wait_unless_pausing,
 )
 from sessions_app.agents.llm import choice, library, models, prompts, record, refusals
@@ -252,7 +252,7 @@ class _Playing:
             await asyncio.gather(asking, return_exceptions=True)  # a pause makes its error useless
         return None
 
-    def _count(self, usage: Usage) -> None:
+    def _count(self, usage: CallUsage) -> None:
         self._turn.count(usage)
         logger.info(
             "A model has answered",

@@ -15,7 +15,7 @@ from conversations.dialects import columns
 from conversations.events import EventEnvelope, Kind
 from conversations.server_log import ids_of
 from sessions_app import astore
-from sessions_app.agents.base import LOOK_S, AgentFailure, Turn, Usage
+from sessions_app.agents.base import LOOK_S, AgentFailure, CallUsage, Turn
 from sessions_app.agents.llm import prompts, record
 from sessions_app.agents.llm.models import Target
 from sessions_app.agents.llm.record import Record
@@ -48,7 +48,7 @@ class Condenser:
     """Condenses the conversation of one turn."""
 
     def __init__(
-        self, turn: Turn, target: Target, client: ModelClient, on_usage: Callable[[Usage], None]
+        self, turn: Turn, target: Target, client: ModelClient, on_usage: Callable[[CallUsage], None]
     ) -> None:
         self._turn = turn
         self._target = target

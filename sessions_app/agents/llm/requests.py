@@ -33,7 +33,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
 from conversations.payloads import halves
-from sessions_app.agents.base import AgentFailure, Usage
+from sessions_app.agents.base import AgentFailure, CallUsage
 from sessions_app.agents.llm import history, refusals, transport
 from sessions_app.agents.llm.failures import fault_of
 from sessions_app.agents.llm.faults import ModelFault, ToolsRefused
@@ -149,12 +149,12 @@ class ModelClient:
                 return int(model.context_window) * CHARS_PER_TOKEN
         return None
 
-    def expected(self, target: Target, request: Request) -> Usage:
+    def expected(self, target: Target, request: Request) -> CallUsage:
         """Return the least usage of a request: about the tokens of its messages, and their price."""
         tokens = history.chars_of(request.messages) // CHARS_PER_TOKEN
         return _priced(RequestUsage(input_tokens=tokens), target, target.name)
 
-    def expected_of(self, target: Target, messages: Sequence[Mapping[str, str]]) -> Usage:
+    def expected_of(self, target: Target, messages: Sequence[Mapping[str, str]]) -> CallUsage:
         """Return the least usage of `complete`."""
         return self.expected(target, Request(_plain(messages), is_cut=False))
 
@@ -163,7 +163,7 @@ class ModelClient:
         target: Target,
         request: Request,
         on_piece: Callable[[AnswerPiece], None],
-        on_usage: Callable[[Usage], None],
+        on_usage: Callable[[CallUsage], None],
         *,
         tools: Mapping[str, Tool] | None = None,
     ) -> Reply:
@@ -196,7 +196,7 @@ class ModelClient:
                     raise ToolsRefused(str(fault), code=fault.code) from None
 
     async def complete(
-        self, target: Target, messages: Sequence[Mapping[str, str]], on_usage: Callable[[Usage], None]
+        self, target: Target, messages: Sequence[Mapping[str, str]], on_usage: Callable[[CallUsage], None]
     ) -> str:
         """Answer messages of a role and a content, oldest first; see `stream`. Raise AgentFailure."""
         pieces: list[str] = []
@@ -209,7 +209,7 @@ class ModelClient:
         target: Target,
         request: Request,
         on_piece: Callable[[AnswerPiece], None],
-        on_usage: Callable[[Usage], None],
+        on_usage: Callable[[CallUsage], None],
     ) -> tuple[AnswerStream, bool]:
         """Return the answer, and whether it has text."""
         chars, has_text = 0, False
@@ -290,7 +290,7 @@ def _nothing(end: End) -> ModelFault:
             return ModelFault(text, code="LLMNoResponseError", is_passing=True, tries_max=FRUITLESS_TRIES)
 
 
-def _usage(response: ModelResponse, target: Target, *, has_ended: bool) -> Usage:
+def _usage(response: ModelResponse, target: Target, *, has_ended: bool) -> CallUsage:
     """Return the usage of an answer, as the server reports it."""
     used = response.usage
     if has_ended and used.output_tokens:
@@ -298,7 +298,7 @@ def _usage(response: ModelResponse, target: Target, *, has_ended: bool) -> Usage
     return _used(used, target, cost=None)
 
 
-def _priced(used: RequestUsage, target: Target, name: str) -> Usage:
+def _priced(used: RequestUsage, target: Target, name: str) -> CallUsage:
     """Return the usage with its price, if that is known."""
     cost: float | None = None
     with suppress(LookupError, ValueError, ArithmeticError):  # the price is unknown
@@ -307,8 +307,8 @@ def _priced(used: RequestUsage, target: Target, name: str) -> Usage:
     return _used(used, target, cost=cost)
 
 
-def _used(used: RequestUsage, target: Target, *, cost: float | None) -> Usage:
-    return Usage(
+def _used(used: RequestUsage, target: Target, *, cost: float | None) -> CallUsage:
+    return CallUsage(
         model=target.full_name,
         prompt_tokens=used.input_tokens,
         completion_tokens=used.output_tokens,

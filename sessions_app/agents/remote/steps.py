@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sessions_app.agents.base import Usage
+from sessions_app.agents.base import CallUsage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,14 +91,14 @@ class Finish(Step):
 class Count(Step):
     """The usage of a call of a model."""
 
-    usage: Usage
+    usage: CallUsage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reserve(Step):
     """The least usage of a call of a model, sent before the call."""
 
-    expected: Usage
+    expected: CallUsage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,7 +22,7 @@ from conversations.models import ConversationRef
 from conversations.server_log import ids_of
 from sessions_app import astore
 from sessions_app.agents import limit_notices, metering, model_use
-from sessions_app.agents.base import AgentFailure, Decision, ProposedCall, ToolCall, TurnSuspended, Usage
+from sessions_app.agents.base import AgentFailure, CallUsage, Decision, ProposedCall, ToolCall, TurnSuspended
 from sessions_app.agents.metering import Reached
 from sessions_app.agents.turn_meter import TurnMeter
 from sessions_app.agents.turn_usage import AppendHook
@@ -216,11 +216,11 @@ class PlayedTurn:
             answer.think("\n\n")
         return answer
 
-    def count(self, usage: Usage) -> None:
+    def count(self, usage: CallUsage) -> None:
         self._log.count(usage)
         self._meter.count(usage)
 
-    async def reserve(self, expected: Usage) -> None:
+    async def reserve(self, expected: CallUsage) -> None:
         """Reserve the expected use of a model's call in the limits; at a limit, end or pause the turn."""
         await self.checkpoint()
         share, family = self._meter.share(reserves=True), self._meter.family

@@ -9,7 +9,7 @@ from conversations.events import Appended, Authored, Metrics, NewEvent
 from conversations.exceptions import OutcomeUnknown
 from conversations.models import ConversationRef
 from sessions_app import astore
-from sessions_app.agents.base import Usage
+from sessions_app.agents.base import CallUsage
 from sessions_app.agents.turn_usage import AppendHook, TurnUsage
 from sessions_app.models import UnfinishedAnswer
 
@@ -34,11 +34,11 @@ class TurnLog:
         self._usage = TurnUsage(conversation, author, counted)
         self._has_old_snapshot = False
 
-    def count(self, usage: Usage) -> None:
+    def count(self, usage: CallUsage) -> None:
         """Count a call of a model in the commit of the next event."""
         self._usage.add(usage)
 
-    def take_uncounted(self) -> list[Usage]:
+    def take_uncounted(self) -> list[CallUsage]:
         """Return the calls of models that no event has counted; the caller counts them."""
         return self._usage.take()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypedDict
 
-from sessions_app.agents.base import Usage
+from sessions_app.agents.base import CallUsage
 from sessions_app.agents.remote.steps import (
     AnyStep,
     Call,
@@ -104,8 +104,8 @@ def _reserve(frame: Frame, common: _Common) -> Reserve:
     return Reserve(**common, expected=_used(frame))
 
 
-def _used(frame: Frame) -> Usage:
-    return Usage(
+def _used(frame: Frame) -> CallUsage:
+    return CallUsage(
         model=_short(frame, "model", 200),
         prompt_tokens=_count(frame, "prompt_tokens"),
         completion_tokens=_count(frame, "completion_tokens"),
