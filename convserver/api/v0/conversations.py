@@ -40,7 +40,7 @@ from convserver.api.v0.info import (
 )
 from convserver.api.v0.pages import place_of
 from convserver.api.v0.view import V0ViewSet
-from convserver.event_loop import in_loop
+from convserver.event_loop import in_loop, start_after_commit
 from convserver.pagination import Page
 from convserver.serving.admission import Lane, in_lane
 from sessions_app.agents.chosen import needs_model
@@ -67,9 +67,13 @@ class V0ConversationViewSet(V0ViewSet):
     def create(self, request: Request) -> Response:
         """Create a conversation and start its agent, without waiting for it."""
         sent = json_of(request)
-        body = body_in(sent, _body_model())
+        may_choose_id = settings.CONFIGURATION.allow_set_conversation_id
+        body = body_in(sent, NewConversationWithId if may_choose_id else NewConversation)
+        # First: a repeated request must not fail because a provider refuses the token by now.
         if (again := answer_again(request, sent)) is not None:
             return again
+        # All checks before anything is stored: a refused request leaves no empty conversation (spec V0 §7.4,
+        # P9).
         _require_access(request, body.chosen_repository, body.chosen_provider)
         _require_model(request, body.agent)
         return answer_once(request, sent, partial(_create, request, body))
@@ -80,6 +84,7 @@ class V0ConversationViewSet(V0ViewSet):
         """Return one page of the user's conversations of both versions, the newest first."""
         query = query_of(request, V0ListQuery)
         page_id, skip = place_of(query)
+        # By the store of the settings, which an operator may have replaced by another one.
         found = store(str(self.user_id)).search(
             page_id, query.limit, wanted=_wanted(request, query), skip=skip
         )
@@ -90,6 +95,7 @@ class V0ConversationViewSet(V0ViewSet):
     def retrieve(self, request: Request, conversation_id: str) -> Response:
         """Return one conversation; null if the user has no such conversation."""
         info = _info(request, conversation_id)
+        # Clients rely on 200 with null or false for an unknown conversation (spec V0 §7.5, A2).
         return Response(info and info.model_dump(mode="json"))
 
     @extend_schema(**documented.renaming)
@@ -101,6 +107,7 @@ class V0ConversationViewSet(V0ViewSet):
             changes.retitle(conversation, body.title)
         except ConversationNotFound as error:
             raise _no_conversation_to_rename(request, conversation_id) from error
+        # A client may try these again; what is caught below is a 500.
         except PASSING:
             raise
         except Exception as error:
@@ -125,6 +132,7 @@ class V0ConversationViewSet(V0ViewSet):
     @extend_schema(**documented.start)
     def start(self, request: Request, conversation_id: str) -> Response:
         """Start the agent; if it is running, report its state."""
+        # Checked only: the tokens of the user are stored, and the body has none.
         body_of(request, ProvidersSet)
         try:
             conversation = access.writable(request.user, conversation_id)
@@ -132,12 +140,12 @@ class V0ConversationViewSet(V0ViewSet):
             raise Refused(404, {"status": "error", "conversation_id": conversation_id}) from error
         _require_model(request, run_options.agent_of(conversation))
         try:
-            status = in_loop(_start, conversation)
+            started = in_loop(lambda: get_manager().maybe_start_agent_loop(conversation))
         except PASSING:
             raise
         except Exception as error:
             raise _not_done("start", conversation_id, error) from error
-        return _answer(conversation.public_id, ConversationStatus(status.upper()))
+        return _answer(conversation.public_id, ConversationStatus(started.status.upper()))
 
     @requires(RUNS)
     @extend_schema(**documented.stop)
@@ -151,6 +159,7 @@ class V0ConversationViewSet(V0ViewSet):
                 raise
             except Exception as error:
                 raise _not_done("stop", conversation_id, error) from error
+        # The status before the stop, which this wire answers with (spec V0 §1.4).
         if info is None or info.status not in (ConversationStatus.STARTING, ConversationStatus.RUNNING):
             return _answer(
                 conversation_id, ConversationStatus.STOPPED, message="Conversation was not running"
@@ -191,10 +200,6 @@ def _page(request: Request, infos: Sequence[ConversationInfo], next_page_id: str
     return ConversationInfoResultSet(results=results, next_page_id=next_page_id).model_dump(mode="json")
 
 
-def _body_model() -> type[NewConversation]:
-    return NewConversationWithId if settings.CONFIGURATION.allow_set_conversation_id else NewConversation
-
-
 def _require_access(request: Request, repository: str | None, provider: ProviderType | None) -> None:
     """Make sure that the user's tokens open the repository. Raise GitAuthenticationError."""
     if repository:
@@ -217,7 +222,7 @@ def _require_model(request: Request, agent: str) -> None:
 def _create(request: Request, body: NewConversation) -> Response:
     conversation = _created(request, body)
     leases.expect(conversation)  # later requests find it starting, as this answer says
-    transaction.on_commit(partial(in_loop, _start_soon, conversation))
+    start_after_commit(conversation)
     return _answer(conversation.public_id, ConversationStatus.STARTING)
 
 
@@ -239,8 +244,10 @@ def _created(request: Request, body: NewConversation) -> ConversationRef:
         try:
             conversation = access.writable(request.user, body.chosen_id or "")
         except ConversationError:
+            # One answer for every id that is taken: it does not tell whose it is.
             raise taken from None
     else:
+        # Only of a new conversation: an existing one keeps its agent and its tool servers.
         if body.agent:
             run_options.change(conversation, {"agent": body.agent})
         if body.tool_servers:  # before the first message, in which their keys are masked as well
@@ -299,11 +306,3 @@ async def _connections(conversation: ConversationRef) -> dict[int, int]:
     owner_id = str(conversation.owner_id)
     present = await get_manager().get_connections(owner_id, [conversation.public_id])
     return {conversation.pk: len(present)}
-
-
-async def _start_soon(conversation: ConversationRef) -> None:
-    get_manager().start_soon(conversation)
-
-
-async def _start(conversation: ConversationRef) -> str:
-    return (await get_manager().maybe_start_agent_loop(conversation)).status

@@ -37,10 +37,9 @@ from convserver.api.v1.authentication import (
     require_more_than_one,
     visible,
 )
-from convserver.event_loop import in_loop
+from convserver.event_loop import in_loop, start_after_commit
 from sessions_app.live.status import in_status
 from sessions_app.loops import runs, turn_events
-from sessions_app.loops.manager import get_manager
 from sessions_app.openhands_v1 import starts, steering
 from sessions_app.openhands_v1.information import SIZE, ConversationInformation, information_of
 from sessions_app.settings import agent_setups
@@ -95,6 +94,7 @@ class AgentConversationViewSet(AgentViewSet):
         query = query_of(request, ListQuery)
         page = page_of(_matching(request, query), query)
         found = information_of(page.pks)
+        # One may have been deleted since the page's keys were read.
         items = [found[pk] for pk in page.pks if pk in found]
         return Response({"items": items, "next_page_id": page.next_page_id})
 
@@ -141,6 +141,7 @@ class AgentConversationViewSet(AgentViewSet):
         """Rename, or set the tags."""
         conversation = conversation_of(request, conversation_id)
         body = body_of(request, ConversationChange)
+        # Both or none: a client that is refused must not find half of its change.
         with transaction.atomic():
             if body.title is not None:
                 changes.retitle(conversation, body.title)
@@ -156,6 +157,7 @@ class AgentConversationViewSet(AgentViewSet):
         id restores it.
         """
         conversation = conversation_of(request, conversation_id)
+        # First, while it still is a conversation to which the loop can write its end.
         in_loop(steering.stop_to_delete, conversation)
         delete(conversation)
         return done()
@@ -179,6 +181,7 @@ def _batch(request: Request, asked: list[str]) -> HttpResponseBase:
         if not is_uuid(text):
             raise malformed_id(text, "query", "ids")
     public_ids = [normal_id(text) for text in asked]
+    # Sizes first: together, a hundred setups may be more than memory should hold.
     rows = list(visible(request).with_public_ids(public_ids).values_list("public_id", "pk", SIZE))
     loaded = take_bytes((pk, size) for _, pk, size in rows)
     information = information_of(loaded)
@@ -198,9 +201,10 @@ def _read(pk: int) -> str | None:
 def _create(request: Request, body: Start) -> Response:
     """Start the conversation; it is running with the commit, and its loop is started after it."""
     conversation, is_new = _started(request, body)
+    # A repeated start must not run the agent once more.
     if is_new and body.initial_message is not None:
         runs.ask(conversation)
-        transaction.on_commit(partial(in_loop, _start_soon, conversation))
+        start_after_commit(conversation)
     return Response(information(conversation), status=201 if is_new else 200)
 
 
@@ -208,6 +212,7 @@ def _started(request: Request, body: Start) -> tuple[ConversationRef, bool]:
     """Return the conversation, and whether it was created now. Raise ConversationExists for another user's
     id."""
     public_id = body.conversation_id.hex if body.conversation_id else None
+    # Before the check of the key: the key of a conversation may start that one again.
     if public_id and (own := _brought_back(request, public_id)):
         return own, False
     require_more_than_one(request)
@@ -275,11 +280,8 @@ def start_child(user: Visitor, parent: ConversationRef, body: NewChild) -> Conve
         parent_id=parent.pk,
         title=body.title,
     )
+    # The setup of the parent has keys, which no client is shown and none can send.
     agent_setups.copy(parent, child)
     runs.ask(child)
-    transaction.on_commit(partial(in_loop, _start_soon, child))
+    start_after_commit(child)
     return child
-
-
-async def _start_soon(conversation: ConversationRef) -> None:
-    get_manager().start_soon(conversation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from http import HTTPStatus
 
 from drf_spectacular.utils import extend_schema
 from pydantic import BaseModel
@@ -46,8 +47,8 @@ from sessions_app.settings import agent_setups, model_keys
 logger = logging.getLogger(__name__)
 
 ALREADY_RUNNING = "Conversation already running. Wait for it to finish, or pause it first."
-BEGUN = 202
-"""The status with which a fork of many events is recorded; no client is sent it."""
+# No client is sent this: `_copied` waits for the copy, also when the request is repeated.
+BEGUN = HTTPStatus.ACCEPTED
 COPY_WAIT_S = 30.0
 STEERED = {**ONE, 409: Detail, 503: Detail}
 
@@ -98,7 +99,8 @@ class SteeringViewSet(AgentViewSet):
 
         Responds immediately; the status is `running` until the agent is done.
         """
-        if not in_loop(_ask_run, conversation_of(request, conversation_id)):
+        conversation = conversation_of(request, conversation_id)
+        if not in_loop(lambda: get_manager().ask_run(conversation)):
             raise Refused(409, {"detail": ALREADY_RUNNING})
         return done()
 
@@ -106,14 +108,16 @@ class SteeringViewSet(AgentViewSet):
     @extend_schema(request=None, responses={200: Done, **STEERED})
     def pause(self, request: Request, conversation_id: str) -> Response:
         """Pause the agent after its current step."""
-        in_loop(_pause, conversation_of(request, conversation_id))
+        conversation = conversation_of(request, conversation_id)
+        in_loop(lambda: get_manager().pause(conversation))
         return done()
 
     @requires(RUNS)
     @extend_schema(request=None, responses={200: Done, **STEERED})
     def interrupt(self, request: Request, conversation_id: str) -> Response:
         """Interrupt the agent immediately."""
-        in_loop(_interrupt, conversation_of(request, conversation_id))
+        conversation = conversation_of(request, conversation_id)
+        in_loop(lambda: get_manager().interrupt(conversation))
         return done()
 
     @requires(RUNS)
@@ -163,6 +167,7 @@ class SteeringViewSet(AgentViewSet):
     def switch_profile(self, request: Request, conversation_id: str) -> Response:
         """Set the model of a stored profile for the turns from the next one on."""
         conversation = conversation_of(request, conversation_id)
+        # A key of one conversation must not use the profiles of its owner.
         require_more_than_one(request)
         name = body_of(request, ProfileChoice).profile_name
         llm = model_for_conversation(self.user_id, name)
@@ -174,6 +179,7 @@ class SteeringViewSet(AgentViewSet):
     def start_child(self, request: Request, conversation_id: str) -> Response:
         """Start a conversation below this one, with its agent, on a task."""
         parent = conversation_of(request, conversation_id)
+        # It would start conversations that the key does not open.
         require_more_than_one(request)
         info = information(start_child(request.user, parent, body_of(request, NewChild)))
         started = ChildStarted(
@@ -211,6 +217,7 @@ class SteeringViewSet(AgentViewSet):
         question = body_of(request, Question).question
         try:
             answer = in_loop(questions.answer_to, conversation, question)
+        # A client may try these again; what is caught below is a 502.
         except PASSING:
             raise
         except Exception as error:
@@ -230,6 +237,7 @@ class SteeringViewSet(AgentViewSet):
         require_more_than_one(request)
         sent = json_of(request)
         body = optional_body_in(sent, Fork) or Fork()
+        # The copying is not part of the transaction, which would hold up other writers.
         begun = answer_once(request, sent, partial(_fork, request, source, body))
         return begun if begun.status_code != BEGUN else _copied(request, begun.data["id"])
 
@@ -264,6 +272,7 @@ def _fork(request: Request, source: ConversationRef, body: Fork) -> Response:
 def _copied(request: Request, public_id: str) -> Response:
     """Answer a fork of many events once all are copied. Raise ForkUnfinished after COPY_WAIT_S."""
     row = Conversation.objects.owned_by(access.pk_of(request.user)).get(public_id=public_id)
+    # A background task would begin later; this wire has no answer for a fork that is not whole.
     copying.advance(row.ref, seconds=COPY_WAIT_S)
     return Response(information(access.readable(request.user, public_id)), status=201)
 
@@ -273,15 +282,3 @@ def _place(conversation: ConversationRef, event_id: str) -> int:
     if seq is None:
         raise EventNotFound(f"There is no event {event_id!r}.")
     return seq
-
-
-async def _ask_run(conversation: ConversationRef) -> bool:
-    return await get_manager().ask_run(conversation)
-
-
-async def _pause(conversation: ConversationRef) -> None:
-    await get_manager().pause(conversation)
-
-
-async def _interrupt(conversation: ConversationRef) -> None:
-    await get_manager().interrupt(conversation)

@@ -9,7 +9,6 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from django.db import transaction
 from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema
@@ -21,7 +20,7 @@ from conversations import access
 from conversations.cursors import ListCursor
 from conversations.events import NewEvent
 from conversations.log.reads import take_bytes
-from conversations.models import Conversation, ConversationRef
+from conversations.models import Conversation
 from convserver.api.addresses import origin_of
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_again, answer_once
 from convserver.api.openhands.errors import Detail, ValidationProblems
@@ -46,13 +45,12 @@ from convserver.api.v1.app.view import (
     row_of,
     uuids_of,
 )
-from convserver.event_loop import in_loop
+from convserver.event_loop import in_loop, start_after_commit
 from convserver.pagination import first_page
 from convserver.serving.admission import Lane, in_lane
 from sessions_app.agents.chosen import needs_model
 from sessions_app.git_providers.base import GitAuthenticationError, GitProviderError
 from sessions_app.git_providers.client import GitProviders
-from sessions_app.loops.manager import get_manager
 from sessions_app.models import StartTask
 from sessions_app.models.v1 import StartTaskQuerySet, json_size
 from sessions_app.openhands_v1 import starts
@@ -140,6 +138,7 @@ class StartTaskViewSet(AppViewSet):
         """Return them in the requested order, null for an unknown id."""
         ids, origin = uuids_of(request, "ids"), origin_of(request)
         rows = StartTask.objects.of_user(self.user_id).with_task_ids(ids)
+        # Sizes first: the requests that started a hundred conversations may be long.
         places = list(rows.values_list("pk", SIZE, "task_id"))
         pks = take_bytes((pk, size) for pk, size, _ in places)
         loaded = {task.id: task.model_dump_json() for task in _tasks(pks, origin)}
@@ -169,6 +168,7 @@ def _steps_of(request: Request) -> list[Any]:
     """Start a conversation, unless its key shows that this was done before, and return the steps as JSON."""
     sent = json_of(request)
     body = body_in(sent, StartRequest)
+    # First: a repeated request must not fail because a provider refuses the token by now.
     response = answer_again(request, sent)
     if response is None:
         response = answer_once(request, sent, _start_of(request, body), is_recorded=_is_started)
@@ -189,9 +189,10 @@ def _start_of(request: Request, body: StartRequest) -> Callable[[], Response]:
     refusal = _refusal(request, body, wanted.agent)
 
     def store() -> Response:
+        # A failed start is stored, too: clients poll for its outcome (spec V1 §1.2).
         task = starts.failed(request.user, wanted, refusal) if refusal else starts.start(request.user, wanted)
         if task.conversation is not None and message is not None:
-            transaction.on_commit(partial(in_loop, _start_soon, task.conversation.ref))
+            start_after_commit(task.conversation.ref)
         return Response([step.model_dump(mode="json") for step in _steps(task, request)])
 
     return store
@@ -249,6 +250,7 @@ def _steps(task: StartTask, request: Request) -> list[AppConversationStartTask]:
     """Return the start step by step; everything has happened already, or nothing."""
     (end,) = started_of([task], origin=origin_of(request))
     nothing = {"detail": None, "app_conversation_id": None, "sandbox_id": None, "agent_server_url": None}
+    # Clients wait for these steps in their order, though this server takes them in one transaction.
     working = end.model_copy(update={**nothing, "status": StartStatus.WORKING})
     if end.status is StartStatus.ERROR:
         return [working, end]
@@ -266,7 +268,3 @@ async def _streamed(steps: list[Any]) -> AsyncIterator[bytes]:
     for number, step in enumerate(steps):
         yield (b",\n" if number else b"") + orjson.dumps(step)
     yield b"]"
-
-
-async def _start_soon(conversation: ConversationRef) -> None:
-    get_manager().start_soon(conversation)
