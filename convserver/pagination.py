@@ -12,6 +12,7 @@ from conversations.cursors import ListCursor, OrderedCursor
 from conversations.log.reads import take_bytes
 from conversations.models import Conversation, ConversationQuerySet, LabelQuerySet, ListOrder
 
+PAGE_DEFAULT = 20
 PAGE_MAX = 100
 COUNTED_MAX = 10_000  # to count rows takes as long as to read them; above this, a page says "more than"
 # If a filter leaves at most this many conversations, they are sorted; of more, an order's index is read.

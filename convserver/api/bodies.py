@@ -41,7 +41,8 @@ class JsonParser(TextParser):
         """Return the value. Raise FrameTooLarge, BadFrame or ParseError."""
         text = super().parse(stream, media_type, parser_context)
         try:
-            return read_in_turn(_user_pk(parser_context), text, bounds.loads)
+            user_pk: int | None = parser_context["request"].user.pk if parser_context else None
+            return read_in_turn(user_pk, text, bounds.loads)
         except ValueError as error:
             raise ParseError(f"The body must be JSON: {error}.") from error
 
@@ -52,11 +53,8 @@ def read_in_turn(user_pk: int | None, text: str, read: Callable[[str], T]) -> T:
     Raise FrameTooLarge where `read` raises TooManyValues.
     """
     try:
+        # A decoder keeps the interpreter, and so the event loop, until its values are made: large texts have
+        # one thread.
         return parsing.in_turn_from_thread(user_pk, bounds.is_light(text), read, text)
     except bounds.TooManyValues as error:
         raise FrameTooLarge(f"The body is too large: {error}.") from error
-
-
-def _user_pk(parser_context: Any) -> int | None:
-    pk: int | None = parser_context["request"].user.pk if parser_context else None
-    return pk

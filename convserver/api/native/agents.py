@@ -7,22 +7,20 @@ from typing import Any
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from conversations import access
-from convserver.api.native.shapes import NATIVE, NativeAgents
+from convserver.api.native.shapes import NativeAgents
+from convserver.api.native.view import NativeView
 from convserver.api.scopes import WRITES
 from sessions_app.agents import registry
 from sessions_app.agents.registry import AgentKind
 from sessions_app.agents.remote.listing import kinds_for
 
 
-class AgentsView(APIView):
+class AgentsView(NativeView):
     """The agents of this server."""
 
     needs = WRITES
-
-    door = NATIVE
 
     @extend_schema(responses={200: NativeAgents})
     def get(self, request: Request) -> Response:

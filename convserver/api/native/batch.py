@@ -8,14 +8,13 @@ from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_s
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from conversations.exceptions import InvalidConversationId
 from conversations.models import normal_id
 from conversations.store import labels
-from convserver.api.native.fields import Body, ChoiceField, Text
 from convserver.api.native.lists import LABEL_MAX_LENGTH
-from convserver.api.native.shapes import NATIVE, NativeBatch, refusals
+from convserver.api.native.shapes import NativeBatch, refusals
+from convserver.api.native.view import Body, ChoiceField, NativeView, Text
 from convserver.api.scopes import WRITES
 from convserver.batches import actions, undo
 from convserver.batches.actions import BATCH_MAX, BatchAction, BatchOrder, BatchResult
@@ -51,13 +50,13 @@ class BatchSerializer(Body):
         return attrs
 
 
+# SQLite's writers come in the order of their arrival: without a lane, many batches of one user would all come
+# before another user's append.
 @in_lane(Lane.BATCH)
-class BatchView(APIView):
+class BatchView(NativeView):
     """Many conversations at once."""
 
     needs = WRITES
-
-    door = NATIVE
 
     @extend_schema(
         request=BatchSerializer,
@@ -73,9 +72,7 @@ class BatchView(APIView):
         Those that are not there are named in `not_found`, and the others are changed. `undo` of the answer
         takes back exactly what changed, for an hour.
         """
-        body = BatchSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        asked = body.validated_data
+        asked = self.checked_body(BatchSerializer)
         if asked["action"] == UNDO:
             change = undo.read(request.user, asked["undo"])
             return _answer(actions.take_back(request.user, change), [])
@@ -83,6 +80,7 @@ class BatchView(APIView):
         ids = {each: _normal(each) for each in asked["ids"]}
         rows = actions.reachable(request.user, order.action).with_public_ids(filter(None, ids.values()))
         found = actions.refs_of(rows)
+        # A conversation of another user is answered as one that does not exist.
         there = {each.public_id for each in found}
         done = actions.carry_out(request.user, order, found)
         return _answer(done, [each for each, public_id in ids.items() if public_id not in there])

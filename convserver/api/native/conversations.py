@@ -13,7 +13,7 @@ from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.viewsets import ViewSet
+from rest_framework.viewsets import ViewSetMixin
 
 from conversations import access, provisional_titles
 from conversations.events import SEQ_MAX
@@ -25,9 +25,7 @@ from conversations.store.copying import Progress
 from conversations.store.labels import TAG_MAX_LENGTH, TAG_NAME_MAX_LENGTH, TAGS_MAX
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
 from convserver.api.native import etags, lists
-from convserver.api.native.fields import Body, ChoiceField, Flag, Text
 from convserver.api.native.shapes import (
-    NATIVE,
     NativeBranches,
     NativeConversation,
     NativeConversationChanged,
@@ -37,6 +35,7 @@ from convserver.api.native.shapes import (
     NativeSteeredConversation,
     refusals,
 )
+from convserver.api.native.view import Body, ChoiceField, Flag, NativeView, Text
 from convserver.api.scopes import OF_THE_USER, RUNS, WRITES, requires
 from convserver.event_loop import in_loop
 from convserver.pagination import list_page
@@ -50,6 +49,7 @@ from sessions_app.models import UnknownAnswer
 from sessions_app.openhands_v1 import steering
 from sessions_app.settings import agent_setups
 
+# The framework's field checks the values by its child, and the names not at all.
 _TAG_NAME = Text(max_length=TAG_NAME_MAX_LENGTH, trim_whitespace=False)
 
 
@@ -150,13 +150,12 @@ class DecisionSerializer(Body):
         return attrs
 
 
-class ConversationViewSet(ViewSet):
+class ConversationViewSet(ViewSetMixin, NativeView):
     """The user's conversations; ids in any spelling."""
 
     needs = WRITES
-
-    door = NATIVE
     lookup_field = "conversation_id"
+    # The framework's own pattern refuses dots, which ids may have.
     lookup_value_regex = "[^/]+"
 
     @requires(WRITES.of_lists)
@@ -165,7 +164,7 @@ class ConversationViewSet(ViewSet):
     )
     def list(self, request: Request) -> Response:
         """Return one page, the last used first unless another `order` is asked for."""
-        query = _valid(lists.PageSerializer(data=request.query_params))
+        query = self.checked_query(lists.PageSerializer)
         user_pk = access.pk_of(request.user)
         page = list_page(
             lists.wanted(request.user, query),
@@ -178,6 +177,7 @@ class ConversationViewSet(ViewSet):
         found = listed(Conversation.objects.with_pks(page.pks), user_pk)
         return Response(
             {
+                # A row may be gone since the keys of the page were read.
                 "conversations": [found[pk] for pk in page.pks if pk in found],
                 "next_page_id": page.next_page_id,
             }
@@ -192,7 +192,7 @@ class ConversationViewSet(ViewSet):
     )
     def create(self, request: Request) -> Response:
         """Create a conversation; 409 if the id is taken."""
-        body = _valid(NewConversationSerializer(data=request.data))
+        body = self.checked_body(NewConversationSerializer)
         response = answer_once(request, request.data, partial(_create, request, body))
         response["ETag"] = etags.etag_of(response.data, is_title_made=False)  # as it was created
         return response
@@ -213,7 +213,7 @@ class ConversationViewSet(ViewSet):
         With `If-Match`, only if the conversation still has one of these ETags; otherwise 412 and its state.
         """
         conversation = access.writable(request.user, conversation_id)
-        body = _valid(ChangeSerializer(data=request.data))
+        body = self.checked_body(ChangeSerializer)
         wanted = etags.wanted(request)
         with transaction.atomic():
             if changed := _changed_since(request.user, conversation, wanted):
@@ -256,7 +256,7 @@ class ConversationViewSet(ViewSet):
     def run(self, request: Request, conversation_id: str) -> Response:
         """Start the agent, or resume it if it is paused; 202 if its process has not answered within 8 s."""
         conversation = access.writable(request.user, conversation_id)
-        return _steered(request, _run, conversation)
+        return _steered(request, conversation, lambda: get_manager().run(conversation))
 
     @requires(RUNS)
     @extend_schema(request=None, responses=STEERED)
@@ -264,7 +264,7 @@ class ConversationViewSet(ViewSet):
     def pause(self, request: Request, conversation_id: str) -> Response:
         """Pause the agent after its current step; 202 if its process has not answered within 8 s."""
         conversation = access.writable(request.user, conversation_id)
-        return _steered(request, _pause, conversation)
+        return _steered(request, conversation, lambda: get_manager().pause(conversation))
 
     @requires(RUNS)
     @extend_schema(request=None, responses=STEERED)
@@ -275,7 +275,7 @@ class ConversationViewSet(ViewSet):
         202 if one has not let go within 8 s: it stops as soon as it does.
         """
         conversation = access.writable(request.user, conversation_id)
-        return _steered(request, _close, conversation)
+        return _steered(request, conversation, lambda: get_manager().close_session(conversation.public_id))
 
     @requires(RUNS)
     @extend_schema(
@@ -288,7 +288,7 @@ class ConversationViewSet(ViewSet):
         409 if none is pending, or one other than `seq`.
         """
         conversation = access.writable(request.user, conversation_id)
-        body = _valid(DecisionSerializer(data=request.data))
+        body = self.checked_body(DecisionSerializer)
         in_loop(_confirm, conversation, body)
         return Response(_state(request.user, conversation))
 
@@ -313,7 +313,7 @@ class ConversationViewSet(ViewSet):
         202 if there are many events: the conversation is there once all are copied (`fork-progress`).
         """
         source = access.readable(request.user, conversation_id)
-        body = _valid(ForkSerializer(data=request.data))
+        body = self.checked_body(ForkSerializer)
         return answer_once(request, request.data, partial(_fork, request, source, body))
 
     @extend_schema(responses={200: NativeFork, **refusals(400, 404)})
@@ -333,6 +333,7 @@ class ConversationViewSet(ViewSet):
     @fork_progress.mapping.delete
     def cancel_fork(self, request: Request, conversation_id: str) -> Response:
         """Cancel a fork whose events are still being copied: it is removed for good; 404 if it is whole."""
+        # Access to a fork that is still being copied fails with this, and for its owner only.
         with suppress(ForkUnfinished):
             access.writable(request.user, conversation_id)
             raise ConversationNotFound("No fork with this id is being copied.")
@@ -374,6 +375,7 @@ def _create(request: Request, body: dict[str, Any]) -> Response:
 
 
 def _fork(request: Request, source: ConversationRef, body: dict[str, Any]) -> Response:
+    # None is not passed on: it would mean the default title of a new conversation.
     title = body["title"] or Conversation.objects.values_list("title", flat=True).get(pk=source.pk)
     made = agent_setups.fork(
         request.user,
@@ -383,6 +385,7 @@ def _fork(request: Request, source: ConversationRef, body: dict[str, Any]) -> Re
         title=title,
         tags=body["tags"],
     )
+    # A long log is copied in the background, in short transactions that hold up no other writer.
     if (progress := copying.progress(made)) is not None:
         return Response(_fork_state(made.public_id, progress), status=202)
     return Response(_state(request.user, made), status=201)
@@ -433,6 +436,7 @@ def _changed_since(
     """
     if wanted is None:
         return None
+    # It may have been deleted since the access was checked, without a lock.
     if lock(Conversation.objects.active(), conversation) is None:
         raise ConversationNotFound("Conversation not found.")
     current = _tagged(user, conversation)
@@ -442,37 +446,18 @@ def _changed_since(
     return Response(body, status=412, headers={"ETag": current["ETag"]})
 
 
-def _valid(serializer: serializers.Serializer[Any]) -> dict[str, Any]:
-    serializer.is_valid(raise_exception=True)
-    return dict(serializer.validated_data)
-
-
 def _state(user: access.Visitor, conversation: ConversationRef) -> ListedConversation:
     found = listed(Conversation.objects.with_pks([conversation.pk]), access.pk_of(user))
     return found[conversation.pk]
 
 
-def _steered(
-    request: Request, act: Callable[[ConversationRef], Awaitable[None]], conversation: ConversationRef
-) -> Response:
+def _steered(request: Request, conversation: ConversationRef, act: Callable[[], Awaitable[None]]) -> Response:
     """Steer the agent, and return the conversation afterwards, or as it is meanwhile."""
     try:
-        in_loop(act, conversation)
+        in_loop(act)
     except CommandPending as pending:
         return Response({**_state(request.user, conversation), "status": pending.state}, status=202)
     return Response(_state(request.user, conversation))
-
-
-async def _run(conversation: ConversationRef) -> None:
-    await get_manager().run(conversation)
-
-
-async def _pause(conversation: ConversationRef) -> None:
-    await get_manager().pause(conversation)
-
-
-async def _close(conversation: ConversationRef) -> None:
-    await get_manager().close_session(conversation.public_id)
 
 
 async def _confirm(conversation: ConversationRef, body: dict[str, Any]) -> None:

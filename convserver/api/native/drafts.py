@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.db.models import BigIntegerField
 from drf_spectacular.utils import extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from conversations import access
 from conversations.models import ConversationRef
-from convserver.api.native.fields import Body, Text
-from convserver.api.native.shapes import NATIVE, NativeDraft, NativeDraftConflict, refusals
+from convserver.api.native.shapes import NativeDraft, NativeDraftConflict, refusals
+from convserver.api.native.view import Body, NativeView, Text
 from convserver.api.scopes import WRITES
 from sessions_app.live import drafts
 from sessions_app.live.drafts import IMAGES_MAX_BYTES, TEXT_MAX_BYTES, DraftConflict, Edit
 from sessions_app.sockets.native.frames import IMAGES_MAX
 
+# RegexField searches, and `$` would let a line feed follow.
 IMAGE = r"^data:image/[a-zA-Z0-9.+-]{1,100};base64,[A-Za-z0-9+/]*={0,2}\Z"
-VERSION_MAX = 2**63 - 2
+# The next version is one more, and has to fit its column.
+VERSION_MAX = BigIntegerField.MAX_BIGINT - 1
 
 
 @extend_schema_serializer(component_name="WrittenNativeDraft")
@@ -35,6 +39,7 @@ class DraftSerializer(Body):
 
     def validate_text(self, text: str) -> str:
         """Refuse a text that is too long."""
+        # A field counts characters, of which some have four bytes.
         if len(text.encode()) > TEXT_MAX_BYTES:
             raise serializers.ValidationError(f"The text of a draft can have at most {TEXT_MAX_BYTES} bytes.")
         return text
@@ -48,12 +53,10 @@ class DraftSerializer(Body):
         return images
 
 
-class DraftView(APIView):
+class DraftView(NativeView):
     """The user's draft in one conversation."""
 
     needs = WRITES
-
-    door = NATIVE
 
     @extend_schema(responses={200: NativeDraft, **refusals(400, 404)})
     def get(self, request: Request, conversation_id: str) -> Response:
@@ -68,15 +71,14 @@ class DraftView(APIView):
 
         An empty draft is stored as well; it tells other devices that the message was sent.
         """
-        return _write(request, access.writable(request.user, conversation_id))
+        conversation = access.writable(request.user, conversation_id)
+        return _write(request, conversation, self.checked_body(DraftSerializer))
 
 
-class NewDraftView(APIView):
+class NewDraftView(NativeView):
     """The user's draft for a new conversation."""
 
     needs = WRITES
-
-    door = NATIVE
 
     @extend_schema(responses={200: NativeDraft})
     def get(self, request: Request) -> Response:
@@ -88,18 +90,16 @@ class NewDraftView(APIView):
     )
     def put(self, request: Request) -> Response:
         """Store the next version; 409 with the stored draft if `version` is outdated."""
-        return _write(request, None)
+        return _write(request, None, self.checked_body(DraftSerializer))
 
 
 def _read(request: Request, conversation: ConversationRef | None) -> Response:
     return Response(drafts.read(access.pk_of(request.user), conversation))
 
 
-def _write(request: Request, conversation: ConversationRef | None) -> Response:
-    body = DraftSerializer(data=request.data)
-    body.is_valid(raise_exception=True)
+def _write(request: Request, conversation: ConversationRef | None, body: dict[str, Any]) -> Response:
     try:
-        return Response(drafts.write(access.pk_of(request.user), conversation, Edit(**body.validated_data)))
+        return Response(drafts.write(access.pk_of(request.user), conversation, Edit(**body)))
     except DraftConflict as conflict:
         refusal = {"code": conflict.code, "detail": str(conflict), "draft": conflict.stored}
         return Response(refusal, status=409)

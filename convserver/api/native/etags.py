@@ -30,11 +30,9 @@ ETAG = OpenApiParameter(
 
 
 def etag_of(state: ListedConversation, *, is_title_made: bool) -> str:
-    """Return the ETag of everything that users set on a conversation, independent of its log and its agent.
-
-    So a generated title counts as the default one.
-    """
+    """Return the ETag of all that users set on a conversation, independent of its log and its agent."""
     facts = {
+        # A title that the agent made must not refuse a user's change: it counts as the default one.
         "title": shown_title(None, state["id"]) if is_title_made else state["title"],
         "version": state["version"],
         "repository": state["repository"],
@@ -47,6 +45,7 @@ def etag_of(state: ListedConversation, *, is_title_made: bool) -> str:
         "pinned": state["pinned"],
         "archived": state["archived"],
     }
+    # Sorted, so that tags in another order are the same; 128 bits meet by chance in no conversation.
     return f'"{sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]}"'
 
 
@@ -56,6 +55,7 @@ def wanted(request: Request) -> Collection[str] | None:
     if header is None:
         return None
     named = parse_etags(header)
+    # Django returns an empty list for a header that it cannot read.
     if not named:
         raise ValidationError("If-Match is a list of ETags in quotes, or *.")
     return named

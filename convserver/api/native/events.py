@@ -15,7 +15,6 @@ from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from conversations import access, histories
 from conversations.cursors import EventCursor, InvalidCursor
@@ -30,13 +29,13 @@ from convserver.api.direct.outcomes import in_loop_once
 from convserver.api.errors import NATIVE_STATUS, RETRY_AFTER_S, retry_headers, status_of
 from convserver.api.native.shapes import (
     FRAME_EXAMPLES,
-    NATIVE,
     Answers,
     ClientFrames,
     ErrorFrame,
     NativeEventPage,
     refusals,
 )
+from convserver.api.native.view import NativeView
 from convserver.api.schema import NativeRefusal
 from convserver.api.scopes import BY_FRAME
 from sessions_app import astore
@@ -98,12 +97,10 @@ class Sender(NamedTuple):
         return access.pk_of(self.user)
 
 
-class EventsView(APIView):
+class EventsView(NativeView):
     """The log of one conversation."""
 
     needs = BY_FRAME
-
-    door = NATIVE
     parser_classes = (TextParser,)
 
     @extend_schema(
@@ -118,9 +115,7 @@ class EventsView(APIView):
         """
         row = access.readable_row(request.user, conversation_id)
         conversation = row.ref
-        query = EventPageSerializer(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        asked = query.validated_data
+        asked = self.checked_query(EventPageSerializer)
         cursor, before, limit = (asked[name] for name in ("after", "before", "limit"))
         as_of = SEQ_MAX if asked["as_of"] is None else asked["as_of"]
         cursor = cursor or EventCursor(-1)
@@ -133,7 +128,9 @@ class EventsView(APIView):
         else:
             page = reads.read_after(conversation, cursor.seq, limit=limit)
             page = [event for event in page if event["seq"] <= as_of]
+        # After the page, so that it is not below its last event; a reader goes on as long as it is above.
         last_seq = reads.last_seq(conversation)
+        # After the reading, too: a history that is replaced meanwhile is noticed.
         histories.require_within(cursor, last_seq=last_seq)
         histories.require_same(conversation, cursor)
         events = ",".join(map(native.envelope_json, page))
@@ -156,10 +153,11 @@ class EventsView(APIView):
         A body has at most 100,000 values (members and items, at any depth), or it is a 413.
         """
         conversation = access.writable(request.user, conversation_id)
-        query = SessionSerializer(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        sender = Sender(request.user, query.validated_data["session"])
-        body = _text_of(request)
+        query = self.checked_query(SessionSerializer)
+        sender = Sender(request.user, query["session"])
+        body: Any = request.data
+        if not isinstance(body, str):  # of a form, which the framework has its own parsers for
+            raise BadFrame("The body must be a frame, or a list of frames, as application/json.")
         # Here and not on the event loop, which does not wait for the reading of anything large.
         frames = in_turn_from_thread(
             sender.user_id, bounds.is_light(body), _read_frames, body, conversation, sender
@@ -178,6 +176,7 @@ async def append(call: Append) -> Reply:
     try:
         frames = _read_frames(call.text, call.conversation, sender)
     except BadFrame as error:
+        # The view words what is wrong with a body.
         raise NotDirect from error
     if not frames:
         raise NotDirect
@@ -191,6 +190,7 @@ async def append(call: Append) -> Reply:
     return Reply(
         answers,
         json.dumps(answer.body),
+        # The status of a list is always 200; that of one frame is its own.
         is_success=answer.status == HTTPStatus.OK,
         is_unknown=answer.body.get("code") == OutcomeUnknown.code,
     )
@@ -202,13 +202,6 @@ def _list(answers: Sequence[_Answer]) -> str:
 
 def _json(text: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> HttpResponse:
     return HttpResponse(text, content_type="application/json", status=status, headers=headers)
-
-
-def _text_of(request: Request) -> str:
-    body: Any = request.data
-    if not isinstance(body, str):
-        raise BadFrame("The body must be a frame, or a list of frames, as application/json.")
-    return body
 
 
 def _frame_texts(body: str) -> list[str]:
@@ -256,6 +249,7 @@ class _Answer(NamedTuple):
 
 async def _append(conversation: ConversationRef, frames: Sequence[_Read]) -> list[_Answer]:
     """Append all frames together, in order; return each one's answer."""
+    # Before anything is queued: beyond its share a user's request is refused as a whole, and stores nothing.
     await astore.room_soon(conversation)
     order = FrameOrder()  # of this request alone: what is sent after its answer is sent knowing of a refusal
     begun = [_begin(conversation, frame, order) for frame in frames]
@@ -299,6 +293,7 @@ async def _answer(conversation: ConversationRef, begun: _Begun) -> _Answer:
     try:
         if isinstance(begun.stored, ConversationError):
             raise begun.stored
+        # A client that leaves ends this request, but not its append, which others may share a commit with.
         seqs = [appended.seq for appended in await asyncio.shield(begun.stored)]
     except ConversationError as error:
         status = status_of(error, NATIVE_STATUS)

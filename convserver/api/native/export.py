@@ -9,13 +9,12 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from conversations import access
 from conversations.models import normal_id
 from convserver.api.native import lists
-from convserver.api.native.fields import ChoiceField
-from convserver.api.native.shapes import NATIVE, refusals
+from convserver.api.native.shapes import refusals
+from convserver.api.native.view import ChoiceField, NativeView
 from convserver.api.negotiation import OneRenderer
 from convserver.api.scopes import WRITES
 from convserver.batches.actions import BATCH_MAX
@@ -40,12 +39,10 @@ class SelectionSerializer(lists.FilterSerializer):
     id = serializers.ListField(child=serializers.CharField(), default=list, max_length=BATCH_MAX)
 
 
-class ExportView(APIView):
+class ExportView(NativeView):
     """One conversation as a download."""
 
     needs = WRITES
-
-    door = NATIVE
     content_negotiation_class = OneRenderer  # the framework has a `format` of its own
 
     @extend_schema(parameters=[ExportSerializer], responses={**FILES, **refusals(400, 404)})
@@ -55,20 +52,17 @@ class ExportView(APIView):
         Or as a zip file with the files that OpenHands would keep of it.
         """
         row = access.readable_row(request.user, conversation_id)
-        query = ExportSerializer(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        wanted = query.validated_data["format"]
+        query = self.checked_query(ExportSerializer)
+        wanted = query["format"]
         if wanted in LAYOUTS:
             return account.in_layout(request.user, row, Layout(wanted))
         return download(row, Format(wanted))
 
 
-class AccountExportView(APIView):
+class AccountExportView(NativeView):
     """All conversations of the user as a download."""
 
     needs = WRITES
-
-    door = NATIVE
     content_negotiation_class = OneRenderer
 
     @extend_schema(
@@ -80,9 +74,8 @@ class AccountExportView(APIView):
 
         With ids or the filters of the list, only the conversations that they name. Deleted ones are in none.
         """
-        query = SelectionSerializer(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        chosen = lists.wanted(request.user, {**query.validated_data, "deleted": False})
-        if query.validated_data["id"]:
-            chosen = chosen.with_public_ids(map(normal_id, query.validated_data["id"]))
+        query = self.checked_query(SelectionSerializer)
+        chosen = lists.wanted(request.user, {**query, "deleted": False})
+        if query["id"]:
+            chosen = chosen.with_public_ids(map(normal_id, query["id"]))
         return account.download(request.user, chosen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db.models import BigIntegerField
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -12,11 +13,9 @@ from rest_framework.exceptions import PermissionDenied
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from conversations.access import pk_of
-from convserver.api.native.fields import Body, Text
-from convserver.api.native.shapes import NATIVE, refusals
+from convserver.api.native.shapes import refusals
 from convserver.api.native.shapes.imports import (
     NativeImport,
     NativeImportChoice,
@@ -26,7 +25,9 @@ from convserver.api.native.shapes.imports import (
     NativeWrongOffset,
     NewNativeImport,
 )
+from convserver.api.native.view import Body, NativeView, Text, checked
 from convserver.api.scopes import WRITES
+from convserver.pagination import PAGE_MAX
 from sessions_app.identity import scopes
 from sessions_app.imports.uploads import pieces, runs
 from sessions_app.imports.uploads.pieces import PIECE_MAX_BYTES
@@ -34,8 +35,7 @@ from sessions_app.imports.uploads.problems import FileTooLarge, InvalidImport, W
 from sessions_app.imports.uploads.runs import Chosen, NewImport
 from sessions_app.models import ImportedConversation, ImportRun, ImportState, Scope
 
-PAGE_MAX = 100
-LARGEST = 2**63 - 1
+LARGEST = BigIntegerField.MAX_BIGINT
 ADD_IMPORTS = "sessions_app.add_importrun"
 """The permission of staff to import for others."""
 
@@ -81,31 +81,29 @@ class BytesParser(BaseParser):
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         """Return the body. Raise FileTooLarge."""
+        # One byte more tells that there is more.
         content: bytes = stream.read(PIECE_MAX_BYTES + 1)
         if len(content) > PIECE_MAX_BYTES:
             raise FileTooLarge(f"The piece is too large: the limit is {PIECE_MAX_BYTES} bytes.")
         return content
 
 
-class ImportsView(APIView):
+class ImportsView(NativeView):
     """The user's imports."""
 
     needs = WRITES
-
-    door = NATIVE
 
     @extend_schema(operation_id="native_imports_list", responses={200: NativeImports})
     def get(self, request: Request) -> Response:
         """Return the user's imports, the newest first."""
         rows = ImportRun.objects.of(pk_of(request.user)).select_related("user").order_by("-pk")
+        # No user has more: older reports are removed, and no import beyond those begins.
         return Response({"imports": [shown(row) for row in rows[: runs.KEPT_MAX + runs.OPEN_MAX]]})
 
     @extend_schema(request=NewNativeImport, responses={201: NativeImport, **refusals(403, 409, 413)})
     def post(self, request: Request) -> Response:
         """Begin an import, whose file is then sent in pieces."""
-        body = NewImportSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        given = body.validated_data
+        given = self.checked_body(NewImportSerializer)
         new = NewImport(
             file_name=given["file_name"],
             size=given["size"],
@@ -121,12 +119,10 @@ class ImportsView(APIView):
         return Response(shown(run), status=201)
 
 
-class ImportView(APIView):
+class ImportView(NativeView):
     """One import."""
 
     needs = WRITES
-
-    door = NATIVE
 
     @extend_schema(responses={200: NativeImport, **refusals(404)})
     def get(self, request: Request, import_id: str) -> Response:
@@ -147,12 +143,10 @@ class ImportView(APIView):
         return Response(status=204)
 
 
-class CancelView(APIView):
+class CancelView(NativeView):
     """The end of one import."""
 
     needs = WRITES
-
-    door = NATIVE
 
     @extend_schema(request=None, responses={200: NativeImport, **refusals(404)})
     def post(self, request: Request, import_id: str) -> Response:
@@ -163,12 +157,10 @@ class CancelView(APIView):
         return Response(shown(run))
 
 
-class PiecesView(APIView):
+class PiecesView(NativeView):
     """The file of one import."""
 
     needs = WRITES
-
-    door = NATIVE
     parser_classes = (BytesParser,)
 
     @extend_schema(
@@ -183,22 +175,20 @@ class PiecesView(APIView):
         `received` says where the next one begins.
         """
         run = runs.found_by_sender(pk_of(request.user), import_id)
-        query = OffsetSerializer(data=request.query_params)
-        query.is_valid(raise_exception=True)
+        query = self.checked_query(OffsetSerializer)
+        # Without a body the framework asks no parser, and gives an empty form.
         content = request.data if isinstance(request.data, bytes) else b""
         try:
-            return Response({"received": pieces.put(run, query.validated_data["offset"], content)})
+            return Response({"received": pieces.put(run, query["offset"], content)})
         except WrongOffset as error:
             refusal = {"code": error.code, "detail": str(error), "received": error.received}
             return Response(refusal, status=409)
 
 
-class StartView(APIView):
+class StartView(NativeView):
     """The beginning of one import."""
 
     needs = WRITES
-
-    door = NATIVE
 
     @extend_schema(request=NativeImportChoice, responses={202: NativeImport, **refusals(400, 403, 404, 409)})
     def post(self, request: Request, import_id: str) -> Response:
@@ -207,9 +197,7 @@ class StartView(APIView):
         What the body has of `format`, `labels` and `timezone` replaces what was said when it was begun.
         """
         run = runs.found_by_sender(pk_of(request.user), import_id)
-        body = StartSerializer(data=request.data or {})
-        body.is_valid(raise_exception=True)
-        given = body.validated_data
+        given = checked(StartSerializer(data=request.data or {}))
         chosen = Chosen(
             format=given.get("format", run.format),
             labels=given.get("labels", run.labels),
@@ -220,12 +208,10 @@ class StartView(APIView):
         return Response(shown(run), status=202)
 
 
-class ImportedView(APIView):
+class ImportedView(NativeView):
     """The lines of one import's report."""
 
     needs = WRITES
-
-    door = NATIVE
 
     @extend_schema(
         parameters=[ReportPageSerializer], responses={200: NativeImportedPage, **refusals(400, 404)}
@@ -233,9 +219,9 @@ class ImportedView(APIView):
     def get(self, request: Request, import_id: str) -> Response:
         """Return what became of each conversation of the file, in its order."""
         run = runs.found(pk_of(request.user), import_id)
-        query = ReportPageSerializer(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        after, limit = query.validated_data["after"], query.validated_data["limit"]
+        query = self.checked_query(ReportPageSerializer)
+        after, limit = query["after"], query["limit"]
+        # One line more tells that there is another page.
         lines = list(ImportedConversation.objects.of(run.pk, after=after)[: limit + 1])
         following = lines[limit - 1].number if len(lines) > limit else None
         return Response({"conversations": [_line(line) for line in lines[:limit]], "next": following})
@@ -278,12 +264,14 @@ def _line(line: ImportedConversation) -> dict[str, Any]:
 
 def _owner(request: Request, name: str) -> User:
     """Return for whom a member of staff imports. Raise PermissionDenied and InvalidImport."""
+    # A token for imports alone must not act for other users.
     if scopes.token_of(request.user) is not None:
         scopes.require(request.user, Scope.ADMIN)
     staff = request.user
     if not (isinstance(staff, User) and staff.is_staff and staff.has_perm(ADD_IMPORTS)):
         raise PermissionDenied("Only staff who may add imports can import for somebody else.")
     owner = User.objects.filter(username=name, is_active=True).first()
+    # One answer for both: it does not tell which names staff have.
     if owner is None or (owner.is_staff and not staff.is_superuser and owner.pk != staff.pk):
         raise InvalidImport(f"There is no active user {name!r}.")
     return owner

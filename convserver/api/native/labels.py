@@ -9,11 +9,11 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from conversations.store import labels
 from convserver.api.native.lists import LABEL_MAX_LENGTH
-from convserver.api.native.shapes import NATIVE, NativeLabels, refusals
+from convserver.api.native.shapes import NativeLabels, refusals
+from convserver.api.native.view import NativeView
 from convserver.api.scopes import WRITES
 from convserver.pagination import PAGE_MAX
 
@@ -34,12 +34,10 @@ class LabelsSerializer(serializers.Serializer[Any]):
     limit = serializers.IntegerField(min_value=1, max_value=PAGE_MAX, default=PAGE_MAX)
 
 
-class LabelsView(APIView):
+class LabelsView(NativeView):
     """The labels that the user's conversations have."""
 
     needs = WRITES.of_lists
-
-    door = NATIVE
 
     @extend_schema(parameters=[LabelsSerializer], responses={200: NativeLabels, **refusals(400)})
     def get(self, request: Request) -> Response:
@@ -47,9 +45,9 @@ class LabelsView(APIView):
 
         Deleted conversations do not count. `next_after` is null on the last page.
         """
-        query = LabelsSerializer(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        name, after, limit = (query.validated_data[each] for each in ("name", "after", "limit"))
+        query = self.checked_query(LabelsSerializer)
+        name, after, limit = (query[each] for each in ("name", "after", "limit"))
+        # One label more tells that there is another page.
         found = labels.counted(request.user, name=name, after=after, limit=limit + 1)
         page = found[:limit]
         return Response(

@@ -16,17 +16,17 @@ from conversations.models import (
     Version,
     normal_id,
 )
-from convserver.api.native.fields import ChoiceField, MultipleChoiceField
-from convserver.api.native.reads import PAGE_DEFAULT
-from convserver.pagination import PAGE_MAX
+from conversations.store.labels import TAG_MAX_LENGTH, TAG_NAME_MAX_LENGTH
+from convserver.api.native.view import ChoiceField, MultipleChoiceField
+from convserver.pagination import PAGE_DEFAULT, PAGE_MAX
 from sessions_app.live import marks
 from sessions_app.live.status import in_status
 from sessions_app.models import ExecutionStatus
 
+# The index leads to the rows of the first; each other one is a condition that is asked of every row.
 LABELS_MAX = 10
-"""So many labels may be asked for at once."""
-LABEL_MAX_LENGTH = 601
-"""A name, a colon and a value."""
+# A name, a colon and a value.
+LABEL_MAX_LENGTH = TAG_NAME_MAX_LENGTH + 1 + TAG_MAX_LENGTH
 
 
 class FilterSerializer(serializers.Serializer[Any]):
@@ -80,6 +80,7 @@ def wanted(user: access.Visitor, query: dict[str, Any]) -> ConversationQuerySet:
     user_pk = access.pk_of(user)
     rows = Conversation.objects.visible_to(user)
     if query["deleted"]:
+        # `reachable_by` keeps the limits of a token: that of one conversation finds no other deleted one.
         rows = Conversation.objects.deleted().reachable_by(user)
     rows = rows.matching(
         **{name: query[name] for name in ("title", "repository", "trigger", "model")}, labels=query["label"]
@@ -101,6 +102,7 @@ def wanted(user: access.Visitor, query: dict[str, Any]) -> ConversationQuerySet:
 
 def is_narrow(query: dict[str, Any]) -> bool:
     """Return whether the query has a condition that few conversations may meet."""
+    # An index in the order of a list would be read past all rows that do not match; a few rows are sorted.
     named = ("title", "repository", "trigger", "model", "version", "status", "parent", "pinned", "archived")
     return any(query[name] for name in named)
 

@@ -13,9 +13,8 @@ from conversations.engines.compiled import CompiledQuery
 from conversations.models import Conversation, ListOrder, normal_id
 from convserver.api.direct.calls import DirectAnswer, Read
 from convserver.api.native import etags
+from convserver.pagination import PAGE_DEFAULT
 from sessions_app.live.status import listed_in, listed_rows
-
-PAGE_DEFAULT = 20
 
 
 def _one(*, public_id: Value, user: Value) -> QuerySet[Conversation, dict[str, Any]]:

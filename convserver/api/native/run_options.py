@@ -8,11 +8,10 @@ from drf_spectacular.utils import extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from conversations import access
-from convserver.api.native.fields import Body, ChoiceField, Text
-from convserver.api.native.shapes import NATIVE, NativeRunOptions, refusals
+from convserver.api.native.shapes import NativeRunOptions, refusals
+from convserver.api.native.view import Body, ChoiceField, NativeView, Text
 from convserver.api.scopes import WRITES
 from sessions_app.agents import registry
 from sessions_app.agents.registry import AgentUnusable
@@ -25,6 +24,7 @@ from sessions_app.models import (
 )
 from sessions_app.settings import run_options
 
+# JavaScript has no larger whole numbers that are exact.
 COUNT_MAX = 2**53 - 1
 COST_MAX = 1_000_000.0
 
@@ -76,12 +76,10 @@ class OptionsSerializer(Body):
         return attrs
 
 
-class RunOptionsView(APIView):
+class RunOptionsView(NativeView):
     """How the agent of one conversation runs."""
 
     needs = WRITES
-
-    door = NATIVE
 
     @extend_schema(responses={200: NativeRunOptions, **refusals(400, 404)})
     def get(self, request: Request, conversation_id: str) -> Response:
@@ -93,9 +91,8 @@ class RunOptionsView(APIView):
     def patch(self, request: Request, conversation_id: str) -> Response:
         """Change the options that are named; they count from the next turn on."""
         conversation = access.writable(request.user, conversation_id)
-        body = OptionsSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        return Response(_shown(run_options.change(conversation, body.validated_data)))
+        body = self.checked_body(OptionsSerializer)
+        return Response(_shown(run_options.change(conversation, body)))
 
 
 def _shown(options: RunOptions) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from conversations import access
 from conversations.access import Visitor
@@ -20,8 +19,8 @@ from conversations.models import Conversation, Version, shown_title
 from conversations.search.fulltext import questions
 from conversations.search.fulltext.questions import Question
 from conversations.search.fulltext.search import Hit, Scope, SearchConditions, by_title, search
-from convserver.api.native.fields import ChoiceField
-from convserver.api.native.shapes import NATIVE, NativeSearchPage, refusals
+from convserver.api.native.shapes import NativeSearchPage, refusals
+from convserver.api.native.view import ChoiceField, NativeView, checked
 from convserver.api.scopes import WRITES
 from convserver.pagination import PAGE_MAX
 from convserver.serving.admission import Lane, in_lane
@@ -55,12 +54,10 @@ class SearchSerializer(serializers.Serializer[Any]):
 
 
 @in_lane(Lane.SEARCH)
-class SearchView(APIView):
+class SearchView(NativeView):
     """Full-text search."""
 
     needs = WRITES.of_query
-
-    door = NATIVE
 
     @extend_schema(
         parameters=[SearchSerializer],
@@ -80,13 +77,12 @@ def answer(user: Visitor, asked: QueryDict, *, state: str | None = None) -> dict
 
     With `state`, only conversations whose agent people are shown in it are searched.
     """
-    serializer = SearchSerializer(data=asked)
-    serializer.is_valid(raise_exception=True)
-    query = serializer.validated_data
+    query = checked(SearchSerializer(data=asked))
     question = questions.read(query["q"])
     below = KeyCursor.decode(query["page_id"]).key if query["page_id"] else None
     scope, wanted = _scope(user, query, state), _wanted(query)
     page = search(scope, question, wanted, below=below, limit=query["limit"])
+    # A title has no kind, source or time, and comes with the first page only.
     is_about_titles = below is None and wanted.is_anything
     return {
         "conversations": _titled(scope, question) if is_about_titles else [],
@@ -105,6 +101,8 @@ def _scope(user: Visitor, query: dict[str, Any], state: str | None) -> Scope:
     if state:
         rows = shown_in(rows, state)
     if query["conversation"]:
+        # Not a condition on the id, which would find nothing in a conversation that is not the user's: it is
+        # a 404.
         rows = rows.with_pks([access.readable(user, query["conversation"]).pk])
     is_narrow = any((*facts.values(), query["status"], state, query["conversation"]))
     return Scope(user=user, conversations=rows, is_narrow=is_narrow)

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from conversations import access
-from conversations.access import Visitor, pk_of
+from conversations.access import pk_of
 from conversations.cursors import EventCursor, InvalidCursor
-from conversations.models import ConversationRef
 from convserver.api.native.events import CursorField
-from convserver.api.native.shapes import NATIVE, NativeServerSentEvent, refusals
+from convserver.api.native.shapes import NativeServerSentEvent, refusals
+from convserver.api.native.view import NativeView
 from convserver.api.negotiation import OneRenderer
 from convserver.api.scopes import WRITES
 from convserver.serving.live_responses import LiveResponse, Write
 from sessions_app.identity import open_sockets
-from sessions_app.identity.authentication import Credentials, credentials_of
+from sessions_app.identity.authentication import credentials_of
 from sessions_app.identity.principals import Principal, Refused
-from sessions_app.sockets.native.list_reader import Since, since_of
+from sessions_app.sockets.native.list_reader import since_of
 from sessions_app.sockets.native.stream import ConversationStream, ListStream
 
 EVENTS = {(200, "text/event-stream"): NativeServerSentEvent}
@@ -55,12 +55,10 @@ class ListStreamSerializer(serializers.Serializer[Any]):
     )
 
 
-class StreamView(APIView):
+class StreamView(NativeView):
     """The live updates of one conversation."""
 
     needs = WRITES
-
-    door = NATIVE
     content_negotiation_class = OneRenderer  # a client that accepts text/event-stream is refused in JSON
 
     @extend_schema(
@@ -72,19 +70,18 @@ class StreamView(APIView):
         A stream that the server ends has a last frame `end` with a close code of the socket, and why.
         """
         conversation = access.readable(request.user, conversation_id)
-        query = StreamSerializer(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        wanted = dict(query.validated_data)
+        wanted = self.checked_query(StreamSerializer)
+        # A browser that connects again sends the header, and the address with which it began.
         wanted["after"] = _last_event(request) or wanted["after"] or EventCursor(-1)
-        return _live(request, partial(_stream, request.user, _credentials(request), conversation, wanted))
+        return _live(
+            request, lambda who, write: ConversationStream(who, conversation, write, **wanted).serve()
+        )
 
 
-class ListStreamView(APIView):
+class ListStreamView(NativeView):
     """The live updates of the user's list."""
 
     needs = WRITES
-
-    door = NATIVE
     content_negotiation_class = OneRenderer
 
     @extend_schema(
@@ -92,14 +89,13 @@ class ListStreamView(APIView):
     )
     def get(self, request: Request) -> LiveResponse:
         """Send the frames of the list's socket as server-sent events; `id` is a frame's `cursor`."""
-        query = ListStreamSerializer(data=request.query_params)
-        query.is_valid(raise_exception=True)
+        query = self.checked_query(ListStreamSerializer)
         try:
-            since = since_of(request.headers.get("Last-Event-ID") or query.validated_data["since"])
+            since = since_of(request.headers.get("Last-Event-ID") or query["since"])
         except Refused as error:
             raise serializers.ValidationError(str(error)) from error
-        follow = query.validated_data["follow"]
-        return _live(request, partial(_list_stream, request.user, _credentials(request), since, follow))
+        follow = query["follow"]
+        return _live(request, lambda who, write: ListStream(who, write, since=since, follow=follow).serve())
 
 
 def _last_event(request: Request) -> EventCursor | None:
@@ -111,22 +107,9 @@ def _last_event(request: Request) -> EventCursor | None:
         raise InvalidCursor("`Last-Event-ID` is the `id` of an event of this stream.") from error
 
 
-def _credentials(request: Request) -> Credentials:
-    return credentials_of({name.lower(): value for name, value in request.headers.items()})
-
-
-def _live(request: Request, serve: Any) -> LiveResponse:
-    permit = partial(open_sockets.counted, pk_of(request.user), is_request_counted=True)
-    return LiveResponse(serve, permit)
-
-
-async def _stream(
-    user: Visitor, credentials: Credentials, of: ConversationRef, wanted: dict[str, Any], write: Write
-) -> None:
-    await ConversationStream(Principal(user, credentials), of, write, **wanted).serve()
-
-
-async def _list_stream(
-    user: Visitor, credentials: Credentials, since: Since | None, follow: bool, write: Write
-) -> None:
-    await ListStream(Principal(user, credentials), write, since=since, follow=follow).serve()
+def _live(request: Request, serve: Callable[[Principal, Write], Awaitable[None]]) -> LiveResponse:
+    user = request.user
+    credentials = credentials_of({name.lower(): value for name, value in request.headers.items()})
+    # The throttle of the framework has counted the request before its view.
+    permit = partial(open_sockets.counted, pk_of(user), is_request_counted=True)
+    return LiveResponse(lambda write: serve(Principal(user, credentials), write), permit)

@@ -10,13 +10,13 @@ from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.viewsets import ViewSet
+from rest_framework.viewsets import ViewSetMixin
 
 from conversations import access
 from conversations.access import pk_of
 from conversations.exceptions import ConversationNotFound
-from convserver.api.native.fields import Body, ChoiceField, Text
-from convserver.api.native.shapes import NATIVE, NativeTokens, NewNativeToken, TokenRequest, refusals
+from convserver.api.native.shapes import NativeTokens, NewNativeToken, TokenRequest, refusals
+from convserver.api.native.view import Body, ChoiceField, NativeView, Text
 from convserver.api.scopes import OF_THE_USER
 from sessions_app.identity.scopes import require_within
 from sessions_app.models import TOKEN_NAME_MAX_LENGTH, ApiToken, Grant, Scope
@@ -53,6 +53,7 @@ class TokenSerializer(Body, serializers.ModelSerializer[ApiToken]):
         model = ApiToken
         _shown = ("id", "prefix", "created_at", "last_used_at", "revoked_at")
         fields = (*_shown, "name", "scopes", "conversation", "expires_at")
+        # `id` is declared above, and this has no effect on what is declared.
         read_only_fields = _shown[1:]
 
     def validate_expires_at(self, moment: datetime | None) -> datetime | None:
@@ -62,12 +63,10 @@ class TokenSerializer(Body, serializers.ModelSerializer[ApiToken]):
         return moment
 
 
-class TokenViewSet(ViewSet):
+class TokenViewSet(ViewSetMixin, NativeView):
     """The user's tokens."""
 
     needs = OF_THE_USER
-
-    door = NATIVE
     lookup_url_kwarg = "token_id"
     lookup_value_regex = "[A-Za-z0-9_-]{1,100}"
 
@@ -81,15 +80,14 @@ class TokenViewSet(ViewSet):
     @extend_schema(request=TokenRequest, responses={201: NewNativeToken, **refusals(404, 409)})
     def create(self, request: Request) -> Response:
         """Create a token; only this response contains its text."""
-        body = TokenSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        given = body.validated_data
+        given = self.checked_body(TokenSerializer)
         public_id = (given["conversation"] or {}).get("public_id")
         grant = Grant(
             scopes=given["scopes"],
             expires_at=given["expires_at"],
             conversation=access.readable(request.user, public_id) if public_id else None,
         )
+        # A token that may create tokens must not create one that can do more, or longer, than itself.
         require_within(request.user, grant)
         row, text = usage.issue_token(pk_of(request.user), given["name"], grant)
         shown: dict[str, Any] = dict(TokenSerializer(row).data)

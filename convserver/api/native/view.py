@@ -1,10 +1,36 @@
-"""Fields of queries and bodies: their refusals say what they would take, and no text is made of a number."""
+"""The base of the native views, and the fields of their queries and bodies.
+
+Refusals of a field say what it would take, and no text is made of a number.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from rest_framework import serializers
+from rest_framework.views import APIView
+
+from convserver.api.native.shapes import NATIVE
+
+
+class NativeView(APIView):
+    """A view of the native door, which checks queries and bodies by serializers."""
+
+    door = NATIVE
+
+    def checked_query(self, serializer: type[serializers.Serializer[Any]]) -> dict[str, Any]:
+        """Return the values of the query. Raise ValidationError."""
+        return checked(serializer(data=self.request.query_params))
+
+    def checked_body(self, serializer: type[serializers.Serializer[Any]]) -> dict[str, Any]:
+        """Return the values of the body. Raise ValidationError."""
+        return checked(serializer(data=self.request.data))
+
+
+def checked(serializer: serializers.Serializer[Any]) -> dict[str, Any]:
+    """Return the values of what was given to the serializer. Raise ValidationError."""
+    serializer.is_valid(raise_exception=True)
+    return dict(serializer.validated_data)
 
 
 class ChoiceField(serializers.ChoiceField):

@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 
 from conversations.cursors import InvalidCursor, ListCursor
 from conversations.models import ConversationQuerySet
-from convserver.pagination import PAGE_MAX, Page, first_page
+from convserver.pagination import PAGE_DEFAULT, PAGE_MAX, Page, first_page
 
-PAGE_DEFAULT = 20
+# No list is this long, and no database takes larger numbers than 2**63 as an offset.
 _OFFSET_MAX = 1_000_000_000
 
 
@@ -54,9 +54,11 @@ def old_offset(page_id: str) -> int | None:
         if not text.startswith("{"):
             return _bounded(int(text))
         places = json.loads(text)
+        # The list of the reference had a place in the list of each version.
         v0, v1 = (_text_or_none(places.get(name)) for name in ("v0", "v1"))
         inner = base64.b64decode(v0, validate=True).decode() if v0 else "0"
         return _bounded(int(inner) + int(v1 or "0"))
+    # A text of thousands of brackets is a RecursionError.
     except (UnicodeError, binascii.Error, ValueError, RecursionError):
         return None
 

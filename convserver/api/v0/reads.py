@@ -13,7 +13,7 @@ from convserver.api.direct.calls import DirectAnswer, Read, shown_and_more
 from convserver.api.openhands.view import NullRenderer
 from convserver.api.v0.conversations import oldest_change
 from convserver.api.v0.info import ConversationInfoResultSet, info_in, info_rows
-from convserver.api.v0.pages import PAGE_DEFAULT
+from convserver.pagination import PAGE_DEFAULT
 
 
 def _one(*, public_id: Value, user: Value) -> QuerySet[Conversation, dict[str, Any]]:
