@@ -44,12 +44,14 @@ class BoundedBodies:
         length = dict(scope["headers"]).get(b"content-length")
         if length is None:
             await self._read_first(scope, receive, send)
+        # Python refuses to read thousands of digits, and 18 are too large a body already.
         elif not length.isdigit() or len(length) > 18 or int(length) > FRAME_MAX_BYTES:
             await _refuse(scope, send)
         elif int(length) <= UNKNOWN_BODY_MAX_BYTES:
             await self.application(scope, receive, send)
         elif (room := await self._room(int(length), scope, send)) is not None:
             try:
+                # Before anything of it is received: to receive large bodies takes time of all users.
                 await parsing.paced(await _client(scope), int(length))
                 await self.application(scope, receive, send)
             finally:
@@ -96,6 +98,7 @@ class BoundedBodies:
 
     async def _pass_on(self, body: bytearray, scope: Any, receive: Any, send: Any) -> None:
         if body:
+            # A message has one of the two headers at most (RFC 9112 §6.2).
             headers = [pair for pair in scope["headers"] if pair[0] != b"transfer-encoding"]
             scope = {**scope, "headers": [*headers, (b"content-length", str(len(body)).encode())]}
         await self.application(scope, replayed(bytes(body), receive), send)

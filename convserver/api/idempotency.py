@@ -39,16 +39,12 @@ def answer_again(request: Request, sent: Any) -> Response | None:
     return None if answer is None else Response(answer.body, status=answer.status)
 
 
-def _always(body: Any) -> bool:
-    return True
-
-
 def answer_once(
     request: Request,
     sent: Any,
     create: Callable[[], Response],
     *,
-    is_recorded: Callable[[Any], bool] = _always,
+    is_recorded: Callable[[Any], bool] = lambda body: True,
 ) -> Response:
     """Return what `create` answers, or what the request was answered before if its key says so.
 

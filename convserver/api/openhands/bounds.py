@@ -22,7 +22,7 @@ class KnownMembers(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _with_few_others(cls, value: Any) -> Any:
-        """Drop most of many unknown members: each would be a problem of its own, and one refuses them all."""
+        # Each unknown member would be a problem of its own in the answer, and one refuses them all.
         if not isinstance(value, dict) or len(value) <= len(cls.model_fields) + UNKNOWN_MAX:
             return value
         known = [name for name in cls.model_fields if name in value]
@@ -31,9 +31,10 @@ class KnownMembers(BaseModel):
 
 
 def members_at_most(maximum: int) -> BeforeValidator:
-    """Return a check that refuses a larger dict before validating its members, as pydantic does for lists."""
+    """Return a check that refuses a larger dict before its members are validated."""
 
     def checked(value: Any) -> Any:
+        # As pydantic does for lists; it validates all members of a dict before it counts them.
         if isinstance(value, dict) and len(value) > maximum:
             bounds = {"field_type": "Dictionary", "max_length": maximum, "actual_length": len(value)}
             raise PydanticKnownError("too_long", bounds)

@@ -95,6 +95,7 @@ class Detail(BaseModel):
 def v0_response(error: Exception, context: dict[str, Any]) -> Response | None:
     """Return the V0 door's answer to an error; None for an unknown one."""
     match error:
+        # `api.unavailable` answers for all doors.
         case _ if isinstance(error, UNAVAILABLE):
             return None
         case InvalidRequest():
@@ -109,6 +110,7 @@ def v0_response(error: Exception, context: dict[str, Any]) -> Response | None:
                 "STATUS$ERROR_LLM_AUTHENTICATION",
             )
         case GitAuthenticationError():
+            # A bare string, as clients of this wire expect it (spec V0 §0.1).
             return Response(str(error), status=401)
         case ConversationError():
             status = status_of(error, V0_STATUS)
@@ -124,6 +126,7 @@ def _words(error: ConversationError, context: dict[str, Any]) -> Any:
     if isinstance(error, ConversationNotFound):
         return f"Conversation {context['kwargs'].get('conversation_id')} not found"
     if isinstance(error, InvalidEvent):
+        # A 422 of this wire has a list of problems, as pydantic words them.
         return [{"type": "value_error", "loc": ["body"], "msg": str(error), "input": None}]
     return str(error)
 

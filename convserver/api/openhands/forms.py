@@ -29,9 +29,12 @@ class FormParser(BaseParser):
         """Return fields and files. Raise InvalidRequest unless the form can be read to its end."""
         if not (media_type or "").lower().startswith("multipart/form-data"):
             return DataAndFiles(QueryDict(), MultiValueDict())
+        # Django knows the type in lower case only; its parameters, such as the boundary, stay as they were
+        # sent.
         meta = {**stream.META, "CONTENT_TYPE": "multipart/form-data" + (media_type or "")[19:]}
         try:
             fields, files = _Form(meta, stream, [_InMemory()], "utf-8").parse()
+        # Python raises LookupError for a charset that it does not know.
         except (MultiPartParserError, SuspiciousOperation, ValueError, LookupError) as error:
             raise _unreadable(error) from error
         return DataAndFiles(fields, files)

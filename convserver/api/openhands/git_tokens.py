@@ -16,7 +16,6 @@ from convserver.event_loop import in_loop
 from sessions_app.git_providers.base import (
     GitAuthenticationError,
     GitProviderError,
-    GitUserInfo,
     InvalidName,
     ProviderToken,
     ProviderType,
@@ -52,6 +51,7 @@ class NewToken(BaseModel):
         host = self._host(stored)
         if self.text:
             return ProviderToken(token=self.text, host=host)
+        # A client that learns to change the host must not learn the token.
         if stored is not None and host != stored.host:
             raise TokenWanted
         return None
@@ -76,6 +76,7 @@ def store_tokens(user_id: int, new: NewProviders, *, error_member: str) -> None:
     Raise Refused with the fault of each wrong one under `error_member`.
     """
     stored = user_settings.provider_tokens(user_id)
+    # Before anything is stored, and outside of a transaction: a provider may take seconds to answer.
     verified = _verified(dict(_changed(new.provider_tokens, stored, error_member)), error_member)
     mcp_config = new.mcp_config.model_dump_json() if new.mcp_config else None
     user_settings.change_provider_tokens(user_id, verified, mcp_config=mcp_config)
@@ -100,7 +101,9 @@ def _verified(
     tokens: Mapping[ProviderType, ProviderToken], error_member: str
 ) -> dict[ProviderType, ProviderToken]:
     """Return the tokens with their holders. Raise Refused with the fault of each wrong one."""
-    answers = dict(zip(tokens, in_loop(_users, tokens), strict=True))
+    # All at once: the user waits for the slowest provider, not for their sum.
+    asked = in_loop(lambda: outcomes(GitProviders({name: token}).user() for name, token in tokens.items()))
+    answers = dict(zip(tokens, asked, strict=True))
     errors = {
         provider: answer for provider, answer in answers.items() if isinstance(answer, GitProviderError)
     }
@@ -112,10 +115,6 @@ def _verified(
         for provider, answer in answers.items()
         if not isinstance(answer, GitProviderError)
     }
-
-
-async def _users(tokens: Mapping[ProviderType, ProviderToken]) -> list[GitUserInfo | GitProviderError]:
-    return await outcomes(GitProviders({provider: token}).user() for provider, token in tokens.items())
 
 
 def _words(provider: ProviderType, error: GitProviderError) -> str:

@@ -31,12 +31,14 @@ CondenserSize = Annotated[
 ]
 Amount = Annotated[float, Field(allow_inf_nan=False)]
 
+# A null leaves these as they are, and clears all others (spec V0 §1.9).
 NULL_KEEPS = frozenset(
     {"llm_api_key", "llm_model", "llm_base_url", "search_api_key", "user_consents_to_analytics"}
 )
-"""The settings that a null leaves unchanged; it clears all others."""
 
 
+# The reference resets what is absent, so that a client that knows fewer settings loses the others (spec V0
+# §7.5, A9).
 class NewSettings(BaseModel):
     """The settings to change; absent ones stay, null clears one, and unknown members are ignored."""
 
@@ -72,6 +74,7 @@ class NewSettings(BaseModel):
         return {
             name: getattr(unset, name) if value is None else value
             for name, value in self._given().items()
+            # Before Python 3.12, `in` of an enum raises TypeError for a plain text.
             if name not in list(SettingSecret)
         }
 

@@ -13,8 +13,10 @@ from conversations.payloads.jsontext import InvalidJson, is_sendable
 
 def storable(text: str) -> str:
     """Return the text. Raise ValueError if some database could not store it."""
+    # PostgreSQL stores no NUL in a text.
     if "\0" in text:
         raise ValueError("the text holds a NUL")
+    # It has no form in UTF-8, which databases and sockets need.
     if not is_sendable(text):
         raise ValueError("the text holds half of a surrogate pair")
     return text
@@ -34,6 +36,7 @@ def decoded(text: str) -> Any:
 
 def _finite(digits: str) -> float:
     number = float(digits)
+    # Python would write it as `Infinity`, which is no JSON.
     if not math.isfinite(number):
         raise InvalidJson("a number is beyond the range of numbers")
     return number

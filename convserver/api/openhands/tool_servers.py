@@ -124,11 +124,14 @@ class StdioServer(KnownMembers):
     env: Annotated[
         dict[StorableText, StorableText],
         Field(max_length=ENVIRONMENT_MAX, fail_fast=True),
+        # Of several checks before, pydantic runs the last one first: a text is read, and then its members are
+        # counted.
         members_at_most(ENVIRONMENT_MAX),
         BeforeValidator(_environment),
     ] = {}
 
 
+# Without `fail_fast`, pydantic would list a problem for each of many wrong items.
 _FewServers = Field(max_length=SERVERS_MAX, fail_fast=True)
 
 

@@ -147,6 +147,7 @@ def problems_in(error: ValidationError, where: str) -> list[dict[str, Any]]:
 
 def _cut(words: Any) -> Any:
     """Return a text cut at WORDS_MAX, and anything else unchanged."""
+    # A name in a body may be as long as the body, and would be repeated in each problem.
     is_long = isinstance(words, str) and len(words) > WORDS_MAX
     return f"{words[:WORDS_MAX]}…" if is_long else words
 
@@ -169,6 +170,7 @@ def _room_beside(value: object, room: int, *, depth: int) -> int:
         case list():
             parts = value
         case str():
+            # Of a long text no more than fits is encoded.
             return room - len(json.dumps(value[: max(room, 0)]))
         case _:
             return room - len(str(value))
@@ -176,6 +178,7 @@ def _room_beside(value: object, room: int, *, depth: int) -> int:
     for part in parts:
         if room < 0:
             break
+        # A comma or a colon, and a space.
         room = _room_beside(part, room - 2, depth=depth - 1)
     return room
 

@@ -81,6 +81,7 @@ class V0EventsQuery(FilterBody):
     start_id: int = 0
     end_id: int | None = None
     reverse: bool = False
+    # No bounds here: beyond them is a 400 with its own words on this wire, not a 422 (spec V0 §1.5).
     limit: int = 20
 
 
@@ -111,6 +112,7 @@ class ExperimentBody(BaseModel):
     @field_validator("config")
     @classmethod
     def _is_allowed(cls, config: dict[str, str] | None) -> dict[str, str] | None:
+        # A name that is not known here would be stored, and change nothing.
         if unknown := set(config or ()) - EXPERIMENT_KEYS:
             known = ", ".join(sorted(EXPERIMENT_KEYS))
             raise ValueError(f"an experiment may set {known} only, not {', '.join(sorted(unknown))}")

@@ -10,7 +10,7 @@ from uuid import uuid4
 from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
 
 from conversations import dialects
-from conversations.events import Dialect, Kind, NewEvent, Reading
+from conversations.events import Dialect, Kind, NewEvent
 from conversations.exceptions import InvalidConversationId, InvalidEvent
 from conversations.models import normal_id
 from conversations.payloads import bounds, jsontext
@@ -95,6 +95,7 @@ class NewConversation(KnownMembers):
     @property
     def first_saying(self) -> FirstSaying | None:
         """The user's first message, if there is one, without the replay."""
+        # A task replaces the message of the body (spec V0 §1.1).
         text = self.suggested_task.prompt() if self.suggested_task else self.initial_user_msg
         if not text and not self.image_urls:
             return None
@@ -102,6 +103,7 @@ class NewConversation(KnownMembers):
 
     def trigger(self, *, by_bearer: bool) -> ConversationTrigger:
         """Return the trigger of the conversation."""
+        # This counts before all others (spec V0 §1.1).
         if by_bearer:
             return ConversationTrigger.OPENHANDS_API
         if self.suggested_task:
@@ -124,6 +126,7 @@ class NewConversation(KnownMembers):
         kept = {
             "instructions": self.conversation_instructions,
             **(sealed_parameter(self.tool_servers) if self.tool_servers else {}),
+            # The first one is appended as the user's message, and the agent plays what follows.
             PARAMETER: recorded and json.dumps(recorded[1:]),
             PACE_PARAMETER: self.replay_pace if recorded else None,
             "suggested_task": self.suggested_task and self.suggested_task.model_dump(mode="json"),
@@ -184,20 +187,16 @@ def recorded_events(text: str) -> list[dict[str, Any]]:
         readings = [dialects.read(item) for item in value]
     except InvalidEvent as error:
         raise ValueError(str(error)) from error
+    results = (Kind.TOOL_RESULT, Kind.ERROR)  # of V1, where the environment gives them
     of_somebody = (
         ({name: inner for name, inner in item.items() if name != "id"}, reading)
         for item, reading in zip(value, readings, strict=True)
-        if reading.source != "environment" or _is_result(reading)
+        if reading.source != "environment" or (reading.dialect is Dialect.V1 and reading.kind in results)
     )
     played = list(dropwhile(lambda each: each[1].kind is Kind.SYSTEM, of_somebody))
     if not played or played[0][1].kind is not Kind.MESSAGE:
         raise ValueError("a trajectory begins with a message")
     return [event for event, _ in played]
-
-
-def _is_result(reading: Reading) -> bool:
-    """Return whether this is a result of V1, where the environment gives it."""
-    return reading.dialect is Dialect.V1 and reading.kind in (Kind.TOOL_RESULT, Kind.ERROR)
 
 
 def _first_of(replay: str) -> FirstSaying:

@@ -90,6 +90,7 @@ DOOR = Door(
 )
 """The errors that any of these routes may answer; the outermost application refuses in the native form."""
 
+# Not that of creations: here the key becomes the id of the event, and is valid as long as the log.
 _IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     {"type": "string", "maxLength": 200, "pattern": "^[ -~]*$"},

@@ -112,7 +112,9 @@ class V0EventViewSet(V0ViewSet):
         """Return every event that is not hidden, without browser screenshots."""
         conversation = access.readable(request.user, conversation_id)
         try:
+            # The end is fixed here: a log that grows meanwhile would be followed without an end.
             through = reads.last_seq(conversation)
+            # Before the answer begins: a failure is a status still, and not a body that breaks off.
             first = _next_part(conversation, -1, through)
         except UNAVAILABLE:
             raise
@@ -126,6 +128,7 @@ class V0EventViewSet(V0ViewSet):
 
 def _wanted(query: FilterBody, body: FilterBody | None) -> EventFilter:
     """Return the filter; a value in the query, unless it is blank, takes precedence over the body."""
+    # What is not in the query must not hide what the body says.
     in_query = query.model_dump(exclude_unset=True, exclude_none=True)
     said = (body.model_dump(exclude_unset=True) if body else {}) | in_query
     merged = FilterBody.model_validate(said)
@@ -139,6 +142,7 @@ def _wanted(query: FilterBody, body: FilterBody | None) -> EventFilter:
 
 
 def _seq(number: int) -> int:
+    # No database compares larger numbers; beyond any log, no event is found.
     return max(-1, min(number, SEQ_MAX))
 
 
@@ -184,6 +188,7 @@ def _event_id(headers: Mapping[str, str], user_pk: int) -> str | None:
         return None
     if len(key) > EVENT_ID_MAX_LENGTH:
         raise Refused(400, {"detail": f"Idempotency-Key has {EVENT_ID_MAX_LENGTH} characters at the most."})
+    # With the user: two may choose the same key in one conversation.
     return str(uuid5(_IDEMPOTENT_IDS, json.dumps([user_pk, key])))
 
 
@@ -232,5 +237,6 @@ async def _trajectory(
             separator = b","
         if part.last >= through:
             break
+        # A page at a time: no thread and no connection waits for a slow client.
         part = await astore.call(_next_part, conversation, part.last, through)
     yield b"]}"

@@ -69,6 +69,7 @@ class FeedbackViewSet(V0ViewSet):
         body = body_of(request, NewFeedback)
         conversation = access.writable(request.user, conversation_id)
         try:
+            # The reference sends it to a third party, with the whole trajectory (spec V0 §7.5, A14).
             feedback = Feedback.objects.create(conversation_id=conversation.pk, **body.model_dump())
         except DatabaseProblem as error:
             logger.exception("Feedback to conversation %s could not be stored", conversation.public_id)

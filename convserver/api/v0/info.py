@@ -42,6 +42,7 @@ class ConversationInfo(BaseModel):
     selected_repository: str | None
     selected_branch: str | None
     git_provider: str | None
+    # Old rows may have values that no enum has now.
     trigger: str | None
     num_connections: int
     url: str | None
@@ -150,6 +151,7 @@ def info_in(row: Mapping[str, Any], *, origin: str, connections: int | None = No
 
 def _own_url(row: Mapping[str, Any], status: ConversationStatus) -> str | None:
     """Return a V0 conversation's address on its client's own origin, while its agent can be reached."""
+    # Relative, which web clients read as their own origin; null keeps them from opening a socket.
     is_there = status in (ConversationStatus.STARTING, ConversationStatus.RUNNING)
     return f"/api/conversations/{quote(row['public_id'], safe='')}" if is_there else None
 

@@ -39,6 +39,7 @@ class ExperimentView(V0View):
         """Store the experiment's configuration, once; true if it was stored now."""
         body = body_of(request, ExperimentBody)
         conversation = access.writable(request.user, conversation_id)
+        # The reference answers the other way round (spec V0 §7.5, A1).
         is_new = changes.set_parameter_once(conversation, "experiment_config", body.config)
         return Response(is_new)
 
@@ -76,4 +77,5 @@ async def _asked(conversation: ConversationRef, messages: list[dict[str, str]]) 
     if await manager.is_agent_loop_running(public_id):
         with suppress(LoopUnavailable):  # it runs in another process, or has ended since
             return await manager.request_llm_completion(public_id, prompts.SERVICE_ID, None, messages)
+    # Events are stored, so a stopped conversation can be asked as well (spec V0 §7.4, P17).
     return await ConversationAgent(conversation).complete(messages)

@@ -41,9 +41,7 @@ def events_around(conversation: ConversationRef, seq: int) -> list[EventEnvelope
 
 def question_about(events: Sequence[EventEnvelope]) -> list[dict[str, str]]:
     """Return the messages that ask a model what to remember from these events."""
-    told = "\n".join(
-        f"[{event['seq']}] {event['source']}, {event['type']}: {event['text']}" for event in events
-    )
+    told = "\n".join(map(_told, events))
     return [
         {"role": "system", "content": _INSTRUCTIONS.format(events=told)},
         {"role": "user", "content": _QUESTION},

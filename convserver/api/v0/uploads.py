@@ -71,6 +71,7 @@ class UploadViewSet(V0ViewSet):
 def _files_of(request: Request) -> list[NewFile]:
     """Return the files of the form. Raise InvalidRequest if it has none, or text instead."""
     sent = request.FILES.getlist(FIELD)
+    # A part of a form without a file name is text to Django.
     if FIELD in request.POST:
         raise _problem("value_error", ["body", FIELD], "What was sent is text, not a file with a name.")
     if not sent:

@@ -21,6 +21,7 @@ from convserver.api.v0.uploads import UploadViewSet
 from convserver.api.v0.workspace import V0WorkspaceViewSet
 
 _ONE = r"^conversations/(?P<conversation_id>[^/]+)"
+# Names of repositories have slashes, and `.` would not match a line end, which is for the view to refuse.
 _REPOSITORY = r"^user/repository/(?P<repository_name>[\s\S]+)"
 
 urlpatterns = [

@@ -24,6 +24,7 @@ class V0View(OpenHandsView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Authenticate the visitor, then check the id. Raise InvalidConversationId."""
+        # First, so that a client without credentials gets a 401 for whatever id.
         super().initial(request, *args, **kwargs)
         if "conversation_id" in kwargs:
             normal_id(kwargs["conversation_id"])

@@ -36,6 +36,7 @@ class ConversationKeyAuthentication(BaseAuthentication):
         return "Bearer"
 
 
+# The first reads a header that the second would refuse as an unknown key.
 AUTHENTICATION = (ConversationKeyAuthentication, KeyAuthentication, LoginAuthentication)
 
 
@@ -56,6 +57,7 @@ def conversation_of(request: Request, conversation_id: str) -> ConversationRef:
     except (ConversationNotFound, InvalidConversationId) as error:
         if is_uuid(conversation_id):
             raise
+        # Only where nothing was found: conversations of V0 have ids of other forms, which are served as well.
         raise malformed_id(conversation_id, "path", "conversation_id") from error
     return conversation
 
@@ -63,6 +65,7 @@ def conversation_of(request: Request, conversation_id: str) -> ConversationRef:
 def visible(request: Request) -> ConversationQuerySet:
     """Return the conversations that the request may access."""
     rows = Conversation.objects.visible_to(request.user)
+    # The key stands for its owner, whose other conversations it must not open.
     return rows.with_pks([request.auth.pk]) if isinstance(request.auth, ConversationRef) else rows
 
 

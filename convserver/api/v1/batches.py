@@ -22,6 +22,7 @@ def in_order(ids: Sequence[str], loaded: Mapping[str, str], deferred: Mapping[st
     A long list is streamed: each of `deferred` is read when its turn comes.
     """
     size = sum(len(loaded.get(each, NOTHING)) for each in ids)
+    # A repeated id counts each time, since each is written.
     if size <= PAGE_MAX_BYTES and not any(each in deferred for each in ids):
         text = ",".join(loaded.get(each, NOTHING) for each in ids)
         return HttpResponse(f"[{text}]", content_type="application/json")

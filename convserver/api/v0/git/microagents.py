@@ -61,6 +61,7 @@ class MicroagentConversationViewSet(V0ViewSet):
             repository=query.selected_repository, trigger=ConversationTrigger.MICROAGENT_MANAGEMENT
         )
         tokens = user_settings.provider_tokens(self.user_id)
+        # Without a token no provider can be asked, and what is not known counts as open (spec V0 §1.6).
         page = _open_page(rows, query, tokens) if tokens else page_of(rows, query)
         return Response(shown_page(request, page))
 
@@ -72,6 +73,7 @@ def _open_page(
     page: list[Candidate] = []
     last: Candidate | None = None
     deadline = time.monotonic() + PROVIDERS_S
+    # Clients look at one page only, so one that is filtered is filled from the rows behind it (spec V0 §1.2).
     for batch in _batches(rows, query):
         left_s = deadline - time.monotonic()
         closed = in_loop(_closed, batch, query.selected_repository, tokens, within_s=left_s)
@@ -93,6 +95,7 @@ def _ending_with(page: Sequence[Candidate], last: Candidate | None) -> Page:
 def _batches(rows: ConversationQuerySet, query: MicroagentQuery) -> Iterator[list[Candidate]]:
     """Yield the rows after the page id, one more than a page at a time, at most CANDIDATES_MAX."""
     following = rows_from(rows, query.page_id)
+    # One more than a page tells whether there is another one.
     size = query.limit + 1
     for _ in range(0, CANDIDATES_MAX, size):
         columns = following.values_list("created_at", "pk", "provider", "pr_number")

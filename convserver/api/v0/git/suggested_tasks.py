@@ -67,6 +67,7 @@ class SuggestedTask(BaseModel):
     @field_validator("git_provider")
     @classmethod
     def _has_words(cls, provider: ProviderType) -> ProviderType:
+        # A 422 here, where the reference fails with a 500 (spec V0 §7.5, A7).
         if provider not in _PROVIDER_NAMES:
             raise ValueError(f"there are no tasks for {provider.value}")
         return provider

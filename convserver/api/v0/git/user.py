@@ -131,6 +131,7 @@ class GitUserViewSet(GitViewSet):
         """Return the installations, workspaces or organisations of one provider."""
         provider = query_of(request, InstallationsQuery).provider
         tokens = user_settings.provider_tokens(self.user_id)
+        # Without any token, the 401 for that comes first.
         if tokens and provider not in WITH_INSTALLATIONS:
             raise NotOffered(f"Provider {provider} has no installations.")
         return Response(in_loop(GitProviders(tokens).installations, provider))
@@ -218,6 +219,7 @@ def _git_response(error: Exception, context: dict[str, Any]) -> Response | None:
             return Response(str(error), status=400)
         case GitNotFound():
             return Response(str(error), status=404)
+        # What a provider answered goes to the client, as on this wire; the log has it for the operator.
         case GitProviderError() if not isinstance(error, GitAuthenticationError):
             logger.warning("A git provider failed: %s", error)
             return Response(str(error), status=500)

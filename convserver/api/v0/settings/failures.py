@@ -32,6 +32,7 @@ def failing_with(words: str) -> Iterator[None]:
     """Answer an unexpected error with a 500 in the wire's words; the log has the details."""
     try:
         yield
+    # These have a status and words of their own.
     except (ConversationError, InvalidRequest, Refused, *UNAVAILABLE):
         raise
     except Exception as error:

@@ -59,6 +59,7 @@ class OptionViewSet(V0ViewSet):
     @extend_schema(responses={200: list[str]})
     def models(self, request: Request) -> Response:
         """Return the names of models, sorted; any other name can be set too."""
+        # Clients show the list as it comes (spec V0 §1.8).
         return Response(sorted(set(MODEL_NAMES)))
 
     @extend_schema(responses={200: list[str]})

@@ -50,6 +50,7 @@ class RenamedSecret(BaseModel):
     @property
     def new_description(self) -> str | None:
         """The description to store; None if the stored one stays."""
+        # An absent description erased the stored one in the reference (spec V0 §7.5, A12).
         return (self.description or "") if "description" in self.model_fields_set else None
 
 

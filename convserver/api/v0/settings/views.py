@@ -43,6 +43,7 @@ class V0SettingsViewSet(V0ViewSet):
         """Return all settings; 404 if none was ever saved."""
         with failing_with("Something went wrong loading settings"):
             settings = user_settings.settings_of(self.user_id)
+            # The web client then opens its dialogue of the first run (spec V0 §1.9).
             if settings is None:
                 raise Refused(404, {"error": "Settings not found"})
             return Response(_shown(settings))
@@ -59,6 +60,7 @@ class V0SettingsViewSet(V0ViewSet):
     @extend_schema(request=None, responses={410: Failure})
     def reset(self, request: Request) -> Response:
         """Report that settings can't be reset any more."""
+        # Clients of earlier releases may still send this (spec V0 §1.9).
         raise Refused(410, {"error": "Reset settings functionality has been removed."})
 
 

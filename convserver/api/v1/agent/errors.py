@@ -31,6 +31,7 @@ class ServerFailure(BaseModel):
 def agent_response(error: Exception, context: dict[str, Any]) -> Response | None:
     """Return the agent face's answer to an error; None for UNAVAILABLE."""
     match error:
+        # `api.unavailable` answers for all doors.
         case _ if isinstance(error, UNAVAILABLE):
             return None
         case ConversationNotFound():
@@ -48,6 +49,7 @@ def agent_response(error: Exception, context: dict[str, Any]) -> Response | None
     if known is not None:
         return known
     logger.error("The agent face failed on %s", context["request"].path, exc_info=error)
+    # The reference gives the name of the exception, too, which scripts read (spec V1 R11).
     failure = ServerFailure(detail="Internal Server Error", exception=type(error).__name__)
     return Response(failure.model_dump(), status=500)
 
@@ -60,6 +62,7 @@ def _invalid(error: ConversationError, *where: str) -> Response:
 def malformed_id(text: str, *where: str | int) -> InvalidRequest:
     """Return the refusal of an id that is not a UUID."""
     problem = {"type": "uuid_parsing", "loc": list(where), "msg": "Input should be a valid UUID"}
+    # The id may be as long as an address.
     return InvalidRequest([{**problem, "input": text[:100]}])
 
 

@@ -150,6 +150,7 @@ async def append(call: Append) -> Reply:
 
 
 async def _say(conversation: ConversationRef, body: Saying, sender_id: int) -> None:
+    # `run` is of the request, and no part of the message that is stored.
     message = body.model_dump(exclude={"run"})
     await v1_input.say(conversation, message, sender_id=sender_id, run=body.run)
 

@@ -29,7 +29,6 @@ from sessions_app.openhands_v1.information import SIZE
 BATCH_MAX = 100
 """Ids in one request."""
 MESSAGE = "MessageEvent"
-_MICROSECOND = timedelta(microseconds=1)
 
 
 class ListOrder(StrEnum):
@@ -96,8 +95,10 @@ class AgentEventsQuery(BaseModel):
         if self.body and self.kind is not None and self.kind.rpartition(".")[2] != MESSAGE:
             return None
         try:
-            until = None if self.timestamp__lt is None else self.timestamp__lt - _MICROSECOND
+            # Times are stored with microseconds, and the filter includes its end.
+            until = None if self.timestamp__lt is None else self.timestamp__lt - timedelta.resolution
             any_of = v1.shown_as(kind=MESSAGE if of_message else self.kind, source=self.source)
+        # A time before the year 1, or a kind that no event has: nothing matches, which is no error here.
         except (OverflowError, UnknownKind):
             return None
         is_any = self.kind is None and self.source is None and not of_message
@@ -131,6 +132,7 @@ class AgentEventPageQuery(AgentEventsQuery):
         try:
             after = DirectedCursor.decode(self.page_id, newest_first=self.newest_first).seq
         except InvalidCursor:
+            # Agent servers give the id of the event with which the next page begins.
             seq = v1_input.place_of(conversation, self.page_id)
             if seq is None:
                 raise
@@ -160,6 +162,7 @@ def event_page(conversation: ConversationRef, query: AgentEventPageQuery) -> Sho
         newest_first=query.newest_first,
         limit=query.limit,
     )
+    # Clients ask on until there is no id (spec V1 R7).
     if not page.has_more:
         return ShownPage(page.events, None)
     return ShownPage(page.events, DirectedCursor(page.events[-1]["seq"], query.newest_first).encode())

@@ -17,19 +17,18 @@ from pydantic import (
     ValidationInfo,
 )
 
+from conversations.store.labels import TAG_MAX_LENGTH, TAGS_MAX
 from convserver.api.openhands.text import StorableText, storable
 from convserver.api.openhands.tool_servers import entered_url
 from sessions_app.models.v1 import MAX_ITERATIONS, never_confirm
 
+# Deeper nesting could be parsed, but not walked through by functions that call themselves.
 DEPTH_MAX = 100
-"""Deeper nesting is refused: it could be parsed, but not processed."""
+# For the JSON of each part of a setup, which is read whenever the conversation is.
 KEPT_MAX_BYTES = 1024 * 1024
-"""The limit for the JSON of each part of a setup, which is read whenever the conversation is."""
 ITERATIONS_MAX = 2**31 - 1
 NAMES_MAX = 500
 NAME_MAX_LENGTH = 200
-TAGS_MAX = 50
-TAG_MAX_LENGTH = 500
 POLICIES = frozenset({"NeverConfirm", "AlwaysConfirm", "ConfirmRisky"})
 DEFAULT_REASON = "User rejected the action."
 
@@ -110,6 +109,7 @@ def _urls(value: object, names: frozenset[str]) -> Iterator[str]:
         for name, member in value.items():
             if name in names and isinstance(member, str):
                 yield member
+            # An `url` elsewhere in an agent is no address that this server asks.
             yield from _urls(member, names | {"url"} if name == "mcp_config" else names)
 
 
@@ -120,6 +120,7 @@ def _source_of_text(value: object) -> object:
 
 
 def _is_source(value: dict[str, Any]) -> dict[str, Any]:
+    # Clients send the path of the class, or its name alone.
     given = {"StaticSecret": "value", "LookupSecret": "url"}.get(_has_kind(value)["kind"].rpartition(".")[2])
     if given and not isinstance(value.get(given), str):
         raise ValueError(f"a {value['kind']} has a `{given}`")
@@ -173,6 +174,7 @@ class Start(BaseModel):
     hook_config: KeptObject | None = None
     client_tools: Annotated[list[Any], AfterValidator(kept)] = []
     tool_module_qualnames: KeptObject = {}
+    # Read only to tell newer clients: what is in it is not used.
     plugins: Any = None
 
     @property

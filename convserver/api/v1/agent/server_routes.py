@@ -43,6 +43,7 @@ class AgentServerInfoView(Probe):
             uptime=activity.uptime_s,
             idle_time=activity.idle_s,
             title="convserver",
+            # Clients compare these with their own release; the server's own number is beside them.
             version=WIRE_VERSION,
             sdk_version=WIRE_VERSION,
             convserver_version=__version__,

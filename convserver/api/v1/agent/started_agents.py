@@ -17,7 +17,7 @@ MEMBERS = ("llm", "tools", "mcp_config", "agent_context", "system_prompt_filenam
 def agent_of(user_id: int, body: Start) -> dict[str, Any] | None:
     """Return the agent of a start; None for the server's default. Raise Refused for an unknown profile.
 
-    What is masked in it is filled in from the user's settings: clients send what they were shown.
+    What is masked in it is filled in from the user's settings.
     """
     if body.agent is not None:
         agent = dict(body.agent)
@@ -27,6 +27,7 @@ def agent_of(user_id: int, body: Start) -> dict[str, Any] | None:
         agent = _of_settings(body.agent_settings)
     else:
         return None
+    # Clients send what they were shown, in which keys are asterisks.
     if isinstance(agent.get("llm"), dict):
         agent["llm"] = model_keys.with_stored_keys(user_id, agent["llm"])
     if isinstance(servers := agent.get("mcp_config"), dict):
@@ -55,5 +56,6 @@ def _of_profile(user_id: int, profile_id: str) -> dict[str, Any]:
     wanted = profile.get("mcp_server_refs")
     if isinstance(wanted, list):
         servers = tool_servers.of_user(user_id)
+        # A server that was removed since is left out: the profile may still name it.
         agent["mcp_config"] = {name: servers[name] for name in wanted if name in servers}
     return agent

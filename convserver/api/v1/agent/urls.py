@@ -26,6 +26,7 @@ from convserver.api.v1.agent.steering import SteeringViewSet
 from convserver.api.v1.agent.workspace import AgentWorkspaceViewSet, FileViewSet
 from convserver.web.probes import AliveView, HealthView, ReadyView
 
+# The same route at another address would be twice in the API document.
 UNDESCRIBED: dict[str, Any] = {"schema": None}
 SEGMENTS = {"rest": r"(?:/[\s\S]+)?"}
 """Patterns of the parts of an address that are no single segment."""
@@ -84,6 +85,7 @@ def free_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
     for name, methods in EVENT_ACTIONS.items():
         view = AgentEventViewSet.as_view(methods, **options)
         yield re_path(_one(prefix, f"/events/{name}$"), view, name=f"agent-events-{name.replace('_', '-')}")
+    # The last of them: `search` could also be an id.
     event = _one(prefix, r"/events/(?P<event_id>[^/]+)$")
     yield re_path(event, AgentEventViewSet.as_view({"get": "retrieve"}, **options), name="agent-event")
 
@@ -103,6 +105,7 @@ def workspace_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
     for name, each in of_a_path.items():
         route = f"agent-{name.replace('/', '-')}"
         yield path(f"{prefix}{name}", each(**UNDESCRIBED), name=route)
+        # A path may have slashes and line ends.
         yield re_path(rf"^{prefix}{name}/(?P<path>[\s\S]+)\Z", each(**options), name=route)
 
 

@@ -209,9 +209,11 @@ def _shown(request: Request, conversation: ConversationRef) -> AppConversation:
 
 
 def _change(request: Request, conversation: ConversationRef, body: AppConversationChanges) -> None:
+    # Absent leaves a title, and null gives the default one.
     if "title" in body.model_fields_set:
         changes.retitle(conversation, body.title)
     columns = body.model_dump(mode="json", exclude={"title"}, exclude_unset=True)
     if columns:
         metadata = ConversationMetadata(conversation_id=conversation.public_id, **columns)
+        # By the store of the settings, which an operator may have replaced by another one.
         store(str(request.user.pk)).save_metadata(metadata, set(columns))

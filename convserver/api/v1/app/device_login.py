@@ -82,6 +82,7 @@ class AuthorizeView(DeviceLoginView):
         try:
             codes = device_logins.begin(meta.get("REMOTE_ADDR", ""), meta.get("HTTP_USER_AGENT", ""))
         except device_logins.TooManyDeviceLogins as error:
+            # `detail` is for clients of this wire, `error` for programs that know the RFC.
             body = {"detail": str(error), "error": PollError.SLOW_DOWN, "error_description": str(error)}
             return Response(body, status=429, headers={"Retry-After": str(RETRY_AFTER_S)})
         page = origin_of(request) + reverse("device")
@@ -105,6 +106,7 @@ class TokenView(DeviceLoginView):
     )
     def post(self, request: Request) -> Response:
         """Return the token once a person has approved the login; it is returned only once."""
+        # RFC 8628 has a form, and parsers of this door take JSON.
         form = QueryDict(request._request.body)
         given = {name: form.getlist(name) for name in ("device_code", "grant_type")}
         if len(given["device_code"]) != 1 or not given["device_code"][0] or len(given["grant_type"]) > 1:

@@ -41,7 +41,6 @@ from convserver.api.v1.app.view import IDS, AppViewSet, PageQuery, described, of
 
 NOTHING = EventFilter(types=frozenset({""}))
 """No event has an empty type."""
-_TICK = timedelta(microseconds=1)
 
 
 class AppEventOrder(StrEnum):
@@ -123,6 +122,8 @@ class AppEventViewSet(AppViewSet):
         """
         ids = texts_of(request, "id")
         found = across_logs.with_ids(request.user, ids)
+        # As stored, and under the stored id: no conversation is named, so ids of the other wire cannot be
+        # looked up.
         loaded = {each.event["id"]: each.event["payload"] for each in found.loaded}
         deferred = {event_id: partial(across_logs.payload_of, pk) for event_id, pk in found.deferred.items()}
         return batches.in_order(ids, loaded, deferred)
@@ -167,7 +168,8 @@ def _wanted(query: LogQuery) -> EventFilter:
     until: datetime | None = None
     if query.timestamp__lt is not None:
         try:
-            until = query.timestamp__lt - _TICK  # times are stored with microseconds
+            until = query.timestamp__lt - timedelta.resolution  # times are stored with microseconds
+        # A time before the year 1.
         except OverflowError:
             return NOTHING
     return EventFilter(
@@ -187,6 +189,7 @@ def _page(conversation: ConversationRef | None, query: LogPageQuery | EventSearc
     cursor = PlaceCursor.decode(query.page_id) if query.page_id else None
     if conversation is None:
         return _shown_page([], None)
+    # Its seq would be a place in this log, too.
     if cursor is not None and cursor.conversation_pk != conversation.pk:
         raise InvalidCursor("This is a page id of another conversation.")
     first, last = 0, None

@@ -68,6 +68,7 @@ def _conversation(request: Request, waiting_id: str) -> ConversationRef:
     task_id = checked(UUID, waiting_id.removeprefix(TASK), "path", "waiting_id").hex
     rows = StartTask.objects.of_user(access.pk_of(request.user)).with_task_ids([task_id])
     task = rows.select_related("conversation").first()
+    # A failed start has no conversation, and never will.
     if task is None or task.conversation is None:
         raise Refused(404, {"detail": UNKNOWN})
     return readable(request, task.conversation.public_id)

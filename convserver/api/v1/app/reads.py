@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from conversations.cursors import PlaceCursor
 from conversations.dialects import v1
 from conversations.engines.compiled import CompiledQuery
+from conversations.events import SEQ_MAX
 from conversations.log.reads import take_bytes
 from conversations.models import Conversation, Event
 from conversations.models.events import envelope
@@ -19,11 +20,8 @@ from convserver.api.direct.calls import DirectAnswer, NotDirect, Read, shown_and
 from convserver.api.openhands.view import NullRenderer
 from convserver.api.v1.app.events import AppEventOrder, EventSearchQuery, page_text
 from convserver.api.v1.app.shapes import AppConversationPage, conversation_rows, conversations_in
-from convserver.api.v1.app.view import PAGE_MAX
+from convserver.pagination import PAGE_MAX
 
-IDS_MAX = 20
-"""A request for more is left to its view."""
-_SEQ_END = 2**63 - 1
 _IDS = TypeAdapter(list[UUID])
 _SIMPLE = frozenset({"conversation_id__eq", "sort_order", "limit", "page_id"})
 """What a direct search of events understands."""
@@ -58,7 +56,7 @@ _PLACES, _EVENTS = CompiledQuery(_places), CompiledQuery(_events)
 def conversations(read: Read) -> DirectAnswer:
     """Return conversations by their ids, null for an unknown one. Raise NotDirect."""
     given = read.parameters()
-    if not 0 < len(given) <= IDS_MAX or any(name != "ids" for name, _ in given):
+    if not given or any(name != "ids" for name, _ in given):
         raise NotDirect
     ids = [found.hex for found in _IDS.validate_python([value for _, value in given])]
     rows = list(read.reachable(_SOME.rows(public_ids=ids, user=read.user_pk)))
@@ -84,6 +82,7 @@ def _places_between(first: int, last: int, next_seq: int, query: EventSearchQuer
 def events(read: Read) -> DirectAnswer:
     """Return a page of the events of one conversation. Raise NotDirect, also if there is none."""
     read.require_all_conversations()
+    # Of a repeated parameter the last one counts, as in the view.
     given = dict(read.parameters())
     if not given.keys() <= _SIMPLE:
         raise NotDirect
@@ -93,12 +92,13 @@ def events(read: Read) -> DirectAnswer:
     newest_first = query.sort_order is AppEventOrder.TIMESTAMP_DESC
     cursor = PlaceCursor.decode(query.page_id) if query.page_id else None
     # Seqs have no holes. The bound keeps PostgreSQL from sorting the rest of a log that it takes for short.
-    first, last = 0, _SEQ_END if newest_first else query.limit
+    first, last = 0, SEQ_MAX if newest_first else query.limit
     if cursor is not None and newest_first:
         first, last = cursor.seq - 1 - query.limit, cursor.seq - 1
     elif cursor is not None:
         first, last = cursor.seq + 1, cursor.seq + 1 + query.limit
     public_id = query.conversation_id__eq.hex
+    # The keys and sizes first: a page ends before its events are more than memory should hold.
     places = _PLACES.rows(
         query.limit + 1, newest_first, public_id=public_id, user=read.user_pk, first=first, last=last
     )

@@ -105,6 +105,7 @@ class SandboxViewSet(AppViewSet):
     @extend_schema(request=None, responses={200: Done, **_OF_ONE})
     def resume(self, request: Request, sandbox_id: str) -> Response:
         """Start the agents of the conversations in it."""
+        # The whole family runs in one sandbox, and web clients resume that when they open a conversation.
         in_loop(steering.resume, families.family_of(_top_of(request, sandbox_id)))
         return Response({"success": True})
 

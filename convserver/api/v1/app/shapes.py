@@ -257,6 +257,7 @@ def _conversation(row: Mapping[str, Any], sandbox_id: str, origin: str) -> AppCo
         created_at=row["created_at"],
         updated_at=row["updated_at"],
         sandbox_status=status,
+        # The reference reads it from a sandbox that runs, and has none otherwise (spec V1 §1.1).
         execution_status=execution_status if status is SandboxStatus.RUNNING else None,
         conversation_url=conversation_url(row["public_id"], origin=origin),
         session_api_key=shown_key(row),
@@ -269,6 +270,7 @@ def _metrics(row: Mapping[str, Any]) -> MetricsSnapshot | None:
         prompt_tokens=row["prompt_tokens"],
         completion_tokens=row["completion_tokens"],
     )
+    # Before the first call of a model there is nothing to show: the reference has null.
     if counted == Metrics():
         return None
     return MetricsSnapshot.model_validate(
@@ -319,6 +321,7 @@ def sandbox_info(sandbox: Sandbox) -> SandboxInfo:
         sandbox_spec_id=SANDBOX_SPEC,
         status=sandbox.status,
         session_api_key=sandbox.key if is_open else None,
+        # Its services would be an editor and the agent's own servers, of which there is none.
         exposed_urls=None,
         created_at=sandbox.created_at,
     )

@@ -25,9 +25,7 @@ from convserver.api.openhands.errors import (
 from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import OpenHandsView, OpenHandsViewSet, problems_in
 from convserver.api.schema import Door, NativeRefusal
-
-PAGE_MAX = 100
-"""Of a list, and of the ids in one request."""
+from convserver.pagination import PAGE_MAX
 
 DOOR = Door(
     tag="v1-app",
@@ -59,6 +57,7 @@ class AppView(OpenHandsView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Authenticate the visitor, then check the id. Raise InvalidRequest."""
+        # First, so that a client without credentials gets a 401 for whatever id.
         super().initial(request, *args, **kwargs)
         if "conversation_id" in kwargs:
             checked(UUID, kwargs["conversation_id"], "path", "conversation_id")
@@ -104,6 +103,7 @@ def _repeated(request: Request, name: str, type_: Any) -> list[Any]:
     if not given:
         problem = {"type": "missing", "loc": ["query", name], "msg": "Field required", "input": None}
         raise InvalidRequest([problem])
+    # The reference fails with a 500 at this number, and its web client may ask for it (spec V1 §1.2).
     if len(given) > PAGE_MAX:
         words = f"At most {PAGE_MAX} ids may be asked for at a time, not {len(given)}."
         raise Refused(400, {"detail": words})

@@ -156,6 +156,7 @@ def _unauthorized() -> Refused:
 
 def _reported(request: Request, body: ConversationReport, speaker: ConversationRef | None) -> ConversationRef:
     """Return the reported conversation, created if no user has it. Raise Refused."""
+    # A sender that reports itself is not its own parent.
     parent_id = speaker.pk if speaker is not None and speaker.public_id != body.id.hex else None
     try:
         return creation.create(
@@ -170,6 +171,7 @@ def _reported(request: Request, body: ConversationReport, speaker: ConversationR
         try:
             return _conversation_in(request, body.id.hex, speaker)
         except ConversationNotFound as error:
+            # Of another user, or of another sandbox: the sender is not told which.
             raise _unauthorized() from error
 
 

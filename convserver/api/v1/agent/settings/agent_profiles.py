@@ -129,6 +129,7 @@ class AgentProfileViewSet(OfUserViewSet):
         """Delete a profile; also one that is gone is deleted."""
         gone = user_documents.documents(self.user_id, KIND).get(name)
         user_documents.remove(self.user_id, KIND, name)
+        # The settings must not point to a profile that is gone.
         if gone and document.kept_of(self.user_id).get("active_agent_profile_id") == gone["id"]:
             document.change(self.user_id, {}, pointers={"active_agent_profile_id": None})
         return changed(name, f"Agent profile {name!r} deleted")
@@ -198,6 +199,7 @@ def _with_stored_keys(body: dict[str, Any], before: dict[str, Any] | None) -> di
 
 def _profile(user_id: int, name: str) -> dict[str, Any]:
     try:
+        # The name is of an address, and may be longer than any column.
         return user_documents.document(user_id, KIND, name[:100])
     except DocumentNotFound as error:
         raise Refused(404, {"detail": f"Agent profile {name!r} not found"}) from error

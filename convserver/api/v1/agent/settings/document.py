@@ -51,8 +51,8 @@ DEFAULTS: Mapping[str, object] = {
     "confirmation_mode": False,
 }
 """What is shown of a setting that is not set."""
+# A null leaves these unchanged on V0's wire; here it clears them, as a blank does there.
 CLEARED_BY_BLANK = frozenset({"llm_model", "llm_base_url", SettingSecret.LLM_API_KEY})
-"""A null leaves these unchanged on V0's wire; here it clears them, as a blank does there."""
 
 
 def shown(user_id: int) -> dict[str, Any]:
@@ -73,6 +73,7 @@ def shown(user_id: int) -> dict[str, Any]:
         if value is None and path[0] == OTHERS:
             continue
         _put(document, path, DEFAULTS.get(name) if value is None else value)
+    # A user without a model gets the operator's, whose key the user never sees.
     is_operators = not stored.llm_model and configuration.CONFIGURATION.llm_model is not None
     if is_operators:
         document[AGENT]["llm"]["model"] = configuration.CONFIGURATION.llm_model
@@ -110,6 +111,7 @@ def change(
     for path, name in SETTING_AT.items():
         if path[0] in rest and (found := _take(rest, path)):
             (value,) = found
+            # A client sends back what it was shown in the place of the key.
             if value != MASK:
                 own[name] = "" if value is None and name in CLEARED_BY_BLANK else value
     if own:
@@ -121,6 +123,7 @@ def change(
         tool_servers.change(user_id, rest[AGENT].pop(TOOL_SERVERS))
     kept = kept_of(user_id)
     changed = {**merged(kept, rest), **pointers}
+    # A change of V0's settings alone leaves this document as it is.
     if changed != kept:
         user_documents.store(user_id, DocumentKind.SETTINGS, changed)
 

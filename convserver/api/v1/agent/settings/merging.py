@@ -9,10 +9,7 @@ from sessions_app.settings.setup_keys import MASK, masked, restored
 
 
 def merged(stored: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document with its changes: objects are merged, null removes a member, all else replaces it.
-
-    What a client was shown in the place of a key is no change.
-    """
+    """Return a document with its changes: objects are merged, null removes a member, all else replaces it."""
     return _merged(stored, changes, masked(stored))
 
 
@@ -25,6 +22,7 @@ def _merged(stored: Mapping[str, Any], changes: Mapping[str, Any], shown: Any) -
             result.pop(name, None)
         elif isinstance(value, dict):
             result[name] = _merged(before if isinstance(before, dict) else {}, value, seen.get(name))
+        # What a client was shown in the place of a key is no change.
         elif value != MASK:
             result[name] = restored(value, before, seen.get(name))
     return result

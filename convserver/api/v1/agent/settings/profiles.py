@@ -176,6 +176,7 @@ class ProfileViewSet(OfUserViewSet):
 def profile(user_id: int, name: str) -> dict[str, Any]:
     """Return the model of a profile, with its keys. Raise Refused."""
     try:
+        # The name is of an address, and may be longer than any column.
         return user_documents.document(user_id, KIND, name[:100])
     except DocumentNotFound as error:
         raise Refused(404, {"detail": f"Profile {name!r} not found"}) from error
@@ -190,6 +191,7 @@ def model_for_settings(user_id: int, name: str) -> dict[str, Any]:
     """Return the change of the settings' `llm` that puts a profile there. Raise Refused."""
     llm = model_keys.with_stored_keys(user_id, profile(user_id, name))
     before = document.kept_of(user_id).get(AGENT, {}).get("llm", {})
+    # Null for each member of the model before, so that none of it is left beside the new one.
     return {**dict.fromkeys(before), "base_url": None, "api_key": None, **llm}
 
 
@@ -213,6 +215,7 @@ def rename(user_id: int, name: str, new_name: str) -> None:
     user_documents.rename(user_id, KIND, name, new_name=new_name)
     agents = user_documents.documents(user_id, DocumentKind.AGENT_PROFILE)
     for agent_name, agent in agents.items():
+        # Else a rename would leave agent profiles that name no model.
         if agent.get("llm_profile_ref") == name:
             changed = {**agent, "llm_profile_ref": new_name, "revision": agent["revision"] + 1}
             user_documents.store(user_id, DocumentKind.AGENT_PROFILE, changed, name=agent_name)

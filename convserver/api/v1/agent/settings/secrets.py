@@ -79,6 +79,7 @@ class UserSecretViewSet(OfUserViewSet):
         """Refuse to show the value."""
         if not any(each.name == name for each in user_settings.custom_secrets(self.user_id)):
             raise Refused(404, {"detail": "Secret not found"})
+        # Secrets never leave the server (spec V1 R9).
         raise Refused(403, {"detail": KEPT_BACK})
 
     @extend_schema(responses={200: Deleted, 404: Detail})

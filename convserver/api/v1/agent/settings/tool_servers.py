@@ -51,6 +51,7 @@ def change(user_id: int, changes: Mapping[str, Any] | None) -> None:
     try:
         config = _CONFIG.validate_python(lists)
     except ValidationError as error:
+        # Not chained: the error repeats values, among which are keys.
         raise InvalidRequest(problems_in(error, "body")) from None
     user_settings.set_secret(user_id, SettingSecret.MCP_CONFIG, config.model_dump_json() if after else "")
     user_settings.set_secret(user_id, SettingSecret.NAMED_TOOL_SERVERS, json.dumps(after) if after else "")
@@ -69,6 +70,7 @@ def opened(entry: Any, stored: Any, *, same: Sequence[str] = ("url", "command", 
         return stored
     known = columns.fields(stored)
     seen = masked(known)
+    # Otherwise a client could learn a key by sending its mask with another address.
     is_same = isinstance(entry, dict) and all(
         entry.get(each) in (known.get(each), seen.get(each)) for each in same
     )
@@ -100,6 +102,7 @@ def _changed(stored: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
     before = stored.get("url"), stored.get("command")
     url, command = entry.get("url", before[0]), entry.get("command", before[1])
     is_other_host = user_settings.host_of(url) != user_settings.host_of(before[0])
+    # A key is sent to no other host, and given to no other program, than it was entered for.
     is_moved = is_other_host or command not in (before[1], masked(stored).get("command"))
     return merged(without_keys(stored) if is_moved else stored, entry)
 

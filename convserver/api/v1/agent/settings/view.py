@@ -36,6 +36,7 @@ class OfUserViewSet(AgentViewSet):
 
     def check_permissions(self, request: Request) -> None:
         """Refuse the key of one conversation. Raise Refused."""
+        # First, so that a client without credentials gets the usual 401.
         super().check_permissions(request)
         if isinstance(request.auth, ConversationRef):
             raise Refused(401, {"detail": OF_ONE})

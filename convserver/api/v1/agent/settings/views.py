@@ -109,8 +109,10 @@ class AgentSettingsViewSet(OfUserViewSet):
         pointers = {name: getattr(body, name) for name in document.POINTERS if name in body.model_fields_set}
         if not diffs and not pointers:
             raise Refused(400, {"detail": NOTHING_TO_CHANGE})
+        # Before anything is stored: settings must not name what does not exist.
         profiles.require_pointers(self.user_id, pointers)
         applied = pointers.get("active_profile")
+        # A client that activates a profile expects its model in the settings, as `activate` puts it there.
         if applied and "llm" not in (diffs.get(AGENT) or {}):
             diffs[AGENT] = {**diffs.get(AGENT, {}), "llm": profiles.model_for_settings(self.user_id, applied)}
         document.change(self.user_id, diffs, pointers=pointers)

@@ -14,7 +14,8 @@ from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import query_of
 from convserver.api.scopes import WRITES
 from convserver.api.v1.app.settings.lists import NameQuery, page_of
-from convserver.api.v1.app.view import PAGE_MAX, AppViewSet, described, of_list
+from convserver.api.v1.app.view import AppViewSet, described, of_list
+from convserver.pagination import PAGE_MAX
 
 Words = Annotated[StorableText, Field(max_length=1000)]
 
@@ -109,4 +110,5 @@ class ChoiceViewSet(AppViewSet):
 
 
 def _matches(query: ProviderQuery, name: str) -> bool:
+    # All that is listed is verified, so that a list of the others is empty.
     return query.verified__eq is not False and (query.query or "").lower() in name.lower()

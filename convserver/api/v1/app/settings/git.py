@@ -18,8 +18,9 @@ from convserver.api.openhands.text import storable
 from convserver.api.openhands.view import query_of
 from convserver.api.scopes import WRITES
 from convserver.api.v1.app.settings.lists import NameQuery, page_of
-from convserver.api.v1.app.view import PAGE_MAX, AppViewSet, app_response, described
+from convserver.api.v1.app.view import AppViewSet, app_response, described
 from convserver.event_loop import in_loop
+from convserver.pagination import PAGE_MAX
 from convserver.serving.admission import Lane, in_lane
 from sessions_app.git_providers.base import (
     GitAuthenticationError,
@@ -184,6 +185,7 @@ class AppGitViewSet(AppViewSet):
             per_page=query.limit,
             installation_id=query.installation_id,
         )
+        # The provider's own header, in the form of GitHub for all of them.
         has_next = bool(found) and 'rel="next"' in (found[0]["link_header"] or "")
         return Response({"items": found, "next_page_id": _next(query, has_next=has_next)})
 
@@ -243,6 +245,7 @@ def _git_response(error: Exception, context: dict[str, Any]) -> Response | None:
             return Response({"detail": str(error)}, status=400)
         case GitNotFound():
             return Response({"detail": str(error)}, status=404)
+        # Not 401, at which web clients log out.
         case GitAuthenticationError():
             return Response({"detail": str(error)}, status=403)
         case GitProviderError():

@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, Field
 
 from convserver.api.openhands.text import StorableText
-from convserver.api.v1.app.view import PAGE_MAX
+from convserver.pagination import PAGE_MAX
 
 T = TypeVar("T")
 
@@ -22,6 +22,7 @@ class NameQuery(BaseModel):
 
 def page_of(rows: Sequence[T], query: NameQuery, name: Callable[[T], str]) -> tuple[list[T], str | None]:
     """Return the rows behind `page_id`, and the id of the next page; rows are in the order of their names."""
+    # By the name and not by its place: what is removed meanwhile shifts no page.
     rest = [row for row in rows if query.page_id is None or name(row) > query.page_id]
     page = rest[: query.limit]
     return page, name(page[-1]) if len(rest) > len(page) else None

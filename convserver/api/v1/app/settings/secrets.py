@@ -161,6 +161,7 @@ class SandboxSecretViewSet(AppViewSet):
 
 def _require_own(request: Request, sandbox_id: str) -> None:
     """Make sure that the request has the key of a conversation in this sandbox. Raise Refused."""
+    # A token of the user has the routes of the user; this one is for programs in the sandbox.
     if not isinstance(request.auth, ConversationRef):
         raise Refused(401, {"detail": "Session API key required"})
     if sandboxes.ids_of([request.auth.pk])[request.auth.pk] != sandbox_id:
