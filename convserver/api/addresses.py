@@ -24,6 +24,7 @@ def origin_of(request: Request | HttpRequest) -> str:
 
 def conversation_url(public_id: str, *, origin: str) -> str:
     """Return a conversation's address: a web client keeps its origin and asks for the agent face there."""
+    # The agent face answers at V0's addresses, too, where the request is its own (`shared_origin`).
     return f"{origin}/api/conversations/{quote(public_id, safe='')}"
 
 

@@ -34,6 +34,7 @@ class KeyAuthentication(BaseAuthentication):
             if key and (holder := holder_of_key([key])):
                 return holder, auth_type
         if not lets_everybody_in():
+            # A login beside a wrong key does not count: the client means the key.
             raise AuthenticationFailed("This key is unknown or was revoked.")
         return None
 
@@ -48,7 +49,7 @@ class LoginAuthentication(SessionAuthentication):
     def enforce_csrf(self, request: Request) -> None:
         """Ask for the token in its header, except where no cookie gives any right."""
         if not lets_everybody_in():
-            # Whoever looked for it in a form would read the body before the view does.
+            # To look for it in a form would read the body before the view does.
             bare = copy(request._request)
             bare.POST = QueryDict()
             super().enforce_csrf(cast(Request, bare))

@@ -104,10 +104,8 @@ RETRY_AFTER_S = 5
 """When a client may try again where the database has failed."""
 
 LOG_IN = "Log in, or send a token."
-"""The native door's answer to requests without credentials."""
-
+# For a client that has sent the header in another form, and would believe that its token is wrong.
 NOT_BEARER = "The `Authorization` header must be `Bearer`, a space, and a token."
-"""Its answer to that header in another form, without other credentials."""
 
 ID_RULE = (
     f"An id has 1 to {PUBLIC_ID_MAX_LENGTH} printable characters, without `/`, `\\` and `..`, "
@@ -129,6 +127,7 @@ NO_CACHE = {
 
 def status_of(error: ConversationError, table: dict[type[ConversationError], int]) -> int:
     """Return the status of the nearest class that the table knows."""
+    # A store of an operator may raise classes of its own, below these.
     return next(table[ancestor] for ancestor in type(error).__mro__ if ancestor in table)
 
 
@@ -192,7 +191,8 @@ def _worded(error: exceptions.APIException, detail: str) -> exceptions.APIExcept
 
 
 def _code(error: exceptions.APIException) -> str:
-    """Return one word for the whole: a body has many fields, but is `invalid` as one."""
+    """Return one word for the whole."""
+    # A body has many fields with codes of their own, but is `invalid` as one.
     codes = error.get_codes()
     return codes if isinstance(codes, str) else error.default_code
 
@@ -264,7 +264,8 @@ def unavailable(request: HttpRequest, error: Exception) -> HttpResponse:
         detail = str(error)
     else:
         detail = failures.sentence(error, connection)
-    response = _unavailable(request, detail)
+    code = OutcomeUnknown.code if detail == failures.UNKNOWN else "unavailable"
+    response = _refused(request, 503, code, detail)
     if detail != failures.UNKNOWN:  # a client that repeats by itself would do it twice
         response.headers["Retry-After"] = str(RETRY_AFTER_S)
     log_database_failure(request, error)
@@ -272,39 +273,35 @@ def unavailable(request: HttpRequest, error: Exception) -> HttpResponse:
     return response
 
 
-def _unavailable(request: HttpRequest, detail: str) -> HttpResponse:
+def _refused(request: HttpRequest, status: int, code: str, detail: str) -> HttpResponse:
+    """Return a refusal in the form of its address; people get the page that is named after the status."""
     if _is_native(request):
-        code = OutcomeUnknown.code if detail == failures.UNKNOWN else "unavailable"
-        return JsonResponse({"code": code, "detail": detail}, status=503)
+        return JsonResponse({"code": code, "detail": detail}, status=status)
     if is_for_programs(request.path):
-        return JsonResponse({"detail": detail}, status=503, headers=NO_CACHE)
-    page = get_template("503.html").render({"detail": detail})
-    return HttpResponse(page, status=503)
+        return JsonResponse({"detail": detail}, status=status, headers=NO_CACHE)
+    return HttpResponse(get_template(f"{status}.html").render({"detail": detail}), status=status)
 
 
 def too_many(request: HttpRequest, detail: str) -> HttpResponse:
     """Answer a client who waits for its own requests, at any door: 429, a sentence, when to come again."""
     if is_unknown(request):
+        # A 429 would say that nothing was stored.
         return unavailable(request, OutcomeUnknown(failures.UNKNOWN))
-    response: HttpResponse
-    if _is_native(request):
-        response = JsonResponse({"code": "too_many_requests", "detail": detail}, status=429)
-    elif is_for_programs(request.path):
-        response = JsonResponse({"detail": detail}, status=429, headers=NO_CACHE)
-    else:
-        response = HttpResponse(get_template("429.html").render({"detail": detail}), status=429)
+    response = _refused(request, 429, "too_many_requests", detail)
     response.headers["Retry-After"] = str(RETRY_AFTER_S)
     return response
 
 
 def log_database_failure(request: HttpRequest, error: Exception) -> None:
-    """Log the first line of the error alone: others may have private data."""
+    """Log the first line of the error."""
+    # The other lines may have values of the statement, which are private.
     reason = str(error).strip().partition("\n")[0]
     logger.error("The database failed on %s %s: %s", request.method, request.path, reason)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """Answer a request on which the server failed; the log says why."""
+    # Django gives this handler no exception.
     error = sys.exc_info()[1]
     if isinstance(error, UNAVAILABLE):  # below a view, or beside one: in a middleware
         return unavailable(request, error)

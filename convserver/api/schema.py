@@ -85,7 +85,6 @@ class Untitled(GenerateJsonSchema):
     """Writes no titles that only repeat the name of a member."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """Never."""
         return False
 
 
@@ -97,7 +96,6 @@ class DoorSchema(AutoSchema):
     """
 
     def get_tags(self) -> list[str]:
-        """Return the door."""
         return [self._door.tag]
 
     def get_summary(self) -> str:
@@ -257,6 +255,7 @@ class SandboxKeyScheme(ConversationKeyScheme):
 def document(media_type: str) -> bytes:
     """Return the whole document as this media type has it, made once in a process's life."""
     renderer = next(each for each in RENDERERS if each.media_type == media_type)
+    # By the class of the renderer: two media types stand for each form.
     return _as_yaml() if issubclass(renderer, OpenApiYamlRenderer) else _as_json()
 
 
@@ -279,7 +278,6 @@ class SchemaView(APIView):
     """The document, for all clients."""
 
     needs = OPEN
-
     schema = None
     renderer_classes = RENDERERS
 
@@ -293,7 +291,6 @@ class DocsView(APIView):
     """A page to read the document on, and to try it out."""
 
     needs = OPEN
-
     schema = None
     renderer_classes = (TemplateHTMLRenderer,)
     template_name = "web/docs.html"

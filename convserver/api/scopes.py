@@ -120,6 +120,7 @@ def _is_of_one(needs: Needs, request: Request, kwargs: dict[str, Any]) -> bool:
 
 def needed(route: str, method: str) -> Scope | None:
     """Return the scope for a method of the route with this name; None where each frame names it."""
+    # Several addresses may share a name, such as one for each spelling of a path.
     for callback in _callbacks()[route]:
         view = getattr(callback, "cls", None) or getattr(callback, "view_class", None)
         needs = _declared(view, getattr(callback, "actions", None) or {}, method)
@@ -130,6 +131,7 @@ def needed(route: str, method: str) -> Scope | None:
 
 @cache
 def _callbacks() -> dict[str, list[Callable[..., Any]]]:
+    # Kept, because this walks all routes, and they stay as they are.
     found: dict[str, list[Callable[..., Any]]] = {}
     for pattern in _patterns(get_resolver()):
         if pattern.name:

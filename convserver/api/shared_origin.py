@@ -39,8 +39,8 @@ _TELLING_MEMBERS = frozenset({"agent", "workspace", "tags"})
 """Members of a body that starts or changes a V1 conversation; V0 has none of them."""
 
 
+# A body with more is none that starts a conversation.
 _MEMBERS_MAX = 1_000
-"""A body with more has none of a start's."""
 
 
 def either(v0_view: View, agent_view: View, *, by: Callable[[HttpRequest], bool]) -> View:
@@ -50,6 +50,7 @@ def either(v0_view: View, agent_view: View, *, by: Callable[[HttpRequest], bool]
         view = agent_view if by(request) else v0_view
         return view(request, *args, **kwargs)
 
+    # Django and the API document read the attributes of a view.
     return update_wrapper(chosen, v0_view)
 
 
@@ -57,6 +58,7 @@ def _is_for_agent_face(request: HttpRequest) -> bool:
     if opened_by_key(request) is not None:
         return True
     if request.method == "GET":
+        # V0 has no batch at this address.
         return "ids" in request.GET or _is_of_agent_web_client(request)
     return request.method in ("POST", "PATCH") and _is_body_of_v1(request)
 
@@ -80,6 +82,7 @@ def _is_body_of_v1(request: HttpRequest) -> bool:
         body = request.body
     except RequestDataTooBig:  # nothing was read, and the view will report this
         return False
+    # Most bodies are V0's, and to look for a few words costs less than to parse each.
     if not any(name.encode() in body for name in _TELLING_MEMBERS | {_ROLE}):
         return False
     try:

@@ -28,8 +28,10 @@ _unchecked = Outage(__name__, "The client of a large body could not be authentic
 async def is_refused(application: Callable[..., Awaitable[None]], scope: Any, send: Any) -> bool:
     """Refuse a request with a large body, and return True, unless its client is known."""
     try:
+        # The cheapest first: the last one asks the database.
         if lets_everybody_in() or await server.is_connected(scope) or await astore.call(_is_known, scope):
             return False
+    # Refused also then: otherwise unknown clients could send anything while the database is away.
     except Exception as error:
         _unchecked.failed(error, path=scope["path"])
         await answer(scope, send, HTTPStatus.SERVICE_UNAVAILABLE, StoreUnavailable.code, NOT_NOW)
@@ -60,10 +62,8 @@ def _is_known(scope: Any) -> bool:
 
 
 def _anonymous(scope: Any) -> Any:
-    """Return the same request without a body and without credentials: its door refuses it in its own words.
-
-    The credentials were wrong. If they were right by now, the door would take the empty body for the whole.
-    """
+    """Return the request without a body and without credentials: its door refuses it in its own words."""
+    # The credentials were wrong. If they were right by now, the door would take the empty body for the whole.
     left_out = {*CREDENTIALS, b"content-length", b"transfer-encoding", b"expect"}
     headers = [pair for pair in scope["headers"] if pair[0].lower() not in left_out]
     return {**scope, "headers": [*headers, (b"content-length", b"0")]}
@@ -74,6 +74,7 @@ def _nothing_comes() -> Callable[[], Awaitable[Any]]:
     waiting = [{"type": "http.request", "body": b"", "more_body": False}]
 
     async def receive() -> Any:
+        # For good: Django takes any further message for the end of the connection.
         return waiting.pop() if waiting else await asyncio.Event().wait()
 
     return receive

@@ -54,8 +54,10 @@ class Asked(NamedTuple):
     """Whether the key of one conversation opens the door."""
 
     def name(self) -> Hashable:
-        """Return what identifies the caller, without a key in clear."""
+        """Return what identifies the caller."""
+        # No key in clear outlives its request.
         digests = [sha256(key.encode(errors="surrogatepass")).digest() for key in self.credentials.keys]
+        # The key of a conversation counts in one of the two headers only.
         has_header = self.credentials.api_key is not None
         return (self.conversation_id, self.scope, self.takes_conversation_keys, has_header, *digests)
 
@@ -79,7 +81,7 @@ class Callers:
         return len(self._known)
 
     async def find(self, asked: Asked, client: int) -> Caller | None:
-        """Return who asks; None for whoever may not do this. Raise UNAVAILABLE.
+        """Return who asks; None for a client that may not do this. Raise UNAVAILABLE.
 
         `client` is the key of the user whose share of the readers a look takes.
         """
@@ -87,6 +89,7 @@ class Callers:
         known = self._known.get(name)
         if known is not None and self._clock() < known.until:
             return known.caller
+        # Counted from before the look: what changes while it is made is not seen by it.
         until, removals = self._clock() + KNOWN_S, self._removals
         look = partial(recent_failure().run, partial(_looked_up, asked))
         try:
@@ -96,6 +99,7 @@ class Callers:
         except Exception:  # the view meets it again, and words it
             return None
         if caller is not None:
+            # A token that expires within the second opens nothing afterwards.
             until = min(until, self._clock() + _left_s(caller.user))
             self._remember(name, _Known(caller, until), removals)
         return caller
@@ -104,6 +108,7 @@ class Callers:
         with self._lock:
             if removals != self._removals:  # the look may have been made before the access was taken away
                 return
+            # Keys that were used once would stay: nothing removes a caller whose second is over.
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
             self._known[name] = known
@@ -135,6 +140,7 @@ def get_callers() -> Callers:
 
 
 def _forget(user_pk: int) -> None:
+    # A copy: an event loop that begins in another thread adds its own meanwhile.
     for each in list(_all):
         each.forget(user_pk)
 
@@ -158,6 +164,7 @@ def _by_conversation_key(asked: Asked) -> Caller | None:
     opened = opened_by(asked.credentials.api_key or "")
     if opened is None:
         return _by_visitor(asked)
+    # The key stays valid in the database while its owner is deactivated.
     owner = User.objects.filter(pk=opened.owner_id, is_active=True).first()
     if owner is None:
         return None

@@ -39,6 +39,10 @@ class Append(NamedTuple):
     headers: Mapping[str, str]
     """By lower-case name."""
 
+    @property
+    def user_pk(self) -> int:
+        return access.pk_of(self.user)
+
     def json(self) -> Any:
         """Return the value of the body. Raise NotDirect if it is no JSON."""
         try:

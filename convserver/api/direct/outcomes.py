@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
     value: Any = None
     error: Exception | None = None
     is_unknown: bool = False
-    """Whether nobody knows what became of it."""
+    """Whether the append may have been stored, or not."""
 
 
 def outcome_of(request: Request) -> Outcome | None:
@@ -39,15 +39,13 @@ def outcome_of(request: Request) -> Outcome | None:
 
 
 def is_counted(request: Request) -> bool:
-    """Say whether the request was counted for its user's quota before its view was asked."""
+    """Return whether the request was counted for its user's quota before its view was asked."""
     return COUNTED in _scope_of(request)
 
 
 def is_unknown(request: HttpRequest) -> bool:
-    """Say whether nobody knows what became of this request's append.
-
-    Whatever else fails then, nobody may say that nothing was stored.
-    """
+    """Return whether this request's append may have been stored, or not."""
+    # Whatever else fails then, the answer must not say that nothing was stored.
     outcome: Outcome | None = getattr(request, "scope", {}).get(OUTCOME)
     return outcome is not None and outcome.is_unknown
 

@@ -1,4 +1,4 @@
-"""A failure of the database that was long in coming, remembered for a moment: nobody else waits as long."""
+"""A failure of the database that was long in coming, remembered for a moment: no other read waits as long."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sessions_app.event_loops import PerEventLoop
 
 T = TypeVar("T")
 
+# A failure that comes sooner is not remembered: one broken connection says little.
 LONG_S = 1.0
-"""A failure that comes sooner is not remembered: one broken connection says little."""
+# As long as this, others get the failure without a try of their own.
 REMEMBERED_S = 1.0
-"""Seconds for which everybody is told of a failure without a try of their own."""
 
 
 class RecentFailure:
@@ -34,6 +34,7 @@ class RecentFailure:
     def run(self, function: Callable[[], T]) -> T:
         """Call `function`, in any thread. Raise what it raises, or the failure that is remembered."""
         if self._error is not None and self.is_remembered:
+            # A new one for each thread: what is raised gets a traceback.
             raise type(self._error)(*self._error.args)
         began = self._clock()
         try:

@@ -26,9 +26,11 @@ _TAKES_JSON = re.compile(r"\*/\*|application/json(?: *, *[a-z]+/[a-z]+)*(?: *, *
 def is_secure(scope: Any, headers: Mapping[str, str]) -> bool:
     """Return whether the client's way to the server is encrypted, as far as its proxy says."""
     named = settings.SECURE_PROXY_SSL_HEADER
+    # The setting names the header as WSGI does.
     if named is not None:
         name = named[0].removeprefix("HTTP_").replace("_", "-").lower()
         if name in headers:
+            # Of several proxies the first has seen the client; Django reads it in the same way.
             return headers[name].split(",")[0].strip() == named[1]
     return bool(scope.get("scheme") == "https")
 
@@ -59,6 +61,7 @@ class DirectRequest(NamedTuple):
 
     def is_of_a_program(self) -> bool:
         """Return whether keys and the address alone decide about the answer, which is to be JSON."""
+        # A cookie may be a login, and an origin gets the headers of CORS.
         if not self.headers.keys().isdisjoint(("cookie", "origin")):
             return False
         return _TAKES_JSON.fullmatch(self.headers.get("accept", "*/*")) is not None
@@ -114,6 +117,7 @@ class DirectRoute(ABC):
         if opens_one and not self.takes_conversation_keys:
             raise NotDirect
         share = await holder_of_share(credentials, address_of(request.scope))
+        # An unknown client has no share of the threads, and is refused in the words of its view.
         if not isinstance(share, int):
             raise NotDirect
         asked = Asked(

@@ -8,7 +8,6 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations import access
 from convserver.api.native.shapes import NativeAgents
 from convserver.api.native.view import NativeView
 from convserver.api.scopes import WRITES
@@ -25,7 +24,7 @@ class AgentsView(NativeView):
     @extend_schema(responses={200: NativeAgents})
     def get(self, request: Request) -> Response:
         """Return the agents that can be chosen: the default first, remote ones that are connected last."""
-        kinds = [*registry.kinds(), *kinds_for(access.pk_of(request.user))]
+        kinds = [*registry.kinds(), *kinds_for(self.user_id)]
         return Response({"agents": [_shown(kind) for kind in kinds]})
 
 

@@ -93,7 +93,6 @@ class Sender(NamedTuple):
 
     @property
     def user_id(self) -> int:
-        """The key of the user."""
         return access.pk_of(self.user)
 
 

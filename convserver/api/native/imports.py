@@ -14,7 +14,6 @@ from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations.access import pk_of
 from convserver.api.native.shapes import refusals
 from convserver.api.native.shapes.imports import (
     NativeImport,
@@ -96,7 +95,7 @@ class ImportsView(NativeView):
     @extend_schema(operation_id="native_imports_list", responses={200: NativeImports})
     def get(self, request: Request) -> Response:
         """Return the user's imports, the newest first."""
-        rows = ImportRun.objects.of(pk_of(request.user)).select_related("user").order_by("-pk")
+        rows = ImportRun.objects.of(self.user_id).select_related("user").order_by("-pk")
         # No user has more: older reports are removed, and no import beyond those begins.
         return Response({"imports": [shown(row) for row in rows[: runs.KEPT_MAX + runs.OPEN_MAX]]})
 
@@ -111,11 +110,10 @@ class ImportsView(NativeView):
             labels=given["labels"],
             zone=given["timezone"],
         )
-        user_id = pk_of(request.user)
         if given["owner"] is None:
-            run = runs.begin(user_id, new)
+            run = runs.begin(self.user_id, new)
         else:
-            run = runs.begin(_owner(request, given["owner"]).pk, new, by=user_id)
+            run = runs.begin(_owner(request, given["owner"]).pk, new, by=self.user_id)
         return Response(shown(run), status=201)
 
 
@@ -127,7 +125,7 @@ class ImportView(NativeView):
     @extend_schema(responses={200: NativeImport, **refusals(404)})
     def get(self, request: Request, import_id: str) -> Response:
         """Return how far the import is."""
-        return Response(shown(runs.found(pk_of(request.user), import_id)))
+        return Response(shown(runs.found(self.user_id, import_id)))
 
     @extend_schema(responses={204: None, **refusals(404)})
     def delete(self, request: Request, import_id: str) -> Response:
@@ -135,7 +133,7 @@ class ImportView(NativeView):
 
         One that runs ends after the conversation that it is at. What was imported stays.
         """
-        run = runs.found(pk_of(request.user), import_id)
+        run = runs.found(self.user_id, import_id)
         if run.state in (ImportState.WAITING, ImportState.RUNNING):
             runs.cancel(run)
         else:
@@ -151,7 +149,7 @@ class CancelView(NativeView):
     @extend_schema(request=None, responses={200: NativeImport, **refusals(404)})
     def post(self, request: Request, import_id: str) -> Response:
         """Cancel the import; one that has ended stays as it is, with its report."""
-        run = runs.found(pk_of(request.user), import_id)
+        run = runs.found(self.user_id, import_id)
         runs.cancel(run)
         run.refresh_from_db()
         return Response(shown(run))
@@ -174,7 +172,7 @@ class PiecesView(NativeView):
         A piece that is here already is acknowledged again. One that leaves a gap is refused with 409, and
         `received` says where the next one begins.
         """
-        run = runs.found_by_sender(pk_of(request.user), import_id)
+        run = runs.found_by_sender(self.user_id, import_id)
         query = self.checked_query(OffsetSerializer)
         # Without a body the framework asks no parser, and gives an empty form.
         content = request.data if isinstance(request.data, bytes) else b""
@@ -196,7 +194,7 @@ class StartView(NativeView):
 
         What the body has of `format`, `labels` and `timezone` replaces what was said when it was begun.
         """
-        run = runs.found_by_sender(pk_of(request.user), import_id)
+        run = runs.found_by_sender(self.user_id, import_id)
         given = checked(StartSerializer(data=request.data or {}))
         chosen = Chosen(
             format=given.get("format", run.format),
@@ -218,7 +216,7 @@ class ImportedView(NativeView):
     )
     def get(self, request: Request, import_id: str) -> Response:
         """Return what became of each conversation of the file, in its order."""
-        run = runs.found(pk_of(request.user), import_id)
+        run = runs.found(self.user_id, import_id)
         query = self.checked_query(ReportPageSerializer)
         after, limit = query["after"], query["limit"]
         # One line more tells that there is another page.

@@ -30,28 +30,17 @@ router = SimpleRouter(trailing_slash=False)
 router.register("conversations", ConversationViewSet, basename="native-conversation")
 router.register("tokens", TokenViewSet, basename="native-token")
 
+_ONE = "conversations/(?P<conversation_id>[^/]+)"
 _IMPORT = "imports/(?P<import_id>[A-Za-z0-9]{1,64})"
 
 urlpatterns = [
-    re_path(r"^conversations/(?P<conversation_id>[^/]+)/events$", EventsView.as_view(), name="native-events"),
-    re_path(
-        r"^conversations/(?P<conversation_id>[^/]+)/draft$",
-        DraftView.as_view(),
-        name="native-conversation-draft",
-    ),
-    re_path(
-        r"^conversations/(?P<conversation_id>[^/]+)/options$",
-        RunOptionsView.as_view(),
-        name="native-conversation-options",
-    ),
-    re_path(r"^conversations/(?P<conversation_id>[^/]+)/stream$", StreamView.as_view(), name="native-stream"),
+    re_path(rf"^{_ONE}/events$", EventsView.as_view(), name="native-events"),
+    re_path(rf"^{_ONE}/draft$", DraftView.as_view(), name="native-conversation-draft"),
+    re_path(rf"^{_ONE}/options$", RunOptionsView.as_view(), name="native-conversation-options"),
+    re_path(rf"^{_ONE}/stream$", StreamView.as_view(), name="native-stream"),
     path("stream", ListStreamView.as_view(), name="native-list-stream"),
     path("agents", AgentsView.as_view(), name="native-agents"),
-    re_path(
-        r"^conversations/(?P<conversation_id>[^/]+)/receipts$",
-        ReceiptsView.as_view(),
-        name="native-conversation-receipts",
-    ),
+    re_path(rf"^{_ONE}/receipts$", ReceiptsView.as_view(), name="native-conversation-receipts"),
     path("batch", BatchView.as_view(), name="native-batch"),
     path("labels", LabelsView.as_view(), name="native-labels"),
     path("imports", ImportsView.as_view(), name="native-imports"),
@@ -62,7 +51,7 @@ urlpatterns = [
     re_path(rf"^{_IMPORT}/conversations$", ImportedView.as_view(), name="native-import-conversations"),
     path("export", AccountExportView.as_view(), name="native-account-export"),
     path("draft", NewDraftView.as_view(), name="native-draft"),
-    re_path(r"^conversations/(?P<conversation_id>[^/]+)/export$", ExportView.as_view(), name="native-export"),
+    re_path(rf"^{_ONE}/export$", ExportView.as_view(), name="native-export"),
     re_path(r"^search$", SearchView.as_view(), name="native-search"),
     *router.urls,
 ]

@@ -10,6 +10,7 @@ from typing import Any
 from rest_framework import serializers
 from rest_framework.views import APIView
 
+from conversations import access
 from convserver.api.native.shapes import NATIVE
 
 
@@ -17,6 +18,11 @@ class NativeView(APIView):
     """A view of the native door, which checks queries and bodies by serializers."""
 
     door = NATIVE
+
+    @property
+    def user_id(self) -> int:
+        """Return the key of the user who asks."""
+        return access.pk_of(self.request.user)
 
     def checked_query(self, serializer: type[serializers.Serializer[Any]]) -> dict[str, Any]:
         """Return the values of the query. Raise ValidationError."""

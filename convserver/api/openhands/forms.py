@@ -57,16 +57,13 @@ class _InMemory(FileUploadHandler):
     """Keeps files in memory, and refuses truncated ones."""
 
     def new_file(self, *args: Any, **kwargs: Any) -> None:
-        """Begin a file."""
         super().new_file(*args, **kwargs)
         self._content = BytesIO()
 
     def receive_data_chunk(self, raw_data: bytes, start: int) -> None:
-        """Add a piece of it."""
         self._content.write(raw_data)
 
     def file_complete(self, file_size: int) -> InMemoryUploadedFile:
-        """Return it."""
         self._content.seek(0)
         return InMemoryUploadedFile(
             self._content, self.field_name, self.file_name, self.content_type, file_size, self.charset

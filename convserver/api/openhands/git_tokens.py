@@ -51,7 +51,7 @@ class NewToken(BaseModel):
         host = self._host(stored)
         if self.text:
             return ProviderToken(token=self.text, host=host)
-        # A client that learns to change the host must not learn the token.
+        # A client that can change the host must not learn the token.
         if stored is not None and host != stored.host:
             raise TokenWanted
         return None

@@ -58,7 +58,6 @@ class V0ConversationViewSet(V0ViewSet):
     """The user's conversations."""
 
     needs = WRITES
-
     is_named_by_method = False
 
     @requires(RUNS.of_lists)

@@ -84,9 +84,8 @@ class V0EventViewSet(V0ViewSet):
         conversation = access.writable(request.user, conversation_id)
         if not isinstance(event, dict):
             raise InvalidEvent("An event is a JSON object with an `action` or an `observation`.")
-        user_pk = access.pk_of(request.user)
-        event_id = _event_id(request.headers, user_pk)
-        in_loop_once(request, _take, conversation, event, user_pk, event_id)
+        event_id = _event_id(request.headers, self.user_id)
+        in_loop_once(request, _take, conversation, event, self.user_id, event_id)
         return Response(SUCCESS)
 
     @requires(RUNS)
@@ -95,10 +94,9 @@ class V0EventViewSet(V0ViewSet):
         """Append a message of the user, and start the agent if it isn't running."""
         text = body_of(request, MessageBody).message
         conversation = access.writable(request.user, conversation_id)
-        user_pk = access.pk_of(request.user)
-        event_id = _event_id(request.headers, user_pk)
+        event_id = _event_id(request.headers, self.user_id)
         try:
-            in_loop_once(request, _take, conversation, _message(text), user_pk, event_id)
+            in_loop_once(request, _take, conversation, _message(text), self.user_id, event_id)
         except (ConversationError, *UNAVAILABLE):
             raise
         except Exception as error:
@@ -168,12 +166,11 @@ async def append_message(call: Append) -> Reply:
 
 
 async def _append(call: Append, event: dict[str, Any]) -> Reply:
-    user_pk = access.pk_of(call.user)
     try:
-        event_id = _event_id(call.headers, user_pk)
+        event_id = _event_id(call.headers, call.user_pk)
     except Refused as error:
         raise NotDirect from error
-    await _take(call.conversation, event, user_pk, event_id)
+    await _take(call.conversation, event, call.user_pk, event_id)
     return Reply(None, SUCCESS_JSON)
 
 

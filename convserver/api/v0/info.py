@@ -42,7 +42,6 @@ class ConversationInfo(BaseModel):
     selected_repository: str | None
     selected_branch: str | None
     git_provider: str | None
-    # Old rows may have values that no enum has now.
     trigger: str | None
     num_connections: int
     url: str | None

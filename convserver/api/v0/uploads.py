@@ -42,7 +42,6 @@ class UploadViewSet(V0ViewSet):
     """The files of a conversation."""
 
     needs = WRITES
-
     parser_classes = (FormParser,)
 
     @extend_schema(

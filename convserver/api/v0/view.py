@@ -19,7 +19,6 @@ class V0View(OpenHandsView):
     door = DOOR
 
     def get_exception_handler(self) -> Callable[..., Any]:
-        """Answer errors as this wire does."""
         return v0_response
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:

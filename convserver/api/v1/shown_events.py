@@ -25,7 +25,7 @@ def with_ids(conversation: ConversationRef, event_ids: Sequence[str]) -> Shown:
     """Return the events with these shown ids; the number of queries never grows."""
     known = [event_id for event_id in event_ids if _can_be_stored(event_id)]
     loaded, deferred = _shown(conversation, reads.read_portion(conversation, event_ids=known))
-    # A shown id that is not stored belongs to an event of V0, or has the place of the event in it.
+    # Ids of V0's events are made of their places and stored nowhere; to look for them costs a hash for each.
     if absent := [event_id for event_id in known if event_id not in loaded and event_id not in deferred]:
         last_seq = reads.last_seq(conversation)
         seqs = v1.seqs_of(conversation.public_id, absent, last_seq=last_seq)

@@ -12,7 +12,6 @@ from pydantic import AfterValidator, BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations import access
 from convserver.api.openhands.errors import Detail, ValidationProblems, v0_response
 from convserver.api.openhands.text import storable
 from convserver.api.openhands.view import query_of
@@ -112,8 +111,10 @@ class GitViewSet(V0ViewSet):
     """A resource at the user's providers; errors are plain text on this wire."""
 
     def get_exception_handler(self) -> Callable[..., Any]:
-        """Answer the errors of providers too."""
         return _git_response
+
+    def _providers(self) -> GitProviders:
+        return GitProviders(user_settings.provider_tokens(self.user_id))
 
 
 class GitUserViewSet(GitViewSet):
@@ -124,7 +125,7 @@ class GitUserViewSet(GitViewSet):
     @extend_schema(**_asked(GitUserInfo))
     def retrieve(self, request: Request) -> Response:
         """Return the user's profile from the first provider that has one."""
-        return Response(in_loop(_providers(request).user))
+        return Response(in_loop(self._providers().user))
 
     @extend_schema(**_asked(list[str], InstallationsQuery))
     def installations(self, request: Request) -> Response:
@@ -139,7 +140,7 @@ class GitUserViewSet(GitViewSet):
     @extend_schema(**_asked(list[GitTask]))
     def suggested_tasks(self, request: Request) -> Response:
         """Return pull requests with problems, and open issues assigned to the user."""
-        return Response(in_loop(_providers(request).suggested_tasks))
+        return Response(in_loop(self._providers().suggested_tasks))
 
 
 class RepositoryViewSet(GitViewSet):
@@ -152,7 +153,7 @@ class RepositoryViewSet(GitViewSet):
         """Return a page of them; the first one's `link_header` says whether there is a next page."""
         query = query_of(request, RepositoriesQuery)
         found = in_loop(
-            _providers(request).repositories,
+            self._providers().repositories,
             sort=query.sort,
             provider=query.selected_provider,
             page=query.page,
@@ -166,7 +167,7 @@ class RepositoryViewSet(GitViewSet):
         """Return the repositories that match a name or a web address."""
         query = query_of(request, RepositorySearch)
         found = in_loop(
-            _providers(request).search_repositories,
+            self._providers().search_repositories,
             query.query,
             per_page=query.per_page,
             sort=query.sort,
@@ -180,7 +181,7 @@ class RepositoryViewSet(GitViewSet):
         """Return a page of them."""
         query = query_of(request, BranchesQuery)
         found = in_loop(
-            _providers(request).branches, query.repository, page=query.page, per_page=query.per_page
+            self._providers().branches, query.repository, page=query.page, per_page=query.per_page
         )
         return Response(found)
 
@@ -189,7 +190,7 @@ class RepositoryViewSet(GitViewSet):
         """Return the branches of a repository whose names contain a text."""
         query = query_of(request, BranchSearch)
         found = in_loop(
-            _providers(request).search_branches,
+            self._providers().search_branches,
             query.repository,
             query.query,
             per_page=query.per_page,
@@ -200,17 +201,13 @@ class RepositoryViewSet(GitViewSet):
     @extend_schema(**_asked(list[GitMicroagent], _REPOSITORY_NAME))
     def microagents(self, request: Request, repository_name: str) -> Response:
         """Return their names; none if there is no folder for them."""
-        return Response(in_loop(_providers(request).microagents, repository_name))
+        return Response(in_loop(self._providers().microagents, repository_name))
 
     @extend_schema(**_asked(GitMicroagentContent, _REPOSITORY_NAME, ContentQuery))
     def microagent(self, request: Request, repository_name: str) -> Response:
         """Return it without its front matter, and the triggers in that."""
         query = query_of(request, ContentQuery)
-        return Response(in_loop(_providers(request).microagent_content, repository_name, query.file_path))
-
-
-def _providers(request: Request) -> GitProviders:
-    return GitProviders(user_settings.provider_tokens(access.pk_of(request.user)))
+        return Response(in_loop(self._providers().microagent_content, repository_name, query.file_path))
 
 
 def _git_response(error: Exception, context: dict[str, Any]) -> Response | None:

@@ -84,7 +84,6 @@ class AgentConversationViewSet(AgentViewSet):
     """The user's conversations, of both wires."""
 
     needs = WRITES
-
     is_named_by_method = False
 
     @requires(WRITES.of_lists)

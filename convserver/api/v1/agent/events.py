@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, RootModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations import access
 from conversations.dialects import v1
 from conversations.events import EventEnvelope
 from conversations.exceptions import LoopUnavailable
@@ -70,7 +69,6 @@ class AgentEventViewSet(AgentViewSet):
     """The events of one conversation, and the user's messages."""
 
     needs = WRITES
-
     not_found = "Conversation not found: {conversation_id}"
 
     @extend_schema(parameters=described(AgentEventPageQuery), responses={200: EventPage, **ONE})
@@ -123,7 +121,7 @@ class AgentEventViewSet(AgentViewSet):
         """Store a user message; with `run` the agent answers, unless it waits for approval."""
         conversation = conversation_of(request, conversation_id)
         body = body_of(request, Saying)
-        in_loop_once(request, _say, conversation, body, access.pk_of(request.user))
+        in_loop_once(request, _say, conversation, body, self.user_id)
         return done()
 
     @requires(RUNS)
@@ -145,7 +143,7 @@ async def append(call: Append) -> Reply:
         body = body_in(call.json(), Saying)
     except InvalidRequest as error:
         raise NotDirect from error
-    await _say(call.conversation, body, access.pk_of(call.user))
+    await _say(call.conversation, body, call.user_pk)
     return Reply(None, SUCCESS_JSON)
 
 

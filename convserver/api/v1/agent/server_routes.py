@@ -33,7 +33,6 @@ class AgentServerInfoView(Probe):
     """What runs here."""
 
     needs = WRITES
-
     authentication_classes = ()
 
     @extend_schema(responses={200: AgentServerInfo})

@@ -89,7 +89,6 @@ class SteeringViewSet(AgentViewSet):
     """One conversation, and what is done with it."""
 
     needs = WRITES
-
     is_named_by_method = False
 
     @requires(RUNS)

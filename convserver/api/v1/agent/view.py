@@ -30,7 +30,6 @@ class AgentView(OpenHandsView):
     """The answer for a conversation that does not exist."""
 
     def get_exception_handler(self) -> Callable[..., Any]:
-        """Answer errors as this wire does."""
         return agent_response
 
 

@@ -11,7 +11,6 @@ from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations import access
 from conversations.cursors import ListCursor
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
 from conversations.store import changes, store
@@ -111,11 +110,12 @@ class AppConversationViewSet(AppViewSet):
     def search(self, request: Request) -> Response:
         """Return one page, the newest first."""
         query = query_of(request, SearchQuery)
-        rows = _matching(request, query).newest_first()
+        rows = self._matching(request, query).newest_first()
         if query.page_id:
             rows = rows.older_than(*ListCursor.decode(query.page_id))
         page = first_page(rows, query.limit)
         found = conversations_of(page.pks, origin=origin_of(request))
+        # One may have been deleted since the page's keys were read.
         items = [as_asked(request, found[pk]) for pk in page.pks if pk in found]
         shown = AppConversationPage(items=items, next_page_id=page.next_page_id)
         return Response(shown.model_dump(mode="json"))
@@ -124,7 +124,7 @@ class AppConversationViewSet(AppViewSet):
     @extend_schema(parameters=described(CountQuery), responses={200: int, **of_list})
     def count(self, request: Request) -> Response:
         """Count what a search would return."""
-        return Response(_matching(request, query_of(request, CountQuery)).count())
+        return Response(self._matching(request, query_of(request, CountQuery)).count())
 
     @requires(RUNS.of_lists)
     @extend_schema(parameters=[UUIDS], responses={200: list[AppConversation | None], **of_list})
@@ -181,24 +181,24 @@ class AppConversationViewSet(AppViewSet):
     def download(self, request: Request, conversation_id: str) -> StreamingHttpResponse:
         """Return a zip archive: `meta.json`, and a file for each event in order."""
         conversation = readable(request, conversation_id)
+        # As it is stored: the archive is of the conversation, and not of the state of its agent.
         info = AppConversationInfo.model_validate(_shown(request, conversation).model_dump())
         parts = archive.archive(conversation, info.model_dump_json())
         name = f"conversation_{conversation.public_id}.zip"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         return StreamingHttpResponse(parts, content_type="application/zip", headers=headers)
 
-
-def _matching(request: Request, query: CountQuery) -> ConversationQuerySet:
-    rows = Conversation.objects.visible_to(request.user).known_to_v1()
-    rows = rows.matching(title=query.title__contains or None).within(
-        created_from=query.created_at__gte,
-        created_before=query.created_at__lt,
-        updated_from=query.updated_at__gte,
-        updated_before=query.updated_at__lt,
-    )
-    if query.sandbox_id__eq is not None:
-        rows = rows.with_pks(sandboxes.members_of(access.pk_of(request.user), query.sandbox_id__eq))
-    return rows if query.include_sub_conversations else rows.top_level()
+    def _matching(self, request: Request, query: CountQuery) -> ConversationQuerySet:
+        rows = Conversation.objects.visible_to(request.user).known_to_v1()
+        rows = rows.matching(title=query.title__contains or None).within(
+            created_from=query.created_at__gte,
+            created_before=query.created_at__lt,
+            updated_from=query.updated_at__gte,
+            updated_before=query.updated_at__lt,
+        )
+        if query.sandbox_id__eq is not None:
+            rows = rows.with_pks(sandboxes.members_of(self.user_id, query.sandbox_id__eq))
+        return rows if query.include_sub_conversations else rows.top_level()
 
 
 def _shown(request: Request, conversation: ConversationRef) -> AppConversation:

@@ -10,7 +10,6 @@ from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations import access
 from conversations.models import ConversationRef
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.view import body_of
@@ -53,7 +52,8 @@ class PendingMessageViewSet(AppViewSet):
         body = body_of(request, PendingMessage)
         if not body.content:
             raise Refused(400, {"detail": "A message has at least one part."})
-        conversation = _conversation(request, waiting_id)
+        conversation = self._conversation(request, waiting_id)
+        # Chosen here, because the answer names it.
         event_id = str(uuid4())
         sender_id = self.user_id
         in_loop(
@@ -61,14 +61,13 @@ class PendingMessageViewSet(AppViewSet):
         )
         return Response({"id": event_id, "queued": True, "position": 1}, status=201)
 
-
-def _conversation(request: Request, waiting_id: str) -> ConversationRef:
-    if not waiting_id.startswith(TASK):
-        return readable(request, checked(UUID, waiting_id, "path", "waiting_id").hex)
-    task_id = checked(UUID, waiting_id.removeprefix(TASK), "path", "waiting_id").hex
-    rows = StartTask.objects.of_user(access.pk_of(request.user)).with_task_ids([task_id])
-    task = rows.select_related("conversation").first()
-    # A failed start has no conversation, and never will.
-    if task is None or task.conversation is None:
-        raise Refused(404, {"detail": UNKNOWN})
-    return readable(request, task.conversation.public_id)
+    def _conversation(self, request: Request, waiting_id: str) -> ConversationRef:
+        if not waiting_id.startswith(TASK):
+            return readable(request, checked(UUID, waiting_id, "path", "waiting_id").hex)
+        task_id = checked(UUID, waiting_id.removeprefix(TASK), "path", "waiting_id").hex
+        rows = StartTask.objects.of_user(self.user_id).with_task_ids([task_id])
+        task = rows.select_related("conversation").first()
+        # A failed start has no conversation, and never will.
+        if task is None or task.conversation is None:
+            raise Refused(404, {"detail": UNKNOWN})
+        return readable(request, task.conversation.public_id)

@@ -74,11 +74,6 @@ def first_page(read: Read) -> DirectAnswer:
     return DirectAnswer(NullRenderer().render(page.model_dump(mode="json")))
 
 
-def _places_between(first: int, last: int, next_seq: int, query: EventSearchQuery) -> int:
-    """Return how many rows a log of this length has for a page and the event behind it."""
-    return min(min(last + 1, next_seq) - max(first, 0), query.limit + 1)
-
-
 def events(read: Read) -> DirectAnswer:
     """Return a page of the events of one conversation. Raise NotDirect, also if there is none."""
     read.require_all_conversations()
@@ -102,8 +97,11 @@ def events(read: Read) -> DirectAnswer:
     places = _PLACES.rows(
         query.limit + 1, newest_first, public_id=public_id, user=read.user_pk, first=first, last=last
     )
-    if not places or len(places) < _places_between(first, last, places[0]["conversation__next_seq"], query):
-        raise NotDirect  # somebody made a hole in the log: the view looks behind it
+    if not places:
+        raise NotDirect
+    end_of_log = places[0]["conversation__next_seq"]
+    if len(places) < min(min(last + 1, end_of_log) - max(first, 0), query.limit + 1):
+        raise NotDirect  # the log has a hole, which only a damaged one has: the view looks behind it
     pk: int = places[0]["conversation_id"]
     if cursor is not None and cursor.conversation_pk != pk:
         raise NotDirect

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations import access, families
+from conversations import families
 from conversations.cursors import ListCursor
 from conversations.models import Conversation, ConversationRef
 from convserver.api.addresses import as_asked
@@ -98,7 +98,7 @@ class SandboxViewSet(AppViewSet):
     @extend_schema(request=None, responses={200: Done, **_STOPPED})
     def pause(self, request: Request, sandbox_id: str) -> Response:
         """Stop the agents of all conversations in it."""
-        in_loop(steering.pause, _top_of(request, sandbox_id))
+        in_loop(steering.pause, _top_of(self.user_id, sandbox_id))
         return Response({"success": True})
 
     @requires(RUNS)
@@ -106,13 +106,13 @@ class SandboxViewSet(AppViewSet):
     def resume(self, request: Request, sandbox_id: str) -> Response:
         """Start the agents of the conversations in it."""
         # The whole family runs in one sandbox, and web clients resume that when they open a conversation.
-        in_loop(steering.resume, families.family_of(_top_of(request, sandbox_id)))
+        in_loop(steering.resume, families.family_of(_top_of(self.user_id, sandbox_id)))
         return Response({"success": True})
 
     @extend_schema(responses={200: Done, **_STOPPED})
     def destroy(self, request: Request, sandbox_id: str) -> Response:
         """Stop the agents of all conversations in it; the conversations stay, and can be resumed."""
-        in_loop(steering.pause, _top_of(request, sandbox_id))
+        in_loop(steering.pause, _top_of(self.user_id, sandbox_id))
         return Response({"success": True})
 
 
@@ -134,9 +134,9 @@ class SpecViewSet(AppViewSet):
         return Response([SPEC.model_dump(mode="json") if each == SPEC.id else None for each in ids])
 
 
-def _top_of(request: Request, sandbox_id: str) -> ConversationRef:
+def _top_of(user_id: int, sandbox_id: str) -> ConversationRef:
     """Return the root conversation of one of the user's sandboxes. Raise Refused."""
-    top = sandboxes.top_of(access.pk_of(request.user), sandbox_id)
+    top = sandboxes.top_of(user_id, sandbox_id)
     if top is None:
         raise Refused(404, {"detail": "There is no such sandbox."})
     return top

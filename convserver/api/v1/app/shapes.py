@@ -280,6 +280,7 @@ def _metrics(row: Mapping[str, Any]) -> MetricsSnapshot | None:
 
 def shown_user(user_id: int) -> str | None:
     """Return the owner's id; null if the server has only one user."""
+    # Clients take null for a server without accounts (spec V1 §1.1).
     return str(user_id) if settings.CONFIGURATION.auth == AuthMode.ACCOUNTS else None
 
 
@@ -314,6 +315,7 @@ SANDBOX_SPEC = "convserver"
 
 def sandbox_info(sandbox: Sandbox) -> SandboxInfo:
     """Return a sandbox; its key only while it can be used."""
+    # Where every client is let in, no key is needed, and none is shown.
     is_open = sandbox.status is not SandboxStatus.MISSING and not lets_everybody_in()
     return SandboxInfo(
         id=sandbox.id,

@@ -177,14 +177,17 @@ def _steps_of(request: Request) -> list[Any]:
 
 
 def _is_started(steps: list[Any]) -> bool:
-    """Return whether a start succeeded: a failed one may be repeated with its key."""
+    """Return whether a start succeeded."""
+    # A failed start may be repeated with its key, once the user has mended its cause.
     return bool(steps[-1]["status"] != StartStatus.ERROR)
 
 
 def _start_of(request: Request, body: StartRequest) -> Callable[[], Response]:
     """Check all needs of a start, and return what stores it, also if it fails."""
     parent = row_of(request, body.parent_conversation_id.hex) if body.parent_conversation_id else None
-    message = _first_message(request, body)
+    said, message = body.initial_message, None
+    if said is not None and said.content:
+        message = starts.first_message(said.model_dump(), sender_id=access.pk_of(request.user))
     wanted = _wanted(body, parent, message)
     refusal = _refusal(request, body, wanted.agent)
 
@@ -196,13 +199,6 @@ def _start_of(request: Request, body: StartRequest) -> Callable[[], Response]:
         return Response([step.model_dump(mode="json") for step in _steps(task, request)])
 
     return store
-
-
-def _first_message(request: Request, body: StartRequest) -> NewEvent | None:
-    said = body.initial_message
-    if said is None or not said.content:
-        return None
-    return starts.first_message(said.model_dump(), sender_id=access.pk_of(request.user))
 
 
 def _wanted(body: StartRequest, parent: Conversation | None, message: NewEvent | None) -> StartParameters:

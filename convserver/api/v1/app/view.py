@@ -52,7 +52,6 @@ class AppView(OpenHandsView):
     door = DOOR
 
     def get_exception_handler(self) -> Callable[..., Any]:
-        """Answer errors as this wire does."""
         return app_response
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
@@ -83,6 +82,7 @@ def checked(type_: Any, value: object, *where: str) -> Any:
     try:
         return TypeAdapter(type_).validate_python(value)
     except ValidationError as error:
+        # Pydantic names no place: the value is not a member of a model.
         found = problems_in(error, where[0])
         raise InvalidRequest([{**each, "loc": [*where, *each["loc"][1:]]} for each in found]) from error
 

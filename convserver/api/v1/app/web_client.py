@@ -67,7 +67,6 @@ class WebClientViewSet(AppViewSet):
     """The configuration of web clients."""
 
     needs = OPEN
-
     authentication_classes = ()  # a client with an old key has to learn where to log in
     permission_classes = (AllowAny,)
 

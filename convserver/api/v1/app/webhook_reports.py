@@ -60,6 +60,7 @@ class ReportedEvent(BaseModel):
     kind: str
 
 
+# A class of its own, for the words in the API document (`schema.SandboxKeyScheme`).
 class SandboxKeyAuthentication(ConversationKeyAuthentication):
     """The key of a conversation, which acts for its owner in that sandbox."""
 
@@ -101,6 +102,7 @@ class ConversationReportViewSet(ReportViewSet):
         body = body_of(request, ConversationReport)
         conversation = _reported(request, body, speaker)
         if body.title:
+            # Only where there is none: the user may have renamed it here.
             changes.retitle(conversation, body.title, title_is=None)
         return Response({"success": True})
 
@@ -117,6 +119,7 @@ class EventReportViewSet(ReportViewSet):
         conversation = _conversation_in(request, UUID(conversation_id).hex, speaker)
         sender_id = self.user_id
         text = TextParser().parse(request._request)
+        # Read whole before anything is stored: one bad event refuses the batch, which is then sent again.
         events = read_in_turn(sender_id, text, partial(_events, sender_id=sender_id))
         reports.store_once(conversation, events)
         return Response({"success": True})
@@ -140,7 +143,6 @@ class WebhookSecretView(AppView):
     """Tokens of git providers, for reporters to whom one was issued."""
 
     needs = WRITES
-
     authentication_classes: tuple[type[BaseAuthentication], ...] = ()
     permission_classes = (AllowAny,)
 
@@ -212,6 +214,7 @@ def _event(number: int, member: jsontext.Member, sender_id: int) -> NewEvent | N
         raise _problem(number, "An event of this wire has an `id` of its own, and a `kind`.")
     if value.get("key") == FULL_STATE:
         return None
+    # The text as it came: an event is stored byte for byte (spec V1 R4).
     return NewEvent(event_id=reading.event_id, payload=member.text, reading=reading, sender_id=sender_id)
 
 

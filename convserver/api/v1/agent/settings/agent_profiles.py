@@ -121,6 +121,7 @@ class AgentProfileViewSet(OfUserViewSet):
             "name": name,
             "revision": before["revision"] + 1 if before else 0,
         }
+        # After the members of the body, which must not choose them.
         user_documents.store(self.user_id, KIND, {**_with_stored_keys(body, before), **own}, name=name)
         return changed(name, f"Agent profile {name!r} saved", status=201)
 

@@ -22,6 +22,7 @@ KEPT_BACK = "The values of secrets are not shown. The agents of your conversatio
 
 
 def _is_value(text: str) -> str:
+    # A client that sends back what it was shown would replace the value by asterisks.
     if not text.strip() or text == MASK:
         raise ValueError("the value of a secret is neither blank nor masked")
     return text

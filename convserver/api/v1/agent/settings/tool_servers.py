@@ -33,7 +33,8 @@ def of_user(user_id: int) -> Entries:
 
 
 def shown(user_id: int) -> Entries:
-    """Return the tool servers by name, without their keys; a name, such as `token`, hides no server."""
+    """Return the tool servers by name, without their keys."""
+    # Each entry by itself: masking the whole would take a server named `token` for a key.
     return {name: masked(entry) for name, entry in of_user(user_id).items()}
 
 
@@ -43,7 +44,10 @@ def change(user_id: int, changes: Mapping[str, Any] | None) -> None:
 
     Raise InvalidRequest, TooManySecrets, or SecretUnreadable where others would be lost by the change.
     """
-    after = {} if changes is None else _merged(named_servers.of_user(user_id), _by_name(changes))
+    # Older clients send the servers below `mcpServers`.
+    inner = None if changes is None else changes.get("mcpServers")
+    by_name = inner if isinstance(inner, dict) else changes
+    after = {} if by_name is None else _merged(named_servers.of_user(user_id), by_name)
     lists: dict[str, list[Any]] = {kind: [] for kind in LISTS}
     for name, entry in after.items():
         kind, server = named_servers.listed(name, _checked(name, entry))
@@ -105,12 +109,6 @@ def _changed(stored: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
     # A key is sent to no other host, and given to no other program, than it was entered for.
     is_moved = is_other_host or command not in (before[1], masked(stored).get("command"))
     return merged(without_keys(stored) if is_moved else stored, entry)
-
-
-def _by_name(changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the servers of the form that older clients send, too: below `mcpServers`."""
-    inner = changes.get("mcpServers")
-    return inner if isinstance(inner, dict) else changes
 
 
 def _checked(name: str, entry: Any) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from pydantic import AfterValidator, BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations import access
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
 from convserver.api.openhands.text import storable
 from convserver.api.openhands.view import query_of
@@ -139,19 +138,26 @@ class AppGitViewSet(AppViewSet):
     needs = WRITES
 
     def get_exception_handler(self) -> Callable[..., Any]:
-        """Answer the errors of providers too."""
         return _git_response
+
+    def _providers(self, refusal: str = NO_PROVIDER) -> GitProviders:
+        """Return the providers that the user has tokens of. Raise Refused where there is none."""
+        tokens = user_settings.provider_tokens(self.user_id)
+        if not tokens:
+            # Not 401, at which web clients log out.
+            raise Refused(403, {"detail": refusal})
+        return GitProviders(tokens)
 
     @extend_schema(responses={200: GitUserInfo, **REFUSED})
     def user(self, request: Request) -> Response:
         """Return the user's profile from the first provider that has one."""
-        return Response(in_loop(_providers(request, NOT_CONNECTED).user))
+        return Response(in_loop(self._providers(NOT_CONNECTED).user))
 
     @extend_schema(parameters=described(InstallationQuery), responses={200: InstallationPage, **REFUSED})
     def installations(self, request: Request) -> Response:
         """Return a page of the installations, workspaces or organisations of one provider."""
         query = query_of(request, InstallationQuery)
-        providers = _providers(request)
+        providers = self._providers()
         if query.provider not in WITH_INSTALLATIONS:
             raise NotOffered(f"Provider {query.provider} doesn't support installations")
         items, next_page_id = page_of(
@@ -163,7 +169,7 @@ class AppGitViewSet(AppViewSet):
     def repositories(self, request: Request) -> Response:
         """Return a page of the user's repositories, or the ones that match a query."""
         query = query_of(request, RepositoryQuery)
-        providers = _providers(request)
+        providers = self._providers()
         if query.query:
             sort, _, order = (query.sort_order or SortOrder.STARS_DESC).rpartition("-")
             found = in_loop(
@@ -185,7 +191,7 @@ class AppGitViewSet(AppViewSet):
             per_page=query.limit,
             installation_id=query.installation_id,
         )
-        # The provider's own header, in the form of GitHub for all of them.
+        # The header is GitHub's; pages of other providers get one in its form.
         has_next = bool(found) and 'rel="next"' in (found[0]["link_header"] or "")
         return Response({"items": found, "next_page_id": _next(query, has_next=has_next)})
 
@@ -193,7 +199,7 @@ class AppGitViewSet(AppViewSet):
     def branches(self, request: Request) -> Response:
         """Return a page of the branches of a repository, or the ones whose names contain a text."""
         query = query_of(request, BranchQuery)
-        providers = _providers(request)
+        providers = self._providers()
         if not query.query:
             page = in_loop(
                 providers.branches,
@@ -219,7 +225,7 @@ class AppGitViewSet(AppViewSet):
     def suggested_tasks(self, request: Request) -> Response:
         """Return a page of pull requests with problems, and open issues assigned to the user."""
         query = query_of(request, TaskQuery)
-        found = in_loop(_providers(request).suggested_tasks)
+        found = in_loop(self._providers().suggested_tasks)
         first = (query.number - 1) * query.limit
         has_next = first + query.limit < len(found)
         page = found[first : first + query.limit]
@@ -228,15 +234,6 @@ class AppGitViewSet(AppViewSet):
 
 def _next(query: NumberedPage, *, has_next: bool) -> str | None:
     return str(query.number + 1) if has_next else None
-
-
-def _providers(request: Request, refusal: str = NO_PROVIDER) -> GitProviders:
-    """Return the providers that the user has tokens of. Raise Refused where there is none."""
-    tokens = user_settings.provider_tokens(access.pk_of(request.user))
-    if not tokens:
-        # Not 401, at which web clients log out.
-        raise Refused(403, {"detail": refusal})
-    return GitProviders(tokens)
 
 
 def _git_response(error: Exception, context: dict[str, Any]) -> Response | None:

@@ -53,7 +53,6 @@ class AppProfileViewSet(AppViewSet):
     """The models that the user has given names."""
 
     needs = OF_THE_USER
-
     is_named_by_method = False
 
     @extend_schema(responses={200: NamedModelList})

@@ -140,7 +140,6 @@ class SandboxSecretViewSet(AppViewSet):
     """The secrets that a sandbox may use: asked with the key of its conversation."""
 
     needs = OF_THE_USER
-
     authentication_classes = AUTHENTICATION
     is_named_by_method = False
 

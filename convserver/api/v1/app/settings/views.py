@@ -136,6 +136,7 @@ class AppSettingsViewSet(AppViewSet):
         """Return all settings; 404 if none was ever saved, which makes web clients ask for them."""
         stored = user_settings.settings_of(self.user_id)
         if stored is None:
+            # Web clients then open the dialogue of the first run.
             raise Refused(404, {"error": "Settings not found"})
         return Response(_shown(self.user_id, stored).model_dump(mode="json"))
 
@@ -146,6 +147,7 @@ class AppSettingsViewSet(AppViewSet):
     def change(self, request: Request) -> Response:
         """Change the settings that the body names."""
         body = body_of(request, NewAppSettings)
+        # Members of an older form of the settings: to ignore them would answer 200 and store nothing.
         if legacy := [name for name in LEGACY if name in body.model_fields_set]:
             raise Refused(422, {"error": USE_DIFFS, "keys": legacy})
         own = body.model_dump(mode="json", include=body.model_fields_set & {*WebClientSettings.model_fields})
