@@ -55,6 +55,7 @@ _POSTGRESQL = {
     "55P03": LOCKED,
     "57014": TOO_SLOW,
 }
+_OF_ONE = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT}
 _NO_FREE_CONNECTION = (
     "too many connections",  # for the role, or for the database
     "too many clients",
@@ -108,11 +109,12 @@ def is_lasting(error: BaseException, connection: BaseDatabaseWrapper) -> bool:
 
 
 def may_be_of_one(error: BaseException) -> bool:
-    """Return whether one request of several can have caused the failure, for instance by a damaged page."""
+    """Return whether one request of several can have caused the failure: by its values, or a damaged page."""
+    if not isinstance(error, OperationalError | InterfaceError):
+        return True
     cause = error.__cause__ or error
-    of_page = getattr(cause, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT)
-    of_file = (getattr(cause, "sqlstate", None) or "").startswith("58")
-    return of_page or of_file or not isinstance(error, OperationalError | InterfaceError)
+    state = getattr(cause, "sqlstate", None) or ""
+    return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _OF_ONE or state.startswith(("54", "58"))
 
 
 def has_no_room(path: Path) -> bool:

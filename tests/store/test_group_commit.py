@@ -15,7 +15,7 @@ import pytest
 from channels.layers import get_channel_layer
 from django.contrib.auth.models import User
 from django.db import OperationalError, connection
-from psycopg.errors import DiskFull, OutOfMemory, QueryCanceled
+from psycopg.errors import DiskFull, IoError, OutOfMemory, ProgramLimitExceeded, QueryCanceled
 
 import conversations.log.append
 from conversations import live
@@ -355,12 +355,18 @@ async def test_a_batch_whose_connection_broke_is_repeated_as_a_whole(
     assert scripted.batches == [3] * connected_threads.TRIES
 
 
-async def test_a_batch_that_a_damaged_page_failed_is_tried_one_by_one(
-    talks: list[ConversationRef], scripted: Scripted
+def damaged_page() -> Exception:
+    """Return SQLite's error for a page that it cannot read."""
+    error = sqlite3.DatabaseError("database disk image is malformed")
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
+@pytest.mark.parametrize("cause", [damaged_page(), IoError(), ProgramLimitExceeded()], ids=repr)
+async def test_a_batch_that_one_append_may_have_failed_is_tried_one_by_one(
+    talks: list[ConversationRef], scripted: Scripted, cause: Exception
 ) -> None:
-    damaged = sqlite3.DatabaseError("database disk image is malformed")
-    damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-    scripted.before += [failing_by(damaged)] * connected_threads.TRIES
+    scripted.before += [failing_by(cause)] * connected_threads.TRIES
     assert await outcomes_of(talks[:3]) == [list] * 3
     assert scripted.batches == [3] * connected_threads.TRIES + [1] * 3
 
