@@ -26,9 +26,9 @@ def append(
     """Add events at the end of the log, all or none, and return the place of each.
 
     Repeating an event with the same bytes returns its first place and adds nothing. `epoch` is that of
-    the writing loop. `also` runs in the same transaction after the events are stored. When this
-    returns, they are committed; when it raises, nothing was stored. Raise EventConflict, Fenced,
-    ConversationNotFound or ConversationBusy.
+    the writing loop. `also` runs in the same transaction after the events are stored. Return after the
+    commit; inside another transaction, before it. Raise OutcomeUnknown if the events may be stored. After any
+    other error, none is stored. Raise EventConflict, Fenced, ConversationNotFound or ConversationBusy.
     """
     try:
         quotas.admit_events(conversation.owner_id, events)
@@ -50,6 +50,6 @@ def append_many(
     """Store independent requests together and return each outcome in its place; nothing is announced.
 
     Without `wait`, ConversationBusy means that another transaction holds the lock: append it alone.
-    When this raises, nothing was stored.
+    Raise OutcomeUnknown if they may be stored. After any other error, none is stored.
     """
     return committed(requests, wait=wait)

@@ -145,7 +145,8 @@ def _created(
 ) -> ConversationRef:
     try:
         with transaction.atomic():
-            # No quota is checked: an operator imports, by a command.
+            # The new conversation counts against no quota. An upload by its owner counts the bytes of its
+            # events, in `admit`.
             public_id, owner_id = normal_id(conversation_id), access.pk_of(user)
             shown = secrets.masked_columns(owner_id, None, dict(facts))
             made = creation.insert(public_id=public_id, owner_id=owner_id, version=version, **shown).ref

@@ -1,8 +1,9 @@
 """Signed checkpoints: the state of every log at a time, so that even a rewritten chain is noticed.
 
-A checkpoint is a file of JSON lines: a head; for each log, in stretches of a page, the digest at its end, the
-digest of the facts outside the chain, and for each event three bytes of either, which show where a difference
-begins; at last the totals, and the signature of all lines before.
+A checkpoint is a file of JSON lines. The first line is the header. Each further line covers up to 2,000
+events of one log: the chain's digest at their end, a digest of the facts outside the chain, and three bytes
+of both digests for each event, which locate a difference. The last two lines are the totals and the
+signature.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Events of the V0 wire as events of the V1 wire, one to one.
 
-`v1_filter.SHOWN_AS` maps the events; here they are written. A hidden event becomes a note that it exists. An
-event without a counterpart becomes a note with its text: an update of a state's field that no release has,
-which clients keep and ignore.
+`dialects.v1.filter.SHOWN_AS` chooses the V1 kind; this module writes the event. A hidden event, or one
+without a counterpart, becomes a ConversationStateUpdateEvent with the key `v0_event`, which clients ignore.
 """
 
 from __future__ import annotations

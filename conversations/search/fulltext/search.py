@@ -31,7 +31,9 @@ BYTES_MAX = 32 * 1024 * 1024
 READING_S = 1.0  # at least one event is read even so
 TEXTS = 200  # at most this many texts are in memory at a time
 CANDIDATES_MAX = 4_000
-FEW = 32  # the index is queried for at most this many conversations by name
+# A search in at most this many conversations names them to the index; a larger one filters the index's
+# results.
+FEW = 32
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
