@@ -239,8 +239,8 @@ class Database:
     async def _run_alone(self, user: int, write: Callable[[], T]) -> T:
         if connection.vendor == "postgresql":
             return await _in_share(self._changers, self._catching_up, user, lambda: changed(write))
-        # SQLite has one lock for all: a thread that waits for it beside the writer may wait in vain.
-        # One of these waits for the writer at a time, so that a batch of others waits for no more than one.
+        # SQLite has one lock for all writes, so this append runs in the writer's thread. At most one such
+        # append waits for that thread, so a batch waits for at most one of them.
         return await _in_share(self._writer, self._writing_alone, user, write)
 
     async def _masked(self, request: AppendRequest) -> AppendRequest:

@@ -28,7 +28,8 @@ from conversations.outages import Outage
 T = TypeVar("T")
 
 TRIES = 3
-"""A commit of unknown outcome is repeated: the event ids were fixed before the first try."""
+"""`repeated` makes at most this many calls. A repeat stores nothing twice: the event ids were fixed before
+the first call."""
 
 _reconnecting = Outage(
     __name__, "The database connection failed and is reopened", "The database connection works again"
@@ -96,7 +97,10 @@ def settled(write: Callable[[], T]) -> T:
 
 
 def _leaves_it_open(error: Exception) -> bool:
-    """Return whether the write may be stored despite the error; with SQLite, it never is."""
+    """Return whether to repeat the write: PostgreSQL failed and may have stored it.
+
+    A lost commit of SQLite is not repeated.
+    """
     is_open = connection.vendor == "postgresql" and isinstance(error, OperationalError | InterfaceError)
     if is_open:
         _reconnecting.failed(error)

@@ -18,13 +18,14 @@ _failing = Outage(
 )
 
 POLL_S = 10.0
-"""Appends of other processes are indexed after this long at the latest, unless those do it."""
+"""The indexer looks for new events about this often, even without a hint."""
 GATHER_S = 1.0
 """Appends within this time are indexed together."""
 # With more appends than this, the machine is needed for them.
 BUSY_PER_S = 20.0
 REST_CALM, REST_BUSY = 1.0, 9.0
-"""After a step it rests this many times as long as the step took."""
+"""After a step the indexer rests as long as the step took; if there were more than BUSY_PER_S appends a
+second, about ten times as long."""
 
 
 class Indexer:

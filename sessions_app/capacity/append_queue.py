@@ -46,7 +46,10 @@ class FrameOrder:
 
     @property
     def refusal_of_present(self) -> Exception | None:
-        """Why the frame that is taken at present is refused: one before it was, perhaps told by now."""
+        """The refusal of an earlier frame, which also refuses the present frame.
+
+        The client may have been told of it since the present frame was taken.
+        """
         return self.refusal or self._told
 
     def take(self) -> None:

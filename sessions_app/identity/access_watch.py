@@ -25,7 +25,8 @@ GROUP = ACCESS_GROUP
 
 # Clocks of two processes differ by less: a removal this shortly before a check counts as later.
 SKEW = timedelta(seconds=30)
-# A handshake takes less: a removal this shortly before a principal's arrival may be later than its check.
+# A handshake takes less. If the user's access was reduced this shortly before, the principal may have been
+# checked before that, so it is checked again.
 ARRIVING_S = 30.0
 
 _unseen = Outage(

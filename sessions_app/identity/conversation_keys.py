@@ -137,7 +137,11 @@ def _signed(row: Mapping[str, Any], issued_on: int) -> _Signed:
 
 
 def _is_current(row: Mapping[str, Any], issued_on: int) -> bool:
-    """Return whether a key of this day has not expired: it was issued, or is in use and was used, lately."""
+    """Return whether a key issued on this day is valid.
+
+    It is younger than the limit, or a key was used within the limit and this one is no older than the oldest
+    key in use.
+    """
     now = timezone.now()
     if _is_fresh(_FIRST_DAY + issued_on * _DAY, now):
         return True

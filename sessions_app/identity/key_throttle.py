@@ -24,7 +24,7 @@ from sessions_app.refusals import Refusal, log_socket_refused, refuse
 
 WINDOW_S = 300.0
 WRONG_MAX = 10
-"""After more wrong keys than this in a window, an address waits for the window's end."""
+"""After this many different wrong keys in a window, an address is refused until the window ends."""
 WRONG_IN_ALL_MAX = 200
 """After this many wrong keys of all addresses in a window, an address has one attempt."""
 ADDRESSES_MAX = 10_000

@@ -20,7 +20,7 @@ FRAME_SCOPES = {
     "confirm": Scope.RUN,
 }
 """The scope that each frame of the native socket needs beside `read`, which opens it."""
-ONE_ONLY = "This token opens one conversation only. This needs a token for all conversations."
+ONE_ONLY = "This token is for one conversation only. Use a token for all conversations."
 
 
 class ScopeTooSmall(ConversationError):

@@ -19,7 +19,11 @@ async def look_again(
     pause_s: Callable[[], float],
     failing: Outage,
 ) -> None:
-    """Call `look` until cancelled: after each pause, and once `news` is set, which hints of a kind do."""
+    """Call `look` until cancelled.
+
+    Between two calls wait `pause_s()` seconds, or until `news` is set; a hint of this kind sets it.
+    A look that fails is logged, and the next one tries again.
+    """
     loop = asyncio.get_running_loop()
 
     def hear(hint: Hint) -> None:

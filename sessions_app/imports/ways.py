@@ -57,7 +57,10 @@ class Way:
     holds: Callable[[Archive], bool] | None = None
     """Says whether an open archive is one of this format, as it is; raises Unreadable."""
     format: Format | None = None
-    """What can be followed; None for this server's own exports."""
+    """The format of another program, which can be followed if it has `files`.
+
+    None for this server's exports and OpenHands V0.
+    """
 
 
 def guessed(path: Path) -> Way:

@@ -31,7 +31,8 @@ RETRY_S = 1.0
 PASSED_AT_ONCE = 50
 """At most this many readers of a group have a hint before the event loop does other work."""
 UNREAD_MAX = 1_000
-"""At most this many hints wait for one reader; further ones are dropped, and it reads the log."""
+"""At most this many hints wait for one reader; for a further one, the oldest is dropped. If it announced
+events, the reader reads them from the log."""
 UNREAD_WHOLE_MAX = 50
 """At most this many waiting hints contain events; later ones only announce that the log has grown."""
 UNREAD_MAX_CHARACTERS = 1024 * 1024

@@ -178,8 +178,9 @@ def settle_left(
 ) -> list[tuple[int, str]]:
     """Settle the commands of an ended loop; return the callers to notify after the commit.
 
-    The conversation must be locked. Inputs before a stop are not answered. After a stop, a pause is done;
-    otherwise the caller of a pause or a run repeats it.
+    The conversation must be locked. Inputs before a stop are not answered. An eviction is DONE; so are a
+    stop and an interrupt if no turn is left, and a pause if `is_stopped`. All others are ENDED: the waiting
+    process tries them again.
     """
     if not left.rows:
         return []

@@ -86,8 +86,9 @@ def decide(
     the decision is about that one: accepting runs it again, rejecting skips it, unless `outcome` says
     what to do. `reason` is the user's comment; for a call that is done, it is the result.
 
-    With `call_seq` it is about that call only, the last if several wait: raise OtherCallWaits if another
-    one waits. An approval continues the run of a V1 conversation, which also answers later messages.
+    `call_seq` names the call that the caller saw last: the last of those that wait for approval, or the first
+    of unknown outcome. Raise OtherCallWaits, and decide nothing, if it is another one. An approval
+    continues the run of a V1 conversation, which also answers later messages.
     Repeated under the same `event_id` it changes nothing, even if another call waits by now.
     """
     record_decision(conversation, accepted, reason, call_seq=call_seq, event_id=event_id, outcome=outcome)

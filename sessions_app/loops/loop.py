@@ -355,8 +355,8 @@ class Loop:
     async def _suspend(self, suspended: TurnSuspended) -> bool:
         """Leave a turn to the user; end one that was interrupted, continue where a pause was taken back.
 
-        Return whether the turn is left to the user, or goes on. A turn that has asked for an approval
-        just before a message was to interrupt it keeps waiting, as after any message.
+        Return True if the turn has not ended: it waits for the user, or continues at once. A turn that has
+        asked for an approval just before a message was to interrupt it keeps waiting, as after any message.
         """
         if self._steering.is_interrupted and not self._steering.is_superseded:
             await self._end_interrupted()

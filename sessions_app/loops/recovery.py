@@ -54,9 +54,9 @@ def recover(conversation: ConversationRef, process: Process) -> None:
 
 
 def stop_unheld(conversation: ConversationRef, process: Process, through: int) -> None:
-    """End the turn that waits for the user, if no loop can be started to do it.
+    """End the pending turn of a loop that is not started here, and give up its inputs up to `through`.
 
-    Raise LoopHeld if a living process runs the loop.
+    Raise LoopHeld if another living process holds the lease.
     """
     epoch = leases.claim(conversation, process, agent="")
     with transaction.atomic():
@@ -69,29 +69,29 @@ def repair(conversation: ConversationRef, epoch: int) -> None:
     """End what a dead loop left, once, and settle its unfinished commands. Raise Fenced."""
     with transaction.atomic():
         leases.locked_by(conversation, epoch)
-        left = commands.left_behind(conversation, before=epoch)
-        if not left.verbs.isdisjoint({Verb.STOP, Verb.INTERRUPT}):
-            _stop_left_turn(conversation, epoch, left)
+        unobeyed = commands.left_behind(conversation, before=epoch)
+        if not unobeyed.verbs.isdisjoint({Verb.STOP, Verb.INTERRUPT}):
+            _stop_left_turn(conversation, epoch, unobeyed)
     _repair_turn(conversation, epoch)
     # Last, since the caller of a command that is settled may expect its turn to be over.
     with transaction.atomic():
         leases.locked_by(conversation, epoch)
-        settled = commands.settle_left(conversation, left, is_stopped=Verb.STOP in left.verbs)
+        settled = commands.settle_left(conversation, unobeyed, is_stopped=Verb.STOP in unobeyed.verbs)
     commands.announce_settled(settled)
 
 
-def _stop_left_turn(conversation: ConversationRef, epoch: int, left: LeftBehind) -> None:
+def _stop_left_turn(conversation: ConversationRef, epoch: int, unobeyed: LeftBehind) -> None:
     """End a dead loop's turn, even one that waits for the user, after its user's stop."""
     is_v1 = conversation.dialect is Dialect.V1
-    if Verb.STOP in left.verbs:
+    if Verb.STOP in unobeyed.verbs:
         state, status = (AgentState.IDLE if is_v1 else AgentState.STOPPED), ExecutionStatus.IDLE
     else:
         state, status = AgentState.STOPPED, ExecutionStatus.PAUSED if is_v1 else ExecutionStatus.IDLE
     turn = turns.pending_turn(conversation, epoch)
     if turn is not None:
-        turn = turn.given_up(left.through)
+        turn = turn.given_up(unobeyed.through)
         cut_off(conversation, epoch, turn, state, status, reason=STOPPED_REASON)
-    give_up(conversation, epoch, left.through, status)
+    give_up(conversation, epoch, unobeyed.through, status)
 
 
 def _repair_turn(conversation: ConversationRef, epoch: int) -> None:

@@ -74,8 +74,8 @@ def begin_turn(
 
     Without an unanswered input, the loop is idle as of this transaction: an input that is committed later
     finds it so. A continued turn answers its own inputs; later ones are for the next turn, unless it
-    takes them up. Repeating a call of unknown outcome returns the same turn. Raise Fenced, and
-    AgentNotHere if `is_here` is false for the agent's name.
+    takes them up. If the outcome of its commit is unknown, call it again: it returns the same turn. Raise
+    Fenced, and AgentNotHere if `is_here` is false for the agent's name.
     """
     now = timezone.now()
     with transaction.atomic():

@@ -47,9 +47,9 @@ def labelled(rows: ConversationQuerySet, label: str) -> ConversationQuerySet:
 def unspared(rows: ConversationQuerySet, moment: datetime) -> ConversationQuerySet:
     """Return the active rows that are quiet since `moment` and that rules may delete.
 
-    Quiet: nothing was added, and it was not restored, imported or changed in a list. Rules do not delete
-    pinned, shared (with a valid token) or used conversations (their key was used since `moment`), nor
-    those at work (the agent plays, waits for its user, or owes an answer).
+    Quiet: no event was added, and nothing that a list shows has changed (title, tags, a restoration, an
+    import). Spared: pinned by a user; opened by a valid token of its own; its key was used since `moment`;
+    its agent plays, waits for its user or owes an answer.
     """
     here = OuterRef("pk")
     spared = [

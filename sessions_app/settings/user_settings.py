@@ -32,7 +32,10 @@ MODELS_WITHOUT_A_KEY = ("bedrock/", "lemonade/")
 
 
 class SettingSecret(StrEnum):
-    """The settings that are secrets (spec V0 §1.9); the tool servers, for what names them may hold keys."""
+    """The settings that are stored encrypted (spec V0 §1.9).
+
+    Tool servers are among them: their URLs, arguments and environments may contain keys.
+    """
 
     LLM_API_KEY = "llm_api_key"
     SEARCH_API_KEY = "search_api_key"

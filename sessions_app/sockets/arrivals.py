@@ -22,8 +22,9 @@ UNANSWERED_MAX_CHARACTERS = 32 * 1024 * 1024
 class Arrivals:
     """What a connection receives, for a door that stores one frame before it reads the next.
 
-    While a frame is stored, later ones wait unread. Before its refusal is sent, they are read and refused
-    with it: the client may have sent frames that are read later in knowledge of the refusal.
+    While a frame is stored, later ones wait unread. Before it sends a temporary refusal, the server reads the
+    frames that have arrived, within bounds, and then refuses these, too. A later frame may be a resend, so it
+    is tried.
     """
 
     _receive_next: Receive

@@ -43,7 +43,10 @@ _failing = Outage(__name__, "The store could not be verified", "The store can be
 
 
 async def verify(*, is_housekeeper: bool) -> None:
-    """Verify what changed since the last time; if this process is the housekeeper, everything every night."""
+    """Verify the ends of recently changed logs, within limits.
+
+    If this process is the housekeeper, verify everything every night.
+    """
     await asyncio.sleep(START_AFTER_S)
     await _made(Occasion.START, rest=0.0)
     while is_housekeeper:

@@ -240,7 +240,10 @@ def try_again(deliveries: DeliveryQuerySet) -> int:
 
 
 def replay(endpoint: Endpoint, conversation: ConversationRef, *, first: int) -> Delivery:
-    """Resend all events from seq `first` on to the endpoint, in order. Raise InvalidReplay."""
+    """Resend all events from seq `first` on to the endpoint, in order. Raise InvalidReplay.
+
+    A process that is delivering now loses its claim, so it cannot move the cursor.
+    """
     last_seq = last_replayable(endpoint, conversation, first=first)
     values: dict[str, Any] = {
         "through": first - 1,

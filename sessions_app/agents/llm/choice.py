@@ -1,4 +1,4 @@
-"""The model of a conversation: that of its start, of its owner's settings or of the server."""
+"""The model of a conversation: the one chosen for it, or that of its start, its owner or the server."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class ModelChoice:
 def model_of(conversation: ConversationRef) -> ModelChoice | None:
     """Return the model of a conversation; None without one. Raise AgentFailure.
 
-    A key is used only with the server that it was entered for: a start without key and base URL gets its
-    model from the owner's provider, if that is the same one, and a model that was chosen for the
-    conversation from the server of its start or its owner, or not at all. The model in the conversation's
+    A chosen model uses the key and server of the start or, if these do not fit, of the owner; otherwise
+    AgentFailure. A start's model without key and base URL is asked at the owner's server, if the owner set a
+    base URL or has the same provider; otherwise the owner's model answers. The model in the conversation's
     row is only a label of its recorded history.
     """
     chosen = run_options.model_of(conversation)

@@ -39,7 +39,7 @@ NOTHING = "There is no conversation in the file."
 DEFECT = (
     "Something went wrong in the server, which its log tells more about. Nothing that was imported is lost."
 )
-# The database would refuse the same again; of its other problems it may recover.
+# Database errors that a repeated attempt would raise again. Any other database error may pass.
 UNSTORABLE = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
 NOT_STORED = "The database refuses something in this conversation, which the server's log tells more about."
 # After one of these the import pauses until its lease has lapsed: at once it would fail again.

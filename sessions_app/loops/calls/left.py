@@ -56,7 +56,7 @@ def go_on(conversation: ConversationRef, epoch: int, turn_id: str, *, is_crash: 
         loop = loops.first()
         if loop is None:
             return
-        states = _states(conversation, loop)
+        states = _prepare_open_calls(conversation, loop)
         turn_events.under_a_free_id(lambda naming: _append(conversation, epoch, turn_id, states, naming))
         UnfinishedAnswer.objects.filter(conversation_id=conversation.pk).delete()  # the log has its text now
         for call_id, state in states.items():
@@ -73,8 +73,11 @@ def go_on(conversation: ConversationRef, epoch: int, turn_id: str, *, is_crash: 
     leases.announce(conversation)
 
 
-def _states(conversation: ConversationRef, loop: AgentLoop) -> Mapping[str, RunState]:
-    """Return the new states of the open calls that were started or not decided about, oldest first."""
+def _prepare_open_calls(conversation: ConversationRef, loop: AgentLoop) -> Mapping[str, RunState]:
+    """Create an approved run for each open call that has none.
+
+    Return the new states of these and of the started calls, oldest first.
+    """
     runs = {run.call_id: run for run in ToolRun.objects.of(conversation)}
     states = {}
     for call in reads.open_calls(conversation, loop.turn_id or ""):

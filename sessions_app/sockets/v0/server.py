@@ -74,7 +74,7 @@ class Handshake:
 
     @classmethod
     def read(cls, query_string: str) -> Self:
-        """Read the parameters (spec V0 §2.2). Raise Refusal."""
+        """Read the parameters (spec V0 §2.2). Raise JoinRefusal."""
         query = parse_qs(query_string, keep_blank_values=True)
         conversation_id = query.get("conversation_id", [""])[0]
         if not conversation_id.strip():
@@ -312,7 +312,7 @@ async def _answer_bad_request(send: Any, text: str) -> None:
 
 
 async def _arrived(environ: Mapping[str, Any]) -> tuple[Principal, ConversationRef, int]:
-    """Return the client, its conversation and its cursor after all checks. Raise Refusal."""
+    """Return the client, its conversation and its cursor after all checks. Raise JoinRefusal."""
     handshake = Handshake.read(environ.get("QUERY_STRING", ""))
     principal = await _let_in(Opener.of(environ))
     async with opening(principal.user_pk):
