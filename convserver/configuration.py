@@ -253,7 +253,7 @@ class Configuration:
         shown="none",
         meaning="V0 lists leave out conversations to which nothing was added for this many days",
     )
-    """Lists of the OpenHands wires omit conversations unchanged for this many days; None for no limit."""
+    """V0's list omits conversations to which nothing was added for this many days; None for no limit."""
     mcp_notes: bool = variable(
         "CONVSERVER_MCP_NOTES",
         flag,
@@ -426,9 +426,10 @@ class Configuration:
 
     @property
     def hint_keys(self) -> tuple[str, ...]:
-        """Keys that encrypt hints between processes; none if Redis runs on this machine.
+        """The keys that encrypt hints between processes.
 
-        Without Redis they go through PostgreSQL, where all roles may listen.
+        Hints over a local Redis, a Unix socket or `rediss://` are not encrypted by the server. In PostgreSQL
+        every role may listen, so they are.
         """
         parts = urlsplit(self.redis_url or "postgresql:")
         is_near = parts.scheme == "redis" and addresses.is_loopback(parts.hostname or "localhost")

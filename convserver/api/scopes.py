@@ -29,7 +29,8 @@ class Reach(Enum):
     ALL = auto()
     """Others beside the one in the address."""
     LISTS = auto()
-    """Reads are lists in which such a token finds its conversation alone; changes reach all."""
+    """A read returns a list that contains only the token's conversation; a change needs a token for all
+    conversations."""
     QUERY = auto()
     """The one in the query; without any, all."""
 
@@ -107,7 +108,10 @@ def _declared(view: Any, actions: dict[str, str], method: str) -> Needs | None:
 
 
 def _is_of_one(needs: Needs, request: Request, kwargs: dict[str, Any]) -> bool:
-    """Return whether access to one conversation decides about the request, or a list leaves out the rest."""
+    """Return whether a token of one conversation may make the request.
+
+    Return it as far as the request's address, query or method tells.
+    """
     match needs.reach:
         case Reach.QUERY:
             return bool(request.query_params.get("conversation"))

@@ -82,8 +82,8 @@ def heads_digest(connection: BaseDatabaseWrapper) -> str:
 def problems(connection: BaseDatabaseWrapper) -> list[str]:
     """Return what is damaged in a store, a sentence each, at most PROBLEMS_MAX; none if it is whole.
 
-    The one place that judges a store: its file (SQLite), and of every conversation each event's place and
-    digest, and its head. It reads all payloads.
+    Check SQLite's file, and the seqs, digests and head of each log. Backups and restores use this;
+    `convserver verify` uses `conversations.verification`. It reads all payloads.
     """
     with transaction.atomic(using=connection.alias):
         return list(islice(_problems(connection), PROBLEMS_MAX))

@@ -18,15 +18,15 @@ class CallOutcome(StrEnum):
 
     RUNNING = "running"
     WAITING = "waiting"
-    UNKNOWN = "unknown"  # there is no result, and the conversation went on
-    UNTOLD = "untold"  # it was cut off while it ran; the user is asked whether it took effect
+    NO_RESULT = "unknown"  # there is no result, and the conversation went on
+    OUTCOME_UNKNOWN = "untold"  # it was cut off while it ran; the user is asked whether it took effect
     DONE = "done"
     FAILED = "failed"
     STOPPED = "stopped"  # the user stopped the agent before the result came
     REJECTED = "rejected"
 
 
-WAITING = frozenset({CallOutcome.WAITING, CallOutcome.UNTOLD})
+WAITING = frozenset({CallOutcome.WAITING, CallOutcome.OUTCOME_UNKNOWN})
 """The outcomes of calls that wait for the user."""
 
 

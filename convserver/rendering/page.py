@@ -59,20 +59,22 @@ def render_page(
 
     A result is inside its call if both are on the page, otherwise an article that names its call.
     Of `beyond`, the events that follow the page, only results are shown, in calls of the page.
-    `still` has the outcomes that a call without a result can have now; a call with another one has no result.
+    `still` is the set of outcomes that a call without a result can have now; a running or waiting call
+    outside it is shown as "No result".
     `untold` is the seq of the call whose outcome the user is asked for.
     `whole` includes long texts completely, folded, instead of a link that downloads them.
     """
     parts = Parts(conversation_id, whole=whole)
     shown = entries(envelopes, beyond)
     _leave_behind(shown, OPEN - still)
-    _tell([entry for entry in shown if entry.event["seq"] == untold], set(CallOutcome), CallOutcome.UNTOLD)
+    asked_about = [entry for entry in shown if entry.event["seq"] == untold]
+    _tell(asked_about, set(CallOutcome), CallOutcome.OUTCOME_UNKNOWN)
     html = mark_safe("\n".join(_article(each, parts) for each in gathered(shown)))  # noqa: S308 - of templates
     asked = None
     for entry in reversed(shown):
         card = entry.card
         if isinstance(card, CallCard) and card.outcome in WAITING and not entry.results:
-            is_untold = card.outcome is CallOutcome.UNTOLD
+            is_untold = card.outcome is CallOutcome.OUTCOME_UNKNOWN
             asked = PendingCall(entry.event["seq"], subject_of(card).is_whole, is_untold)
             break
     return RenderedPage(html, asked)
@@ -168,7 +170,7 @@ def _note_state(event: EventEnvelope, calls: Iterable[Entry]) -> None:
 
 
 def _leave_behind(calls: Iterable[Entry], outcomes: Set[CallOutcome]) -> None:
-    _tell(calls, outcomes, CallOutcome.UNKNOWN)
+    _tell(calls, outcomes, CallOutcome.NO_RESULT)
 
 
 def _tell(entries: Iterable[Entry], outcomes: Set[CallOutcome], outcome: CallOutcome) -> None:
@@ -199,7 +201,7 @@ def _article(entry: Entry | Plan, parts: Parts) -> str:
                 if isinstance(each.card, ResultCard)
             ]
             # The outcome beside the call is that of a result that is missing; a result brings its own.
-            card = entry.card if not entry.results else replace(entry.card, outcome=CallOutcome.UNKNOWN)
+            card = entry.card if not entry.results else replace(entry.card, outcome=CallOutcome.NO_RESULT)
             name, context = "call", {**parts.call(entry.event, card), "results": results}
         case ResultCard():
             name, context = "result_alone", {"result": parts.result(entry.event, entry.card)}

@@ -35,8 +35,8 @@ from convserver.rendering.text.pieces import PAGE_MAX_CHARS, LongTexts
 _OUTCOMES = {
     CallOutcome.RUNNING: "Running…",
     CallOutcome.WAITING: "Needs your approval",
-    CallOutcome.UNKNOWN: "No result",
-    CallOutcome.UNTOLD: "Outcome unknown",
+    CallOutcome.NO_RESULT: "No result",
+    CallOutcome.OUTCOME_UNKNOWN: "Outcome unknown",
     CallOutcome.DONE: "Done",
     CallOutcome.FAILED: "Failed",
     CallOutcome.STOPPED: "Stopped",
@@ -89,6 +89,7 @@ class Parts:
         if waits := card.outcome in WAITING:
             # `subject` shows them whole and exactly; cut or coloured ones beside it would only mislead.
             card = replace(card, arguments="", diff=None, tasks=())
+        outcome = "waiting untold" if card.outcome is CallOutcome.OUTCOME_UNKNOWN else card.outcome.value
         return {
             "icon": icon(card.tool.icon),
             "tool": card.tool.icon,
@@ -103,7 +104,7 @@ class Parts:
             "diff": card.diff and _diff(card.diff),
             "tasks": _tasks(card.tasks),
             "risk": _risk(card.risk, is_asked=waits),
-            "outcome": "waiting untold" if card.outcome is CallOutcome.UNTOLD else card.outcome.value,
+            "outcome": outcome,
             "state": "" if card.tool.icon == "think" else _OUTCOMES[card.outcome],
         }
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from convserver.rendering.cards import CallCard, CallOutcome, Entry, MessageCard, ResultCard, Task
 
 # The outcomes of calls that changed the plan: none is a failure.
-_MADE = frozenset({CallOutcome.UNKNOWN, CallOutcome.DONE})
+_MADE = frozenset({CallOutcome.NO_RESULT, CallOutcome.DONE})
 
 
 @dataclass(kw_only=True, slots=True)

@@ -1,6 +1,7 @@
-"""Which requests have a thread: a share for each user, a few changes of each conversation, never all at once.
+"""Limits on requests at work.
 
-And which large bodies are read, before they have a thread: a number of bytes for each user, and for all.
+With accounts, no user takes all threads or all memory for large bodies. One conversation takes at most four
+changes at a time.
 
 A thread that waits for a lock, for a slow host or for a long search is kept meanwhile. So requests wait for
 a thread here, on the event loop, where waiting costs nothing.
@@ -36,7 +37,8 @@ BATCHES, BATCHES_OF_ONE = 4, 1
 BODIES_MAX_BYTES = 256 * 1024 * 1024
 BODIES_OF_ONE_BYTES = 32 * 1024 * 1024  # with accounts, those of one user have at most this many of them
 BODY_WAIT_S = 10.0  # a large body waits at most this long to be read
-# With accounts, a request waits at most this long for a thread, one that changes something less long.
+# With accounts, a read, a search or a request to a foreign host waits at most this long for a thread. Any
+# other change waits `LOCK_TIMEOUT_S`, in both modes.
 WAIT_S = 30.0
 
 

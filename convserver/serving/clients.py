@@ -1,4 +1,7 @@
-"""Whose request it is: to share threads by, which is settled before a view knows; never what it may do."""
+"""The client of a request, found before its view runs, so that users share threads.
+
+It decides no permission.
+"""
 
 from __future__ import annotations
 

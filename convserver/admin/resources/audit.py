@@ -19,7 +19,7 @@ from convserver.admin.cells import column
 
 
 def record(request: HttpRequest, conversations: Sequence[Conversation], action: str) -> None:
-    """Store an entry under the history of each conversation, one for every request that acts or reads."""
+    """Add an entry to the admin's log for each conversation, and a line to the server's log."""
     _enter(request, conversations, action)
     for conversation in conversations:
         log_act(f"Admin: {action}", by_user=request.user.pk, **ids_of(conversation.ref))

@@ -223,13 +223,13 @@ export class MessageQueue {
     this.relabel();
   }
 
-  /** Say of what was sent before this page how far it has come, too. */
+  /** Also show the delivery state of messages that were sent before this page was loaded. */
   follow(seqs) {
     for (const seq of seqs) this.stored.add(seq);
     this.relabel();
   }
 
-  /** Say of what another page has sent what stands in its way, and no more. */
+  /** Label messages that another page sent only while they are queued or if they got no answer. */
   watch(seqs) {
     for (const seq of seqs) this.elsewhere.add(seq);
     this.relabel();
