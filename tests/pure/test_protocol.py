@@ -33,9 +33,8 @@ from sessions_app.loops.leases import LoopHeld
 from sessions_app.loops.playing import streamed_answer
 from sessions_app.processes import this_process
 from sessions_app.settings import run_options
-from sessions_app.sockets import handshake, socket
+from sessions_app.sockets import arrivals, handshake, socket
 from sessions_app.sockets.native import agent as native_agent
-from sessions_app.sockets.native import conversation as native_socket
 from sessions_app.sockets.native import frames as native
 from sessions_app.sockets.native import list_reader as native_list
 from sessions_app.sockets.native import reader as native_reader
@@ -68,8 +67,8 @@ LIMITS = {
     "conversations of a page by REST": pagination.PAGE_MAX,
     "bytes of a draft's text": drafts.TEXT_MAX_BYTES,
     "bytes of a draft's images": drafts.IMAGES_MAX_BYTES,
-    "frames of one socket that wait for their commit": native_socket.UNANSWERED_MAX,
-    "characters of their events": native_socket.UNANSWERED_MAX_CHARACTERS,
+    "frames of one socket that wait for their commit": arrivals.UNANSWERED_MAX,
+    "characters of their events": arrivals.UNANSWERED_MAX_CHARACTERS,
     "bytes of one user's appends that wait for their commit, over all sockets and requests": (
         append_queue.USER_MAX_BYTES
     ),

@@ -28,6 +28,7 @@ from convserver.api.native.view import Body, NativeView, Text, checked
 from convserver.api.scopes import WRITES
 from convserver.pagination import PAGE_MAX
 from sessions_app.identity import scopes
+from sessions_app.imports.importer import LABELS_MAX
 from sessions_app.imports.uploads import pieces, runs
 from sessions_app.imports.uploads.pieces import PIECE_MAX_BYTES
 from sessions_app.imports.uploads.problems import FileTooLarge, InvalidImport, WrongOffset
@@ -45,7 +46,7 @@ class NewImportSerializer(Body):
     file_name = Text(max_length=1000)
     size = serializers.IntegerField(min_value=0, max_value=LARGEST)
     format = Text(allow_blank=True, default="", max_length=100)
-    labels = serializers.ListField(child=Text(max_length=100), default=list, max_length=runs.LABELS_MAX)
+    labels = serializers.ListField(child=Text(max_length=100), default=list, max_length=LABELS_MAX)
     timezone = Text(default="UTC", max_length=100)
     owner = Text(allow_null=True, default=None, max_length=150)
 
@@ -54,7 +55,7 @@ class StartSerializer(Body):
     """The body that starts one: the changed options of the import."""
 
     format = Text(allow_blank=True, required=False, max_length=100)
-    labels = serializers.ListField(child=Text(max_length=100), required=False, max_length=runs.LABELS_MAX)
+    labels = serializers.ListField(child=Text(max_length=100), required=False, max_length=LABELS_MAX)
     timezone = Text(required=False, max_length=100)
 
 

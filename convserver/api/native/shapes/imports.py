@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import BaseModel, Field
 
 from convserver.api.schema import NativeRefusal
-from sessions_app.imports.uploads.runs import LABELS_MAX
+from sessions_app.imports.importer import LABELS_MAX
 from sessions_app.models import ImportState
 
 
