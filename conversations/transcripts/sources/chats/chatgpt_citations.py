@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from conversations.dialects import columns
 from conversations.dialects.columns import Fields
+from conversations.transcripts.sources import nodes
 
 LINKS_MAX = 10  # the most sources that are named in place of a mark; all are kept with the message
-TITLE_MAX_CHARS = 200
 
 _MARK = re.compile(r" ?(\ue200([^\ue200\ue201]*)\ue201|\ue200[^\s\ue200\ue201]*\Z|【[^【】]{1,200}】)")
 # Remaining marks, such as those around the words that a source supports.
@@ -25,7 +25,7 @@ class _Link(NamedTuple):
     url: str
 
     def __str__(self) -> str:
-        title = re.sub(r"([\[\]\\])", r"\\\1", " ".join(self.title.split()))[:TITLE_MAX_CHARS]
+        title = re.sub(r"([\[\]\\])", r"\\\1", " ".join(self.title.split()))[: nodes.TITLE_MAX_CHARS]
         url = self.url.replace("(", "%28").replace(")", "%29")
         return f"[{title or url}]({url})" if url else title
 

@@ -147,7 +147,12 @@ def read(record: Fields, *, node_id: str, is_head: bool, is_sub_agents: bool) ->
     if kind == META and is_head:
         return _head(record, payload)
     if kind == COMPACTED:
-        return _compacted(record, payload)
+        summary = columns.first_text(payload.get("message"))
+        if not summary.strip():
+            return LineParts((_kept(record),), (ENCRYPTED,) if payload.get(LEFT_OUT) else ())
+        left_out = (f"{LEFT_OUT} left out",) if payload.get(LEFT_OUT) else ()
+        rest = rests.left(payload, {"message", LEFT_OUT})
+        return LineParts((Summary(summary),), left_out, _around(record, payload, rest))
     if kind == ITEM:
         found = items.read(payload, node_id=node_id, is_sub_agents=is_sub_agents)
         if found.parts:
@@ -166,15 +171,6 @@ def _head(record: Fields, meta: Fields) -> LineParts:
     return LineParts(
         (Instructions(text), _kept({**record, "payload": rest} if meta is not record else rest)), noted
     )
-
-
-def _compacted(record: Fields, payload: Fields) -> LineParts:
-    summary = columns.first_text(payload.get("message"))
-    if summary.strip():
-        left_out = (f"{LEFT_OUT} left out",) if payload.get(LEFT_OUT) else ()
-        rest = rests.left(payload, {"message", LEFT_OUT})
-        return LineParts((Summary(summary),), left_out, _around(record, payload, rest))
-    return LineParts((_kept(record),), (ENCRYPTED,) if payload.get(LEFT_OUT) else ())
 
 
 def _around(record: Fields, payload: Fields, rest: Fields) -> Fields:

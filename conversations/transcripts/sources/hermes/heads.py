@@ -118,7 +118,10 @@ def shrunk(file: Copy, backup: Copy) -> Shrink:
     """Return why the file lacks rows of its backup: both prove anything but a loss."""
     if _is_cleared(file, backup):
         return Shrink.CLEARED
-    if (mark := _mark(file.told)) is not None and _is_other_mark(mark, backup.told):
+    mark, before = _mark(file.told), _mark(backup.told)
+    # A damaged mark of the backup proves nothing.
+    is_known = before is not None or backup.told.get("intentional_shrink_generation") is None
+    if mark is not None and mark != before and is_known:
         return Shrink.UNDONE
     if _is_compacted(file, backup):
         return Shrink.COMPACTED
@@ -193,13 +196,6 @@ def _mark(told: Mapping[str, object]) -> str | None:
     except ValueError:
         return None
     return mark if read.hex == mark and read.version == 4 else None
-
-
-def _is_other_mark(mark: str, told: Mapping[str, object]) -> bool:
-    if told.get("intentional_shrink_generation") is None:
-        return True
-    other = _mark(told)
-    return other is not None and other != mark
 
 
 def _is_compacted(file: Copy, backup: Copy) -> bool:

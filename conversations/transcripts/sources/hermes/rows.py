@@ -164,19 +164,13 @@ def _said(role: str, row: Fields, node_id: str) -> Iterator[Part]:
     elif role == "system":
         yield from [Instructions(text)] if text else []
     elif role == "user":
-        yield from _prompt(row)
+        content = row.get("content")
+        if isinstance(content, str) and (wrapped := _MEANWHILE.match(content)):
+            content = wrapped[1]
+        said = list(blocks.parts(_blocks(content), Author.USER))
+        yield from said or ([Message(author=Author.USER, text="")] if row.get("attachments") else [])
     else:
         yield from _answer(row, node_id)
-
-
-def _prompt(row: Fields) -> Iterator[Part]:
-    content = row.get("content")
-    if isinstance(content, str) and (wrapped := _MEANWHILE.match(content)):
-        content = wrapped[1]
-    said = list(blocks.parts(_blocks(content), Author.USER))
-    if not said and row.get("attachments"):
-        said = [Message(author=Author.USER, text="")]
-    yield from said
 
 
 def _result(row: Fields, node_id: str) -> Iterator[Part]:
