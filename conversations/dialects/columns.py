@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from conversations.events import TEXT_MAX_BYTES
+from conversations.events import EVENT_ID_MAX_LENGTH, TEXT_MAX_BYTES
 
 Fields = Mapping[str, object]  # the members of a JSON object
 
 TYPE_MAX_CHARS = 200
 SOURCE_MAX_CHARS = 50
-ID_MAX_CHARS = 200
 
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 
@@ -49,9 +48,9 @@ def name(value: object, max_chars: int) -> str | None:
 
 def event_id(value: object) -> str | None:
     """Return an event id that fits; None for a longer one, since a cut id would name another event."""
-    if not isinstance(value, str) or len(value) > ID_MAX_CHARS:
+    if not isinstance(value, str) or len(value) > EVENT_ID_MAX_LENGTH:
         return None
-    return name(value, ID_MAX_CHARS)
+    return name(value, EVENT_ID_MAX_LENGTH)
 
 
 def wire_id(value: object) -> int | None:
@@ -131,7 +130,8 @@ def content_text(content: object) -> str:
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else [content]
-    return "\n".join(_part_texts(parts))
+    found = (part if isinstance(part, str) else fields(part).get("text") for part in parts)
+    return "\n".join(text for text in found if isinstance(text, str) and text)
 
 
 def image_urls(content: object) -> Iterator[str]:
@@ -151,10 +151,3 @@ def as_json(value: object, *, indent: int | None = None) -> str:
 def as_text(value: object) -> str:
     """Return a string unchanged, any other value as JSON."""
     return value if isinstance(value, str) else as_json(value)
-
-
-def _part_texts(parts: list[object]) -> Iterator[str]:
-    for part in parts:
-        text = part if isinstance(part, str) else fields(part).get("text")
-        if isinstance(text, str) and text:
-            yield text

@@ -118,20 +118,17 @@ class _V0Event:
         """Return the tool call that the event is, or answers."""
         answered = self.columns["cause"] if self.columns["kind"] in _ANSWERS else None
         place = self.columns["seq"] if answered is None else answered
-        return Call(self._tool_name, self.columns["tool_call_id"] or f"call_{place}")
+        metadata = columns.fields(self.members.get("tool_call_metadata"))
+        # Only these two say in their fields which tool it is.
+        named = {"call_tool_mcp": self.args, "mcp": self.extras}.get(self.type, {})
+        tool = columns.first_text(metadata.get("function_name"), named.get("name"), self.type)
+        return Call(tool_name(tool), self.columns["tool_call_id"] or f"call_{place}")
 
     @property
     def action_id(self) -> str:
         """Return the id of the event that this one answers; for answers only."""
         cause = self.columns["cause"]
         return "" if cause is None else event_id(self.public_id, cause)
-
-    @property
-    def _tool_name(self) -> str:
-        metadata = columns.fields(self.members.get("tool_call_metadata"))
-        # Only these two say in their fields which tool it is.
-        named = {"call_tool_mcp": self.args, "mcp": self.extras}.get(self.type, {})
-        return tool_name(columns.first_text(metadata.get("function_name"), named.get("name"), self.type))
 
 
 def _written(event: _V0Event) -> str:
@@ -186,11 +183,14 @@ def _images(fields: Mapping[str, object]) -> list[Part]:
 def _action(event: _V0Event) -> V1Event:
     action, arguments = _action_and_arguments(event)
     risk = event.args.get("security_risk")
+    metadata = columns.fields(event.members.get("tool_call_metadata"))
+    answer = columns.fields(metadata.get("model_response"))
     return v1_payload.action(
         event.call,
         arguments=arguments,
         action=action,
-        response_id=_response_id(event),
+        # The calls of one answer of the model share its id.
+        response_id=columns.first_text(answer.get("id"), event.id),
         thought="" if event.type == "think" else columns.first_text(event.args.get("thought")),
         security_risk=_RISKS.get(risk, "UNKNOWN") if isinstance(risk, int) else "UNKNOWN",
     )
@@ -221,12 +221,6 @@ def _action_and_arguments(event: _V0Event) -> tuple[Part, Mapping[str, object]]:
             arguments = {name: value for name, value in args.items() if name not in _NOT_ARGUMENTS}
     arguments = arguments or ({"text": event.text} if event.text else {})
     return {"kind": "MCPToolAction", "data": arguments}, arguments
-
-
-def _response_id(event: _V0Event) -> str:
-    """Return the id of the model's answer, which its calls share; the event's own if it is unknown."""
-    metadata = columns.fields(event.members.get("tool_call_metadata"))
-    return columns.first_text(columns.fields(metadata.get("model_response")).get("id"), event.id)
 
 
 def _observation(event: _V0Event) -> V1Event:

@@ -128,8 +128,10 @@ def _tool_result(event: EventEnvelope) -> str:
         return v0_payload.observation("user_rejected", content, source=source, beside=beside)
     seen = columns.fields(members.get("observation"))
     if kind_of(seen) in _COMMAND_OBSERVATIONS:
-        extras: dict[str, object] = {"command": columns.first_text(seen.get("command"))}
-        extras["metadata"] = _command_metadata(seen)
+        given = {**columns.fields(seen.get("metadata")), "exit_code": reading.exit_code(seen)}
+        known = OBSERVATIONS["run"].fields["metadata"].members
+        met = {key: given[key] for key in known if key in given and known[key].is_met_by(given[key])}
+        extras: dict[str, object] = {"command": columns.first_text(seen.get("command")), "metadata": met}
         beside = _metadata(event, COMMAND_TOOL)
         return v0_payload.observation("run", content, extras=extras, source=source, beside=beside)
     beside = _metadata(event, name)
@@ -138,13 +140,6 @@ def _tool_result(event: EventEnvelope) -> str:
     if seen.get("is_error") is True:
         beside[v0_payload.FAILED] = True
     return v0_payload.observation("mcp", content, extras={"name": name}, source=source, beside=beside)
-
-
-def _command_metadata(seen: Mapping[str, object]) -> dict[str, object]:
-    """Return the known facts of a command's end and place, in V0's fields."""
-    given = {**columns.fields(seen.get("metadata")), "exit_code": reading.exit_code(seen)}
-    known = OBSERVATIONS["run"].fields["metadata"].members
-    return {key: given[key] for key, field in known.items() if key in given and field.is_met_by(given[key])}
 
 
 def _error(event: EventEnvelope) -> str:

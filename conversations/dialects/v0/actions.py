@@ -29,18 +29,6 @@ _confirmation = TEXT.by_default("confirmed")
 _no = FLAG.by_default(False)
 
 
-def _reject_message(args: Mapping[str, Any]) -> str:
-    reason = args["outputs"].get("reason")
-    return "Task is rejected by the agent." + (f" Reason: {reason}" if isinstance(reason, str) else "")
-
-
-def _mcp_message(args: Mapping[str, Any]) -> str:
-    return (
-        f"I am interacting with the MCP server with name:\n```\n{args['name']}\n```\n"
-        f"and arguments:\n```\n{dict(args['arguments'])}\n```"
-    )
-
-
 def _task_tracking_message(args: Mapping[str, Any]) -> str:
     match len(args["task_list"]):
         case 0:
@@ -49,12 +37,6 @@ def _task_tracking_message(args: Mapping[str, Any]) -> str:
             return "Managing 1 task item."
         case count:
             return f"Managing {count} task items."
-
-
-def _condensation_message(args: Mapping[str, Any]) -> str:
-    if args["summary"]:
-        return f"Summary: {args['summary']}"
-    return f"Condenser is dropping the events: {_forgotten(args)}."
 
 
 def _forgotten(args: Mapping[str, Any]) -> str:
@@ -168,7 +150,10 @@ ACTIONS: Mapping[str, EventType] = {
     ),
     "call_tool_mcp": EventType(
         fields={"name": TEXT, "arguments": OBJECT.by_default({}), "thought": _text, "security_risk": _risk},
-        message=_mcp_message,
+        message=lambda args: (
+            f"I am interacting with the MCP server with name:\n```\n{args['name']}\n```\n"
+            f"and arguments:\n```\n{dict(args['arguments'])}\n```"
+        ),
     ),
     "think": EventType(
         fields={"thought": _text}, message=lambda args: f"I am thinking...: {args['thought']}"
@@ -177,7 +162,13 @@ ACTIONS: Mapping[str, EventType] = {
         fields={"final_thought": _text, "outputs": OBJECT.by_default({}), "thought": _text},
         message=lambda args: args["thought"] or "All done! What's next on the agenda?",
     ),
-    "reject": EventType(fields={"outputs": OBJECT.by_default({}), "thought": _text}, message=_reject_message),
+    "reject": EventType(
+        fields={"outputs": OBJECT.by_default({}), "thought": _text},
+        message=lambda args: (
+            "Task is rejected by the agent."
+            + (f" Reason: {reason}" if isinstance(reason := args["outputs"].get("reason"), str) else "")
+        ),
+    ),
     "delegate": EventType(
         fields={"agent": TEXT, "inputs": OBJECT, "thought": _text},
         message=lambda args: f"I'm asking {args['agent']} for help with this task.",
@@ -202,7 +193,11 @@ ACTIONS: Mapping[str, EventType] = {
             "summary": TEXT.or_null(),
             "summary_offset": NUMBER.or_null(),
         },
-        message=_condensation_message,
+        message=lambda args: (
+            f"Summary: {args['summary']}"
+            if args["summary"]
+            else f"Condenser is dropping the events: {_forgotten(args)}."
+        ),
     ),
     "condensation_request": EventType(
         fields={}, message=lambda args: "Requesting a condensation of the conversation history."

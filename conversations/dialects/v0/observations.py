@@ -51,19 +51,12 @@ def _nothing_to_say(fields: Mapping[str, Any]) -> str:
     return ""
 
 
-def _run_message(fields: Mapping[str, Any]) -> str:
-    return f"Command `{fields['command']}` executed with exit code {fields['metadata']['exit_code']}."
-
-
-def _recall_message(fields: Mapping[str, Any]) -> str:
-    is_context = fields["recall_type"] == "workspace_context"
-    return "Added workspace context" if is_context else "Added microagent knowledge"
-
-
 OBSERVATIONS: Mapping[str, EventType] = {
     "run": _type(
         {"command": TEXT, "metadata": _metadata, "hidden": _no},
-        _run_message,
+        lambda fields: (
+            f"Command `{fields['command']}` executed with exit code {fields['metadata']['exit_code']}."
+        ),
         success=lambda fields: fields["metadata"]["exit_code"] == 0,
     ),
     "run_ipython": _type(
@@ -126,7 +119,11 @@ OBSERVATIONS: Mapping[str, EventType] = {
             "working_dir": _text,
             "microagent_knowledge": OBJECTS.by_default([]),
         },
-        _recall_message,
+        lambda fields: (
+            "Added workspace context"
+            if fields["recall_type"] == "workspace_context"
+            else "Added microagent knowledge"
+        ),
     ),
     "agent_state_changed": _type({"agent_state": TEXT, "reason": _text}, _nothing_to_say),
     "task_tracking": _type({"command": _text, "task_list": OBJECTS.by_default([])}, _content),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from conversations.dialects import columns
 from conversations.dialects.author import COMMAND_TOOL
-from conversations.events import Dialect, EventEnvelope, Kind, Reading
+from conversations.events import EVENT_ID_MAX_LENGTH, Dialect, EventEnvelope, Kind, Reading
 
 _ACTION_KINDS = {
     "message": Kind.MESSAGE,
@@ -64,7 +64,7 @@ def read(payload: Mapping[str, object]) -> Reading:
         timestamp=columns.instant(payload.get("timestamp")),
         wire_id=columns.wire_id(payload.get("id")),
         cause_wire_id=columns.wire_id(payload.get("cause")),
-        tool_call_id=columns.name(call.get("tool_call_id"), columns.ID_MAX_CHARS),
+        tool_call_id=columns.name(call.get("tool_call_id"), EVENT_ID_MAX_LENGTH),
         hidden=args.get("hidden") is True or extras.get("hidden") is True,
         brings_envelope=not payload.keys().isdisjoint(("id", "timestamp", "cause")),
     )

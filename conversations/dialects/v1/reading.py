@@ -9,7 +9,7 @@ from typing import Any
 from conversations.dialects import columns
 from conversations.dialects.author import COMMAND_TOOL
 from conversations.dialects.v1.kinds import KINDS, kind_of
-from conversations.events import Dialect, Kind, Reading
+from conversations.events import EVENT_ID_MAX_LENGTH, Dialect, Kind, Reading
 from conversations.payloads import bounds
 
 # The `extended_content` of an answer that was stopped before its end.
@@ -58,7 +58,7 @@ def read(payload: Mapping[str, object]) -> Reading:
         event_id=columns.event_id(payload.get("id")),
         cause_event_id=columns.event_id(payload.get("action_id")),
         parent_event_id=columns.event_id(payload.get("parent_id")),
-        tool_call_id=columns.name(call_id, columns.ID_MAX_CHARS),
+        tool_call_id=columns.name(call_id, EVENT_ID_MAX_LENGTH),
     )
 
 
@@ -149,10 +149,8 @@ def _action_text(payload: Mapping[str, object]) -> str:
     action = columns.fields(payload.get("action"))
     answer = action.get("message") if _is_finish(payload) else None
     thought = columns.content_text(payload.get("thought"))
-    return columns.first_text(answer, thought) or _call_text(payload, action)
-
-
-def _call_text(payload: Mapping[str, object], action: Mapping[str, object]) -> str:
+    if said := columns.first_text(answer, thought):
+        return said
     call = columns.fields(payload.get("tool_call"))
     tool = columns.first_text(payload.get("tool_name"), call.get("name"))
     arguments = {key: value for key, value in action.items() if key != "kind"}
