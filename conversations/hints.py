@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from conversations.cursors import FINGERPRINT_LENGTH
+from conversations.dialects import columns
 from conversations.events import EventEnvelope
 
 Hint = dict[str, Any]
@@ -66,29 +67,17 @@ def _ends_at(events: list[EventEnvelope], last_seq: int) -> bool:
     return all(event["seq"] == seq for seq, event in enumerate(events, start=first))
 
 
-def _are_counts(value: object) -> bool:
-    return isinstance(value, list) and all(map(_is_count, value))
+def _list_of(check: _Check) -> _Check:
+    return lambda value: isinstance(value, list) and all(map(check, value))
 
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _is_fingerprint(value: object) -> bool:
-    return isinstance(value, str) and _FINGERPRINT.fullmatch(value) is not None
-
-
 def _is_count(value: object) -> bool:
     """Return whether this is a number that can be a seq or a key."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
-
-
-def _is_flag(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return columns.wire_id(value) is not None
 
 
 def _or_none(check: _Check) -> _Check:
@@ -99,24 +88,20 @@ def _is_envelope(value: object) -> bool:
     return isinstance(value, dict) and value.keys() == _ENVELOPE.keys() and _has(value, _ENVELOPE)
 
 
-def _are_envelopes(value: object) -> bool:
-    return isinstance(value, list) and all(map(_is_envelope, value))
-
-
 _FINGERPRINT = re.compile(rf"[0-9a-f]{{{FINGERPRINT_LENGTH}}}")
 
 _ENVELOPE: Mapping[str, _Check] = {
     **dict.fromkeys(("id", "dialect", "type", "kind", "source", "timestamp", "text", "payload"), _is_text),
     "seq": _is_count,
-    "fingerprint": _is_fingerprint,
+    "fingerprint": lambda value: _is_text(value) and _FINGERPRINT.fullmatch(value) is not None,
     "cause": _or_none(_is_count),
     **dict.fromkeys(("turn", "tool_call_id"), _or_none(_is_text)),
-    **dict.fromkeys(("hidden", "brings_envelope"), _is_flag),
+    **dict.fromkeys(("hidden", "brings_envelope"), lambda value: isinstance(value, bool)),
 }
 
 # The members of each kind of hint between processes; the hub creates further kinds for its readers.
 _MEMBERS: Mapping[str, Mapping[str, _Check]] = {
-    "appended": {"last_seq": _is_count, "events": _are_envelopes},
+    "appended": {"last_seq": _is_count, "events": _list_of(_is_envelope)},
     "changed": {},
     "run": {},
     "news": {},
@@ -124,9 +109,9 @@ _MEMBERS: Mapping[str, Mapping[str, _Check]] = {
     "delta": {**dict.fromkeys(("turn", "answer", "text", "reasoning"), _is_text), "index": _is_count},
     "progress": {
         **dict.fromkeys(("turn", "call", "text"), _is_text),
-        **dict.fromkeys(("done", "total"), _or_none(_is_number)),
+        **dict.fromkeys(("done", "total"), _or_none(lambda value: columns.number(value) is not None)),
     },
-    "receipt": {"seqs": _are_counts, "seen_seq": _is_count, "turn": _is_text},
+    "receipt": {"seqs": _list_of(_is_count), "seen_seq": _is_count, "turn": _is_text},
     "listed": {"conversation": _is_count},
     "draft": {"conversation": _or_none(_is_text), "version": _is_count},
     "command": {},

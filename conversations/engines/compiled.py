@@ -85,11 +85,9 @@ class CompiledQuery:
         known: dict[Hashable, _Compiled] = self._compiled.__dict__  # type: ignore[assignment]
         compiled = known.get((form, lengths))
         if compiled is None:
-            compiled = known[form, lengths] = _Compiled(self._build(*form, **self._givens(values)))
+            given = {name: _placeholders(name, values[name]) for name in self._names}
+            compiled = known[form, lengths] = _Compiled(self._build(*form, **given))
         return compiled
-
-    def _givens(self, values: dict[str, Any]) -> dict[str, Any]:
-        return {name: _placeholders(name, values[name]) for name in self._names}
 
 
 def _placeholders(name: str, value: Any) -> Value | Sequence[Value]:

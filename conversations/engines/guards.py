@@ -225,8 +225,9 @@ def make_way(connection: BaseDatabaseWrapper) -> None:
     """Remove the guards that refer to another table, because SQLite will not rename that table otherwise."""
     if connection.vendor == "sqlite":
         with connection.cursor() as cursor:
-            for name in filter(_looks_elsewhere, _SQLITE):
-                cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
+            for name, body in _SQLITE.items():
+                if any(table in body for table in _TABLES if table != TABLE_OF[name]):
+                    cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
 
 
 def missing(connection: BaseDatabaseWrapper) -> set[str]:
@@ -259,10 +260,6 @@ def check_guards(*, databases: Sequence[str] | None = None, **kwargs: Any) -> li
                 )
             )
     return found
-
-
-def _looks_elsewhere(name: str) -> bool:
-    return any(table in _SQLITE[name] for table in _TABLES if table != TABLE_OF[name])
 
 
 def _expected(connection: BaseDatabaseWrapper) -> dict[str, str]:

@@ -21,6 +21,7 @@ logger = structlog.stdlib.get_logger(__name__)
 
 WAIT_S = 0.4  # the longest wait for the service: to connect, for an answer, for a group to be joined
 RETRY_S = 0.5  # the pause before a lost connection is made again
+BEAT_S = 1.0  # each process sends itself a message this often, all the way through the service
 
 
 # What each channel receives once the service is back: hints may have been lost.
@@ -86,15 +87,12 @@ class Link(ABC):
 
     def _require_there(self) -> None:
         """Raise HintsAway if callers should not wait for the service again yet."""
-        if self._is_closed or self._is_refusing():
+        now = asyncio.get_running_loop().time()
+        # A kept connection finds the service again; in a process that only publishes, publishing does.
+        may_not_ask = self._keeping is not None or now < self._refused_until
+        if self._is_closed or (self.away_since is not None and may_not_ask):
             self._lost += 1
             raise HintsAway(f"{self.SERVICE} is away.")
-
-    def _is_refusing(self) -> bool:
-        if self.away_since is None:
-            return False
-        # A kept connection finds the service again; in a process that only publishes, publishing does.
-        return self._keeping is not None or asyncio.get_running_loop().time() < self._refused_until
 
     def _away(self, error: BaseException) -> HintsAway:
         """Note that a message was lost, and return the error to raise."""

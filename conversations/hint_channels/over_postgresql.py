@@ -19,10 +19,9 @@ from channels_redis.serializers import registry
 from django.db import connection
 from psycopg import AsyncConnection, sql
 
-from conversations.hint_channels.base import BACK, RETRY_S, WAIT_S, HintChannel, Link
+from conversations.hint_channels.base import BACK, BEAT_S, RETRY_S, WAIT_S, HintChannel, Link
 
 CONNECT_WAIT_S = 2.0
-BEAT_S = 1.0  # each process sends itself a hint this often, all the way through PostgreSQL
 SILENT_S = 4.0  # the listening connection is replaced after this long without a message
 HINT_MAX_BYTES = 7_900  # PostgreSQL takes less than 8,000 bytes; longer hints are dropped
 AT_ONCE = 500  # at most this many hints go in one statement
@@ -165,7 +164,11 @@ class _Link(Link):
             await asyncio.sleep(RETRY_S)
 
     async def _listen_by(self, listener: AsyncConnection[Any]) -> None:
-        self._note_listening()
+        self._listening.set()
+        if self._has_unheard and self.away_since is None:
+            for queue in self._queues.values():
+                queue.put_nowait(BACK)
+        self._has_unheard = False
         beating = asyncio.get_running_loop().create_task(self._beat())
         silent_s = 0.0
         try:
@@ -178,13 +181,6 @@ class _Link(Link):
         finally:
             beating.cancel()
         raise TimeoutError(f"nothing came back for {SILENT_S} s")
-
-    def _note_listening(self) -> None:
-        self._listening.set()
-        if self._has_unheard and self.away_since is None:
-            for queue in self._queues.values():
-                queue.put_nowait(BACK)
-        self._has_unheard = False
 
     async def _beat(self) -> None:
         """Send this process a hint again and again; if it cannot be sent, it does not come back."""

@@ -19,9 +19,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from conversations.hint_channels.base import RETRY_S, WAIT_S, HintChannel, Link
+from conversations.hint_channels.base import BEAT_S, RETRY_S, WAIT_S, HintChannel, Link
 
-BEAT_S = 1.0  # each process sends itself a message this often, all the way through Redis
 SILENT_S = 2.5  # Redis is away if no beat comes back within this time of listening
 
 

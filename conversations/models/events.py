@@ -303,6 +303,8 @@ def envelope(
     payload: str,
 ) -> EventEnvelope:
     """Return one event for its readers, of ENVELOPE_COLUMNS; a time as text has their form already."""
+    if not isinstance(timestamp, str):
+        timestamp = timestamp.isoformat(timespec="microseconds").replace("+00:00", "Z")
     return {
         "seq": seq,
         "fingerprint": fingerprint(digest),
@@ -311,7 +313,7 @@ def envelope(
         "type": type,
         "kind": kind,
         "source": source,
-        "timestamp": timestamp if isinstance(timestamp, str) else _shown_time(timestamp),
+        "timestamp": timestamp,
         "cause": cause_seq,
         "turn": turn_id,
         "tool_call_id": tool_call_id,
@@ -323,7 +325,3 @@ def envelope(
 
 
 ENVELOPE_COLUMNS = tuple(signature(envelope).parameters)  # the columns that `envelope` takes, in its order
-
-
-def _shown_time(moment: datetime) -> str:
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -107,16 +107,12 @@ class Rates:
         window = self._windows.get(key)
         if window is None:
             if len(self._windows) >= KEYS_KEPT:
-                self._forget_old()
+                now = self._now()
+                for old in [each for each, its in self._windows.items() if its.number < now // each[1] - 1]:
+                    del self._windows[old]
             window = self._windows[key] = _Window(number)
         window.roll(number)
         return window
-
-    def _forget_old(self) -> None:
-        now = self._now()
-        old = [key for key, window in self._windows.items() if window.number < now // key[1] - 1]
-        for key in old:
-            del self._windows[key]
 
 
 def _wait_s(before: int, present: int, room: int, elapsed: float, window_s: int) -> float:

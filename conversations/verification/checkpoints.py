@@ -74,7 +74,9 @@ def write(target: BinaryIO, key: Key) -> Iterator[VerificationStep]:
             if head.is_purged:
                 continue
             conversations += 1
-            for stretch in _stretches(head):
+            # An empty log has one stretch, too: the checkpoint is to show that it was there.
+            for first, end in list(stretches(head)) or [(0, 0)]:
+                stretch = Stretch.of(head, first, end)
                 events += stretch.events
                 tags = base64.b64encode(stretch.tags).decode()
                 line = {"conversation": head.public_id, **stretch._asdict(), "tags": tags}
@@ -106,13 +108,6 @@ def _write(target: BinaryIO, signed: Any, line: dict[str, Any]) -> None:
     text = json.dumps(line, separators=(",", ":")).encode() + b"\n"
     signed.update(text)
     target.write(text)
-
-
-def _stretches(head: LogHead) -> Iterator[Stretch]:
-    if head.next_seq <= 0:
-        yield Stretch.of(head, 0, 0)
-    for first, end in stretches(head):
-        yield Stretch.of(head, first, end)
 
 
 def require_signed(path: Path, key: Key) -> str:

@@ -140,16 +140,15 @@ def _folded_sign(sign: str) -> str:
     """Return the form of what is a word by itself; empty for punctuation and for marks without a letter."""
     if sign[0] in "#*":
         return f"{chr(ord(sign[0]) + 0xFEE0)}\u20e3"  # the full-width sign: no ASCII sign is part of a word
-    if not _IS_ALONE.match(sign) and not _is_symbol(sign):
+    is_word = _IS_ALONE.match(sign) or (
+        sign != RESERVED and (unicodedata.category(sign) in _SYMBOLS or sign in _PUNCTUATION_AS_EMOJI)
+    )
+    if not is_word:
         return ""
     plain = unicodedata.normalize("NFKC", sign)  # half-width, or a compatibility ideograph
     if len(plain) > 1:
         return sign
     return plain.casefold() if plain.isalnum() or not plain.isascii() else ""
-
-
-def _is_symbol(sign: str) -> bool:
-    return sign != RESERVED and (unicodedata.category(sign) in _SYMBOLS or sign in _PUNCTUATION_AS_EMOJI)
 
 
 _known_folded = lru_cache(maxsize=65_536)(_folded)
