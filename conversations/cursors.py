@@ -11,11 +11,11 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Self
 
 from conversations import opaque
+from conversations.events import SEQ_MAX
 from conversations.exceptions import ConversationError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-_KEY_END = 2**63
+MICROSECOND = timedelta(microseconds=1)
 # Python refuses to read a number of thousands of digits, so longer ones are rejected first.
 _KEY = re.compile(r"[0-9]{1,19}")
 _PLACE = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})")
@@ -73,7 +73,7 @@ class ListCursor(NamedTuple):
     pk: int
 
     def encode(self) -> str:
-        microseconds = (self.created_at - _EPOCH) // _MICROSECOND
+        microseconds = (self.created_at - _EPOCH) // MICROSECOND
         return opaque.conceal(f"{microseconds}.{self.pk}", PLACES)
 
     @classmethod
@@ -83,7 +83,7 @@ class ListCursor(NamedTuple):
         if place is None:
             raise InvalidCursor(_REFUSAL)
         try:
-            return cls(_EPOCH + int(place[1]) * _MICROSECOND, _key(place[2]))
+            return cls(_EPOCH + int(place[1]) * MICROSECOND, _key(place[2]))
         except OverflowError as error:
             raise InvalidCursor(_REFUSAL) from error
 
@@ -97,7 +97,7 @@ class OrderedCursor(NamedTuple):
     def encode(self, order: str) -> str:
         """Return the text of the cursor of a list in this order."""
         is_moment = isinstance(self.value, datetime)
-        value = (self.value - _EPOCH) // _MICROSECOND if isinstance(self.value, datetime) else self.value
+        value = (self.value - _EPOCH) // MICROSECOND if isinstance(self.value, datetime) else self.value
         return opaque.conceal(json.dumps([is_moment, value, self.pk]), ORDERED + order)
 
     @classmethod
@@ -107,7 +107,7 @@ class OrderedCursor(NamedTuple):
             is_moment, value, pk = json.loads(opaque.reveal(text, ORDERED + order))
         except opaque.NotOpaque as error:
             raise InvalidCursor(_LIST_ORDER_REFUSAL) from error
-        return cls(_EPOCH + value * _MICROSECOND if is_moment else value, pk)
+        return cls(_EPOCH + value * MICROSECOND if is_moment else value, pk)
 
 
 class DirectedCursor(NamedTuple):
@@ -126,7 +126,7 @@ class DirectedCursor(NamedTuple):
         if place is None or (place[1] == "d") is not newest_first:
             raise InvalidCursor(_ORDER_REFUSAL)
         seq = int(place[2])
-        if seq + 1 >= _KEY_END:
+        if seq + 1 > SEQ_MAX:
             raise InvalidCursor(_ORDER_REFUSAL)
         return cls(seq, newest_first)
 
@@ -147,7 +147,7 @@ class PlaceCursor(NamedTuple):
         if place is None:
             raise InvalidCursor(_EVENTS_REFUSAL)
         cursor = cls(int(place[1]), int(place[2]))
-        if not (0 <= cursor.conversation_pk < _KEY_END and cursor.seq < _KEY_END):
+        if not (0 <= cursor.conversation_pk <= SEQ_MAX and cursor.seq <= SEQ_MAX):
             raise InvalidCursor(_EVENTS_REFUSAL)
         return cursor
 
@@ -172,7 +172,7 @@ class EventCursor(NamedTuple):
         if place is None:
             raise InvalidCursor(_LOG_REFUSAL)
         seq = int(place[1])
-        if seq >= _KEY_END:
+        if seq > SEQ_MAX:
             raise InvalidCursor(_LOG_REFUSAL)
         return cls(seq, place[2])
 
@@ -187,7 +187,7 @@ def fingerprint(digest: str) -> str:
 
 def _key(digits: str) -> int:
     key = int(digits)
-    if key >= _KEY_END:
+    if key > SEQ_MAX:
         raise InvalidCursor(_REFUSAL)
     return key
 

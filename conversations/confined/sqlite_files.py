@@ -14,6 +14,7 @@ from typing import IO
 
 from conversations.confined import processes
 from conversations.confined.processes import NotRead, ProcessLimits
+from conversations.confined.sqlite_reader import SPARE_BYTES
 
 READER = Path(__file__).with_name("sqlite_reader.py")
 
@@ -21,11 +22,9 @@ CPU_S, CPU_MAX_S = 20, 600
 # A large file may take longer in proportion. A slow machine reads about 20 MB in a second.
 BYTES_PER_CPU_S = 2 * 1024 * 1024
 WALL_TIMES = 3
-SPARE_BYTES = 64 * 1024 * 1024
 
 TRIES = 5
 
-CHUNK_BYTES = 4 * 1024 * 1024
 COPIES = "convserver-read-"
 # The directory of a killed process is removed when no process can still use it.
 LEFT_AFTER_S = 3 * CPU_MAX_S * WALL_TIMES
@@ -137,7 +136,7 @@ def _copied(path: Path, log: Path) -> Iterator[Path]:
 
 def _copy(file: Path, to: Path) -> None:
     with _opened(file) as source, to.open("xb") as target:
-        while chunk := source.read(CHUNK_BYTES):
+        while chunk := source.read(processes.CHUNK_BYTES):
             processes.check()
             target.write(chunk)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from psycopg.errors import LockNotAvailable
 
 from conversations import counts
 from conversations.counts import Counted
+from conversations.cursors import MICROSECOND
 from conversations.events import Appended, Dialect, EventEnvelope, Kind, NewEvent
 from conversations.exceptions import (
     ConversationBusy,
@@ -46,7 +47,6 @@ from conversations.redaction.secrets import MaskedEvents, MaskingAllowance
 LOCK_TIMEOUT_S: float = settings.LOCK_TIMEOUT_S
 
 STAMP_LENGTH = 26
-_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -328,10 +328,11 @@ def _same(sent: NewEvent, masked: NewEvent, stored: str) -> bool:
 def _number(head: _Head, event: NewEvent, epoch: int | None, new: list[sql.EventRow]) -> Appended:
     if stored := head.stored.get(event.event_id):
         return Appended(event.event_id, stored.seq, is_new=False)
-    now = head.updated_at = max(timezone.now(), head.updated_at + _MICROSECOND)
-    payload = (
-        event.payload if event.stamp_offset is None else _stamped(event.payload, event.stamp_offset, now)
-    )
+    now = head.updated_at = max(timezone.now(), head.updated_at + MICROSECOND)
+    payload = event.payload
+    if (at := event.stamp_offset) is not None:
+        stamp = now.replace(tzinfo=None).isoformat(timespec="microseconds")
+        payload = payload[:at] + stamp + payload[at + STAMP_LENGTH :]
     seq = head.next_seq
     row = _row(head, event, seq=seq, payload=payload, epoch=epoch, now=now)
     head.next_seq, head.head_digest = seq + 1, row.digest
@@ -374,11 +375,6 @@ def _row(
     )
 
 
-def _stamped(payload: str, offset: int, now: datetime) -> str:
-    stamp = now.replace(tzinfo=None).isoformat(timespec="microseconds")
-    return payload[:offset] + stamp + payload[offset + STAMP_LENGTH :]
-
-
 def _cause(head: _Head, event: NewEvent, seq: int) -> int | None:
     """Return the seq of the event that this one answers, by any of the wires' references."""
     reading = event.reading
@@ -407,7 +403,7 @@ def _count(head: _Head, event: NewEvent, *, seq: int, now: datetime) -> None:
         head.last_message = event.reading.text[:LAST_MESSAGE_MAX_LENGTH]
         head.last_message_at = now
         # Always a new time: the guard numbers a changed row by it.
-        head.listed_at = max(now, head.listed_at + _MICROSECOND)
+        head.listed_at = max(now, head.listed_at + MICROSECOND)
 
 
 def _moved(head: _Head) -> sql.HeadRow:

@@ -19,7 +19,6 @@ DEPTH_MAX = 500  # lists and objects inside each other; more is not safe to writ
 LIGHT_MAX_CHARACTERS = 64 * 1024
 LIGHT_MAX_VALUES = 1_000
 
-_SLICE_CHARACTERS = 64 * 1024
 _OPENING, _CLOSING, _SPACE = b"[{", b"]}", b" \t\n\r"
 _NO_BRACKETS = bytes(set(range(256)) - set(_OPENING + _CLOSING))
 # Every other byte is a part of a string, a number or a word.
@@ -118,8 +117,8 @@ def is_light_value(value: object) -> bool:
 def _is_surely_bounded(text: str, *, values_max: int, depth_max: int) -> bool:
     """Return whether the limits hold even if brackets and commas inside strings are counted."""
     opened = commas = 0
-    for at in range(0, len(text), _SLICE_CHARACTERS):
-        end = at + _SLICE_CHARACTERS
+    for at in range(0, len(text), LIGHT_MAX_CHARACTERS):
+        end = at + LIGHT_MAX_CHARACTERS
         opened += text.count("[", at, end) + text.count("{", at, end)
         commas += text.count(",", at, end)
         if opened > depth_max or opened + commas > values_max:
@@ -158,7 +157,7 @@ def _structures(text: str) -> Iterator[bytes]:
     is_in_string = False
     at = 0
     while at < len(text):
-        piece = text[at : at + _SLICE_CHARACTERS]
+        piece = text[at : at + LIGHT_MAX_CHARACTERS]
         backslashes = len(piece) - len(piece.rstrip("\\"))
         if backslashes % 2 and len(piece) > 1:  # the escaped character comes with its backslash
             piece = piece[:-1]

@@ -15,13 +15,13 @@ from django.utils import timezone
 from conversations import domain_events, live
 from conversations.domain_events import DomainEvent
 from conversations.log import sql
+from conversations.log.reads import PAGE_MAX_BYTES
 from conversations.models import Conversation, ConversationRef, Event, EventQuerySet, UnfinishedFork
 from conversations.server_log import ids_of, log_on_commit
 from conversations.store import purging
 
-# A transaction copies at most this: on SQLite nothing else can write meanwhile.
+# A transaction copies at most this, and PAGE_MAX_BYTES: on SQLite nothing else can write meanwhile.
 STEP_EVENTS = 2_000
-STEP_BYTES = 4 * 1024 * 1024  # a step ends with the event that reaches this size
 LEASE_S = 10.0  # any process continues a fork that none has copied for this long
 BEGUN = "fork"  # the kind of the hint that a fork waits to be copied
 CANCELLED = "Its owner cancelled the fork before it was whole."
@@ -96,7 +96,7 @@ def _end_of_step(events: EventQuerySet, first: int, through: int) -> int:
     rows = events.filter(seq__gte=first, seq__lte=last).order_by("seq")
     for seq, bytes_of in rows.values_list("seq", "size"):
         size += bytes_of
-        if size >= STEP_BYTES:
+        if size >= PAGE_MAX_BYTES:
             return int(seq)
     return last
 

@@ -16,15 +16,11 @@ from conversations.access import Visitor
 from conversations.events import Appended, Kind, Metrics, NewEvent
 from conversations.exceptions import ConversationError, EventConflict, InvalidEvent
 from conversations.log import writes
+from conversations.log.reads import PAGE_MAX_BYTES, PAGE_MAX_EVENTS
 from conversations.models import Conversation, ConversationRef, Event, Version, normal_id
 from conversations.redaction import secrets
 from conversations.store import creation
 from conversations.store.creation import ConversationExists
-
-BATCH_MAX_EVENTS = 500
-# A batch ends after the event that reaches this size, so that long events do not fill the memory.
-BATCH_MAX_BYTES = 4 * 1024 * 1024
-
 
 # Counts events before they are added; raises ConversationError to refuse them.
 Admit = Callable[[Sequence[NewEvent]], None]
@@ -85,7 +81,7 @@ def batches(events: Iterable[NewEvent]) -> Iterator[list[NewEvent]]:
     for event in events:
         batch.append(event)
         size += len(event.payload)
-        if len(batch) >= BATCH_MAX_EVENTS or size >= BATCH_MAX_BYTES:
+        if len(batch) >= PAGE_MAX_EVENTS or size >= PAGE_MAX_BYTES:
             yield batch
             batch, size = [], 0
     if batch:

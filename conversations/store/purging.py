@@ -25,13 +25,10 @@ from conversations.models import (
     Purge,
 )
 from conversations.search import titles
+from conversations.search.fulltext.indexing import STEP_BYTES, STEP_EVENTS
 from conversations.server_log import ids_of, log_on_commit
 from conversations.storage import stored_bytes
 from conversations.store import chosen
-
-# A transaction removes at most this: on SQLite nothing else can write meanwhile.
-STEP_EVENTS = 200
-STEP_BYTES = 512 * 1024  # a step ends with the event that reaches this size
 
 # The columns of a conversation that a purge empties.
 EMPTY: dict[str, Any] = {

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from conversations.models import Event
 from conversations.verification import logs
 from conversations.verification.logs import LogCheck
-from conversations.verification.rows import LogHead, all_conversations, heads_of, of_one
+from conversations.verification.rows import HEADS, LogHead, all_conversations, heads_of, of_one
 from conversations.verification.store import VerificationStep, confirmed, lost_guards, newest_event
 
 NEWEST_EVENTS = 10_000  # at most this many of the newest events say which conversations changed
-CONVERSATIONS_MAX = 500
 EVENTS_OF_ONE = 1_000  # about the most events that are read at the end of one log
 EVENTS_MAX = 20_000
 TIME_MAX_S = 5.0
@@ -40,7 +39,7 @@ def steps(since: int) -> Iterator[VerificationStep]:
 def _changed(since: int) -> list[LogHead]:
     newest = newest_event()
     recent = Event.objects.filter(pk__gt=max(since, newest - NEWEST_EVENTS)).order_by("-pk")
-    pks = list(dict.fromkeys(recent.values_list("conversation_id", flat=True)))[:CONVERSATIONS_MAX]
+    pks = list(dict.fromkeys(recent.values_list("conversation_id", flat=True)))[:HEADS]
     heads = {head.pk: head for head in heads_of(all_conversations().filter(pk__in=pks))}
     return [heads[pk] for pk in pks if pk in heads]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from conversations.payloads import bounds, jsontext
 from conversations.payloads.bounds import Shape, TooDeep, TooManyValues
 
-SLICE = bounds._SLICE_CHARACTERS
+SLICE = bounds.LIGHT_MAX_CHARACTERS
 
 pytestmark = pytest.mark.one_engine
 

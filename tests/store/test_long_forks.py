@@ -115,7 +115,7 @@ def test_endpoints_hear_of_a_fork_when_it_is_whole(alice: User, source: Conversa
 def test_a_step_ends_with_the_event_that_makes_it_long(
     begun: ConversationRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "STEP_BYTES", 1)
+    monkeypatch.setattr(copying, "PAGE_MAX_BYTES", 1)
     copying.step(begun.pk)
     assert copying.progress(begun) == Progress(1, EVENTS)
 

@@ -20,8 +20,8 @@ from conversations.search.fulltext.index import Facets, IndexEntry
 from conversations.search.fulltext.words import Words
 
 REST_S = 0.01  # the pause between two steps of a rebuild, for waiting writers
+# A step, also of a purge, ends with the event that reaches either: on SQLite no other can write meanwhile.
 STEP_EVENTS = 200
-# A step ends with the event that reaches this size: on SQLite nothing else can write meanwhile.
 STEP_BYTES = 512 * 1024
 
 

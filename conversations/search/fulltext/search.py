@@ -16,6 +16,7 @@ from django.db.models import Case, Exists, F, OuterRef, Q, When
 from conversations import access
 from conversations.access import Visitor
 from conversations.engines import case_insensitive
+from conversations.events import SEQ_MAX
 from conversations.models import ConversationQuerySet, Event, EventQuerySet, SearchProgress
 from conversations.search import titles
 from conversations.search.fulltext import index
@@ -24,7 +25,6 @@ from conversations.search.fulltext.questions import QueryBranch, Question
 from conversations.search.fulltext.snippets import SnippetPart, snippet
 from conversations.search.fulltext.words import Words
 
-KEY_MAX = 2**63 - 1
 # A page ends after this many events, this much text or this much processor time; the next one continues.
 EVENTS_MAX = 10_000
 BYTES_MAX = 32 * 1024 * 1024
@@ -112,7 +112,7 @@ def search(
         return HitPage([], None)
     while True:
         looked_from = SearchProgress.through_now()
-        page = _page(scope, question, wanted, looked_from, KEY_MAX if below is None else below, limit)
+        page = _page(scope, question, wanted, looked_from, SEQ_MAX if below is None else below, limit)
         if SearchProgress.through_now() >= looked_from:
             return page
         # The index was emptied meanwhile, so matching events may be missing: read again.

@@ -465,7 +465,7 @@ def test_under_one_id_the_bytes_that_were_imported_first_stay(kept: Kept, alice:
 def test_an_interrupted_import_goes_on_where_it_stopped(
     kept: Kept, alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importing, "BATCH_MAX_EVENTS", 2)
+    monkeypatch.setattr(importing, "PAGE_MAX_EVENTS", 2)
     append = writes.append
 
     def append_once(*arguments: Any, **options: Any) -> Any:
@@ -486,7 +486,7 @@ def test_an_interrupted_import_goes_on_where_it_stopped(
 def test_no_more_than_a_batch_of_events_is_held(
     alice: User, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importing, "BATCH_MAX_EVENTS", 2)
+    monkeypatch.setattr(importing, "PAGE_MAX_EVENTS", 2)
     behind: list[int] = []
 
     def read() -> Iterable[NewEvent]:
@@ -499,7 +499,7 @@ def test_no_more_than_a_batch_of_events_is_held(
 
 
 def test_long_events_fill_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "BATCH_MAX_BYTES", 10)
+    monkeypatch.setattr(importing, "PAGE_MAX_BYTES", 10)
     assert [len(batch) for batch in importing.batches([EXAMPLE, EXAMPLE])] == [1, 1]
 
 
