@@ -1,5 +1,7 @@
 """Events as HTML without scripts."""
 
-from convserver.rendering.page import render_page
+from convserver.rendering.cards import CallOutcome, MessageCard
+from convserver.rendering.page import PendingCall, render_page
+from convserver.rendering.reading import read, whole_text
 
-__all__ = ["render_page"]
+__all__ = ["CallOutcome", "MessageCard", "PendingCall", "read", "render_page", "whole_text"]

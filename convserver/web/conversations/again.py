@@ -18,8 +18,7 @@ from conversations.log import reads
 from conversations.models import Conversation, ConversationRef, Event
 from conversations.store import ConversationExists, copying
 from convserver.api.errors import RETRY_AFTER_S
-from convserver.rendering.cards import MessageCard
-from convserver.rendering.reading import read
+from convserver.rendering import MessageCard, read
 from convserver.web.conversations.branching import COPIED_AT_ONCE_S
 from convserver.web.conversations.messages import message_id, say
 from convserver.web.conversations.page import not_said

@@ -9,7 +9,7 @@ from conversations import access
 from conversations.events import SEQ_MAX
 from conversations.exceptions import ConversationNotFound
 from conversations.log import reads
-from convserver.rendering.reading import whole_text
+from convserver.rendering import whole_text
 from convserver.web.pages import person
 
 

@@ -20,9 +20,7 @@ from conversations.exceptions import ConversationError
 from conversations.log import reads
 from conversations.models import Conversation, ConversationRef
 from convserver.api.errors import NATIVE_STATUS, retry_headers, status_of
-from convserver.rendering import render_page
-from convserver.rendering.cards import CallOutcome
-from convserver.rendering.page import PendingCall
+from convserver.rendering import CallOutcome, PendingCall, render_page
 from convserver.web.conversations.agent import words_of
 from convserver.web.conversations.branches import branches_of
 from convserver.web.conversations.messages import message_id, say, text_of, why_not_said
