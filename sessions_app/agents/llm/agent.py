@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 logger = structlog.stdlib.get_logger(__name__)
 
+# About 100,000 tokens. Where the model's window is unknown and smaller, its refusal shortens the request.
 HISTORY_MAX_CHARS = 400_000
-"""About 100,000 tokens; a request that a model refuses as too long is shortened."""
 HISTORY_LEAST_CHARS = 6_000
 SHORTENED_BY = 4
 WAITS_S = (1.0, 2.0, 4.0, 8.0)
@@ -95,7 +95,7 @@ class LlmAgent:
             )
             await playing.play()
         except TurnSuspended:
-            self._tools.wait()
+            self._tools.wait()  # the calls after the user's decision go to the same processes
             raise
 
     def turn_ended(self) -> None:
@@ -209,6 +209,7 @@ class _Playing:
                 task=self._task,
             )
         )
+        # Thousands of events take the library longer than the event loop may be held up.
         return await asyncio.to_thread(
             self._client.request_of,
             found,
@@ -235,10 +236,11 @@ class _Playing:
             self._target, request, pieces.put_nowait, self._count, tools=self._offered()
         )
         asking = asyncio.ensure_future(streaming)
-        asking.add_done_callback(lambda _: pieces.put_nowait(None))
+        asking.add_done_callback(lambda _: pieces.put_nowait(None))  # also a failure ends the wait below
         try:
             while not self._turn.is_pausing:
                 try:
+                    # Only the wait can time out: a read of the stream that is cut off would lose its piece.
                     piece = await asyncio.wait_for(pieces.get(), LOOK_S)
                 except TimeoutError:
                     await answer.write("")  # for new readers: the next piece may take long
@@ -264,7 +266,8 @@ class _Playing:
         )
 
     def _leaves_out_images(self, fault: ModelFault, request: Request) -> bool:
-        """Return whether to repeat the request without the images of tools: some models see none."""
+        """Return whether to repeat the request without the images of tools."""
+        # Some models see no images and refuse the whole request for one, in words of any kind.
         name = self._target.full_name
         if fault.code != BAD_REQUEST or fault.is_passing or name in self._blind or not request.has_images:
             return False

@@ -49,9 +49,9 @@ def model_of(conversation: ConversationRef) -> ModelChoice | None:
 
     A chosen model uses the key and server of the start or, if these do not fit, of the owner; otherwise
     AgentFailure. A start's model without key and base URL is asked at the owner's server, if the owner set a
-    base URL or has the same provider; otherwise the owner's model answers. The model in the conversation's
-    row is only a label of its recorded history.
+    base URL or has the same provider; otherwise the owner's model answers.
     """
+    # The model in the conversation's row is only a label of its recorded history.
     chosen = run_options.model_of(conversation)
     started = _of_start(conversation)
     if chosen:
@@ -60,6 +60,7 @@ def model_of(conversation: ConversationRef) -> ModelChoice | None:
         return started
     usual = model_of_user(conversation.owner_id)
     if usual is None:
+        # Ollama has a server of its own on this machine.
         needs_no_key = started is not None and names.parts_of(started.model)[0] == "ollama"
         return started if needs_no_key else None
     if started is None or usual.is_operators or not usual.has_access:
@@ -80,7 +81,7 @@ def untold_record(conversation: ConversationRef, used: str) -> str:
     row = Conversation.objects.filter(pk=conversation.pk)
     found = row.values_list("llm_model", "creation_parameters__parameters").first()
     model, parameters = found or (None, None)
-    recorded = " ".join((model or "").replace("`", "").split())
+    recorded = " ".join((model or "").replace("`", "").split())  # for a notice in Markdown
     if recorded in ("", DEFAULT_MODEL) or TOLD in (parameters or {}):
         return ""
     return "" if names.parts_of(recorded)[1] == names.parts_of(used)[1] else recorded[:RECORDED_MAX_CHARS]
@@ -121,6 +122,7 @@ def _of_start(conversation: ConversationRef) -> ModelChoice | None:
     )
     if not model or model == DEFAULT_MODEL:
         return None
+    # A client may have sent back the mask that it was shown.
     return ModelChoice(model=model, base_url=base_url, key="" if key.strip("*") == "" else key)
 
 

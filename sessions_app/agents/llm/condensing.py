@@ -25,14 +25,13 @@ if TYPE_CHECKING:
 
 logger = structlog.stdlib.get_logger(__name__)
 
+# In succession: a conversation that stays too long after these is cut instead.
 TRIES = 2
-"""At most this many condensations in succession while the conversation stays too long."""
 KEPT_SHARE = 4
 """The newest events that stay fill one part in this many of a request."""
 SHOWN_SHARE = 2
 """The transcript to sum up fills at most one part in this many."""
-EVENT_MAX_CHARS = 4_000
-"""Of each event in the transcript."""
+EVENT_MAX_CHARS = 4_000  # of each event in the transcript
 SUMMARY_MAX_CHARS = 20_000
 SUMMARY_S = 180.0
 
@@ -75,6 +74,7 @@ class Condenser:
         older = parted(found, inputs=inputs, kept_chars=max_chars // KEPT_SHARE).older
         if not older:
             return False
+        # The summary replaces the unread events as well: no later request would show them.
         if not found.is_complete:
             unread = await astore.call(lambda: record.before(turn.conversation, found, inputs=inputs))
             older = [*unread, *older]
@@ -131,6 +131,7 @@ def _has_others(events: Sequence[EventEnvelope], inputs: Sequence[int]) -> bool:
 
 def _whole_places(events: Sequence[EventEnvelope]) -> list[int]:
     """Return the places between these events, and after them, that separate no call from its result."""
+    # Servers refuse a result whose call is missing.
     calls: dict[int | str | None, int] = {}
     parting: set[int] = set()
     for place, event in enumerate(events):

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from sessions_app.agents.llm import prompts
 from sessions_app.agents.llm.streams.answer import End
 
+# Successive answers that ended early without a call to run; after these the turn would go on endlessly.
 EARLY_MAX = 4
-"""The turn ends after this many successive answers that ended early without a call to run."""
 _NOTICES = {End.LENGTH: prompts.LENGTH_NOTICE, End.FILTERED: prompts.FILTER_NOTICE}
 
 

@@ -15,8 +15,8 @@ READ_MAX_CHARS = 20_000
 DEPTH_MAX = 6
 ITEMS_MAX = 5
 """At most this many problems of a list are shown."""
+# Members that may hold the words; the first present one counts.
 _TOLD_UNDER = ("message", "error", "detail", "errors", "msg", "error_description", "description", "reason")
-"""Members that may hold the words; the first present one counts."""
 _TITLE = re.compile(r"<(title|h1)[^>]*>(.*?)</\1", re.IGNORECASE | re.DOTALL)
 _IS_HTML = re.compile(r"\s*<(?:!doctype|html|head|body|center|h1)\b", re.IGNORECASE)
 _TAG = re.compile(r"<[^>]*>")
@@ -46,6 +46,7 @@ def _words(value: object, depth: int) -> Iterator[str]:
 
 
 def _words_of_text(text: str, depth: int) -> Iterator[str]:
+    # Routers put the body of the server behind them into their own as a text.
     if text.lstrip()[:1] in ("{", "["):
         try:
             parsed = json.loads(text)
@@ -53,7 +54,7 @@ def _words_of_text(text: str, depth: int) -> Iterator[str]:
             yield text
         else:
             yield from _words(parsed, depth - 1)
-    elif _IS_HTML.match(text):
+    elif _IS_HTML.match(text):  # a proxy's page
         title = _TITLE.search(text)
         yield from filter(None, [unescape(_TAG.sub(" ", title[2])).strip() if title else ""])
     elif text.strip():

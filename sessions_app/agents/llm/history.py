@@ -37,17 +37,15 @@ from sessions_app.agents.llm.record import File, Record, is_forgotten, view_of
 from sessions_app.agents.llm.streams import signatures
 from sessions_app.agents.llm.streams.signatures import Signed, Signer
 
-RESULT_MAX_CHARS = 10_000
-"""Of a call that becomes text."""
-SHOWN_RESULT_MAX_CHARS = 60_000
-"""Of a call; only other agents store longer results."""
+RESULT_MAX_CHARS = 10_000  # of a call that becomes text
+SHOWN_RESULT_MAX_CHARS = 60_000  # only other agents store longer results
+# A single call or result takes at most one part in this many of a request.
 SHARE = 4
-"""A single call or result takes at most one part in this many of a request."""
 NO_RESULT = "It has no result: it was interrupted, and may have taken effect all the same."
 ARGUMENTS_MAX_CHARS = 2_000
 FILE_MAX_CHARS = 50_000
+# V0's agents wrote events of these types for themselves.
 _INTERNAL = frozenset({"recall", "think"})
-"""Types of V0 events without meaning for a model."""
 
 
 class History(NamedTuple):
@@ -113,6 +111,7 @@ def messages_of(
         kept.insert(0, _Said(is_agents=False, content=[summary]))
     if files := [part for file in record.files for part in _file(file)]:
         kept.insert(0, _Said(is_agents=False, content=files))
+    # Servers want the first and the last message to be the user's.
     if not kept or kept[0].is_agents:
         kept.insert(0, _Said(is_agents=False, content=[prompts.BEGINNING]))
     if kept[-1].is_agents:
@@ -169,7 +168,8 @@ def _messages(said: Sequence[tuple[bool, Sequence[Part]]], instructions: str) ->
 
 
 def _plain(content: list[UserContent]) -> str | list[UserContent]:
-    """Join the parts if all are texts: some servers take no list of parts."""
+    """Join the parts if all are texts."""
+    # Some servers take no list of parts.
     texts = [part for part in content if isinstance(part, str)]
     return "\n\n".join(texts) if len(texts) == len(content) else content
 
@@ -260,6 +260,7 @@ def _call(
         yield _Said(is_agents=True, content=_with_signatures(wanted, view, signer))
         yield _Said(is_agents=False, content=[ToolReturnPart(name, shown, tool_call_id=number), *seen])
         return
+    # Servers want a definition of each called tool, and this one is offered no more, or its call is too long.
     told = _middle_cut(columns.as_json(arguments), ARGUMENTS_MAX_CHARS)
     ended = "It has no result."
     if text is not None:
@@ -270,6 +271,7 @@ def _call(
 
 def _with_signatures(call: ToolCallPart, view: CallView, signer: Signer | None) -> list[Part]:
     """Return a call with what the model has signed, for the model that has."""
+    # Some servers refuse a request without their signatures, and all refuse another model's.
     signed = signatures.of(view.signed, signer.model) if signer else Signed()
     if signer is None or not (signed.call or signed.thoughts):
         return [call]

@@ -19,11 +19,11 @@ from pydantic_ai.messages import (
 Part = UserContent | ThinkingPart | ToolCallPart | ToolReturnPart
 """A part of one side: a text, an image, a signed thought, a call of a tool, or its result."""
 
+# Of a request; the newest are sent.
 IMAGES_MAX = 20
 IMAGES_MAX_BYTES = 16 * 1024 * 1024
-"""Of all images of a request; the newest are sent."""
+# The subtypes that all providers take, by the ending of a file's name.
 _IMAGES = {"png": "png", "jpg": "jpeg", "jpeg": "jpeg", "gif": "gif", "webp": "webp"}
-"""The subtypes that all providers take, by the ending of a file's name."""
 LEFT_OUT = "(An image is left out: there are too many, or it cannot be read.)"
 
 _DATA_URL = re.compile(r"data:(image/(?:png|jpeg|gif|webp));base64,", re.ASCII)

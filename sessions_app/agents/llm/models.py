@@ -87,8 +87,8 @@ def _wire(provider: str, base_url: str) -> Wire:
 
 
 def _root(base_url: str, wire: Wire) -> str:
-    """Return the address for the wire's library: two of them add the version themselves."""
-    match wire:
+    """Return the address for the wire's library."""
+    match wire:  # two of the libraries add the version themselves
         case Wire.ANTHROPIC:
             return base_url.removesuffix("/v1")
         case Wire.GOOGLE:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sessions_app.outbound.model_trial import KNOWN_SERVERS
 
+# These have no address of their own: a user enters one.
 _GATEWAYS = frozenset({"openhands", "litellm_proxy", "vllm", "hosted_vllm", "lm_studio"})
-"""Providers without an address of their own."""
 _PREFIXES = {name: name for name in (*KNOWN_SERVERS, *_GATEWAYS, "ollama")} | {
     "google": "gemini",
     "ollama_chat": "ollama",
@@ -25,5 +25,6 @@ def parts_of(model: str) -> tuple[str, str]:
 
 def are_of_one_provider(model: str, other: str) -> bool:
     """Return whether two models have the same known provider."""
+    # Two unknown ones are not the same: a key would be sent to a server that it was not entered for.
     provider, _ = parts_of(model)
     return provider != "" and provider == parts_of(other)[0]

@@ -13,10 +13,9 @@ PLAN = "plan"
 """The name of the agent that plans."""
 PLANS_MAX = 3
 """A model sees at most this many plans, the newest ones."""
-PLAN_MAX_CHARS = 20_000
 MESSAGES_MAX = 30
 """A planning model sees at most this many messages of the parent."""
-MESSAGES_MAX_CHARS = 20_000
+SHOWN_MAX_CHARS = 20_000  # of each plan, and of all these messages
 
 
 def _messages_of(*sources: str) -> EventFilter:
@@ -35,20 +34,21 @@ def plans_for(conversation: ConversationRef) -> tuple[str, ...]:
     found: list[str] = []
     for row in rows:
         answers = reads.search_events(row.conversation.ref, _ANSWERED, newest_first=True, limit=1).events
-        found += (answer["text"].strip()[:PLAN_MAX_CHARS] for answer in answers)
+        found += (answer["text"].strip()[:SHOWN_MAX_CHARS] for answer in answers)
     return tuple(filter(None, reversed(found)))
 
 
 def said_before(conversation: ConversationRef) -> str:
     """Return the newest messages of the parent conversation; empty without one."""
     row = Conversation.objects.select_related("parent").get(pk=conversation.pk)
+    # A conversation that changed hands must not show that of its earlier owner.
     if row.parent is None or row.parent.deleted_at is not None or row.parent.owner_id != row.owner_id:
         return ""
     return "\n\n".join(reversed(list(_newest_messages(row.parent.ref))))
 
 
 def _newest_messages(conversation: ConversationRef) -> Iterator[str]:
-    room = MESSAGES_MAX_CHARS
+    room = SHOWN_MAX_CHARS
     for event in reads.search_events(conversation, _SAID, newest_first=True, limit=MESSAGES_MAX).events:
         room -= len(event["text"])
         if room < 0:

@@ -177,10 +177,7 @@ def is_forgotten(event: EventEnvelope, forgotten: frozenset[str | int]) -> bool:
 def _newest(
     conversation: ConversationRef, max_chars: int, forgotten: frozenset[str | int]
 ) -> tuple[list[EventEnvelope], bool]:
-    """Return the newest events that a model sees, oldest first, and whether these are all.
-
-    All events before a page of forgotten events are forgotten.
-    """
+    """Return the newest events that a model sees, oldest first, and whether these are all."""
     found: list[EventEnvelope] = []
     last: int | None = None
     room = max_chars
@@ -191,6 +188,7 @@ def _newest(
         left = [event for event in page.events if not is_forgotten(event, forgotten)]
         found += left
         room -= sum(len(event["text"]) for event in left)
+        # A summary replaces all that is before it, so nothing is left before a page of forgotten events.
         if not page.has_more or not left:
             return found[::-1], True
         if room < 0 or len(found) >= EVENTS_MAX:
@@ -207,7 +205,7 @@ def _condensed(conversation: ConversationRef) -> tuple[frozenset[str | int], str
         view = view_of(event)
         if isinstance(view, SummaryView):
             forgotten.update(view.forgotten)
-            summary = summary or view.summary
+            summary = summary or view.summary  # the newest contains the earlier ones
     return frozenset(forgotten), summary
 
 

@@ -15,15 +15,15 @@ from sessions_app.agents.llm.models import Target
 
 TARGETS_MAX = 1_000
 """The refusals of at most this many models are kept; the least recently asked ones are dropped."""
+# Then the members are sent again: the server may have been started anew, with other options.
 REMEMBERED_S = 600.0
-"""Then the members are sent again: the server's configuration may have changed."""
 READ_MAX_CHARS = 2_000
 TOOLS = "tools"
+# Without these the answer is the same, so any error that names one is enough.
 _LEFT_OUT_WHEN_NAMED = ("stream_options", "parallel_tool_calls", "tool_choice")
-"""Members that do not change the answer."""
 _CALLED_OTHERWISE = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+# Routers answer 404 if they have no server that takes a member.
 _STATUSES = frozenset({400, 404, 415, 422, 500, 501})
-"""The statuses of refused members; 404 is that of routers without a server for them."""
 _REFUSED = (
     r"(?:not|n't|no|cannot|without|un)\W*"
     r"(?:support|allow|permit|accept|enable|avail|recogni|expect|know)\w*"
@@ -36,8 +36,8 @@ _TOOLS_REFUSED = re.compile(
     r"|no endpoints? found that support tool|--enable-auto-tool-choice|--jinja",
     re.IGNORECASE,
 )
+# The name of the whole list, and not of one tool's member, such as `tools.0.name`.
 _TOOLS_NAMED = re.compile(r"(?:^|[\s.'\"`:])tools(?:['\"`]|[\s:,]|\.?$|\.\s)", re.IGNORECASE)
-"""Matches the name of the whole list, not of one tool's member."""
 
 _refused: LRUCache[tuple[str, str, str], Mapping[str, float]] = LRUCache(TARGETS_MAX)
 """The refused members of each model, and until when, by the monotonic clock, each is left out."""

@@ -40,7 +40,13 @@ from sessions_app.agents.llm.faults import ModelFault, ToolsRefused
 from sessions_app.agents.llm.models import Target
 from sessions_app.agents.llm.record import Record
 from sessions_app.agents.llm.streams import signatures
-from sessions_app.agents.llm.streams.answer import AnswerStream, End, ReadCall, TooManyCalls
+from sessions_app.agents.llm.streams.answer import (
+    ANSWER_MAX_CHARS,
+    AnswerStream,
+    End,
+    ReadCall,
+    TooManyCalls,
+)
 from sessions_app.agents.llm.streams.signatures import Signer
 from sessions_app.agents.llm.tools import calls as calls_of
 from sessions_app.agents.llm.tools.calls import WantedCall
@@ -50,16 +56,15 @@ from sessions_app.outbound.proxies import UnusableProxy
 
 logger = structlog.stdlib.get_logger(__name__)
 
-ANSWER_MAX_CHARS = 1_000_000
+# A cautious guess: a request that a provider refuses as too long is shortened.
 CHARS_PER_TOKEN = 3
-"""A cautious guess: a request that a provider refuses as too long is shortened."""
 NO_ROOM = (
     "The model reached its limit of length before it said anything. Ask for less, or use a model with a "
     "higher limit."
 )
 MALFORMED = "The model could not write the call of a tool. Try again, or say it in other words."
+# Further ones for an answer that stays empty or has no end, which costs money, too.
 FRUITLESS_TRIES = 2
-"""Also an answer that stays empty or has no end costs money: it is asked for again at most this often."""
 EMPTY = "The model gave an empty answer. Try again, or say it in other words."
 REFUSED = "The model's provider refused to answer this (content filter)."
 CUT = "The connection to the model broke before its answer was complete. Try again."
@@ -234,6 +239,7 @@ class ModelClient:
                         on_piece(piece)
                     has_ended = True
                 finally:
+                    # Also what a cut answer has cost by then is counted.
                     response = stream.get()
                     if response.parts or answer.calls or response.usage.has_values():
                         on_usage(_usage(response, target, has_ended=has_ended))
@@ -293,6 +299,7 @@ def _nothing(end: End) -> ModelFault:
 def _usage(response: ModelResponse, target: Target, *, has_ended: bool) -> CallUsage:
     """Return the usage of an answer, as the server reports it."""
     used = response.usage
+    # Servers report the whole usage at the end only: before it, a price would be too low.
     if has_ended and used.output_tokens:
         return _priced(used, target, response.model_name or target.name)
     return _used(used, target, cost=None)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from conversations.dialects import columns
 
-SKILLS_MAX_CHARS = 60_000
-"""Of all skills in a request; it has only the names of others."""
+SKILLS_MAX_CHARS = 60_000  # of all in a request, which has only the names of the others
 ALWAYS = "What the user's skill `{name}` says:\n\n{content}"
 MENTIONED = (
     "The user mentions `{keyword}`. What the skill `{name}` says about it, which may not be what is meant:"
@@ -67,6 +66,7 @@ def _skill(given: Mapping[str, object]) -> Skill | None:
 
 
 def _mentions(text: str, keyword: str) -> bool:
-    """Return whether a text in lower case has a keyword as a word: `github` does not have `git`."""
+    """Return whether a text in lower case has a keyword as a word."""
+    # `github` does not mention `git`, and `my_git` does: names have underscores.
     wanted = keyword.strip().lower()
     return bool(wanted) and re.search(rf"(?<![^\W_]){re.escape(wanted)}(?![^\W_])", text) is not None

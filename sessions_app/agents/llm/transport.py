@@ -20,12 +20,11 @@ from sessions_app.agents.llm.streams.events import UnreadableAnswer
 from sessions_app.outbound.proxies import way_to
 
 CONNECT_S = 10.0
-READ_S = 180.0
-"""A model may think for at most this long before its first word."""
+READ_S = 180.0  # a model may think this long before its first word
 ANSWER_MAX_BYTES = 64 * 1024 * 1024
 
+# The libraries may fill these headers from the server's environment, with keys that are not the user's.
 _KEYS = ("authorization", "x-api-key", "x-goog-api-key", "openai-organization", "openai-project")
-"""Headers that the libraries may fill from the server's environment, with keys that are not the user's."""
 _ACCEPTED = {"accept-encoding": "gzip, deflate"}
 """The encodings that this server decodes."""
 _OF_BODY = (b"content-encoding", b"content-length", b"content-type", b"transfer-encoding")
@@ -82,6 +81,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request, and return the response with an unread body."""
         url = httpx.URL(str(request.url))
+        # A server's answer may name another address to ask, which must not get the key.
         if _origin(url) != self._origin:
             raise httpx2.UnsupportedProtocol("Only one server is asked.")
         asked = httpx.Request(
@@ -106,6 +106,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
     def _headers(self, request: httpx2.Request) -> dict[str, str]:
         given = {name.lower(): value for name, value in request.headers.items()}
+        # Without its refused members the body is shorter.
         left_out = {*self._without, *(["content-length"] if self._refused else [])}
         return {name: value for name, value in given.items() if name not in left_out} | self._added
 
@@ -147,6 +148,7 @@ class _AnswerBody(httpx2.AsyncByteStream):
             body = cast(AsyncGenerator[bytes, None], self._response.aiter_bytes())
             async with aclosing(body) as parts:
                 while not answer.is_over:
+                    # After the reason of the end only the usage may follow; the connection may stay open.
                     async with asyncio.timeout(answer.REST_S if answer.has_ended else None):
                         part = await anext(parts, b"")
                     if not part:

@@ -16,8 +16,8 @@ from sessions_app.agents.llm.streams.events import EVENT_MAX_BYTES, EventParser,
 
 DONE = "[DONE]"
 CALLS_MAX = 200
-CALLS_MAX_CHARS = 1_000_000
-"""Of the arguments of all calls of an answer."""
+# Of the text and the reasoning of an answer, and as many of the arguments of all its calls.
+ANSWER_MAX_CHARS = 1_000_000
 
 
 class End(Enum):
@@ -39,6 +39,7 @@ class End(Enum):
     """A failure of the server."""
 
 
+# The reasons of servers, in small letters; any other is the model's own end.
 ENDS: Mapping[str, End] = {
     **dict.fromkeys(("length", "max_tokens", "model_length", "max_output_tokens", "max_length"), End.LENGTH),
     **dict.fromkeys(("model_context_window_exceeded", "truncated", "incomplete"), End.LENGTH),
@@ -51,7 +52,6 @@ ENDS: Mapping[str, End] = {
     **dict.fromkeys(("error", "abort", "network_error", "insufficient_system_resource"), End.FAILED),
     "finish_reason_unspecified": End.NONE,
 }
-"""The reasons of servers, in small letters; any other is the model's own end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +82,7 @@ class CallBudget:
         """Add to the counts. Raise TooManyCalls."""
         self._calls += calls
         self._chars += chars
-        if self._calls > CALLS_MAX or self._chars > CALLS_MAX_CHARS:
+        if self._calls > CALLS_MAX or self._chars > ANSWER_MAX_CHARS:
             raise TooManyCalls
 
 
@@ -160,7 +160,8 @@ class AnswerStream(ABC):
         """Yield the library's part of an event."""
 
     def _take_reason(self, value: object) -> None:
-        """Keep a reason; the model's own end does not replace an early one."""
+        """Keep a reason."""
+        # The model's own end does not replace an early one: a proxy may add it after a cut.
         reason = text_of(value)
         is_early = _end_of(self.reason) not in (End.NONE, End.WHOLE)
         if reason and not (is_early and _end_of(reason) is End.WHOLE):
@@ -197,8 +198,9 @@ class AnswerStream(ABC):
 
 
 def sent(fields: Mapping[str, Any], name: str = "") -> bytes:
-    """Return an event as ASCII bytes: some libraries end lines at Unicode's separators."""
+    """Return an event as bytes."""
     head = f"event: {name}\n" if name else ""
+    # All ASCII: some libraries end lines at Unicode's separators.
     return f"{head}data: {json.dumps(fields)}\n\n".encode()
 
 
@@ -213,9 +215,10 @@ def text_of(value: object) -> str:
 
 
 def arguments_text(value: object) -> str:
-    """Return arguments, or a piece of them, as text: some servers send objects."""
+    """Return arguments, or a piece of them, as text."""
     if value is None:
         return ""
+    # Some servers send the object itself.
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -17,8 +17,8 @@ from sessions_app.agents.llm.streams.answer import (
     text_of,
 )
 
+# Further blocks that are open at once count as calls, of which an answer has a limited number.
 OPEN_MAX = 20
-"""Further blocks that are open at once count as calls."""
 
 
 def _index(fields: Mapping[str, Any]) -> int:
@@ -92,6 +92,7 @@ class AnthropicAnswer(AnswerStream):
         end = self.end
         is_stopped = block.has_stopped and not block.is_unclear
         is_complete = is_stopped if end is End.WHOLE else False
+        # A limit also stops a block in its middle, which can only be the last one.
         if end in (End.LENGTH, End.PAUSED):
             is_complete = is_stopped and (block.is_object or block is not self._blocks[-1])
         if end is End.WHOLE and not block.has_stopped:

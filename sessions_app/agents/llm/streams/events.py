@@ -30,6 +30,7 @@ class EventParser:
 
     def feed(self, part: bytes) -> Iterator[str]:
         """Yield the data of the events that end in a piece. Raise UnreadableAnswer for too long ones."""
+        # A line end of two bytes may be parted between two pieces.
         if self._is_after_return and part:
             part, self._is_after_return = part.removeprefix(b"\n"), False
         start = 0

@@ -48,7 +48,7 @@ class GoogleAnswer(AnswerStream):
 
     def _event(self, fields: dict[str, Any]) -> Iterator[bytes]:
         if fields.get("error"):
-            if not self.has_ended:
+            if not self.has_ended:  # after the end, an error takes nothing back
                 self._has_failed = True
                 yield sent(fields)
             return

@@ -18,8 +18,8 @@ from sessions_app.agents.llm.streams.openai_calls import CallPieces, OpenCall
 from sessions_app.agents.llm.streams.reasoning_details import MEMBER, ReasoningDetails
 from sessions_app.agents.llm.streams.thinking import OPEN, Said, ThinkTags
 
+# These reasons say that the calls are whole, so one without arguments has none.
 _CALLING = frozenset({"tool_calls", "function_call", "tool_use"})
-"""The reasons that make calls complete, also those without arguments."""
 
 
 class OpenAIAnswer(AnswerStream):
@@ -74,8 +74,11 @@ class OpenAIAnswer(AnswerStream):
         }
         # Some servers send the whole message beside each piece.
         delta = fields_of(choice["delta"] if "delta" in choice else choice.get("message"))
-        if self._is_repeated(delta):
+        content = text_of(delta.get("content"))
+        # The last chunk may repeat the whole text, as a message with a role.
+        if content and self.reason and delta.get("role") and content == "".join(self._content):
             delta["content"] = ""
+        self._content.append(content)
         self._details.add(delta.get(MEMBER))
         calls = delta.get("tool_calls")
         for piece in calls if isinstance(calls, list) else []:
@@ -83,13 +86,6 @@ class OpenAIAnswer(AnswerStream):
         if older := fields_of(delta.get("function_call")):
             self._pieces.add({"index": 0, "function": older})
         yield from self._sent(self._said(delta))
-
-    def _is_repeated(self, delta: dict[str, Any]) -> bool:
-        """Return whether the last chunk repeats the whole text, as a message with a role."""
-        content = text_of(delta.get("content"))
-        is_whole = bool(content and self.reason and delta.get("role")) and content == "".join(self._content)
-        self._content.append(content)
-        return is_whole
 
     def _said(self, delta: dict[str, Any]) -> Iterator[Said]:
         if reasoning := text_of(delta.get("reasoning")) or text_of(delta.get("reasoning_content")):

@@ -8,8 +8,8 @@ from sessions_app.agents.llm.streams.answer import fields_of, text_of
 from sessions_app.agents.llm.streams.signatures import SIGNED_MAX_CHARS
 
 MEMBER = "reasoning_details"
+# By the types of details: the member of which each piece has only a part.
 _GROWING = {"reasoning.text": "text", "reasoning.summary": "summary"}
-"""The members of which each piece has only a part, by the types of details."""
 
 
 class ReasoningDetails:
@@ -36,7 +36,8 @@ class ReasoningDetails:
                 self._details.append((fields, [part]))
 
     def whole(self) -> list[dict[str, Any]]:
-        """Return the details; none if they are too long to be kept: a part of them is worth nothing."""
+        """Return the details; none if they are too long to be kept."""
+        # A part of them is worth nothing to their server.
         if self._chars > SIGNED_MAX_CHARS:
             return []
         found = []

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from conversations.dialects import columns
 from sessions_app.agents.llm.streams.answer import ReadCall
 
+# Longer signatures are dropped: the model then thinks anew.
 SIGNED_MAX_CHARS = 500_000
-"""Longer signatures are dropped: the model then thinks anew."""
 _REDACTED, _THINKING = "redacted_thinking", "thinking"
+# Google's documented replacement of a missing signature: it signs only the first call of an answer.
 _UNSIGNED = {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
-"""Google's documented replacement of a missing signature: it signs only the first call of an answer."""
 
 Block = Mapping[str, Any]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
+# Values and members that a check examines, on the event loop; it leaves the rest to the tool's server.
 STEPS_MAX = 20_000
-"""A check examines at most this many values and members, and accepts the rest."""
 DEPTH_MAX = 40
 PROBLEMS_MAX = 3
 ALLOWED_MAX = 10
@@ -50,6 +50,7 @@ class _Check:
             return
         if isinstance(reference := schema.get("$ref"), str):
             yield from self.problems(self._named(reference), value, path, depth + 1)
+        # A value of a wrong kind has nothing inside that the model should hear about.
         if (problem := self._own(schema, value)) is not None:
             yield f"`{path}` {problem}"
             return

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from conversations.dialects import columns, v1
 from conversations.payloads import halves
 from sessions_app.agents.llm.tools import arguments as arguments_check
-from sessions_app.agents.llm.tools.offers import NAME_MAX_CHARS, NoServer, Tool
+from sessions_app.agents.llm.tools.offers import NoServer, Tool
+from sessions_app.agents.llm.tools.schemas import NAME_MAX_CHARS
 
 ARGUMENTS_MAX_CHARS = 100_000
 SHOWN_MAX_CHARS = 1_000

@@ -37,8 +37,7 @@ from sessions_app.outbound.proxies import UnusableProxy
 
 logger = structlog.stdlib.get_logger(__name__)
 
-CONNECT_S = 30.0
-"""Some commands download their program first."""
+CONNECT_S = 30.0  # some commands download their program first
 PAGES_MAX = 20
 PROGRESS_MAX_CHARS = 500
 KEY_META = "convserver/idempotency-key"
@@ -56,8 +55,8 @@ _JSON_TYPES = ("application/json", "text/event-stream")
 
 UNKNOWN_VERSION = "it speaks a version of the protocol that this server doesn't know"
 NO_GREETING = "its answer to the greeting can't be read"
+# Successive calls without an answer in time: after these the server is ended, since it may be stuck.
 TIMEOUTS_MAX = 2
-"""A server that answers none of this many successive calls in time is ended: it may be stuck."""
 
 
 class ToolConnection:
@@ -149,6 +148,7 @@ class ToolConnection:
 
     async def _connected(self) -> _Session:
         try:
+            # Other calls wait for the same session, so that this one must not cancel it.
             return await asyncio.wait_for(asyncio.shield(self._session), CONNECT_S)
         except TimeoutError:
             raise self._explained(ToolFault(NO_ANSWER)) from None
@@ -156,10 +156,8 @@ class ToolConnection:
     async def _asked(
         self, method: str, params: Mapping[str, Any], **options: Unpack[CallOptions]
     ) -> dict[str, Any]:
-        """Return the server's unchecked result of a request.
-
-        The library's own requests refuse a whole list for one tool, and run patterns of the server's schemas.
-        """
+        """Return the server's unchecked result of a request."""
+        # The library's own requests refuse a whole list for one tool, and run patterns of its schemas.
         session = await self._connected()
         try:
             if self._program is not None:
@@ -174,7 +172,8 @@ class ToolConnection:
             raise (self._fault or ToolFault(ENDED)) from error
 
     async def _hear(self, message: object) -> None:
-        """Fail after an answer that the library cannot read: it does not tell whose answer it is."""
+        """Fail after an answer that the library cannot read."""
+        # It does not tell whose answer it is: the call would wait for its whole time.
         if isinstance(message, Exception):
             self.fail(ToolFault(UNREADABLE))
 

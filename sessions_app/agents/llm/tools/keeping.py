@@ -53,7 +53,8 @@ class TurnTools:
             next(iter(waiting)).let_go()
 
     def let_go(self) -> None:
-        """Close the tools in the background: programs may take seconds to end."""
+        """Close the tools in the background."""
+        # Programs may take seconds to end, and readers see the answer before that.
         self._expect_use()
         if self._open is not None:
             closing = asyncio.get_running_loop().create_task(self._take().close())

@@ -23,6 +23,7 @@ def message_of(line: bytes) -> SessionMessage | None:
 
     An unreadable answer becomes an error for its request, which would otherwise wait in vain.
     """
+    # The library passes over a line with half a character, or with bytes that are no UTF-8.
     text = halves.whole_json(line.decode(errors="replace"))
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))

@@ -12,16 +12,16 @@ from typing import Any
 from conversations.dialects import columns
 from conversations.payloads import halves
 from sessions_app.agents.llm.tools import schemas
+from sessions_app.agents.llm.tools.schemas import NAME_MAX_CHARS
 
 TOOLS_MAX = 128
 DESCRIPTION_MAX_CHARS = 4_000
 SCHEMA_MAX_CHARS = 20_000
 SCHEMA_MAX_DEPTH = 40
+# Of all descriptions and schemas together: each request has them.
 OFFERED_MAX_CHARS = 200_000
-"""Of all descriptions and schemas together, which each request has."""
-NAME_MAX_CHARS = 64
+# Names of the wires' own tools: clients would show a call as one of these.
 RESERVED = frozenset({"run", "bash", "execute_bash", "terminal", "finish", "think", "message", "recall"})
-"""Names of the wires' own tools."""
 LEFT_OUT = "The tool server `{name}` has more or longer tools than a model can be offered; some are left out."
 UNUSABLE = (
     "The tool server `{name}` has tools that can't be offered to a model: {tools}. The others are used."

@@ -25,15 +25,14 @@ from sessions_app.agents.llm.tools.servers import ToolServer
 from sessions_app.agents.llm.tools.stderr import LastLines, secrets_of
 
 MESSAGE_MAX_BYTES = 4 * 1024 * 1024
-UNREADABLE_MAX = 100
-"""At most this many other lines, such as a greeting, are ignored."""
+UNREADABLE_MAX = 100  # lines that are no messages, such as a greeting
+# Between two calls: a program may also send messages that were not asked for.
 FLOOD_MAX_BYTES = 32 * 1024 * 1024
 FLOOD_MAX_MESSAGES = 10_000
-"""The most output of a program between two calls."""
 LEAVES_S = 1.0
 """The time of a program to end after the end of its input, and again after SIGTERM."""
+# A program inherits only these variables: the server's environment has its keys.
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT")
-"""A program inherits only these variables: the server's environment has its keys."""
 
 NOT_FOUND = "its command can't be run: there is no such program, or it isn't executable"
 ENDED = "it has ended"
@@ -102,7 +101,7 @@ class ToolProgram:
                 env={**inherited, **dict(self._server.environment)},
                 cwd=self._server.folder or Path.home(),
                 limit=MESSAGE_MAX_BYTES,
-                start_new_session=True,
+                start_new_session=True,  # a process group, to end all that it starts as well
             )
         except (OSError, ValueError) as error:
             raise ToolFault(NOT_FOUND) from error

@@ -10,8 +10,8 @@ from typing import Any
 
 REPEATED_MAX = 4
 """A turn with this many equal calls and results is stuck."""
+# An agent that waits at least this long between equal calls polls for something.
 POLLED_S = 5.0
-"""Calls at least this far apart are polls."""
 REPEATS = "The agent repeats itself: it has called `{name}` {count} times with the same result. {next}"
 ASKS = "Resume it to let it go on, or stop it."
 ENDS = "Send a message to let it go on."

@@ -20,13 +20,13 @@ FILES_MAX_BYTES = 3 * 1024 * 1024
 KIND_MAX_CHARS = 100
 EMPTY = "(The tool returned nothing.)"
 UNREADABLE = "(The tool returned something that can't be read.)"
+# The first bytes of the images that providers take; they refuse one of a wrongly named kind.
 IMAGE_BYTES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
     b"GIF87a": "image/gif",
     b"GIF89a": "image/gif",
 }
-"""The first bytes of the images that providers take; they refuse one of a wrongly named kind."""
 
 
 class _Part(NamedTuple):
@@ -65,10 +65,8 @@ def bounded(text: str) -> str:
 
 
 def _says(texts: list[str], structured: object) -> bool:
-    """Return whether a text already is the structured content, as the protocol recommends.
-
-    Servers' libraries wrap a result that is no object into the member `result`.
-    """
+    """Return whether a text already is the structured content, as the protocol recommends."""
+    # Servers' libraries wrap a result that is no object into the member `result`.
     wrapped = structured["result"] if isinstance(structured, dict) and [*structured] == ["result"] else None
     if isinstance(wrapped, str) and wrapped in ("\n".join(texts), *texts):
         return True

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
 
-ARGUMENT_NAME_MAX_CHARS = 64
+# Of a tool and of an argument: every provider takes as many.
+NAME_MAX_CHARS = 64
 TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 NO_OBJECT = "its schema is no JSON object"
 NO_ARGUMENTS = "its arguments are no JSON object"
@@ -20,8 +21,8 @@ _OF_ONE = frozenset(
 )
 _OF_SOME = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 _TEXTS = frozenset({"description", "title", "pattern", "format", "$ref", "$id", "$schema", "$comment"})
+# Providers refuse a whole request for one of these there.
 _NOT_AT_THE_TOP = frozenset({"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const"})
-"""Providers refuse a whole request for one of these there."""
 
 _UNNAMEABLE = re.compile(r"[^A-Za-z0-9_.-]", re.ASCII)
 
@@ -45,15 +46,13 @@ def usable(schema: object) -> dict[str, Any]:
 
 
 def with_plain_names(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-    """Return a schema with argument names that every provider takes, and the own names of the renamed ones.
-
-    Anthropic refuses a whole request for one argument called `$filter`.
-    """
+    """Return a schema with argument names that every provider takes, and the own names of renamed ones."""
+    # Anthropic refuses a whole request for one argument called `$filter`.
     names: dict[str, str] = {}
     # One step for each name: schemas of strangers have thousands, and this is on the event loop.
     taken, unused = {*schema.get("properties", ())}, dict[str, Iterator[str]]()
     for own in schema.get("properties", ()):
-        plain = _UNNAMEABLE.sub("_", own)[:ARGUMENT_NAME_MAX_CHARS] or "_"
+        plain = _UNNAMEABLE.sub("_", own)[:NAME_MAX_CHARS] or "_"
         if plain != own:
             candidates = unused.setdefault(plain, _plain_names(plain))
             plain = next(each for each in candidates if each not in taken)
@@ -70,7 +69,7 @@ def with_plain_names(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapp
 def _plain_names(plain: str) -> Iterator[str]:
     yield plain
     for number in count(2):
-        yield f"{plain[: ARGUMENT_NAME_MAX_CHARS - 6]}_{number}"
+        yield f"{plain[: NAME_MAX_CHARS - 6]}_{number}"
 
 
 def _branches(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

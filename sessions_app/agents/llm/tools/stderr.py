@@ -17,8 +17,8 @@ LINE_MAX_CHARS = 300
 END_S = 0.5
 REST_S = 0.02
 PIECE_BYTES = 64 * 1024
+# A shorter value of a variable is no secret, and would match in many words.
 SECRET_MIN_CHARS = 4
-"""A shorter value of a variable is no secret, and would match in many words."""
 MASK = "***"
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
 """Control sequences of a terminal."""
@@ -29,6 +29,7 @@ class LastLines:
     """Keeps the end of a program's output."""
 
     def __init__(self, secrets: Collection[str]) -> None:
+        # The longest first: one that another contains would leave the rest of that.
         self._secrets = sorted(secrets, key=len, reverse=True)
         self._kept = b""
         self._is_over = asyncio.Event()

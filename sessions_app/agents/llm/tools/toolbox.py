@@ -49,14 +49,10 @@ class Toolbox:
         """Connect all servers, and list their tools."""
         found = await asyncio.gather(*(_tools_of(each) for each in self._connections))
         names = [each.server.name for each in self._connections]
-        self.tools, left_out = offers.offered(
-            [(name, self._usable(tools)) for name, (tools, _) in zip(names, found, strict=True)],
-            taken=self._taken,
-        )
+        reads = self._only_reading
+        lists = [[tool for tool in tools if tool.is_read_only or not reads] for tools, _ in found]
+        self.tools, left_out = offers.offered(list(zip(names, lists, strict=True)), taken=self._taken)
         self.notices = [notice for _, notices in found for notice in notices] + left_out
-
-    def _usable(self, tools: Sequence[Listed]) -> Sequence[Listed]:
-        return [tool for tool in tools if tool.is_read_only] if self._only_reading else tools
 
     async def run(
         self, tool: Tool, arguments: Mapping[str, Any], key: str, *, report: ProgressReport
@@ -70,10 +66,12 @@ class Toolbox:
             return Outcome(text=_said(error), is_error=True)
         except ToolFault as fault:
             logger.info("A tool failed", kind=connection.server.way.value, error=str(fault))
+            # A server that is late only once may answer the next call.
             if connection.is_stuck or not isinstance(fault, CallLate):
                 connection.fail(fault)
             why = NO_RESULT.format(tool=tool.name, name=connection.server.name, why=fault)
             return Outcome(text=fault.told(why), is_error=True)
+        # Megabytes of images are decoded and encoded again.
         return await asyncio.to_thread(results.outcome_of, result)
 
     async def _open(self, number: int) -> ToolConnection:

@@ -60,7 +60,9 @@ class ToolUse:
             if _finishes(call):
                 await self._turn.finish(str(call.arguments["message"]))
                 return True
-            if self._needs_approval(call):
+            tool = call.tool
+            # A call that cannot run, or that changes only the log, needs no approval.
+            if tool is not None and tool.server != NoServer.TURN and self._turn.confirms(tool.risk):
                 await self._ask(wanted[number:])
             stored = await self._turn.call_tool(call.name, call.arguments, signed=call.signed)
             outcome = await self._outcome(call, stored)
@@ -72,11 +74,6 @@ class ToolUse:
 
     async def _store(self, call: ToolCall, outcome: Outcome) -> None:
         await self._turn.tool_result(call, outcome.text, exit_code=int(outcome.is_error), files=outcome.files)
-
-    def _needs_approval(self, call: WantedCall) -> bool:
-        if call.tool is None or call.tool.server == NoServer.TURN:
-            return False
-        return self._turn.confirms(call.tool.risk)
 
     async def _ask(self, wanted: Sequence[WantedCall]) -> None:
         """Ask for the approval of calls, and answer those that cannot run. This never returns."""

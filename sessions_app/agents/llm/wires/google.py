@@ -13,8 +13,7 @@ from sessions_app.agents.llm.streams.google import GoogleAnswer
 ANSWER = GoogleAnswer
 SYSTEM = "google"
 """The library's name of this API in signatures."""
-TAKES_URLS = False
-"""The library would load images itself, from unchecked addresses."""
+TAKES_URLS = False  # the library would load images itself, from unchecked addresses
 
 
 def model_at(target: Target, client: httpx2.AsyncClient) -> Model:
