@@ -19,8 +19,7 @@ from conversations import counts, live
 from conversations.counts import Counted
 from conversations.engines.sqlite3 import turns
 from sessions_app.live import presence
-from sessions_app.models import BackupOutcome, ProcessRole
-from sessions_app.models.model_use import NANOS
+from sessions_app.models import NANOS, BackupOutcome, ProcessRole
 from sessions_app.operation import figures, problems
 from sessions_app.operation.figures import Figures, age_s
 

@@ -16,8 +16,7 @@ from django.db import connection, transaction
 
 from conversations.models import ConversationRef
 from sessions_app.agents.base import CallUsage
-from sessions_app.models import Amounts, ModelUse, RunMeter
-from sessions_app.models.model_use import NANOS
+from sessions_app.models import NANOS, Amounts, ModelUse, RunMeter
 from sessions_app.models.run_meter import COUNTED
 from sessions_app.settings import run_limits
 from sessions_app.settings.run_limits import Limit, RunLimits, Unit

@@ -22,8 +22,7 @@ from conversations.models import Conversation, ConversationRef
 from sessions_app import astore
 from sessions_app.agents import limit_notices, metering
 from sessions_app.agents.base import AgentFailure, CallUsage
-from sessions_app.models import MODEL_NAME_MAX_LENGTH, Amounts, ModelUse, Used
-from sessions_app.models.model_use import NANOS
+from sessions_app.models import MODEL_NAME_MAX_LENGTH, NANOS, Amounts, ModelUse, Used
 from sessions_app.settings import run_limits
 from sessions_app.settings.run_limits import RunLimits
 

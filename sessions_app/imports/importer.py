@@ -22,8 +22,7 @@ from conversations.transcripts.sources.nodes import Author, Message, Node, Trans
 from sessions_app.imports.report import ConversationReport
 from sessions_app.imports.watching import UNWATCHED, Watch
 from sessions_app.live import marks
-from sessions_app.models import AgentLoop, ExecutionStatus
-from sessions_app.models.v1 import default_workspace
+from sessions_app.models import AgentLoop, ExecutionStatus, default_workspace
 from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
 

@@ -71,6 +71,7 @@ from sessions_app.models.loops import (
 )
 from sessions_app.models.model_use import (
     MODEL_NAME_MAX_LENGTH,
+    NANOS,
     ModelUse,
     ModelUseQuerySet,
     Used,
@@ -129,8 +130,12 @@ from sessions_app.models.usage import (
 )
 from sessions_app.models.v1 import (
     DEFAULT_MODEL,
+    MAX_ITERATIONS,
     AgentSetup,
     StartTask,
+    default_workspace,
+    json_size,
+    never_confirm,
 )
 from sessions_app.models.webhooks import (
     Delivery,
@@ -148,7 +153,9 @@ __all__ = [
     "DEFAULT_MODEL",
     "LEASE_S",
     "LOOP_LEASE_S",
+    "MAX_ITERATIONS",
     "MODEL_NAME_MAX_LENGTH",
+    "NANOS",
     "OPTION_MODEL_MAX_LENGTH",
     "PRESENCE_S",
     "REMOTE_NAME_MAX_LENGTH",
@@ -244,9 +251,12 @@ __all__ = [
     "Verb",
     "WhileWorking",
     "asked_conversations",
+    "default_workspace",
     "digest_of",
     "has_lease",
     "idempotency_key",
+    "json_size",
+    "never_confirm",
     "new_connection_id",
     "size_of_draft",
     "used_in",

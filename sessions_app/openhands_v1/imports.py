@@ -29,8 +29,14 @@ from conversations.transcripts.sources import rests
 from conversations.transcripts.sources.as_v1 import RECORD_KEY
 from conversations.transcripts.sources.nodes import Kept
 from sessions_app.live import marks
-from sessions_app.models import AgentLoop, ExecutionStatus, LoopStatus
-from sessions_app.models.v1 import MAX_ITERATIONS, default_workspace, never_confirm
+from sessions_app.models import (
+    MAX_ITERATIONS,
+    AgentLoop,
+    ExecutionStatus,
+    LoopStatus,
+    default_workspace,
+    never_confirm,
+)
 from sessions_app.settings import agent_setups, setup_keys
 from sessions_app.settings.agent_setups import NewSetup
 

@@ -13,8 +13,7 @@ from conversations.dialects.v1 import state
 from conversations.events import Metrics
 from conversations.models import Conversation, ConversationQuerySet, children_in
 from sessions_app.live.status import iso
-from sessions_app.models import AgentSetup, ExecutionStatus
-from sessions_app.models.v1 import DEFAULT_MODEL, json_size
+from sessions_app.models import DEFAULT_MODEL, AgentSetup, ExecutionStatus, json_size
 from sessions_app.settings import run_options
 
 ConversationInformation = dict[str, Any]

@@ -23,8 +23,7 @@ from conversations.store import ConversationExists
 from sessions_app.agents import registry
 from sessions_app.agents.llm import choice
 from sessions_app.loops import turn_events
-from sessions_app.models import StartTask, UserSettings
-from sessions_app.models.v1 import DEFAULT_MODEL, never_confirm
+from sessions_app.models import DEFAULT_MODEL, StartTask, UserSettings, never_confirm
 from sessions_app.openhands_v1.information import default_agent
 from sessions_app.settings import agent_setups, run_options, setup_keys, user_settings
 from sessions_app.settings.agent_setups import NewSetup

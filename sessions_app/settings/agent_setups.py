@@ -23,8 +23,7 @@ from conversations.redaction import secrets as secrecy
 from conversations.redaction.masking import Masks
 from conversations.store import creation, forks
 from sessions_app.encryption import Sealed, seal
-from sessions_app.models import AgentSetup
-from sessions_app.models.v1 import MAX_ITERATIONS, default_workspace, never_confirm
+from sessions_app.models import MAX_ITERATIONS, AgentSetup, default_workspace, never_confirm
 from sessions_app.settings import run_options
 from sessions_app.settings.setup_keys import MASK, keys_of, masked
 from sessions_app.settings.user_settings import TooManySecrets

@@ -9,9 +9,7 @@ from typing import Any, Final, NamedTuple
 from django.conf import settings
 
 from conversations.models import Conversation, ConversationRef
-from sessions_app.models import Amounts
-from sessions_app.models.model_use import NANOS
-from sessions_app.models.v1 import MAX_ITERATIONS
+from sessions_app.models import MAX_ITERATIONS, NANOS, Amounts
 
 # The generations that are examined; each is a query at every turn and call of a model.
 FAMILY_MAX = 20

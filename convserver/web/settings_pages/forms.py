@@ -21,8 +21,7 @@ from convserver.api.openhands.tool_servers import SseServer, StdioServer, Stream
 from convserver.configuration import AuthMode
 from convserver.token_fields import GrantFields
 from convserver.web.listing import normal_ids
-from sessions_app.models import SECRET_NAME_MAX_LENGTH, TOKEN_NAME_MAX_LENGTH, Grant
-from sessions_app.models.v1 import MAX_ITERATIONS
+from sessions_app.models import MAX_ITERATIONS, SECRET_NAME_MAX_LENGTH, TOKEN_NAME_MAX_LENGTH, Grant
 from sessions_app.outbound.model_trial import InvalidBaseUrl, checked_base_url
 
 TEXT_MAX = 8000

@@ -12,8 +12,7 @@ from conversations.store import changes
 from sessions_app.agents.base import AgentFailure
 from sessions_app.agents.llm import names
 from sessions_app.encryption import SecretUnreadable
-from sessions_app.models import SecretKind
-from sessions_app.models.v1 import DEFAULT_MODEL
+from sessions_app.models import DEFAULT_MODEL, SecretKind
 from sessions_app.settings import agent_setups, run_options, user_settings
 from sessions_app.settings.user_settings import SettingSecret
 

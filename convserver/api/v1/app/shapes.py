@@ -24,8 +24,7 @@ from sessions_app.git_providers.base import ProviderType
 from sessions_app.identity import conversation_keys
 from sessions_app.identity.authentication import lets_everybody_in
 from sessions_app.live.status import iso
-from sessions_app.models import ExecutionStatus, StartTask
-from sessions_app.models.v1 import DEFAULT_MODEL
+from sessions_app.models import DEFAULT_MODEL, ExecutionStatus, StartTask
 from sessions_app.openhands_v1 import sandboxes
 from sessions_app.openhands_v1.sandboxes import Sandbox, SandboxStatus
 from sessions_app.settings import run_options
