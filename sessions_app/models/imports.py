@@ -82,7 +82,7 @@ class ImportRun(models.Model):
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+", verbose_name="by"
     )
     """The member of staff who uploads the file for its owner; None for the owner."""
-    # `safe_name` shortens both.
+    # The length of an attachment's name: `safe_name` shortens both.
     file_name = models.CharField(max_length=ATTACHMENT_NAME_MAX_LENGTH)
     size = models.BigIntegerField()
     """Of the whole file, in bytes."""

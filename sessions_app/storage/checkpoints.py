@@ -12,7 +12,7 @@ from sessions_app import astore
 from sessions_app.connected_threads import ConnectedThreads
 
 EVERY_S = 0.25
-"""While anybody writes, there is a checkpoint this often, and one after each long write."""
+"""During writes there is a checkpoint this often, and one after each long write."""
 
 
 async def run() -> None:

@@ -343,7 +343,7 @@ class PlayedTurn:
         await self._store_answer(call, author, part="result", also=also)
 
     async def condense(self, forgotten: Sequence[EventEnvelope], summary: str) -> None:
-        # Counted from the first event: the summary stands behind the system prompt.
+        # Counted from the first event: the summary comes after the system prompt.
         first = await astore.call(reads.read_after, self.conversation, -1, limit=1)
         offset = 1 if first and first[0]["kind"] == Kind.SYSTEM else 0
         event_id = str(uuid4())

@@ -35,7 +35,6 @@ from sessions_app.live.hub import hub
 from sessions_app.live.status import ConversationState, state_of
 from sessions_app.live.text_frames import in_chunks
 from sessions_app.loops.commands import CommandPending
-from sessions_app.loops.conversation_manager import ConversationManager
 from sessions_app.loops.manager import get_manager
 from sessions_app.models import UnknownAnswer, new_connection_id
 from sessions_app.refusals import log_frame_refused
@@ -149,7 +148,7 @@ class ConversationSocket(FrameReader, SocketEnding):
         SocketEnding.__init__(self, socket)
         self._query = query
         self._opening_slot = slot
-        self._manager: ConversationManager = get_manager()
+        self._manager = get_manager()
         self._pending: asyncio.Queue[_Pending] = asyncio.Queue(UNANSWERED_MAX)
         self._order = FrameOrder()
         self._unanswered_characters = 0
