@@ -72,6 +72,28 @@ class Reader(Protocol):
         """Send that the reader has another history; later frames begin at the end of the log."""
 
 
+class Unshown:
+    """The parts of a feed for which a wire may have no frame: a reader shows none, unless it defines one."""
+
+    async def show_replay_complete(self, through: int) -> None: ...
+
+    async def show_delta(self, *, turn: str, answer: str, index: int, text: str, reasoning: str) -> None: ...
+
+    async def show_answer(
+        self, *, turn: str, answer: str, through: int, text: str, reasoning: str
+    ) -> None: ...
+
+    async def show_progress(
+        self, *, turn: str, call: str, text: str, done: float | None, total: float | None
+    ) -> None: ...
+
+    async def show_receipt(self, *, seqs: Sequence[int], seen_seq: int, turn: str) -> None: ...
+
+    async def show_run(self) -> None: ...
+
+    async def show_other_history(self, error: OtherHistory) -> None: ...
+
+
 class Feed:
     """One reader of one conversation."""
 

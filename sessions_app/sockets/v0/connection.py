@@ -15,7 +15,7 @@ from conversations.cursors import EventCursor
 from conversations.dialects import v0
 from conversations.engines import failures
 from conversations.events import EventEnvelope, EventFilter
-from conversations.exceptions import ConversationError, InvalidEvent, OtherHistory
+from conversations.exceptions import ConversationError, InvalidEvent
 from conversations.log import reads
 from conversations.models import ConversationRef
 from conversations.outages import Outage
@@ -23,7 +23,7 @@ from sessions_app import astore
 from sessions_app.capacity.parsing import in_turn
 from sessions_app.identity.principals import CHECK_S, NOT_FOUND, Principal, Refused
 from sessions_app.live import presence
-from sessions_app.live.feed import Feed
+from sessions_app.live.feed import Feed, Unshown
 from sessions_app.live.status import ConversationState
 from sessions_app.live.text_frames import CHUNK_BYTES
 from sessions_app.loops.manager import get_manager
@@ -46,7 +46,9 @@ _STATUS_FRAMES = {
 }
 
 
-class V0Connection:
+class V0Connection(Unshown):
+    # This wire shows whole messages, no progress of tools and no receipts; the next states report the outcome
+    # of a run, and a client with a longer log lacks nothing (spec V0 §2.4).
     door = "v0"
 
     def __init__(
@@ -217,26 +219,6 @@ class V0Connection:
         # This wire has no frame for the end of the replay.
         if self._state is not None and self._state["loop"]["status"] == LoopStatus.ERROR:
             await self._send_status("error", "STATUS$ERROR", self._state["loop"]["error"])
-
-    async def show_delta(self, *, turn: str, answer: str, index: int, text: str, reasoning: str) -> None:
-        """Send nothing: this wire shows whole messages."""
-
-    async def show_answer(self, *, turn: str, answer: str, through: int, text: str, reasoning: str) -> None:
-        """Send nothing: this wire shows whole messages."""
-
-    async def show_progress(
-        self, *, turn: str, call: str, text: str, done: float | None, total: float | None
-    ) -> None:
-        """Send nothing: this wire has no progress of tools."""
-
-    async def show_receipt(self, *, seqs: Sequence[int], seen_seq: int, turn: str) -> None:
-        """Send nothing: this wire has no receipts."""
-
-    async def show_run(self) -> None:
-        """Send nothing: the next states report the outcome."""
-
-    async def show_other_history(self, error: OtherHistory) -> None:
-        """Send nothing: a client with a longer log lacks nothing on this wire (spec V0 §2.4)."""
 
     async def show_state(self, state: ConversationState) -> None:
         """Send a new title and changes of the loop. Raise Refused when it was closed."""

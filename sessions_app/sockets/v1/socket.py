@@ -17,7 +17,7 @@ from conversations.cursors import EventCursor
 from conversations.dialects import v1
 from conversations.engines import failures
 from conversations.events import Dialect, EventEnvelope
-from conversations.exceptions import ConversationError, InvalidEvent, OtherHistory, QuotaExceeded
+from conversations.exceptions import ConversationError, InvalidEvent, QuotaExceeded
 from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.payloads import bounds, jsontext
@@ -37,7 +37,7 @@ from sessions_app.identity.principals import (
     Refused,
 )
 from sessions_app.live import presence
-from sessions_app.live.feed import Feed
+from sessions_app.live.feed import Feed, Unshown
 from sessions_app.live.hub import hub
 from sessions_app.live.status import ConversationState
 from sessions_app.loops.manager import get_manager
@@ -74,33 +74,6 @@ CLOSE_CODES = {
 SLOW = "You did not read"
 
 
-class Unshown:
-    """The parts of a feed for which a V1 socket has no frame, unless it defines one."""
-
-    async def show_replay_complete(self, through: int) -> None:
-        """Send nothing: this wire does not mark the end of the replay."""
-
-    async def show_delta(self, *, turn: str, answer: str, index: int, text: str, reasoning: str) -> None:
-        """Send nothing, unless a socket has a frame for it."""
-
-    async def show_answer(self, *, turn: str, answer: str, through: int, text: str, reasoning: str) -> None:
-        """Send nothing, unless a socket has a frame for it."""
-
-    async def show_progress(
-        self, *, turn: str, call: str, text: str, done: float | None, total: float | None
-    ) -> None:
-        """Send nothing: this wire has no progress of tools."""
-
-    async def show_receipt(self, *, seqs: Sequence[int], seen_seq: int, turn: str) -> None:
-        """Send nothing: this wire has no receipts."""
-
-    async def show_run(self) -> None:
-        """Send nothing, unless a socket reports how runs end."""
-
-    async def show_other_history(self, error: OtherHistory) -> None:
-        """Send nothing: only the sequenced socket takes a cursor, and its first frame has the log's end."""
-
-
 class V1Ending(SocketEnding):
     """The end of a session on a V1 socket, with this wire's close codes."""
 
@@ -110,6 +83,8 @@ class V1Ending(SocketEnding):
 
 
 class V1Socket(V1Ending, Unshown, ABC):
+    # Of other histories it shows nothing: only the sequenced socket takes a cursor, and its first frame has
+    # the end of the log.
     door = "v1"
 
     def __init__(
