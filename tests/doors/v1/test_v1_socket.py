@@ -25,7 +25,7 @@ from conversations.store import ConversationStore, creation
 from convserver.commands import serving
 from sessions_app import astore
 from sessions_app.identity import conversation_keys, principals
-from sessions_app.live import hub
+from sessions_app.live import feed, hub
 from sessions_app.loops.manager import get_manager
 from sessions_app.loops.playing import streamed_answer
 from sessions_app.models import AgentLoop, ApiToken, Connection
@@ -107,7 +107,7 @@ Follow = Callable[[int], Awaitable[list[Client]]]
 @pytest.fixture
 def follow(dial: Dial, hooked: Hooked) -> Follow:
     """Join with so many clients; returns once each has come to the end of the log."""
-    at_the_end = hooked(socket.Unshown, "show_replay_complete")
+    at_the_end = hooked(feed.Unshown, "show_replay_complete")
 
     async def following(count: int) -> list[Client]:
         clients = [await dial(events_path()) for _ in range(count)]
