@@ -67,3 +67,8 @@ def test_what_is_read_only_at_a_start_needs_a_real_one() -> None:
     process = started("pass", PYTHONHASHSEED="7")
     assert isinstance(process, subprocess.Popen)
     assert process.wait(WAIT_S) == 0
+
+
+def test_a_sentence_that_begins_with_import_names_no_library() -> None:
+    text = '"""A process that runs an\nimport renews its lease."""\nimport httpx\nfrom django import db\n'
+    assert forks.IMPORTED.findall(text) == [("", "", "httpx"), ("django", "db", "")]

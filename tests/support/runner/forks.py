@@ -32,7 +32,10 @@ ROOT = Path(__file__).parents[3]
 PROJECT = ("convserver", "conversations", "sessions_app")
 LATE = ("genai_prices", "httpx2", "pydantic_ai")
 """Libraries that a server imports on first use only: they take longer than all others."""
-IMPORTED = re.compile(r"^(?:from|import) (\w[\w.]*)(?: import (\([^)]*\)|.*))?", re.MULTILINE)
+# Whole lines: a sentence of a docstring may begin with "import", too.
+IMPORTED = re.compile(
+    r"^(?:from (\w[\w.]*) import (\([^)]*\)|[\w*, ]+)|import (\w[\w.]*)(?: as \w+)?)(?: *#.*)?$", re.MULTILINE
+)
 
 READ_AT_START = re.compile(r"PYTHON|LC_|LANG|LD_|MALLOC_|GLIBC|SSL_|OPENSSL|TZ$")
 """Variables that Python, its libraries or the C library read only once, when a process starts."""
@@ -234,7 +237,8 @@ def _libraries() -> Iterator[tuple[str, str]]:
     """Yield every module of a library that a module of the project imports, and each name from it."""
     for package in PROJECT:
         for file in (ROOT / package).rglob("*.py"):
-            for module, names in IMPORTED.findall(file.read_text()):
+            for source, names, whole in IMPORTED.findall(file.read_text()):
+                module = source or whole
                 if module.partition(".")[0] not in (*PROJECT, *LATE):
                     yield from ((module, name) for name in re.findall(r"\w+", names) or [""])
 
