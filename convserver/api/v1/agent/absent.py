@@ -154,6 +154,10 @@ UNKNOWN: dict[tuple[str, str], str] = {
 """Why nothing has the name that an address ends with: status 404."""
 
 
+EMPTY_BODY: Any = dict[str, Any] | list[Any]
+"""What an empty read answers, for the API document."""
+
+
 class Absence(NamedTuple):
     """An address of what is not here, with an action of AbsentViewSet for each method."""
 
@@ -206,7 +210,7 @@ class AbsentViewSet(AgentViewSet):
     is_named_by_method = False
     answers: Mapping[str, Any] = MappingProxyType({})
 
-    @extend_schema(request=None, responses={200: dict[str, Any], 404: Detail, 422: ValidationProblems})
+    @extend_schema(request=None, responses={200: EMPTY_BODY, 404: Detail, 422: ValidationProblems})
     def empty(self, request: Request, **named: str) -> Response:
         """Return nothing, in the form of this route."""
         return Response(self._answer(request, named))
