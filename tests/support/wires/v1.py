@@ -58,7 +58,7 @@ class Route:
 
 def filled(address: str) -> str:
     """Return an address without segments in braces."""
-    return re.sub(r"\{\w+\}", "none", address.replace("{rest}", "/none"))
+    return re.sub(r"\{\w+\}", "none", address)
 
 
 OF_ACTION = {"empty": 200, "refuse": 400, "miss": 404}

@@ -1,6 +1,6 @@
 """What agent servers have and this one has not: empty reads, unknown names, and a reason for each refusal.
 
-An address is below `/agent/`; `{name}` stands for one segment of it, `{rest}` for any number.
+An address is below `/agent/`; `{name}` stands for one segment of it, `{path}` for any number.
 """
 
 from __future__ import annotations
@@ -123,7 +123,8 @@ REFUSED: dict[tuple[str, str], str] = {
 UNKNOWN: dict[tuple[str, str], str] = {
     ("delete", "api/workspaces"): NO_WORKSPACES,
     ("delete", "api/workspaces/parents"): NO_WORKSPACES,
-    ("get", ONE + "workspace{rest}"): NO_WORKSPACES,
+    ("get", ONE + "workspace"): NO_WORKSPACES,
+    ("get", ONE + "workspace/{path}"): NO_WORKSPACES,
     ("get", "api/bash/bash_events/{name}"): NO_WORKSPACES,
     ("post", "api/bash/bash_commands/{name}/stop"): NO_WORKSPACES,
     ("get", ONE + "bash/bash_events/{name}"): NO_WORKSPACES,
@@ -195,10 +196,12 @@ def absences() -> Iterator[Absence]:
 
 
 class AbsentSchema(DoorSchema):
-    """Names operations by action and method: the same action may answer several methods of an address."""
+    """Names operations by action, method and last segment: the same action may answer several of them."""
 
     def get_operation_id(self) -> str:
-        return f"{super().get_operation_id()}_{self.method.lower()}"
+        segment = re.search(r"\{(\w+)\}$", self.path)
+        words = [super().get_operation_id(), self.method.lower(), *([segment[1]] if segment else [])]
+        return "_".join(words)
 
 
 class AbsentViewSet(AgentViewSet):

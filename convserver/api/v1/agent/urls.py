@@ -28,8 +28,8 @@ from convserver.web.probes import AliveView, HealthView, ReadyView
 
 # The same route at another address would be twice in the API document.
 UNDESCRIBED: dict[str, Any] = {"schema": None}
-SEGMENTS = {"rest": r"(?:/[\s\S]+)?"}
-"""Patterns of the parts of an address that are no single segment."""
+SEGMENTS = {"path": r"[\s\S]+"}
+"""Patterns of the parts of an address that are more than a segment."""
 ACTIONS: dict[str, Any] = {
     "run": {"post": "run"},
     "pause": {"post": "pause"},
