@@ -28,7 +28,7 @@ LINE_MAX_BYTES = 64 * 1024 * 1024  # a longer line counts as damaged, and only t
 VALUES_MAX = 1_000_000  # a record with more members and items counts as damaged: they would fill the memory
 QUICK_MAX_VALUES = 10_000  # decoded at once, in a few milliseconds
 LOGLINES = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{.*?"loglines"\s*:\s*\[', re.DOTALL)
-HEAD_BYTES = 4096  # a document of lines names their list within this
+HEAD_BYTES = 4096  # by these first bytes a file is recognised
 FRESH_S = 60.0
 
 

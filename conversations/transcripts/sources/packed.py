@@ -31,10 +31,12 @@ def unpacked(file: IO[bytes], name: str, size: int) -> io.BufferedReader:
     Reading raises Unreadable, which calls the file `name`, at a broken place, at a missing end, and if the
     file unpacks to far more than its size allows.
     """
-    return io.BufferedReader(_Unpacked(_pieces(file, name, max(BOMB_MIN_BYTES, size * BOMB_RATIO))))
+    return io.BufferedReader(PieceStream(_pieces(file, name, max(BOMB_MIN_BYTES, size * BOMB_RATIO))))
 
 
-class _Unpacked(io.RawIOBase):
+class PieceStream(io.RawIOBase):
+    """A file of the pieces that an iterator yields, to be read once."""
+
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
         self._rest = memoryview(b"")

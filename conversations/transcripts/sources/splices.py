@@ -18,7 +18,6 @@ from conversations.confined.processes import check
 
 DEPTH_MAX = 100  # an object that is nested more deeply is no record
 STARTS_MAX = 100_000  # places of a line that are tried; the rest of the line stays unread
-_STEPS = 10_000  # after this many tokens the check of `checked_by` is called
 _START = re.compile(rb'\{[ \t\r\n]*+"')
 _PADDING = re.compile(rb"(?:[\x00 \t\r\n\v\f]|\xef\xbb\xbf)*+")
 _INSIDE = re.compile(rb"[ \t\r\n]*+[\]},:]")  # what follows a part of a record
@@ -90,12 +89,10 @@ def trimmed(text: bytes) -> tuple[int, int]:
 def _scan(text: bytes, start: int) -> _Scan:
     """Read the object that begins here, as far as the text is JSON."""
     opened: list[int] = []
-    expected, steps = _VALUE, 0
+    expected = _VALUE
     last, last_kind, closed, at = start, _NOTHING, start, start
     while True:
-        steps += 1
-        if steps % _STEPS == 0:
-            check()
+        check()
         token = _TOKEN.match(text, at)
         kind = (token.lastindex if token else None) or _NOTHING
         begin = token.start(kind) if token and kind else at

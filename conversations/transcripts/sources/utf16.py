@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import codecs
 import io
-from typing import IO, TYPE_CHECKING
+from functools import partial
+from typing import IO
 
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+from conversations.transcripts.sources.packed import PieceStream
 
 # The beginnings of such a file: a byte order mark, or an object.
 _BEGINNINGS = {
@@ -24,28 +24,7 @@ def as_utf8(file: IO[bytes]) -> IO[bytes]:
     file.seek(0)
     for beginning, encoding in _BEGINNINGS.items():
         if head.startswith(beginning):
-            return io.BufferedReader(_Recoded(file, encoding))
+            chunks = iter(partial(file.read, io.DEFAULT_BUFFER_SIZE), b"")
+            texts = codecs.iterdecode(chunks, encoding, "replace")
+            return io.BufferedReader(PieceStream(text.encode("utf-8", "replace") for text in texts))
     return file
-
-
-class _Recoded(io.RawIOBase):
-    def __init__(self, file: IO[bytes], encoding: str) -> None:
-        self._file = file
-        self._decoder = codecs.getincrementaldecoder(encoding)("replace")
-        self._waiting = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        """Read the available bytes, at least one unless the file has ended."""
-        view = memoryview(buffer)
-        while not self._waiting:
-            chunk = self._file.read(io.DEFAULT_BUFFER_SIZE)
-            self._waiting = self._decoder.decode(chunk, final=not chunk).encode("utf-8", "replace")
-            if not chunk:
-                break
-        taken = self._waiting[: len(view)]
-        view[: len(taken)] = taken
-        self._waiting = self._waiting[len(taken) :]
-        return len(taken)

@@ -13,12 +13,12 @@ from itertools import chain
 
 from conversations.confined.processes import check
 from conversations.payloads import bounds
+from conversations.transcripts.sources.lines import HEAD_BYTES
 from conversations.transcripts.sources.nodes import Unreadable
 
 ITEM_MAX_BYTES = 512 * 1024 * 1024
 # After this much, `checked_by` is called, and other threads can run.
 STEP_BYTES = 64 * 1024
-HEAD_BYTES = 4096  # the first bytes that are read to recognise the encoding and an object around the array
 _ENCODINGS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),  # before that of UTF-16, with which it begins
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -78,8 +78,7 @@ def _as_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:
     encoding = next((name for mark, name in _ENCODINGS if head.startswith(mark)), None)
     if encoding is None:
         return chain([head], chunks)
-    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    texts = (decoder.decode(chunk, final=not chunk) for chunk in chain([head], chunks, [b""]))
+    texts = codecs.iterdecode(chain([head], chunks), encoding, errors="replace")
     return (text.encode(errors="replace") for text in texts)
 
 
