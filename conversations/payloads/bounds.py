@@ -78,12 +78,6 @@ def loads(text: str, *, parse_float: Callable[[str], object] | None = None) -> A
         raise TooDeep("it is nested too deeply") from error
 
 
-def shape_of(text: str) -> Shape:
-    """Return the shape of the value that a valid JSON text has."""
-    *_, shape = _shapes(text, 0)
-    return shape
-
-
 def is_light(text: str) -> bool:
     """Return whether the text is so small that decoding it delays no other thread."""
     if len(text) > LIGHT_MAX_CHARACTERS:

@@ -54,16 +54,15 @@ class MetadataFilter:
     def covers(self, metadata: ConversationMetadata) -> bool:
         """Return whether metadata match; they do not say which conversation started another one."""
         changed_at = metadata.last_updated_at or metadata.created_at
-        return (
+        is_met = (
             self.repository in (None, metadata.selected_repository)
             and self.trigger in (None, metadata.trigger)
             and (self.changed_since is None or (changed_at is not None and changed_at >= self.changed_since))
-            and (self.only is None or _is_of(metadata.conversation_id, self.only))
         )
-
-
-def _is_of(conversation_id: str, pk: int) -> bool:
-    return Conversation.objects.with_pks([pk]).with_public_ids([normal_id(conversation_id)]).exists()
+        if self.only is None or not is_met:
+            return is_met
+        public_id = normal_id(metadata.conversation_id)
+        return Conversation.objects.with_pks([self.only]).with_public_ids([public_id]).exists()
 
 
 ALL = MetadataFilter()

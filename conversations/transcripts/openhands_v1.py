@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
@@ -104,10 +105,15 @@ def read(directory: Path, *, zone: tzinfo, skip: Skip) -> Persisted:
     """Return the contents of the directory; times without a zone are in `zone`. Raise Unreadable."""
     is_empty = not event_files(directory)  # first, because it raises if a directory cannot be read
     state, request = _facts(directory / BASE_STATE, skip), _facts(directory / META, skip)
-    names = (state.get("id"), request.get("id"), directory.resolve().name)
+    for name in (state.get("id"), request.get("id"), directory.resolve().name):
+        with suppress(ValueError):
+            conversation_id = UUID(columns.first_text(name))
+            break
+    else:
+        raise Unreadable("neither its files nor its name contain the id of the conversation")
     return Persisted(
         directory=directory,
-        conversation_id=_conversation_id(names),
+        conversation_id=conversation_id,
         created_at=_created_at(directory, request, state, zone),
         request=request,
         state=state,
@@ -280,15 +286,6 @@ def _facts(path: Path, skip: Skip) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         skip(path.name, "it is not valid JSON")
     return {}
-
-
-def _conversation_id(names: tuple[object, ...]) -> UUID:
-    for name in names:
-        try:
-            return UUID(columns.first_text(name))
-        except ValueError:
-            continue
-    raise Unreadable("neither its files nor its name contain the id of the conversation")
 
 
 def _created_at(

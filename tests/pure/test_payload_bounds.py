@@ -33,6 +33,11 @@ class Pairs(list[tuple[str, Any]]):
     """An object with all its members, also those of the same name."""
 
 
+def shape_of(text: str) -> Shape:
+    *_, shape = bounds._shapes(text, 0)
+    return shape
+
+
 def decoded_shape(value: Any) -> Shape:
     """Return the shape of a value that a decoder has made, objects as Pairs."""
     inner = [each for _, each in value] if isinstance(value, Pairs) else value
@@ -61,7 +66,7 @@ def test_the_shape_of_a_text_is_that_of_its_value(
     # Somewhere in it a slice of the scan ends.
     text = f"{' ' * (SLICE - padding)}{text}{space}"
     shape = decoded_shape(json.loads(text, object_pairs_hook=Pairs))
-    assert bounds.shape_of(text) == shape
+    assert shape_of(text) == shape
     assert not is_refused(text, shape.values, shape.depth)
     if shape.values:
         assert is_refused(text, shape.values - 1, shape.depth)
@@ -88,13 +93,13 @@ def test_escapes_are_followed_from_one_slice_to_the_next(subtests: pytest.Subtes
             with subtests.test(offset=offset, run=run):
                 string = "x" * (SLICE - run + offset) + "\\" * (2 * run)
                 text = f'["{string}",["{string}' + r'\"],[[\\",1]]'
-                assert bounds.shape_of(text) == decoded_shape(json.loads(text))
+                assert shape_of(text) == decoded_shape(json.loads(text))
 
 
 def test_a_list_that_opens_where_a_slice_ends_counts_only_if_it_is_not_empty() -> None:
     for inner, values in (("[]", 1), ("[1]", 2), ("[ ]", 1)):
         text = " " * (SLICE - 2) + f"[{inner}]"
-        assert bounds.shape_of(text).values == values
+        assert shape_of(text).values == values
         assert not is_refused(text, values, 2)
 
 
@@ -126,7 +131,7 @@ def test_values_are_counted_over_all_slices_of_a_text(many: int) -> None:
 def test_large_strings_are_not_bounded() -> None:
     text = json.dumps({"args": {"content": '[{",}]\\' * 300_000}})
     bounds.require_bounded(text)
-    assert bounds.shape_of(text) == Shape(2, 2)
+    assert shape_of(text) == Shape(2, 2)
 
 
 @given(values)

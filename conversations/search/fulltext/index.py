@@ -78,7 +78,11 @@ class Facets(NamedTuple):
             ("k", self.kinds),
             ("s", self.sources),
         )
-        return [[_facet(name, value) for value in values] for name, values in facts if values]
+        return [
+            [f"{_FACET}{name}{each.encode().hex() if isinstance(each, str) else each}" for each in values]
+            for name, values in facts
+            if values
+        ]
 
 
 def create(connection: BaseDatabaseWrapper) -> None:
@@ -176,10 +180,6 @@ def _covering(first: int, end: int) -> Iterator[str]:
         shift = max(fitting, default=_BLOCKS[0])
         yield _block(shift, at >> shift)
         at += 1 << shift
-
-
-def _facet(name: str, value: int | str) -> str:
-    return f"{_FACET}{name}{value.encode().hex() if isinstance(value, str) else value}"
 
 
 def _block(shift: int, number: int) -> str:

@@ -156,4 +156,4 @@ _known_folded = lru_cache(maxsize=65_536)(_folded)
 
 def _form(word: str) -> str:
     """Return the form of a word, from the cache for repeated words; long words are hardly ever repeated."""
-    return (_known_folded if len(word) <= KNOWN_MAX_LENGTH else _folded)(word)
+    return (_known_folded if len(word) <= WORD_MAX_LENGTH else _folded)(word)

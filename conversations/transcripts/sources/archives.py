@@ -195,7 +195,12 @@ class _Zip:
         for member in members:
             check()
             _check(member)
-        _check_together(members, path)
+        packed = sum(member.compress_size for member in members)
+        if packed > path.stat().st_size:
+            raise Unreadable("the members of the zip file lie over each other")
+        # Each of many members may be within its bound, and all of them far beyond the file's.
+        if sum(member.file_size for member in members) > max(BOMB_MIN_BYTES, packed * BOMB_RATIO):
+            raise Unreadable("the zip file would unpack to far more than it holds")
         self._members = {member.filename: member for member in members if not member.is_dir()}
 
     def names(self) -> Sequence[str]:
@@ -285,12 +290,3 @@ def _check(member: ZipInfo) -> None:
         raise Unreadable(f"the zip file has a link in it: {member.filename!r}")
     if member.file_size > max(BOMB_MIN_BYTES, member.compress_size * BOMB_RATIO):
         raise Unreadable(f"the zip file would unpack to far more than it holds: {member.filename!r}")
-
-
-def _check_together(members: Sequence[ZipInfo], path: Path) -> None:
-    """Raise Unreadable if members share bytes, or unpack to far more than a file of their size."""
-    packed = sum(member.compress_size for member in members)
-    if packed > path.stat().st_size:
-        raise Unreadable("the members of the zip file lie over each other")
-    if sum(member.file_size for member in members) > max(BOMB_MIN_BYTES, packed * BOMB_RATIO):
-        raise Unreadable("the zip file would unpack to far more than it holds")

@@ -97,8 +97,10 @@ class _Reader:
             why = why if is_known else Kept.UNKNOWN
             for file_id, name in _attached(metadata).items() if is_known else ():
                 read.name_file(file_id, name)
-            for chart in _charts(metadata) if is_known else ():
-                read.show(chart)
+            drawn = columns.fields(metadata.get("aggregate_result")).get("messages")
+            for pointer in (columns.first_text(each.get("image_url")) for each in columns.objects(drawn)):
+                if is_known and chatgpt_content.file_id(pointer):  # an image that code has drawn
+                    read.show(pointer)
             said = list(self._said(message, role, read, place.node_id)) if is_known else []
             if said or read.records:
                 parts = (*said, *read.records)
@@ -147,14 +149,6 @@ def _shown(message: Fields, role: str) -> Callable[[str], str]:
     """Return a function that shows the model's texts with links for marks of citations, others unchanged."""
     is_said = role in ("assistant", "tool") and columns.first_text(message.get("recipient")) in EVERYBODY
     return Citations(columns.fields(message.get("metadata"))).shown if is_said else str
-
-
-def _charts(metadata: Fields) -> Iterator[str]:
-    """Yield the pointers of the images that code has drawn."""
-    for each in columns.objects(columns.fields(metadata.get("aggregate_result")).get("messages")):
-        url = columns.first_text(each.get("image_url"))
-        if chatgpt_content.file_id(url):
-            yield url
 
 
 def _rest(place: ChatPlace, message: Fields, read: Content, role: str) -> Fields:

@@ -71,6 +71,9 @@ def _chat(value: Fields) -> Chat | None:
     places = _places(told)
     in_tree = [place.node_id for place in places if not place.is_aside]
     current = columns.fields(told.get("history")).get("currentId")
+    listed = (columns.fields(value.get("meta")).get("tags"), value.get("tags"), told.get("tags"))
+    tags = [tag for each in listed for tag in columns.items(each)]
+    labels = (columns.first_text(tag, columns.fields(tag).get("name")) for tag in tags)
     return Chat(
         chat_id=columns.event_id(columns.first_text(value.get("id"), told.get("id"))),
         title=columns.first_text(value.get("title"), told.get("title")),
@@ -79,18 +82,10 @@ def _chat(value: Fields) -> Chat | None:
         shown=columns.first_text(current, value.get("current_message_id"), *in_tree[-1:]) or None,
         model=columns.first_text(*columns.items(told.get("models"))),
         rest=_rest_of_chat(value, told, places),
-        labels=_labels(value, told),
+        labels=tuple(dict.fromkeys(filter(None, labels))),
         is_pinned=value.get("pinned") is True,
         is_archived=value.get("archived") is True,
     )
-
-
-def _labels(value: Fields, told: Fields) -> tuple[str, ...]:
-    """Return the tags of a chat: texts, or objects with a name."""
-    found: list[str] = []
-    for tags in (columns.fields(value.get("meta")).get("tags"), value.get("tags"), told.get("tags")):
-        found += [columns.first_text(tag, columns.fields(tag).get("name")) for tag in columns.items(tags)]
-    return tuple(dict.fromkeys(filter(None, found)))
 
 
 def _rest_of_chat(value: Fields, told: Fields, places: Sequence[ChatPlace]) -> Fields:

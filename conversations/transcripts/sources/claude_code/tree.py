@@ -118,7 +118,9 @@ class Tree:
         if above is not None and above not in self._of:
             return None
         name, said = (self._of[above], self._said.get(above)) if above is not None else (TRUNK, None)
-        if not self._says_something_new(place):
+        before = self._by_id[above].message_id if above is not None else ""
+        # The lines of one answer share its id: only the first of them is new.
+        if not place.is_prompt and place.message_id in ("", before):
             self._said[place.node_id] = said
             return name
         if self._tips.get(name) != said:
@@ -126,12 +128,6 @@ class Tree:
             name = place.node_id
         self._tips[name] = self._said[place.node_id] = place.node_id
         return name
-
-    def _says_something_new(self, place: Place) -> bool:
-        if place.is_prompt:
-            return True
-        above = self._by_id.get(place.parent) if place.parent is not None else None
-        return bool(place.message_id) and (above is None or above.message_id != place.message_id)
 
     def _agents(self, place: Place) -> str:
         """Return the branch of a sub-agent's line: by its id, or else that of the line before it."""
