@@ -17,13 +17,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from conversations.models import DamageKind
+from conversations.models import Conversation, DamageKind
 from conversations.verification import facts
 from conversations.verification.damage import Damage, DamageList
 from conversations.verification.rows import (
     Batch,
     LogHead,
-    all_conversations,
     between,
     heads_of,
     stretches,
@@ -69,7 +68,7 @@ def write(target: BinaryIO, key: Key) -> Iterator[VerificationStep]:
     signed, conversations, events, above = sha256(), 0, 0, 0
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
     _write(target, signed, {"format": FORMAT, "version": VERSION, "made_at": made_at})
-    while (batch := Batch.after(above, all_conversations())) is not None:
+    while (batch := Batch.after(above, Conversation.objects.all())) is not None:
         for head in batch.heads:
             if head.is_purged:
                 continue
@@ -142,14 +141,12 @@ def _signed_at(path: Path, key: Key) -> str:
 
 def _compared(lines: Sequence[dict[str, Any]], made_at: str) -> Iterator[VerificationStep]:
     ids = {line["conversation"] for line in lines}
-    heads = {head.public_id: head for head in heads_of(all_conversations().with_public_ids(ids))}
+    heads = {head.public_id: head for head in heads_of(Conversation.objects.all().with_public_ids(ids))}
     for line in lines:
         head = heads.get(line["conversation"])
         if head is None:
             detail = f"The conversation {line['conversation']} is in the checkpoint of {made_at}, and gone."
-            yield VerificationStep(
-                found=() if line["first"] else [Damage(DamageKind.GONE, None, "", None, detail)]
-            )
+            yield VerificationStep(found=() if line["first"] else [Damage.of_none(DamageKind.GONE, detail)])
         elif not head.is_purged:
             yield VerificationStep(found=list(_differences(head, line, made_at)))
 

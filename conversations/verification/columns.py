@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from conversations import dialects
 from conversations.events import Kind
 from conversations.exceptions import InvalidEvent
-from conversations.models import ConversationQuerySet, DamageKind
+from conversations.models import Conversation, ConversationQuerySet, DamageKind
 from conversations.payloads import jsontext
 from conversations.verification.damage import DamageList
 from conversations.verification.rows import (
@@ -15,7 +15,6 @@ from conversations.verification.rows import (
     SMALL_TEXT,
     Batch,
     Row,
-    all_conversations,
     pages,
     payload_of,
 )
@@ -28,7 +27,7 @@ _COLUMNS = (*DERIVED[:-1], SMALL_TEXT, SMALL_PAYLOAD)
 
 def steps(rows: ConversationQuerySet | None = None) -> Iterator[VerificationStep]:
     """Read the columns of all events of these conversations again; by default of all conversations."""
-    chosen, above = all_conversations() if rows is None else rows, 0
+    chosen, above = Conversation.objects.all() if rows is None else rows, 0
     while (batch := Batch.after(above, chosen)) is not None:
         found = {head.pk: DamageList(head.pk, head.public_id) for head in batch.heads}
         for page in pages(batch, _COLUMNS, only_heads=True):

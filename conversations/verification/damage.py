@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from conversations.models import DamageKind
 
@@ -17,6 +17,11 @@ class Damage(NamedTuple):
     conversation_id: str  # the public id; empty without a conversation
     seq: int | None  # the first place in the log; None for the whole of it
     detail: str
+
+    @classmethod
+    def of_none(cls, problem: DamageKind, detail: str, *, seq: int | None = None) -> Self:
+        """Return damage that no existing conversation has."""
+        return cls(problem, None, "", seq, detail)
 
     def shown(self) -> dict[str, Any]:
         return {

@@ -93,11 +93,8 @@ def _wrong_entries(keys: Sequence[int]) -> list[Damage]:
         existing = _rows(f"SELECT id FROM {guards.EVENT} WHERE id IN ({{keys}})", list(again))
         again = _unlike([row[0] for row in existing])
     return [
-        Damage(
+        Damage.of_none(
             DamageKind.SEARCH,
-            None,
-            "",
-            None,
             f"Event row {key} {state} in the search index: run `convserver verify --repair-derived`.",
         )
         for key, state in again.items()
@@ -142,7 +139,7 @@ def _left_over() -> Iterator[Damage]:
         keys = [key for (key,) in cursor.fetchall()]
     for key in keys:
         detail = f"The search index has an entry of event row {key}, which does not exist."
-        yield Damage(DamageKind.SEARCH, None, "", None, detail)
+        yield Damage.of_none(DamageKind.SEARCH, detail)
 
 
 def _broken_index() -> Iterator[Damage]:
@@ -153,9 +150,8 @@ def _broken_index() -> Iterator[Damage]:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(f"INSERT INTO {TABLE} ({TABLE}) VALUES ('integrity-check')")
     except Error as error:
-        yield Damage(
-            DamageKind.SEARCH, None, "", None, f"SQLite refuses the search index: {type(error).__name__}."
-        )
+        detail = f"SQLite refuses the search index: {type(error).__name__}."
+        yield Damage.of_none(DamageKind.SEARCH, detail)
 
 
 def _wrong_titles(limit: int | None) -> Iterator[Damage]:

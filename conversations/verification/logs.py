@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from conversations.events import Kind
 from conversations.log.append import chain
-from conversations.models import LAST_MESSAGE_MAX_LENGTH, DamageKind
+from conversations.models import LAST_MESSAGE_MAX_LENGTH, SHOWN_TO_READERS, DamageKind
 from conversations.verification.damage import Damage, DamageList
 from conversations.verification.rows import SMALL_PAYLOAD, LogHead, Row, payload_of
 
@@ -27,21 +27,10 @@ COLUMNS = (
     SMALL_PAYLOAD,
 )
 
-# The damage that the check of whole logs can find or rule out.
-EXAMINED = frozenset(
-    {
-        DamageKind.MISSING,
-        DamageKind.DOUBLED_SEQ,
-        DamageKind.DOUBLED_ID,
-        DamageKind.CHANGED,
-        DamageKind.SIZE,
-        DamageKind.COUNTER,
-        DamageKind.HEAD,
-        DamageKind.UNPAIRED_CALL,
-        DamageKind.CAUSE,
-        DamageKind.ORPHAN,
-    }
-)
+# The damage that the check of whole logs can find or rule out: columns and checkpoints have other checks.
+EXAMINED = SHOWN_TO_READERS - {DamageKind.COLUMN, DamageKind.REWRITTEN, DamageKind.FACTS} | {
+    DamageKind.ORPHAN
+}
 
 _ANSWERS = (Kind.TOOL_RESULT, Kind.ERROR)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from conversations.models import Event
+from conversations.models import Conversation, Event
 from conversations.verification import logs
 from conversations.verification.logs import LogCheck
-from conversations.verification.rows import HEADS, LogHead, all_conversations, heads_of, of_one
+from conversations.verification.rows import HEADS, LogHead, heads_of, of_one
 from conversations.verification.store import VerificationStep, confirmed, lost_guards, newest_event
 
 NEWEST_EVENTS = 10_000  # at most this many of the newest events say which conversations changed
@@ -40,7 +40,7 @@ def _changed(since: int) -> list[LogHead]:
     newest = newest_event()
     recent = Event.objects.filter(pk__gt=max(since, newest - NEWEST_EVENTS)).order_by("-pk")
     pks = list(dict.fromkeys(recent.values_list("conversation_id", flat=True)))[:HEADS]
-    heads = {head.pk: head for head in heads_of(all_conversations().filter(pk__in=pks))}
+    heads = {head.pk: head for head in heads_of(Conversation.objects.all().filter(pk__in=pks))}
     return [heads[pk] for pk in pks if pk in heads]
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 from django.db import connection
 
 from conversations.engines.damaged_text import exact_text
-from conversations.models import Conversation, ConversationQuerySet, Purge
+from conversations.models import ConversationQuerySet, Purge
 
 PAGE_EVENTS = 2_000
 # A payload that is longer than this is read by itself, so that a page has a bounded size.
@@ -87,10 +87,6 @@ def heads_of(rows: ConversationQuerySet) -> list[LogHead]:
 def purged_among(pks: Sequence[int]) -> set[int]:
     """Return those of these conversations whose events are, or were, removed by a purge."""
     return set(Purge.objects.filter(conversation_id__in=pks).values_list("conversation_id", flat=True))
-
-
-def all_conversations() -> ConversationQuerySet:
-    return Conversation.objects.all()
 
 
 def pages(batch: Batch, columns: Sequence[str], *, only_heads: bool = False) -> Iterator[list[Row]]:

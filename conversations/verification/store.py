@@ -16,7 +16,6 @@ from conversations.verification.rows import (
     Batch,
     LogHead,
     Row,
-    all_conversations,
     beyond_all,
     heads_of,
     pages,
@@ -80,7 +79,7 @@ def steps(rows: ConversationQuerySet | None = None) -> Iterator[VerificationStep
 
     Nothing stays open between two steps, so each may run in another thread.
     """
-    chosen = all_conversations() if rows is None else rows
+    chosen = Conversation.objects.all() if rows is None else rows
     above = 0
     while (batch := Batch.after(above, chosen)) is not None:
         reading = _Reading(batch)
@@ -101,12 +100,10 @@ def orphans(seqs: dict[int, int]) -> list[Damage]:
     """Return the damage of events whose conversation has no row; one place by each missing key."""
     there = set(Conversation.objects.filter(pk__in=seqs).values_list("pk", flat=True))
     return [
-        Damage(
+        Damage.of_none(
             DamageKind.ORPHAN,
-            None,
-            "",
-            seq,
             f"Events from {seq} on are of conversation row {pk}, which is gone.",
+            seq=seq,
         )
         for pk, seq in sorted(seqs.items())
         if pk not in there
@@ -115,9 +112,7 @@ def orphans(seqs: dict[int, int]) -> list[Damage]:
 
 def lost_guards() -> list[Damage]:
     return [
-        Damage(
-            DamageKind.GUARD, None, "", None, f"The guard {name} is missing: run `convserver manage migrate`."
-        )
+        Damage.of_none(DamageKind.GUARD, f"The guard {name} is missing: run `convserver manage migrate`.")
         for name in sorted(guards.missing(connection))
     ]
 
@@ -128,7 +123,7 @@ def confirmed(found: Sequence[Damage], heads: Sequence[LogHead]) -> list[Damage]
     if not pks:
         return list(found)
     before = {head.pk: head for head in heads}
-    now = {head.pk: head for head in heads_of(all_conversations().filter(pk__in=pks))}
+    now = {head.pk: head for head in heads_of(Conversation.objects.all().filter(pk__in=pks))}
     return [damage for damage in found if _holds(damage, before, now)]
 
 
@@ -139,10 +134,6 @@ def _holds(damage: Damage, before: Mapping[int, LogHead], now: Mapping[int, LogH
     if pk not in now or now[pk].is_purged:
         return False
     return damage.problem is not DamageKind.COUNTER or now[pk].next_seq == before[pk].next_seq
-
-
-def count_conversations() -> int:
-    return all_conversations().count()
 
 
 def newest_event() -> int:

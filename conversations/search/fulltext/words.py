@@ -12,7 +12,6 @@ from functools import cached_property, lru_cache
 from itertools import islice
 
 WORD_MAX_LENGTH = 50  # only this many characters of a word count: hashes and encoded files are not words
-KNOWN_MAX_LENGTH = 100  # the forms of longer words are not cached, because a whole text may be one word
 RESERVED = "\ue000"  # never a word: the index begins words of its own with it
 
 # Scripts without spaces between words, emoji, and the letters that name a flag: each character is a word.
@@ -156,4 +155,5 @@ _known_folded = lru_cache(maxsize=65_536)(_folded)
 
 def _form(word: str) -> str:
     """Return the form of a word, from the cache for repeated words; long words are hardly ever repeated."""
+    # A whole text may be one word, which would stay in the cache.
     return (_known_folded if len(word) <= WORD_MAX_LENGTH else _folded)(word)
