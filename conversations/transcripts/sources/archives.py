@@ -81,7 +81,13 @@ def opened(
     most = DIRECTORY_MAX_BYTES if directory_max_bytes is None else directory_max_bytes
     try:
         if path.is_dir():
-            return _of_directory(path, most, check)
+            # A link could lead out of the directory.
+            found = (file for file in lines.below(path, "") if file.is_file() and not file.is_symlink())
+            files = {file.relative_to(path).as_posix(): file for file in found}
+            whole = _Files(files)
+            if not has_only_zips(whole):
+                return whole
+            return _Zips({name: files[name] for name in _zip_names(whole)}, most, check)
         if not path.is_file():
             raise Unreadable(f"{path} does not exist")
         if not is_zip(path):
@@ -102,16 +108,6 @@ def has_only_zips(archive: Archive) -> bool:
 def _is_hidden(name: str) -> bool:
     """Return whether a file is metadata that macOS adds to zip files, or a hidden file."""
     return any(part.startswith((".", "__MACOSX")) for part in PurePosixPath(name).parts)
-
-
-def _of_directory(path: Path, most: int, check: Callable[[], object]) -> Archive:
-    # A link could lead out of the directory.
-    found = (file for file in lines.below(path, "") if file.is_file() and not file.is_symlink())
-    files = {file.relative_to(path).as_posix(): file for file in found}
-    archive = _Files(files)
-    if not has_only_zips(archive):
-        return archive
-    return _Zips({name: files[name] for name in _zip_names(archive)}, most, check)
 
 
 def _zip_names(archive: Archive) -> list[str]:

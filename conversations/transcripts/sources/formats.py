@@ -19,18 +19,13 @@ class Transcripts(Protocol):
         """Yield the conversations, each before those that refer to it. Raise Unreadable."""
 
 
-class IsSource(Protocol):
-    def __call__(self, path: Path, /) -> bool:
-        """Return whether the path has conversations in this format. Raise Unreadable."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Format:
     name: str
     described: str  # for the help: what the path is
     # The program's directory of conversations; None if its user chooses a place for each export.
     default_path: str | None
-    is_source: IsSource
+    is_source: Callable[[Path], bool]  # whether the path has conversations in this format; raises Unreadable
     transcripts: Transcripts
     # Yields the files of a path that may have conversations; None for a format that cannot be followed.
     files: Callable[[Path], Iterator[Path]] | None = None

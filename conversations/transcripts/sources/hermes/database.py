@@ -17,7 +17,7 @@ from conversations.confined.sqlite_files import ChangedMeanwhile
 from conversations.confined.sqlite_reader import LINE_MAX_CHARACTERS
 from conversations.dialects import columns
 from conversations.transcripts.sources import lines
-from conversations.transcripts.sources.hermes import copies, rows
+from conversations.transcripts.sources.hermes import rows
 from conversations.transcripts.sources.hermes.copies import DATABASE, Copy, Row
 from conversations.transcripts.sources.nodes import Changed, Unreadable
 
@@ -142,7 +142,3 @@ def _read(text: object) -> object:
         return lines.storable(json.loads(text))
     except (ValueError, RecursionError):
         return text
-
-
-def session_id(told: dict[str, object]) -> str | None:
-    return copies.session_id(told.get("id"))

@@ -151,15 +151,9 @@ def _of_rows(taken: Sequence[TakenRow]) -> list[Entry]:
 
 def _of_row(taken: TakenRow) -> Entry:
     row, origin = taken.row, taken.copy.origin
-    return Entry(
-        digest=row.facts.digest,
-        place=f"{origin} row {row.number}".strip(),
-        load=row.load,
-        noted=taken.noted,
-        skipped=taken.skipped or (INACTIVE if row.is_inactive else ""),
-        is_row=True,
-        is_said=row.facts.is_said,
-    )
+    skipped = taken.skipped or (INACTIVE if row.is_inactive else "")
+    entry = _beside(row, f"{origin} row {row.number}".strip(), noted=taken.noted, skipped=skipped)
+    return replace(entry, is_row=True)
 
 
 def _beside(row: Row, place: str, *, noted: tuple[str, ...] = (), skipped: str = "") -> Entry:
@@ -226,7 +220,8 @@ def _with_cards(found: list[Entry], head: Head) -> list[Entry]:
         number = shown_with + 1 if isinstance(shown_with, int) else -1
         tid = columns.first_text(card.get("tid"))
         if tid not in known if tid else (number in silent or number < 1):
-            after.setdefault(number, []).append(_of_card(row))
+            entry = _beside(row, f"card {row.number}", noted=(FROM_A_CARD,))
+            after.setdefault(number, []).append(replace(entry, parts=_card_parts, is_said=True))
     if not after:
         return found
     placed: list[Entry] = []
@@ -236,17 +231,6 @@ def _with_cards(found: list[Entry], head: Head) -> list[Entry]:
         count += entry.is_row
         placed += after.pop(count, []) if entry.is_row else []
     return [*placed, *(entry for rest in after.values() for entry in rest)]
-
-
-def _of_card(row: Row) -> Entry:
-    return Entry(
-        digest=row.facts.digest,
-        place=f"card {row.number}",
-        load=row.load,
-        parts=_card_parts,
-        noted=(FROM_A_CARD,),
-        is_said=True,
-    )
 
 
 def _card_parts(value: object, node_id: str) -> tuple[Part, ...]:

@@ -168,7 +168,7 @@ class _Directory:
         try:
             self._database = Database(path)
             for begins, told in self._database.sessions():
-                source_id = database.session_id(told)
+                source_id = copies.session_id(told.get("id"))
                 if source_id is None:
                     yield unreadable(f"{path.name} {told.get('id')!r}"[: nodes.TITLE_MAX_CHARS], UNUSABLE_ID)
                 elif source_id not in self._sources:
