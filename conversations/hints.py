@@ -84,10 +84,6 @@ def _or_none(check: _Check) -> _Check:
     return lambda value: value is None or check(value)
 
 
-def _is_envelope(value: object) -> bool:
-    return isinstance(value, dict) and value.keys() == _ENVELOPE.keys() and _has(value, _ENVELOPE)
-
-
 _FINGERPRINT = re.compile(rf"[0-9a-f]{{{FINGERPRINT_LENGTH}}}")
 
 _ENVELOPE: Mapping[str, _Check] = {
@@ -101,7 +97,14 @@ _ENVELOPE: Mapping[str, _Check] = {
 
 # The members of each kind of hint between processes; the hub creates further kinds for its readers.
 _MEMBERS: Mapping[str, Mapping[str, _Check]] = {
-    "appended": {"last_seq": _is_count, "events": _list_of(_is_envelope)},
+    "appended": {
+        "last_seq": _is_count,
+        "events": _list_of(
+            lambda value: (
+                isinstance(value, dict) and value.keys() == _ENVELOPE.keys() and _has(value, _ENVELOPE)
+            )
+        ),
+    },
     "changed": {},
     "run": {},
     "news": {},

@@ -85,15 +85,14 @@ class CompiledQuery:
         known: dict[Hashable, _Compiled] = self._compiled.__dict__  # type: ignore[assignment]
         compiled = known.get((form, lengths))
         if compiled is None:
-            given = {name: _placeholders(name, values[name]) for name in self._names}
+            given = {
+                name: [Value(_Given(name, place)) for place in range(len(values[name]))]
+                if isinstance(values[name], list)
+                else Value(_Given(name))
+                for name in self._names
+            }
             compiled = known[form, lengths] = _Compiled(self._build(*form, **given))
         return compiled
-
-
-def _placeholders(name: str, value: Any) -> Value | Sequence[Value]:
-    if isinstance(value, list):
-        return [Value(_Given(name, place)) for place in range(len(value))]
-    return Value(_Given(name))
 
 
 def _has_no_values(values: dict[str, Any]) -> bool:

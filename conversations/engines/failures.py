@@ -79,7 +79,11 @@ def known(error: BaseException, connection: BaseDatabaseWrapper | None = None) -
     if isinstance(cause, FileGone):
         return str(cause)
     if isinstance(cause, sqlite3.Error):
-        return _of_sqlite(getattr(cause, "sqlite_errorcode", 0), connection)
+        code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+        may_be_room = code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL)
+        if may_be_room and connection is not None and has_no_room(Path(connection.settings_dict["NAME"])):
+            return FULL
+        return _SQLITE.get(code)
     if sentence := _POSTGRESQL.get(getattr(cause, "sqlstate", None) or ""):
         return sentence
     # A refused connection brings no code, only a text.
@@ -127,11 +131,3 @@ def free_bytes(path: Path) -> int:
     there = next(each for each in (path, *path.parents) if each.exists())
     found = os.statvfs(there)
     return found.f_bavail * found.f_frsize
-
-
-def _of_sqlite(code: int, connection: BaseDatabaseWrapper | None) -> str | None:
-    primary = code & 0xFF
-    may_be_room = primary in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL)
-    if may_be_room and connection is not None and has_no_room(Path(connection.settings_dict["NAME"])):
-        return FULL
-    return _SQLITE.get(primary)

@@ -25,8 +25,11 @@ def steps(since: int) -> Iterator[VerificationStep]:
     yield VerificationStep(found=lost_guards())
     ends_at, events = time.monotonic() + TIME_MAX_S, 0
     for head in _changed(since):
-        check, step_events = _check_of(head), 0
-        for page in of_one(head, logs.COLUMNS, first=_first(head)):
+        check, step_events, first = LogCheck(head), 0, max(0, head.next_seq - EVENTS_OF_ONE)
+        if first:
+            before = Event.objects.of_key(head.pk).filter(seq=first - 1).values_list("digest", flat=True)
+            check = LogCheck(head, first=first, digest=before.first())
+        for page in of_one(head, logs.COLUMNS, first=first):
             for row in page:
                 check.take(row)
             step_events += len(page)
@@ -42,15 +45,3 @@ def _changed(since: int) -> list[LogHead]:
     pks = list(dict.fromkeys(recent.values_list("conversation_id", flat=True)))[:HEADS]
     heads = {head.pk: head for head in heads_of(Conversation.objects.all().filter(pk__in=pks))}
     return [heads[pk] for pk in pks if pk in heads]
-
-
-def _first(head: LogHead) -> int:
-    return max(0, head.next_seq - EVENTS_OF_ONE)
-
-
-def _check_of(head: LogHead) -> LogCheck:
-    first = _first(head)
-    if first == 0:
-        return LogCheck(head)
-    before = Event.objects.of_key(head.pk).filter(seq=first - 1).values_list("digest", flat=True)
-    return LogCheck(head, first=first, digest=before.first())
