@@ -267,8 +267,10 @@ ConversationManager = models.Manager.from_queryset(ConversationQuerySet)
 class Conversation(models.Model):
     """One log of events and its owner: a narrow row, which is changed by named columns only."""
 
+    # Unique in the installation, not by owner: an address has nothing of its owner.
     public_id = models.CharField(max_length=PUBLIC_ID_MAX_LENGTH, unique=True)
-    # PROTECT: removing an account must never take histories with it.
+    # PROTECT: removing an account must never take histories with it. The indexes of lists begin with it, so
+    # it needs none of its own.
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, related_name="conversations", db_index=False
     )
@@ -302,13 +304,15 @@ class Conversation(models.Model):
     guards_inputs = models.BooleanField(null=True, blank=True, editable=False)
 
     last_message = models.CharField(max_length=LAST_MESSAGE_MAX_LENGTH, default="", blank=True)
+    # Its own column beside `updated_at`, which every append changes: an index orders lists by it.
     last_message_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     # The conversation's clock: every event has a later time than the one before.
     updated_at = models.DateTimeField(default=timezone.now)
     # The time of the last change in something that a list of conversations shows.
     listed_at = models.DateTimeField(default=timezone.now)
-    # The number of that change (change_order), set by a trigger; None if it is older than the triggers.
+    # The number of that change (change_order), set by a trigger; None if it is older than the triggers. A
+    # time would not do: clocks jump, and a transaction may commit after one that began later.
     listed_in = models.BigIntegerField(null=True, blank=True, editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True)
     # What a verification found damaged, as `{seq, problem, detail}` each; None if nothing was.

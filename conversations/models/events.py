@@ -233,6 +233,7 @@ _SHOWN_TIMESTAMP = RawSQL(
 class Event(models.Model):
     """One entry of a log; written once, never changed, and removed only by a purge (`guards`)."""
 
+    # The index of `event_seq_once` begins with it.
     conversation = models.ForeignKey(Conversation, models.PROTECT, db_index=False)
     seq = models.BigIntegerField()
     event_id = models.TextField()
@@ -265,6 +266,7 @@ class Event(models.Model):
     objects = models.Manager.from_queryset(EventQuerySet)()
 
     class Meta:
+        # What appends promise under the conversation's lock, repeated where no mistake of theirs can pass.
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["conversation", "seq"], name="event_seq_once"),
             models.UniqueConstraint(fields=["conversation", "event_id"], name="event_id_once"),

@@ -48,10 +48,11 @@ class Label(models.Model):
     conversation = models.ForeignKey(
         "conversations.Conversation", models.CASCADE, related_name="labels", db_index=False
     )
+    # Copied from the conversation, as are its time and whether it is deleted: one index answers a list.
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", db_index=False)
     name = models.TextField()
     text = models.TextField()  # `name`, or `name:value`
-    created_at = models.DateTimeField()  # of the conversation, whose place in lists that is
+    created_at = models.DateTimeField()
     is_deleted = models.BooleanField()
 
     objects = models.Manager.from_queryset(LabelQuerySet)()
