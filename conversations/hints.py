@@ -9,8 +9,7 @@ from typing import Any
 import orjson
 
 from conversations.cursors import FINGERPRINT_LENGTH
-from conversations.dialects import columns
-from conversations.events import EventEnvelope
+from conversations.events import SEQ_MAX, EventEnvelope
 
 Hint = dict[str, Any]
 
@@ -77,7 +76,11 @@ def _is_text(value: object) -> bool:
 
 def _is_count(value: object) -> bool:
     """Return whether this is a number that can be a seq or a key."""
-    return columns.wire_id(value) is not None
+    return _is_number(value) and isinstance(value, int) and 0 <= value <= SEQ_MAX
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _or_none(check: _Check) -> _Check:
@@ -112,7 +115,7 @@ _MEMBERS: Mapping[str, Mapping[str, _Check]] = {
     "delta": {**dict.fromkeys(("turn", "answer", "text", "reasoning"), _is_text), "index": _is_count},
     "progress": {
         **dict.fromkeys(("turn", "call", "text"), _is_text),
-        **dict.fromkeys(("done", "total"), _or_none(lambda value: columns.number(value) is not None)),
+        **dict.fromkeys(("done", "total"), _or_none(_is_number)),
     },
     "receipt": {"seqs": _list_of(_is_count), "seen_seq": _is_count, "turn": _is_text},
     "listed": {"conversation": _is_count},

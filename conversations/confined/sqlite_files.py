@@ -158,6 +158,7 @@ def _limits(size: int) -> ProcessLimits:
         memory_bytes=1024**3,
         cpu_s=cpu_s,
         wall_s=cpu_s * WALL_TIMES,
-        # JSON has six bytes for some characters, and repeats the names of columns.
+        # JSON has six bytes for some characters, and repeats the names of columns. Default values, of which
+        # the reader lets SPARE_BYTES pass, take no space in the file.
         output_bytes=8 * size + SPARE_BYTES,
     )

@@ -13,6 +13,10 @@ from conversations.models import Conversation, ConversationRef, Event
 PAGE_MAX_EVENTS = 500
 # A page ends after the event that reaches this size, so that long events do not fill the memory.
 PAGE_MAX_BYTES = 4 * 1024 * 1024
+# A step of work behind the log, such as a purge, ends with the event that reaches either: on SQLite nothing
+# else can write meanwhile.
+STEP_EVENTS = 200
+STEP_BYTES = 512 * 1024
 
 
 def read_after(

@@ -16,6 +16,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from conversations.log.locks import lock
+from conversations.log.reads import STEP_BYTES, STEP_EVENTS
 from conversations.models import (
     Conversation,
     ConversationQuerySet,
@@ -25,7 +26,6 @@ from conversations.models import (
     Purge,
 )
 from conversations.search import titles
-from conversations.search.fulltext.indexing import STEP_BYTES, STEP_EVENTS
 from conversations.server_log import ids_of, log_on_commit
 from conversations.storage import stored_bytes
 from conversations.store import chosen

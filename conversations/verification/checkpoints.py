@@ -141,7 +141,7 @@ def _signed_at(path: Path, key: Key) -> str:
 
 def _compared(lines: Sequence[dict[str, Any]], made_at: str) -> Iterator[VerificationStep]:
     ids = {line["conversation"] for line in lines}
-    heads = {head.public_id: head for head in heads_of(Conversation.objects.all().with_public_ids(ids))}
+    heads = {head.public_id: head for head in heads_of(Conversation.objects.with_public_ids(ids))}
     for line in lines:
         head = heads.get(line["conversation"])
         if head is None:

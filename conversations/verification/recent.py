@@ -43,5 +43,5 @@ def _changed(since: int) -> list[LogHead]:
     newest = newest_event()
     recent = Event.objects.filter(pk__gt=max(since, newest - NEWEST_EVENTS)).order_by("-pk")
     pks = list(dict.fromkeys(recent.values_list("conversation_id", flat=True)))[:HEADS]
-    heads = {head.pk: head for head in heads_of(Conversation.objects.all().filter(pk__in=pks))}
+    heads = {head.pk: head for head in heads_of(Conversation.objects.filter(pk__in=pks))}
     return [heads[pk] for pk in pks if pk in heads]

@@ -123,7 +123,7 @@ def confirmed(found: Sequence[Damage], heads: Sequence[LogHead]) -> list[Damage]
     if not pks:
         return list(found)
     before = {head.pk: head for head in heads}
-    now = {head.pk: head for head in heads_of(Conversation.objects.all().filter(pk__in=pks))}
+    now = {head.pk: head for head in heads_of(Conversation.objects.filter(pk__in=pks))}
     return [damage for damage in found if _holds(damage, before, now)]
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from django.db import transaction
 
 from conversations.engines.watermark import EventHorizon
+from conversations.log.reads import STEP_BYTES, STEP_EVENTS
 from conversations.models import Event, SearchProgress
 from conversations.search import titles
 from conversations.search.fulltext import index
@@ -20,9 +21,6 @@ from conversations.search.fulltext.index import Facets, IndexEntry
 from conversations.search.fulltext.words import Words
 
 REST_S = 0.01  # the pause between two steps of a rebuild, for waiting writers
-# A step, also of a purge, ends with the event that reaches either: on SQLite no other can write meanwhile.
-STEP_EVENTS = 200
-STEP_BYTES = 512 * 1024
 
 
 class IndexingStep(NamedTuple):
