@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any, Literal, TypeVar
 
+from django.urls import URLPattern, path, re_path
 from pydantic import BaseModel, ValidationError
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
@@ -76,6 +77,12 @@ class OpenHandsViewSet(ViewSetMixin, OpenHandsView):
 
     is_named_by_method = True
     """Whether operation ids in the API document end with the method, not with the action."""
+
+    @classmethod
+    def route(cls, name: str, address: str, **actions: Any) -> URLPattern:
+        """Return the route of these actions by method; an address that begins with `^` is an expression."""
+        at = re_path if address.startswith("^") else path
+        return at(address, cls.as_view(actions), name=name)
 
 
 def body_of(request: Request, model: type[M]) -> M:

@@ -5,7 +5,7 @@ Those that the V1 wire has as well are in `v1/shared_origin`.
 
 from __future__ import annotations
 
-from django.urls import path, re_path
+from django.urls import re_path
 
 from convserver.api.v0.conversations import V0ConversationViewSet
 from convserver.api.v0.events import V0EventViewSet
@@ -25,22 +25,16 @@ _ONE = r"^conversations/(?P<conversation_id>[^/]+)"
 _REPOSITORY = r"^user/repository/(?P<repository_name>[\s\S]+)"
 
 urlpatterns = [
-    re_path(rf"{_ONE}/start$", V0ConversationViewSet.as_view({"post": "start"}), name="v0-start"),
-    re_path(rf"{_ONE}/stop$", V0ConversationViewSet.as_view({"post": "stop"}), name="v0-stop"),
+    V0ConversationViewSet.route("v0-start", rf"{_ONE}/start$", post="start"),
+    V0ConversationViewSet.route("v0-stop", rf"{_ONE}/stop$", post="stop"),
     re_path(rf"{_ONE}/exp-config$", ExperimentView.as_view(), name="v0-exp-config"),
     re_path(rf"{_ONE}/remember-prompt$", RememberPromptView.as_view(), name="v0-remember-prompt"),
-    re_path(rf"{_ONE}/message$", V0EventViewSet.as_view({"post": "create_message"}), name="v0-message"),
-    re_path(rf"{_ONE}/trajectory$", V0EventViewSet.as_view({"get": "trajectory"}), name="v0-trajectory"),
-    re_path(
-        rf"{_ONE}/submit-feedback$", FeedbackViewSet.as_view({"post": "create"}), name="v0-submit-feedback"
-    ),
-    re_path(rf"{_ONE}/upload-files$", UploadViewSet.as_view({"post": "create"}), name="v0-upload-files"),
+    V0EventViewSet.route("v0-message", rf"{_ONE}/message$", post="create_message"),
+    V0EventViewSet.route("v0-trajectory", rf"{_ONE}/trajectory$", get="trajectory"),
+    FeedbackViewSet.route("v0-submit-feedback", rf"{_ONE}/submit-feedback$", post="create"),
+    UploadViewSet.route("v0-upload-files", rf"{_ONE}/upload-files$", post="create"),
     *(
-        re_path(
-            rf"{_ONE}/{address}$",
-            V0WorkspaceViewSet.as_view({"get": action}),
-            name=f"v0-{address.replace('/', '-')}",
-        )
+        V0WorkspaceViewSet.route(f"v0-{address.replace('/', '-')}", rf"{_ONE}/{address}$", get=action)
         for address, action in (
             ("config", "config"),
             ("microagents", "microagents"),
@@ -53,53 +47,29 @@ urlpatterns = [
             ("git/diff", "diff"),
         )
     ),
-    path(
-        "microagent-management/conversations",
-        MicroagentConversationViewSet.as_view({"get": "list"}),
-        name="v0-microagent-conversations",
+    MicroagentConversationViewSet.route(
+        "v0-microagent-conversations", "microagent-management/conversations", get="list"
     ),
-    path("options/config", OptionViewSet.as_view({"get": "config"}), name="v0-options-config"),
-    path("options/models", OptionViewSet.as_view({"get": "models"}), name="v0-options-models"),
-    path("options/agents", OptionViewSet.as_view({"get": "agents"}), name="v0-options-agents"),
-    path(
-        "options/security-analyzers",
-        OptionViewSet.as_view({"get": "security_analyzers"}),
-        name="v0-options-security-analyzers",
+    OptionViewSet.route("v0-options-config", "options/config", get="config"),
+    OptionViewSet.route("v0-options-models", "options/models", get="models"),
+    OptionViewSet.route("v0-options-agents", "options/agents", get="agents"),
+    OptionViewSet.route(
+        "v0-options-security-analyzers", "options/security-analyzers", get="security_analyzers"
     ),
-    path("reset-settings", V0SettingsViewSet.as_view({"post": "reset"}), name="v0-reset-settings"),
-    path("secrets", SecretViewSet.as_view({"get": "list", "post": "create"}), name="v0-secrets"),
-    re_path(
-        r"^secrets/(?P<secret_id>[\s\S]+)\Z",
-        SecretViewSet.as_view({"put": "update", "delete": "destroy"}),
-        name="v0-secret",
+    V0SettingsViewSet.route("v0-reset-settings", "reset-settings", post="reset"),
+    SecretViewSet.route("v0-secrets", "secrets", get="list", post="create"),
+    SecretViewSet.route("v0-secret", r"^secrets/(?P<secret_id>[\s\S]+)\Z", put="update", delete="destroy"),
+    GitProviderViewSet.route("v0-add-git-providers", "add-git-providers", post="add"),
+    GitProviderViewSet.route("v0-unset-provider-tokens", "unset-provider-tokens", post="unset"),
+    GitUserViewSet.route("v0-user", "user/info", get="retrieve"),
+    GitUserViewSet.route("v0-installations", "user/installations", get="installations"),
+    RepositoryViewSet.route("v0-repositories", "user/repositories", get="page"),
+    RepositoryViewSet.route("v0-repository-search", "user/search/repositories", get="search"),
+    RepositoryViewSet.route("v0-branch-search", "user/search/branches", get="search_branches"),
+    GitUserViewSet.route("v0-suggested-tasks", "user/suggested-tasks", get="suggested_tasks"),
+    RepositoryViewSet.route("v0-branches", "user/repository/branches", get="branches"),
+    RepositoryViewSet.route(
+        "v0-repository-microagent", rf"{_REPOSITORY}/microagents/content$", get="microagent"
     ),
-    path("add-git-providers", GitProviderViewSet.as_view({"post": "add"}), name="v0-add-git-providers"),
-    path(
-        "unset-provider-tokens",
-        GitProviderViewSet.as_view({"post": "unset"}),
-        name="v0-unset-provider-tokens",
-    ),
-    path("user/info", GitUserViewSet.as_view({"get": "retrieve"}), name="v0-user"),
-    path("user/installations", GitUserViewSet.as_view({"get": "installations"}), name="v0-installations"),
-    path("user/repositories", RepositoryViewSet.as_view({"get": "page"}), name="v0-repositories"),
-    path(
-        "user/search/repositories", RepositoryViewSet.as_view({"get": "search"}), name="v0-repository-search"
-    ),
-    path(
-        "user/search/branches", RepositoryViewSet.as_view({"get": "search_branches"}), name="v0-branch-search"
-    ),
-    path(
-        "user/suggested-tasks", GitUserViewSet.as_view({"get": "suggested_tasks"}), name="v0-suggested-tasks"
-    ),
-    path("user/repository/branches", RepositoryViewSet.as_view({"get": "branches"}), name="v0-branches"),
-    re_path(
-        rf"{_REPOSITORY}/microagents/content$",
-        RepositoryViewSet.as_view({"get": "microagent"}),
-        name="v0-repository-microagent",
-    ),
-    re_path(
-        rf"{_REPOSITORY}/microagents$",
-        RepositoryViewSet.as_view({"get": "microagents"}),
-        name="v0-repository-microagents",
-    ),
+    RepositoryViewSet.route("v0-repository-microagents", rf"{_REPOSITORY}/microagents$", get="microagents"),
 ]

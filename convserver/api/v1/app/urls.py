@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.urls import path, re_path
+from django.urls import path
 
 from convserver.api.v1.app import (
     absent,
@@ -27,102 +27,46 @@ _WEBHOOKS = r"^webhooks/(?P<sandbox_id>[^/]+)"
 _REPORTED = r"events/(?P<conversation_id>[^/]+)"
 
 urlpatterns = [
-    path(
-        f"{_CONVERSATIONS}/search",
-        conversations.AppConversationViewSet.as_view({"get": "search"}),
-        name="app-search",
+    conversations.AppConversationViewSet.route("app-search", f"{_CONVERSATIONS}/search", get="search"),
+    conversations.AppConversationViewSet.route("app-count", f"{_CONVERSATIONS}/count", get="count"),
+    conversations.AppConversationViewSet.route(
+        "app-conversations", _CONVERSATIONS, get="batch", post="create"
     ),
-    path(
-        f"{_CONVERSATIONS}/count",
-        conversations.AppConversationViewSet.as_view({"get": "count"}),
-        name="app-count",
+    start_tasks.StartTaskViewSet.route("app-stream-start", f"{_CONVERSATIONS}/stream-start", post="stream"),
+    start_tasks.StartTaskViewSet.route(
+        "app-start-search", f"{_CONVERSATIONS}/start-tasks/search", get="search"
     ),
-    path(
-        _CONVERSATIONS,
-        conversations.AppConversationViewSet.as_view({"get": "batch", "post": "create"}),
-        name="app-conversations",
+    start_tasks.StartTaskViewSet.route("app-start-count", f"{_CONVERSATIONS}/start-tasks/count", get="count"),
+    start_tasks.StartTaskViewSet.route("app-start-tasks", f"{_CONVERSATIONS}/start-tasks", get="batch"),
+    conversations.AppConversationViewSet.route(
+        "app-conversation", rf"{_ONE}$", patch="partial_update", delete="destroy"
     ),
-    path(
-        f"{_CONVERSATIONS}/stream-start",
-        start_tasks.StartTaskViewSet.as_view({"post": "stream"}),
-        name="app-stream-start",
+    conversations.AppConversationViewSet.route(
+        "app-send-message", rf"{_ONE}/send-message$", post="send_message"
     ),
-    path(
-        f"{_CONVERSATIONS}/start-tasks/search",
-        start_tasks.StartTaskViewSet.as_view({"get": "search"}),
-        name="app-start-search",
+    conversations.AppConversationViewSet.route("app-download", rf"{_ONE}/download$", get="download"),
+    pending_messages.PendingMessageViewSet.route(
+        "app-pending-messages", r"^conversations/(?P<waiting_id>[^/]+)/pending-messages$", post="create"
     ),
-    path(
-        f"{_CONVERSATIONS}/start-tasks/count",
-        start_tasks.StartTaskViewSet.as_view({"get": "count"}),
-        name="app-start-count",
-    ),
-    path(
-        f"{_CONVERSATIONS}/start-tasks",
-        start_tasks.StartTaskViewSet.as_view({"get": "batch"}),
-        name="app-start-tasks",
-    ),
-    re_path(
-        rf"{_ONE}$",
-        conversations.AppConversationViewSet.as_view({"patch": "partial_update", "delete": "destroy"}),
-        name="app-conversation",
-    ),
-    re_path(
-        rf"{_ONE}/send-message$",
-        conversations.AppConversationViewSet.as_view({"post": "send_message"}),
-        name="app-send-message",
-    ),
-    re_path(
-        rf"{_ONE}/download$",
-        conversations.AppConversationViewSet.as_view({"get": "download"}),
-        name="app-download",
-    ),
-    re_path(
-        r"^conversations/(?P<waiting_id>[^/]+)/pending-messages$",
-        pending_messages.PendingMessageViewSet.as_view({"post": "create"}),
-        name="app-pending-messages",
-    ),
-    path("events/search", events.AppEventViewSet.as_view({"get": "search"}), name="app-event-search"),
-    path("events/count", events.AppEventViewSet.as_view({"get": "count"}), name="app-event-count"),
-    path("events", events.AppEventViewSet.as_view({"get": "batch"}), name="app-events"),
-    re_path(rf"{_LOG}/search$", events.LogViewSet.as_view({"get": "search"}), name="app-log-search"),
-    re_path(rf"{_LOG}/count$", events.LogViewSet.as_view({"get": "count"}), name="app-log-count"),
-    re_path(rf"{_LOG}$", events.LogViewSet.as_view({"get": "batch"}), name="app-log"),
-    path("sandboxes/search", sandboxes.SandboxViewSet.as_view({"get": "search"}), name="app-sandbox-search"),
-    path(
-        "sandboxes",
-        sandboxes.SandboxViewSet.as_view({"get": "batch", "post": "create"}),
-        name="app-sandboxes",
-    ),
-    re_path(
-        rf"{_SANDBOX}/pause$", sandboxes.SandboxViewSet.as_view({"post": "pause"}), name="app-sandbox-pause"
-    ),
-    re_path(
-        rf"{_SANDBOX}/resume$",
-        sandboxes.SandboxViewSet.as_view({"post": "resume"}),
-        name="app-sandbox-resume",
-    ),
-    re_path(rf"{_SANDBOX}$", sandboxes.SandboxViewSet.as_view({"delete": "destroy"}), name="app-sandbox"),
-    path(
-        "sandbox-specs/search",
-        sandboxes.SpecViewSet.as_view({"get": "search"}),
-        name="app-sandbox-spec-search",
-    ),
-    path("sandbox-specs", sandboxes.SpecViewSet.as_view({"get": "batch"}), name="app-sandbox-specs"),
-    re_path(
-        rf"{_SANDBOX}/settings/secrets$",
-        secrets.SandboxSecretViewSet.as_view({"get": "list"}),
-        name="app-sandbox-secrets",
-    ),
-    re_path(
-        rf"{_SANDBOX}/settings/secrets/(?P<name>[^/]+)$",
-        secrets.SandboxSecretViewSet.as_view({"get": "retrieve"}),
-        name="app-sandbox-secret",
+    events.AppEventViewSet.route("app-event-search", "events/search", get="search"),
+    events.AppEventViewSet.route("app-event-count", "events/count", get="count"),
+    events.AppEventViewSet.route("app-events", "events", get="batch"),
+    events.LogViewSet.route("app-log-search", rf"{_LOG}/search$", get="search"),
+    events.LogViewSet.route("app-log-count", rf"{_LOG}/count$", get="count"),
+    events.LogViewSet.route("app-log", rf"{_LOG}$", get="batch"),
+    sandboxes.SandboxViewSet.route("app-sandbox-search", "sandboxes/search", get="search"),
+    sandboxes.SandboxViewSet.route("app-sandboxes", "sandboxes", get="batch", post="create"),
+    sandboxes.SandboxViewSet.route("app-sandbox-pause", rf"{_SANDBOX}/pause$", post="pause"),
+    sandboxes.SandboxViewSet.route("app-sandbox-resume", rf"{_SANDBOX}/resume$", post="resume"),
+    sandboxes.SandboxViewSet.route("app-sandbox", rf"{_SANDBOX}$", delete="destroy"),
+    sandboxes.SpecViewSet.route("app-sandbox-spec-search", "sandbox-specs/search", get="search"),
+    sandboxes.SpecViewSet.route("app-sandbox-specs", "sandbox-specs", get="batch"),
+    secrets.SandboxSecretViewSet.route("app-sandbox-secrets", rf"{_SANDBOX}/settings/secrets$", get="list"),
+    secrets.SandboxSecretViewSet.route(
+        "app-sandbox-secret", rf"{_SANDBOX}/settings/secrets/(?P<name>[^/]+)$", get="retrieve"
     ),
     *(
-        re_path(
-            rf"{_ONE}/{address}$", absent.AppWorkspaceViewSet.as_view({"get": action}), name=f"app-{action}"
-        )
+        absent.AppWorkspaceViewSet.route(f"app-{action}", rf"{_ONE}/{address}$", get=action)
         for address, action in (
             ("file", "file"),
             ("git/changes", "changes"),
@@ -131,82 +75,36 @@ urlpatterns = [
             ("skills", "skills"),
         )
     ),
-    re_path(
-        rf"{_ONE}/switch_profile$",
-        absent.SwitchViewSet.as_view({"post": "profile"}),
-        name="app-switch-profile",
+    absent.SwitchViewSet.route("app-switch-profile", rf"{_ONE}/switch_profile$", post="profile"),
+    absent.SwitchViewSet.route("app-switch-acp-model", rf"{_ONE}/switch_acp_model$", post="acp_model"),
+    web_client.WebClientViewSet.route("app-web-client-config", "web-client/config", get="retrieve"),
+    settings.AppSettingsViewSet.route("app-settings", "settings", get="retrieve", post="change"),
+    settings.AppSettingsViewSet.route("app-agent-form", "settings/agent-schema", get="agent_form"),
+    settings.AppSettingsViewSet.route(
+        "app-conversation-form", "settings/conversation-schema", get="conversation_form"
     ),
-    re_path(
-        rf"{_ONE}/switch_acp_model$",
-        absent.SwitchViewSet.as_view({"post": "acp_model"}),
-        name="app-switch-acp-model",
+    profiles.AppProfileViewSet.route("app-profiles", "settings/profiles", get="list"),
+    profiles.AppProfileViewSet.route(
+        "app-profile", rf"{_PROFILE}$", get="retrieve", post="create", delete="destroy"
     ),
-    path(
-        "web-client/config",
-        web_client.WebClientViewSet.as_view({"get": "retrieve"}),
-        name="app-web-client-config",
+    profiles.AppProfileViewSet.route("app-profile-activate", rf"{_PROFILE}/activate$", post="activate"),
+    profiles.AppProfileViewSet.route("app-profile-rename", rf"{_PROFILE}/rename$", post="rename"),
+    secrets.AppSecretViewSet.route("app-secret-search", "secrets/search", get="search"),
+    secrets.AppSecretViewSet.route("app-secrets", "secrets", post="create"),
+    secrets.AppSecretViewSet.route(
+        "app-git-tokens", "secrets/git-providers", post="store_git_tokens", delete="remove_git_tokens"
     ),
-    path(
-        "settings",
-        settings.AppSettingsViewSet.as_view({"get": "retrieve", "post": "change"}),
-        name="app-settings",
+    secrets.AppSecretViewSet.route(
+        "app-secret", r"^secrets/(?P<secret_id>[^/]+)$", put="update", delete="destroy"
     ),
-    path(
-        "settings/agent-schema",
-        settings.AppSettingsViewSet.as_view({"get": "agent_form"}),
-        name="app-agent-form",
-    ),
-    path(
-        "settings/conversation-schema",
-        settings.AppSettingsViewSet.as_view({"get": "conversation_form"}),
-        name="app-conversation-form",
-    ),
-    path(
-        "settings/profiles",
-        profiles.AppProfileViewSet.as_view({"get": "list"}),
-        name="app-profiles",
-    ),
-    re_path(
-        rf"{_PROFILE}$",
-        profiles.AppProfileViewSet.as_view({"get": "retrieve", "post": "create", "delete": "destroy"}),
-        name="app-profile",
-    ),
-    re_path(
-        rf"{_PROFILE}/activate$",
-        profiles.AppProfileViewSet.as_view({"post": "activate"}),
-        name="app-profile-activate",
-    ),
-    re_path(
-        rf"{_PROFILE}/rename$",
-        profiles.AppProfileViewSet.as_view({"post": "rename"}),
-        name="app-profile-rename",
-    ),
-    path("secrets/search", secrets.AppSecretViewSet.as_view({"get": "search"}), name="app-secret-search"),
-    path("secrets", secrets.AppSecretViewSet.as_view({"post": "create"}), name="app-secrets"),
-    path(
-        "secrets/git-providers",
-        secrets.AppSecretViewSet.as_view({"post": "store_git_tokens", "delete": "remove_git_tokens"}),
-        name="app-git-tokens",
-    ),
-    re_path(
-        r"^secrets/(?P<secret_id>[^/]+)$",
-        secrets.AppSecretViewSet.as_view({"put": "update", "delete": "destroy"}),
-        name="app-secret",
-    ),
-    path("config/models/search", choices.ChoiceViewSet.as_view({"get": "models"}), name="app-models"),
-    path(
-        "config/providers/search", choices.ChoiceViewSet.as_view({"get": "providers"}), name="app-providers"
-    ),
-    path("skills/search", choices.ChoiceViewSet.as_view({"get": "skills"}), name="app-all-skills"),
-    path(
-        "skills/marketplace-skills",
-        absent.RefusedViewSet.as_view({"post": "marketplaces"}),
-        name="app-marketplaces",
-    ),
-    path("recaptcha/log", absent.RefusedViewSet.as_view({"post": "captcha"}), name="app-captcha"),
-    path("users/git-info", git.AppGitViewSet.as_view({"get": "user"}), name="app-git-user"),
+    choices.ChoiceViewSet.route("app-models", "config/models/search", get="models"),
+    choices.ChoiceViewSet.route("app-providers", "config/providers/search", get="providers"),
+    choices.ChoiceViewSet.route("app-all-skills", "skills/search", get="skills"),
+    absent.RefusedViewSet.route("app-marketplaces", "skills/marketplace-skills", post="marketplaces"),
+    absent.RefusedViewSet.route("app-captcha", "recaptcha/log", post="captcha"),
+    git.AppGitViewSet.route("app-git-user", "users/git-info", get="user"),
     *(
-        path(f"git/{address}/search", git.AppGitViewSet.as_view({"get": action}), name=f"app-git-{address}")
+        git.AppGitViewSet.route(f"app-git-{address}", f"git/{address}/search", get=action)
         for address, action in (
             ("installations", "installations"),
             ("repositories", "repositories"),
@@ -214,26 +112,16 @@ urlpatterns = [
             ("suggested-tasks", "suggested_tasks"),
         )
     ),
-    path("users/me", users.UserViewSet.as_view({"get": "retrieve"}), name="app-me"),
+    users.UserViewSet.route("app-me", "users/me", get="retrieve"),
     path("webhooks/secrets", webhook_reports.WebhookSecretView.as_view(), name="app-webhook-secrets"),
-    path(
-        "webhooks/conversations",
-        webhook_reports.ConversationReportViewSet.as_view({"post": "create"}),
-        name="app-webhook-conversations",
+    webhook_reports.ConversationReportViewSet.route(
+        "app-webhook-conversations", "webhooks/conversations", post="create"
     ),
-    re_path(
-        rf"^webhooks/{_REPORTED}$",
-        webhook_reports.EventReportViewSet.as_view({"post": "create"}),
-        name="app-webhook-events",
+    webhook_reports.EventReportViewSet.route("app-webhook-events", rf"^webhooks/{_REPORTED}$", post="create"),
+    webhook_reports.SandboxConversationReportViewSet.route(
+        "app-webhook-sandbox-conversations", rf"{_WEBHOOKS}/conversations$", post="create"
     ),
-    re_path(
-        rf"{_WEBHOOKS}/conversations$",
-        webhook_reports.SandboxConversationReportViewSet.as_view({"post": "create"}),
-        name="app-webhook-sandbox-conversations",
-    ),
-    re_path(
-        rf"{_WEBHOOKS}/{_REPORTED}$",
-        webhook_reports.SandboxEventReportViewSet.as_view({"post": "create"}),
-        name="app-webhook-sandbox-events",
+    webhook_reports.SandboxEventReportViewSet.route(
+        "app-webhook-sandbox-events", rf"{_WEBHOOKS}/{_REPORTED}$", post="create"
     ),
 ]
