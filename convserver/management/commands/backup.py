@@ -74,7 +74,7 @@ class Command(BaseCommand):
                     self._verify(record, made)
         except BackupError as error:
             raise CommandError(str(error)) from error
-        except NotRecorded as warning:
+        except NotRecorded as warning:  # a standby takes no record, and its backup is as good
             self.stderr.write(str(warning))
         # The status is that of a failure: a timer that looks at nothing else must not miss the damage.
         if made.manifest.problems:

@@ -50,7 +50,7 @@ class Command(BaseCommand):
         is_directory = layout is not None and file.suffix != ".zip"
         try:
             if is_directory:
-                unfinished.mkdir()
+                unfinished.mkdir()  # outside the block below, which would remove what another export fills
             try:
                 if is_directory:
                     said = f"{_fill_directory(unfinished, user, layout):,} files"
@@ -78,7 +78,7 @@ def _write_zip(path: Path, user: User, layout: Layout | None) -> int:
         for piece in account.pieces(user, layout=layout):
             target.write(piece)
         target.flush()
-        os.fsync(target.fileno())
+        os.fsync(target.fileno())  # before it gets its name: after a crash no cut file has it
     return path.stat().st_size
 
 
@@ -86,6 +86,7 @@ def _fill_directory(directory: Path, user: User, layout: Layout | None) -> int:
     """Return the number of files."""
     count = 0
     for path, content in account.files(user, layout=layout):
+        # As it is yielded, since the next step reads on: a log is one page at a time in memory.
         place = directory / path
         place.parent.mkdir(parents=True, exist_ok=True)
         with place.open("wb") as target:

@@ -105,6 +105,7 @@ class Command(BaseCommand):
 
 def _ask(into: Target) -> None:
     """Return if the user agrees. Raise CommandError otherwise."""
+    # Without a terminal `input` would read a program's pipe, or fail: silence is no agreement.
     if not sys.stdin.isatty():
         raise CommandError("Nothing was changed: add --yes where there is no terminal to ask.")
     if input(f"Do you want to fill {into.name}? [y/N] ").strip().lower() not in ("y", "yes"):
