@@ -124,14 +124,9 @@ def _kind(name: str, is_default: bool) -> AgentKind:
         description=str(
             getattr(found, "description", "") or (inspect.getdoc(found) or "").partition("\n")[0]
         ),
-        uses_model=model_is_used(found),
+        uses_model=any(getattr(found, each, False) for each in ("uses_model", "needs_model")),
         is_default=is_default,
     )
-
-
-def model_is_used(found: type[Agent]) -> bool:
-    """Return whether an agent calls the model of its user's settings."""
-    return bool(getattr(found, "uses_model", False) or getattr(found, "needs_model", False))
 
 
 def _title(name: str) -> str:

@@ -146,23 +146,22 @@ def of_rows(rows: ConversationQuerySet) -> list[Sandbox]:
         row["pk"]: status_of(row)
         for row in Conversation.objects.with_pks(members).values("pk", *STATUS_COLUMNS)
     }
-    return [
-        Sandbox(
-            id=sandbox_id,
-            owner_id=top["owner_id"],
-            status=_busiest([statuses[pk] for pk in below[top["pk"]] if pk in statuses], top),
-            key=conversation_keys.key_in(top),
-            created_at=top["created_at"],
+    found = []
+    for top in tops:
+        sandbox_id = own_ids.get(top["pk"])
+        if sandbox_id is None or sandbox_id != id_of(top["public_id"]):  # it is in another one's sandbox
+            continue
+        present = {statuses[pk] for pk in below[top["pk"]] if pk in statuses and top["deleted_at"] is None}
+        found.append(
+            Sandbox(
+                id=sandbox_id,
+                owner_id=top["owner_id"],
+                status=next((each for each in _BUSIEST_FIRST if each in present), SandboxStatus.MISSING),
+                key=conversation_keys.key_in(top),
+                created_at=top["created_at"],
+            )
         )
-        for top in tops
-        if (sandbox_id := own_ids.get(top["pk"])) is not None and sandbox_id == id_of(top["public_id"])
-    ]
-
-
-def _busiest(statuses: Collection[SandboxStatus], top: Mapping[str, Any]) -> SandboxStatus:
-    if top["deleted_at"] is not None:
-        return SandboxStatus.MISSING
-    return next((status for status in _BUSIEST_FIRST if status in statuses), SandboxStatus.MISSING)
+    return found
 
 
 def top_of(user_id: int, sandbox_id: str) -> ConversationRef | None:

@@ -41,7 +41,13 @@ def way_to(url: httpx.URL, *, is_operators: bool = False) -> httpx.AsyncHTTPTran
     # A proxy would read what is sent without TLS.
     proxy = _proxy_of(url) if url.scheme == "https" else None
     if proxy is not None:
-        return _by(proxy, is_operators=is_operators)
+        if not proxy.startswith("socks") and server_url(proxy) is None:
+            raise UnusableProxy
+        way = httpx.AsyncHTTPTransport if is_operators else _ProxyWay
+        try:
+            return way(proxy=proxy, verify=_tls())
+        except (ImportError, ValueError, httpx.InvalidURL) as error:  # SOCKS needs a library of its own
+            raise UnusableProxy from error
     if not is_operators and settings.CONFIGURATION.auth == "accounts":
         return _GuardedWay(verify=_tls())
     return httpx.AsyncHTTPTransport(verify=_tls())
@@ -94,16 +100,6 @@ def _proxy_of(url: httpx.URL) -> str | None:
     if not proxy or proxy_bypass(url.host):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
-
-
-def _by(proxy: str, *, is_operators: bool) -> httpx.AsyncHTTPTransport:
-    if not proxy.startswith("socks") and server_url(proxy) is None:
-        raise UnusableProxy
-    try:
-        way = httpx.AsyncHTTPTransport if is_operators else _ProxyWay
-        return way(proxy=proxy, verify=_tls())
-    except (ImportError, ValueError, httpx.InvalidURL) as error:
-        raise UnusableProxy from error
 
 
 @cache  # loading the certificates takes longer than many requests

@@ -29,7 +29,7 @@ from sessions_app.settings.setup_keys import MASK, keys_of, masked
 from sessions_app.settings.user_settings import TooManySecrets
 
 SEALED = ("sealed_agent", "sealed_secrets", "sealed_keys")
-BATCH = 500
+BATCH = 500  # of rows whose secrets are encrypted anew: no statement reads all of them
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

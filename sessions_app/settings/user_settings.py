@@ -168,15 +168,6 @@ def setting_secrets(user_id: int) -> dict[SettingSecret, str]:
     }
 
 
-def has_model_key(user_id: int) -> bool:
-    """Return whether the user's settings can open their model; `require_model_key` says why not."""
-    try:
-        require_model_key(user_id)
-    except (SettingsNotFound, ModelKeyMissing):
-        return False
-    return True
-
-
 def require_model_key(user_id: int) -> None:
     """Make sure that the user's settings can open their model (spec V0 §1.1, rule 6).
 

@@ -76,7 +76,11 @@ class Dispatcher:
         end = live.add_listener(hear)
         try:
             while True:
-                await self._sleep(await self._round())
+                self._is_awake = False  # before looking: later hints are for the next round
+                seconds = POLL_S
+                with _failing.counted():  # the next round tries again
+                    seconds = await self._look()
+                await self._sleep(seconds)
         finally:
             end()
             await self._close()
@@ -90,18 +94,8 @@ class Dispatcher:
             pass
         self._news.clear()
 
-    async def _round(self) -> float:
-        """Find what is new, start what is due, and return in how many seconds something will be due."""
-        self._is_awake = False  # before looking: later hints are for the next round
-        try:
-            seconds = await self._look()
-        except Exception as error:  # the next round retries
-            _failing.failed(error)
-            return POLL_S
-        _failing.worked()
-        return seconds
-
     async def _look(self) -> float:
+        """Find what is new, start what is due, and return in how many seconds something will be due."""
         if self._rounds == 0:
             self._hooks = outbox_hooks.hooks_of_this_process()
             await astore.change(outbox_hooks.install, self._hooks)

@@ -12,8 +12,7 @@ from conversations.models import Conversation
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.models import Endpoint, RecordedAnswer, Secret, UserDocument
 from sessions_app.settings import agent_setups, tool_servers
-
-BATCH = 500
+from sessions_app.settings.agent_setups import BATCH
 
 
 class Command(BaseCommand):
