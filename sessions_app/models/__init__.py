@@ -138,10 +138,14 @@ from sessions_app.models.v1 import (
     never_confirm,
 )
 from sessions_app.models.webhooks import (
+    DELIVERY_LEASE_S,
     Delivery,
+    DeliveryQuerySet,
     Endpoint,
     EndpointKind,
+    EndpointQuerySet,
     RecordedChange,
+    RecordedChangeQuerySet,
 )
 
 __all__ = [
@@ -151,6 +155,10 @@ __all__ = [
     "CONDENSER_SIZE_MIN",
     "DAYS_MAX",
     "DEFAULT_MODEL",
+    "DELIVERY_LEASE_S",
+    "DOCUMENT_NAME_MAX_LENGTH",
+    "IMPORT_NAME_MAX_LENGTH",
+    "LATELY",
     "LEASE_S",
     "LOOP_LEASE_S",
     "MAX_ITERATIONS",
@@ -186,6 +194,7 @@ __all__ = [
     "ConversationKey",
     "DeletedLimit",
     "Delivery",
+    "DeliveryQuerySet",
     "DeviceLogin",
     "DeviceLoginQuerySet",
     "DeviceLoginState",
@@ -194,6 +203,7 @@ __all__ = [
     "DraftQuerySet",
     "Endpoint",
     "EndpointKind",
+    "EndpointQuerySet",
     "ExecutionStatus",
     "Feedback",
     "FollowedProgram",
@@ -223,6 +233,7 @@ __all__ = [
     "ProcessRole",
     "RecordedAnswer",
     "RecordedChange",
+    "RecordedChangeQuerySet",
     "RemoteProgram",
     "RemoteProgramQuerySet",
     "Repair",

@@ -26,11 +26,13 @@ from conversations.events import EventEnvelope, Kind
 from conversations.exceptions import ConversationError
 from conversations.log import reads
 from conversations.models import ConversationRef
-from sessions_app.models import Delivery, Endpoint, RecordedChange
-from sessions_app.models.webhooks import (
+from sessions_app.models import (
     DELIVERY_LEASE_S,
+    Delivery,
     DeliveryQuerySet,
+    Endpoint,
     EndpointQuerySet,
+    RecordedChange,
     RecordedChangeQuerySet,
 )
 from sessions_app.openhands_v1.information import information_of
