@@ -38,7 +38,8 @@ ENDPOINTS_BY_RANK = {"a": 14, "b": 26, "c": 12}
 SAMPLES = {
     "{id}": "talk",
     "{secret_id}": "KEY",
-    "{name}": "acme/shop",
+    "{name}": "shop",
+    "{sha}": "0a1b2c3",
     "{path}": "policy",
     "{event_id}": "one",
 }

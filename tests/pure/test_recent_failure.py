@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from django.db import OperationalError
+from psycopg.errors import QueryCanceled
 
+from conversations.engines import failures
 from convserver.api.direct.recent_failure import LONG_S, REMEMBERED_S, RecentFailure
 
 
@@ -17,7 +19,7 @@ class Away:
     def __call__(self) -> None:
         self.asked += 1
         self.now += self.takes_s
-        raise OperationalError("It is away.")
+        raise OperationalError("It is away.") from QueryCanceled()
 
 
 @pytest.mark.parametrize(("takes_s", "asked"), [(LONG_S, 1), (LONG_S / 2, 3)])
@@ -25,8 +27,9 @@ def test_only_a_failure_that_was_long_in_coming_is_remembered(takes_s: float, as
     away = Away(takes_s)
     remembered = RecentFailure(lambda: away.now)
     for _ in range(3):
-        with pytest.raises(OperationalError, match="It is away"):
+        with pytest.raises(OperationalError, match="It is away") as told:
             remembered.run(away)
+        assert failures.sentence(told.value) == failures.TOO_SLOW
     assert away.asked == asked
     assert remembered.is_remembered is (asked == 1)
 

@@ -34,8 +34,8 @@ class RecentFailure:
     def run(self, function: Callable[[], T]) -> T:
         """Call `function`, in any thread. Raise what it raises, or the failure that is remembered."""
         if self._error is not None and self.is_remembered:
-            # A new one for each thread: what is raised gets a traceback.
-            raise type(self._error)(*self._error.args)
+            # A new one for each thread: what is raised gets a traceback. Its sentence is that of the cause.
+            raise type(self._error)(*self._error.args) from self._error.__cause__
         began = self._clock()
         try:
             return function()
