@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import getpass
 import json
 import os
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,3 +75,20 @@ def unseal(directory: Path, passphrase: str) -> Keys:
 def _cipher(passphrase: str, salt: bytes) -> Fernet:
     derived = Scrypt(salt=salt, length=32, **_COST).derive(passphrase.encode())
     return Fernet(base64.urlsafe_b64encode(derived))
+
+
+def new_passphrase() -> str:
+    """Return a passphrase to seal with; a person enters it twice. Raise BackupError."""
+    passphrase = known_passphrase()
+    if not os.environ.get(PASSPHRASE) and getpass.getpass("Passphrase again: ") != passphrase:
+        raise BackupError("The two passphrases differ: nothing was written. Try again.")
+    return passphrase
+
+
+def known_passphrase() -> str:
+    """Return a passphrase to open with. Raise BackupError if there is none and no terminal to ask for it."""
+    if passphrase := os.environ.get(PASSPHRASE):
+        return passphrase
+    if not sys.stdin.isatty():
+        raise BackupError(f"There is no passphrase: set {PASSPHRASE}.")
+    return getpass.getpass("Passphrase of the secret key: ")

@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from convserver.backups import directories, passphrases, records, restoring, taking
+from convserver.backups import directories, records, restoring, sealed_key, taking
 from convserver.backups.failures import BackupError
 from convserver.backups.records import NotRecorded
 from convserver.backups.sealed_key import PASSPHRASE
@@ -67,7 +67,7 @@ class Command(BaseCommand):
     ) -> None:
         """Make the backup, say where it is, and fail if the store is damaged or the backup is not whole."""
         try:
-            passphrase = passphrases.new() if with_secret_key else None
+            passphrase = sealed_key.new_passphrase() if with_secret_key else None
             with records.recorded(directory) as record:
                 made = self._back_up(record, directory, passphrase=passphrase, check=not no_check)
                 if verify:

@@ -10,7 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from convserver.backups import passphrases, restoring, sealed_key, secret_keys
+from convserver.backups import restoring, sealed_key, secret_keys
 from convserver.backups.failures import BackupError
 from convserver.backups.manifest import Manifest
 from convserver.backups.restoring import Target
@@ -63,7 +63,7 @@ class Command(BaseCommand):
         """Validate, ask, restore, and say what is left to do. `--into` is in the settings by then."""
         try:
             found = restoring.readable(directory)
-            keys = sealed_key.unseal(directory, passphrases.known()) if with_secret_key else None
+            keys = sealed_key.unseal(directory, sealed_key.known_passphrase()) if with_secret_key else None
             if keys is not None:  # before anything is loaded: afterwards it would be too late to refuse
                 secret_keys.require_place(settings.CONFIGURATION, keys)
             self._show(found)
