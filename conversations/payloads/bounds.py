@@ -14,6 +14,7 @@ from conversations.payloads import jsontext
 from conversations.payloads.jsontext import InvalidJson
 
 VALUES_MAX = 100_000  # a decoder makes this many in about 50 ms
+LARGE_VALUES_MAX = 500_000  # of what is rarely read: a host's list, or a recording
 DEPTH_MAX = 500  # lists and objects inside each other; more is not safe to write again
 # A text within both takes a millisecond or two to decode.
 LIGHT_MAX_CHARACTERS = 64 * 1024

@@ -156,7 +156,6 @@ def _locked(family: Sequence[RunLimits]) -> dict[int, RunMeter]:
 
 
 def _lock_top(top: int) -> None:
-    """Lock the topmost row."""
     # In a statement of its own, so that the next one sees all that is committed: one that waits for a lock
     # misses rows that were inserted meanwhile.
     if connection.features.has_select_for_update:  # elsewhere only one transaction writes at a time

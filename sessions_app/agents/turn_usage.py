@@ -26,7 +26,6 @@ class TurnUsage:
         self._pending: list[CallUsage] = []
 
     def add(self, usage: CallUsage) -> None:
-        """Add a call that has ended."""
         self._newest = usage
         self._pending.append(usage)
         self._totals = Metrics(

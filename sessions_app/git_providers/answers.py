@@ -54,7 +54,6 @@ class ProviderAnswer:
         return self.at(*path)._value is True
 
     def is_null(self, *path: str) -> bool:
-        """Return whether there is no value."""
         return self.at(*path)._value is None
 
     def each(self, *path: str) -> list[ProviderAnswer]:

@@ -82,7 +82,6 @@ class GitProviders:
         raise GitAuthenticationError(f"Unable to access repo {repository}")
 
     async def is_open(self, repository: str, provider: ProviderType, pr_number: int) -> bool:
-        """Return whether a pull request is open."""
         # What cannot be determined counts as open (spec V0 §1.6), so its conversation stays in the list.
         if provider not in self._tokens:
             return True

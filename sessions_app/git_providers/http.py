@@ -23,8 +23,6 @@ from sessions_app.outbound.hosts import HostRefused, port_of
 from sessions_app.outbound.proxies import CONNECT_S, READ_S, TOTAL_S, UnusableProxy, way_to
 
 ANSWER_MAX_BYTES = 8 * 1024 * 1024
-# Decoding as many values takes a few hundredths of a second, on the event loop.
-ANSWER_VALUES_MAX = 500_000
 # Requests to one host that run at once, so that a slow host delays no other.
 CONCURRENT_MAX = 8
 REDIRECTS_MAX = 3
@@ -43,7 +41,9 @@ class ProviderReply(NamedTuple):
     def json(self) -> ProviderAnswer:
         """Parse it as JSON. Raise GitProviderError."""
         try:
-            bounds.require_bounded(self.content.decode("utf-8", "replace"), values_max=ANSWER_VALUES_MAX)
+            text = self.content.decode("utf-8", "replace")
+            # orjson decodes as many in a few hundredths of a second, on the event loop.
+            bounds.require_bounded(text, values_max=bounds.LARGE_VALUES_MAX)
             return ProviderAnswer(self.label, orjson.loads(self.content))
         except bounds.TooManyValues as error:
             raise GitProviderError(f"{self.label} returned a response that is too long.") from error

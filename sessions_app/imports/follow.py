@@ -74,7 +74,6 @@ class Failures:
             self.said(sentence)
 
     def postpone(self, path: Path) -> None:
-        """Postpone the next try of a path."""
         self._until[path] = time.monotonic() + FAILED_S
 
     def is_postponed(self, path: Path) -> bool:

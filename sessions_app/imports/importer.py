@@ -49,7 +49,6 @@ class Importer:
 
     @property
     def owner_id(self) -> int:
-        """The user."""
         return access.pk_of(self.user)
 
     def id_of(self, source_id: str) -> str:

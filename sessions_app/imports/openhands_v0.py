@@ -95,7 +95,6 @@ class OpenHandsV0Importer:
         )
 
     def _count(self, imported: Imported, report: ConversationReport) -> None:
-        """Count what was done."""
         report.stored = imported.added + imported.repeated
         report.refused.update(reason for _, reason in imported.refused)
         report.events_added, report.events_already_here = imported.added, imported.repeated

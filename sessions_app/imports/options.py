@@ -16,7 +16,6 @@ from sessions_app.identity.authentication import LOCAL_USERNAME, local_user
 
 
 def add_owner(parser: ArgumentParser) -> None:
-    """Add `--owner` and `--dry-run`."""
     parser.add_argument(
         "--owner", metavar="USERNAME", help="the owner of the conversations; required in accounts mode"
     )
@@ -26,7 +25,6 @@ def add_owner(parser: ArgumentParser) -> None:
 
 
 def add_zone(parser: ArgumentParser) -> None:
-    """Add `--timezone`."""
     parser.add_argument(
         "--timezone",
         type=zone,

@@ -64,7 +64,6 @@ class ConversationReport:
             raise DoesNotAddUp(f"{self.source_id}: {self.found} records found, {dealt_with} dealt with.")
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for the report's file."""
         return {
             "source_id": self.source_id,
             "conversation_id": self.conversation_id,
@@ -97,7 +96,6 @@ class Report:
     """Conversations and files that could not be imported, with the reasons."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for the report's file."""
         return {
             "format": self.format,
             "path": self.path,

@@ -98,7 +98,6 @@ class _Opened:
         return masks
 
     def _cost(self, cached: tuple[frozenset[_Row], Masks]) -> int:
-        """Return how many characters count."""
         _, masks = cached
         # Each costs its share of OWNERS_MAX; none costs more than the whole, or it would not be cached.
         return min(max(masks.size, self._max_chars // OWNERS_MAX), self._max_chars)

@@ -137,7 +137,6 @@ def renew(claims: Collection[Claim], *, lease_s: float = LEASE_S) -> None:
 
 
 def release(claims: Collection[Claim]) -> None:
-    """Release these claims."""
     for token in {each.token for each in claims}:
         pks = [each.delivery for each in claims if each.token == token]
         Delivery.objects.filter(pk__in=pks, claim=token).update(claim="", held_until=None)

@@ -20,7 +20,7 @@ from convserver.api.openhands.text import StorableText, decoded, storable
 from convserver.api.openhands.tool_servers import EnteredMcpConfig
 from convserver.api.v0.git.suggested_tasks import SuggestedTask
 from sessions_app.agents import registry
-from sessions_app.agents.replay.sources import PACE_PARAMETER, PARAMETER, VALUES_MAX
+from sessions_app.agents.replay.sources import PACE_PARAMETER, PARAMETER
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.settings.tool_servers import sealed_parameter
 
@@ -178,7 +178,7 @@ def recorded_events(text: str) -> list[dict[str, Any]]:
     The agent's instructions before the first message are omitted, because this server's agents have their
     own. Raise ValueError unless the text is a list of events whose first remaining one is a message.
     """
-    bounds.require_bounded(text, values_max=VALUES_MAX)
+    bounds.require_bounded(text, values_max=bounds.LARGE_VALUES_MAX)
     # Each by itself: so other threads get their turn between two.
     value = [decoded(item.text) for item in jsontext.items(text)]
     if not all(isinstance(item, dict) for item in value):

@@ -70,7 +70,6 @@ def _meaning(error: Exception, target: Target) -> _Meaning:
 
 
 def _status(error: Exception) -> int | None:
-    """Return the status of the server's answer."""
     # That of a redirect is only in the cause.
     found = getattr(error, "status_code", None) or getattr(error.__cause__, "status_code", None)
     return found if isinstance(found, int) else None

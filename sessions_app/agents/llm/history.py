@@ -130,7 +130,6 @@ def chars_of(messages: Sequence[ModelMessage]) -> int:
 
 
 def has_images(messages: Sequence[ModelMessage]) -> bool:
-    """Return whether a request has images."""
     contents = (
         part.content
         for message in messages

@@ -105,7 +105,6 @@ class Request(NamedTuple):
 
     @property
     def has_images(self) -> bool:
-        """Return whether images are among the messages."""
         return history.has_images(self.messages)
 
 

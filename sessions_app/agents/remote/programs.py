@@ -123,7 +123,6 @@ class Program:
     # Frames to the program
 
     def send(self, **frame: Any) -> None:
-        """Queue a frame."""
         self._unsent.append(json.dumps(frame, separators=(",", ":")))
         self._has_something.set()
         if len(self._unsent) >= UNSENT_MAX:
@@ -164,7 +163,6 @@ class Programs:
         self._arrival = asyncio.Event()  # each arrival wakes those that waited until then
 
     def detach(self, program: Program) -> None:
-        """Remove a program."""
         # A later program may have its place already.
         if self._attached.get(program.place) is program:
             del self._attached[program.place]

@@ -49,7 +49,6 @@ class ReplayAgent:
         """The agent after the recording."""
 
     async def play(self, turn: Turn) -> None:
-        """Play the rest of the recording."""
         recording = await astore.call(sources.recording_of, self._conversation)
         if recording is None or recording.problem:
             await turn.say(recording.problem if recording else NO_RECORDING)

@@ -23,8 +23,6 @@ PARAMETER = "replay"
 """The creation parameter that holds the events after the first message, as JSON text."""
 PACE_PARAMETER = "replay_pace"
 POSITION_PARAMETER = "replay_turn"
-VALUES_MAX = 500_000
-"""At most this many members and items in all events of a recording."""
 ENDINGS = (".json", ".jsonl")
 UNREADABLE = (
     "The file `{name}` is no recording: it must be a list of events as JSON, or one event on each line."
@@ -76,7 +74,7 @@ def _attached(conversation: ConversationRef, pace: float) -> Recording | None:
 
 def _events_in(text: str) -> Iterator[dict[str, object]]:
     """Yield the events of a list, or of lines. Raise InvalidJson or ValueError."""
-    bounds.require_bounded(text, values_max=VALUES_MAX)
+    bounds.require_bounded(text, values_max=bounds.LARGE_VALUES_MAX)
     if jsontext.is_array(text):
         found = [item.text for item in jsontext.items(text)]
     else:

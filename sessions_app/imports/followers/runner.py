@@ -45,7 +45,6 @@ class Following:
     _told: tuple[Any, ...] = ()
 
     def begin(self) -> None:
-        """Begin its thread."""
         # A daemon, since what it has stored is whole at any moment.
         threading.Thread(target=self._run, name=f"follow-{self.row.format}", daemon=True).start()
 

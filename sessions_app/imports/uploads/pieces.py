@@ -90,7 +90,6 @@ def local_file(run: ImportRun) -> Iterator[Path]:
 
 
 def discard(run: ImportRun) -> None:
-    """Remove the bytes of a file."""
     ImportPiece.objects.filter(run_id=run.pk).delete()
     for directory in (directory_of(run), *_root().glob(f"{run.public_id}-*")):
         _remove(directory)

@@ -62,7 +62,6 @@ class NewImport(Chosen):
 
 
 def max_bytes() -> int:
-    """Return how large a file may be."""
     limit: int = settings.CONFIGURATION.import_max_mb * quotas.MB
     return limit
 

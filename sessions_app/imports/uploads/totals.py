@@ -32,7 +32,6 @@ class Totals:
     noted: Counter[str] = field(default_factory=Counter)
 
     def add(self, done: ConversationReport) -> None:
-        """Add a conversation."""
         self.found += done.found
         self.stored += done.stored
         self.shared += done.shared

@@ -16,6 +16,7 @@ from itertools import product
 import httpx
 import pytest
 
+from conversations.payloads import bounds
 from convserver.event_loop import in_loop
 from sessions_app.git_providers import client, http, microagents
 from sessions_app.git_providers.base import (
@@ -389,7 +390,7 @@ async def test_an_answer_that_is_too_long_is_not_read_to_its_end(
 
 
 async def test_an_answer_of_too_many_values_is_not_decoded(git: GitServer) -> None:
-    git.answer_all(200, f"[{'1,' * http.ANSWER_VALUES_MAX}1]".encode())
+    git.answer_all(200, f"[{'1,' * bounds.LARGE_VALUES_MAX}1]".encode())
     with pytest.raises(GitProviderError, match="too long"):
         await of(git).user()
 

@@ -160,7 +160,6 @@ class AnswerStream(ABC):
         """Yield the library's part of an event."""
 
     def _take_reason(self, value: object) -> None:
-        """Keep a reason."""
         # The model's own end does not replace an early one: a proxy may add it after a cut.
         reason = text_of(value)
         is_early = _end_of(self.reason) not in (End.NONE, End.WHOLE)
@@ -210,7 +209,6 @@ def fields_of(value: object) -> dict[str, Any]:
 
 
 def text_of(value: object) -> str:
-    """Return a text, or an empty one."""
     return value if isinstance(value, str) else ""
 
 
@@ -249,7 +247,6 @@ class ObjectScan:
         """Whether only white space was read."""
 
     def add(self, piece: str) -> None:
-        """Take the next piece."""
         for mark in self._MARKS.findall(piece):
             self.is_empty = False
             if self._is_escaped:

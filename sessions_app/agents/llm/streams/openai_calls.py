@@ -51,7 +51,6 @@ class OpenCall:
         return index == self._index or (index in self._others and not self.is_object)
 
     def take_number(self, index: object) -> None:
-        """Add a number of this call."""
         self._others.add(index)
 
     @property

@@ -85,7 +85,6 @@ class _Reader:
         self._left = FILES_MAX
 
     def part(self, block: object) -> _Part:
-        """Return one part."""
         if isinstance(block, str):
             return _Part(block)
         fields = columns.fields(block)

@@ -17,6 +17,5 @@ TAKES_URLS = True
 
 
 def model_at(target: Target, client: httpx2.AsyncClient) -> Model:
-    """Return the library's model for a target."""
     provider = AnthropicProvider(base_url=target.base_url, api_key=target.key or "none", http_client=client)
     return AnthropicModel(target.name, provider=provider)

@@ -17,6 +17,5 @@ TAKES_URLS = False  # the library would load images itself, from unchecked addre
 
 
 def model_at(target: Target, client: httpx2.AsyncClient) -> Model:
-    """Return the library's model for a target."""
     provider = GoogleProvider(base_url=target.base_url, api_key=target.key or "none", http_client=client)
     return GoogleModel(target.name, provider=provider)

@@ -31,7 +31,6 @@ class ChatModel(OpenAIChatModel):
 
 
 def model_at(target: Target, client: httpx2.AsyncClient) -> Model:
-    """Return the library's model for a target."""
     # Without any key the library would look for one in the server's environment.
     provider = OpenAIProvider(base_url=target.base_url, api_key=target.key or "none", http_client=client)
     return ChatModel(target.name, provider=provider)
