@@ -159,6 +159,11 @@ def beyond_all(pk: int, columns: Sequence[str]) -> list[Row]:
     return _page("conversation_id > %s", [pk], columns)
 
 
+def is_full(page: Sequence[Row]) -> bool:
+    """Return whether there may be more rows than this page has."""
+    return len(page) >= _LIMIT
+
+
 def payload_of(event_pk: int) -> Any:
     """Read one payload; it is empty if the event is gone."""
     return _value_of("payload", event_pk)
@@ -179,7 +184,7 @@ def _all_at(condition: str, values: Sequence[int], columns: Sequence[str]) -> It
     page = _page(condition, values, columns)
     while page:
         yield page
-        if len(page) < _LIMIT:
+        if not is_full(page):
             return
         page = _page(f"{condition} AND {_FURTHER}", [*values, *page[-1][:3]], columns)
 

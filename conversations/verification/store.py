@@ -18,6 +18,7 @@ from conversations.verification.rows import (
     Row,
     beyond_all,
     heads_of,
+    is_full,
     pages,
 )
 
@@ -90,10 +91,12 @@ def steps(rows: ConversationQuerySet | None = None) -> Iterator[VerificationStep
         above = batch.through
         yield VerificationStep(conversations=len(batch.heads), found=found, is_cut_short=reading.is_cut_short)
     if rows is None:
-        rest = {row[0]: row[1] for row in reversed(beyond_all(above, ()))}
+        page = beyond_all(above, ())
+        rest = {row[0]: row[1] for row in reversed(page)}
         doubled = list(ids.doubled_conversations())
         found = [*orphans(rest), *doubled, *lost_guards()]
-        yield VerificationStep(found=found, is_cut_short=len(doubled) >= PER_CONVERSATION_MAX)
+        is_cut_short = is_full(page) or len(doubled) >= PER_CONVERSATION_MAX
+        yield VerificationStep(found=found, is_cut_short=is_cut_short)
 
 
 def orphans(seqs: dict[int, int]) -> list[Damage]:

@@ -318,6 +318,28 @@ def test_events_without_a_conversation_are_found(log: ConversationRef, other: Co
     assert ("orphan", "", 0) in found
 
 
+@on_sqlite
+def test_orphans_that_a_full_page_leaves_unread_stay_recorded(
+    log: ConversationRef, other: ConversationRef, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    third = creation.create(alice, conversation_id="third")
+    writes.append(third, [event()])
+    lost = (other.pk, third.pk)
+    with (
+        unguarded("conversation_refuse_delete"),
+        closing(sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)) as outside,
+    ):
+        outside.execute("DELETE FROM conversations_conversation WHERE id IN (?, ?)", lost)
+    counts = []
+    for limit in (100, 3):
+        monkeypatch.setattr(rows, "_LIMIT", limit)
+        found = verified().found
+        counts.append((len(found), VerificationFinding.objects.filter(problem=DamageKind.ORPHAN).count()))
+    with unguarded("event_refuse_delete"), connection.cursor() as cursor:
+        cursor.execute("DELETE FROM conversations_event WHERE conversation_id IN (%s, %s)", lost)
+    assert counts == [(2, 2), (1, 2)]
+
+
 def test_a_column_unlike_its_payload_is_found(log: ConversationRef) -> None:
     change(log, 2, source="agent", text="never said")
     assert verified().found == []
