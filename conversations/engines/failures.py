@@ -113,12 +113,15 @@ def is_lasting(error: BaseException, connection: BaseDatabaseWrapper) -> bool:
 
 
 def may_be_of_one(error: BaseException) -> bool:
-    """Return whether one request of several can have caused the failure: by its values, or a damaged page."""
+    """Return whether one request of several can have caused the failure.
+
+    By its values, by a damaged page, or because it met another transaction.
+    """
     if not isinstance(error, OperationalError | InterfaceError):
         return True
     cause = error.__cause__ or error
     state = getattr(cause, "sqlstate", None) or ""
-    return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _OF_ONE or state.startswith(("54", "58"))
+    return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _OF_ONE or state.startswith(("40", "54", "58"))
 
 
 def has_no_room(path: Path) -> bool:

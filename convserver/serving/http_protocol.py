@@ -6,8 +6,12 @@ The parser of uvicorn bounds neither the size of a head nor the time that a requ
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
+import struct
+import termios
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import Enum, auto
 from http import HTTPStatus
 from typing import Any
@@ -93,6 +97,13 @@ class RequestRefused(Exception):
         super().__init__(detail)
         self.status = status
         self.code = code
+
+
+def unsent(connection: Any) -> int:
+    """Return how many bytes of a socket the kernel has still to deliver; 0 where it does not say."""
+    with suppress(OSError, AttributeError, ValueError):  # of another system, closed, or no socket at all
+        return int(struct.unpack("i", fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4)))[0])
+    return 0
 
 
 class BoundedHttp(HttpToolsProtocol):
@@ -288,16 +299,21 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _watch_unread(self) -> None:
         self._stop_unread_timer()
-        self._unread_bytes = self.transport.get_write_buffer_size()
+        self._unread_bytes = self._unread()
         self._unread_timer = self.loop.call_later(UNREAD_S, self._look_at_unread)
 
     def _look_at_unread(self) -> None:
         """End the connection unless the client has read more of its answer, however slowly."""
-        if self.transport.get_write_buffer_size() <= self._unread_bytes - PROGRESS_BYTES:
+        if self._unread() <= self._unread_bytes - PROGRESS_BYTES:
             self._watch_unread()
             return
         log_refusal("Answer given up", code="unread", address=self._address)
         self.transport.abort()
+
+    def _unread(self) -> int:
+        """Return how many bytes of answers the client's machine has not taken."""
+        # The kernel reports room only once much of its buffer is free: a slow reader seems to stand still.
+        return self.transport.get_write_buffer_size() + unsent(self.transport.get_extra_info("socket"))
 
     def _stop_unread_timer(self) -> None:
         if self._unread_timer is not None:

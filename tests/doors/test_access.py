@@ -568,6 +568,14 @@ def all_but(scope: Scope | None) -> Grant:
     return Grant(scopes=[each for each in Scope if each != scope] if scope else [Scope.READ])
 
 
+async def test_head_is_answered_like_get_on_every_route_about_what_is_absent(rest: httpx.AsyncClient) -> None:
+    for each in absent.absences():
+        if each.base != absent.ONE and "get" in each.actions:
+            path = f"/agent/{v1.filled(each.address)}"
+            found = [(await rest.request(method, path)).status_code for method in ("GET", "HEAD")]
+            assert found == [v1.OF_ACTION[each.actions["get"]]] * 2, path
+
+
 async def differing(
     rest: httpx.AsyncClient, rows: list[Row], key_of: Callable[[Row], str], status_of: Callable[[Row], int]
 ) -> dict[str, tuple[int, int]]:

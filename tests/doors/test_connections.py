@@ -604,6 +604,20 @@ class SlowlyRead(WrittenOnly):
         return self._unread_bytes
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other kernels do not say it")
+def test_what_the_kernel_has_still_to_deliver_counts_as_unread() -> None:
+    server, client = socket.socketpair()
+    with server, client:
+        server.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                server.send(bytes(MEGABYTE))
+        before = http_protocol.unsent(server)
+        assert len(client.recv(before)) > 0
+        assert http_protocol.unsent(server) < before
+    assert http_protocol.unsent(server) == http_protocol.unsent(None) == 0
+
+
 async def test_an_answer_that_is_read_slowly_is_given_up_once_nothing_more_of_it_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

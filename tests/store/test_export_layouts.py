@@ -181,6 +181,19 @@ def test_the_command_writes_a_directory_or_a_zip_file_with_the_same_files(
         call_command("export_conversations", str(directory), "--layout", layout.value)
 
 
+def test_names_that_no_file_can_have_are_shortened_in_a_directory(
+    of_v0: ConversationRef, tmp_path: Path
+) -> None:
+    names = [f"{'Ж' * 190}{number}.png" for number in range(2)]
+    attachments.attach(of_v0, [NewFile(name=name, content=name.encode()) for name in names])
+    call_command(
+        "export_conversations", str(tmp_path / "store"), "--layout", Layout.V0.value, stdout=StringIO()
+    )
+    written = [each for each in (tmp_path / "store" / "attachments").rglob("*") if each.is_file()]
+    assert {each.read_bytes().decode() for each in written} == set(names)
+    assert all(each.name.startswith("ЖЖЖ") and each.suffix == ".png" for each in written)
+
+
 def test_a_directory_that_could_not_be_written_leaves_nothing_and_is_written_by_the_next_run(
     of_v0: ConversationRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,14 @@ import pytest
 from channels.layers import get_channel_layer
 from django.contrib.auth.models import User
 from django.db import OperationalError, connection
-from psycopg.errors import DiskFull, IoError, OutOfMemory, ProgramLimitExceeded, QueryCanceled
+from psycopg.errors import (
+    DeadlockDetected,
+    DiskFull,
+    IoError,
+    OutOfMemory,
+    ProgramLimitExceeded,
+    QueryCanceled,
+)
 
 import conversations.log.append
 from conversations import live
@@ -362,7 +369,9 @@ def damaged_page() -> Exception:
     return error
 
 
-@pytest.mark.parametrize("cause", [damaged_page(), IoError(), ProgramLimitExceeded()], ids=repr)
+@pytest.mark.parametrize(
+    "cause", [damaged_page(), IoError(), ProgramLimitExceeded(), DeadlockDetected()], ids=repr
+)
 async def test_a_batch_that_one_append_may_have_failed_is_tried_one_by_one(
     talks: list[ConversationRef], scripted: Scripted, cause: Exception
 ) -> None:

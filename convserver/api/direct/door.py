@@ -6,8 +6,8 @@ Of the middleware, it leaves out what such a request has no use for:
   and what is behind answers for a failure
 - sessions, logins, messages, the CSRF check and the admin's policy: a request with a cookie goes to its view
 - CORS: a request with an `Origin` goes to its view; who may ask at all was checked before (`OwnOriginOnly`)
-- SecurityMiddleware's check of the address, which matches a route here; and the files, whose addresses match
-  none
+- CommonMiddleware's check of the address, which matches a route here, and SecurityMiddleware's redirect to
+  HTTPS, which the proxy makes; and the files, whose addresses match none
 """
 
 from __future__ import annotations

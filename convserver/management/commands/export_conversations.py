@@ -6,6 +6,7 @@ import os
 import shutil
 from argparse import ArgumentParser
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from django.core.management.base import BaseCommand, CommandError
 from convserver.exports import account
 from convserver.exports.openhands import Layout
 from sessions_app.imports import options
+
+NAME_MAX_BYTES = 255  # of one part of a path, in all usual file systems
 
 
 class Command(BaseCommand):
@@ -82,12 +85,23 @@ def _write_zip(path: Path, user: User, layout: Layout | None) -> int:
     return path.stat().st_size
 
 
+def _written(path: str) -> Path:
+    """Return a path whose last part fits into a file system; the beginning and the suffix stay."""
+    place = Path(path)
+    name = place.name.encode()
+    if len(name) <= NAME_MAX_BYTES:
+        return place
+    # Two long names may begin alike.
+    end = f"-{sha256(name).hexdigest()[:16]}{place.suffix[:20]}"
+    return place.with_name(name[: NAME_MAX_BYTES - len(end.encode())].decode(errors="ignore") + end)
+
+
 def _fill_directory(directory: Path, user: User, layout: Layout | None) -> int:
     """Return the number of files."""
     count = 0
     for path, content in account.files(user, layout=layout):
         # As it is yielded, since the next step reads on: a log is one page at a time in memory.
-        place = directory / path
+        place = directory / _written(path)
         place.parent.mkdir(parents=True, exist_ok=True)
         with place.open("wb") as target:
             target.writelines([content] if isinstance(content, bytes) else content)

@@ -232,7 +232,9 @@ class AbsentViewSet(AgentViewSet):
         """Return this method's answer for a client that may reach the conversation of the address."""
         if "conversation_id" in named:
             conversation_of(request, named["conversation_id"])
-        return self.answers[(request.method or "").lower()]
+        # HEAD is the action of GET; its answer has the same headers.
+        method = "get" if request.method == "HEAD" else (request.method or "").lower()
+        return self.answers[method]
 
     @extend_schema(request=None, responses={204: None})
     def open_nothing(self, request: Request) -> HttpResponse:
