@@ -68,6 +68,8 @@ RUNS = Needs(Scope.READ, Scope.RUN)
 """What speaks to the agent or steers it. On the OpenHands wires a new conversation starts its agent."""
 OF_THE_USER = Needs(Scope.ADMIN, Scope.ADMIN)
 """Keys, secrets, settings and what operators watch: reading them needs the scope as well."""
+BY_ANSWER = Needs(None, Scope.ADMIN, Reach.ALL)
+"""The view asks, since what it answers depends on the scopes."""
 BY_FRAME = Needs(Scope.READ, None)
 """Each frame needs the scope of its type, as on the socket."""
 

@@ -674,6 +674,8 @@ async def test_on_every_route_a_token_without_its_scope_is_told_which_one_is_nee
 
     keys = await astore.call(issued)
     rows = [row for row in API_ROWS if row.route not in ("schema", "docs", "app-webhook-secrets")]
+    # Its answer depends on the scopes: test_v1_app_settings.py.
+    rows = [row for row in rows if str(row) != "GET /api/v1/settings"]
     wrong = {}
     for row in rows:
         scope = needed(row.route, row.method)

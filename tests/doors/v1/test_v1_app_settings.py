@@ -59,14 +59,29 @@ async def test_each_page_of_settings_changes_what_is_its_own(alice: User, rest: 
     assert kept[SettingSecret.LLM_API_KEY] == KEY
 
 
-async def test_a_token_that_only_reads_conversations_reads_no_settings(
+async def test_a_token_without_admin_reads_the_names_of_agent_and_model_alone(
     accounts: None, alice: User, rest: httpx.AsyncClient, subtests: pytest.Subtests
 ) -> None:
-    for scope, status in ((Scope.READ, 403), (Scope.ADMIN, 404)):
+    async def headers_of(scope: Scope) -> dict[str, str]:
+        key = (await astore.call(ApiToken.issue, alice.pk, scope, Grant(scopes=[scope])))[1]
+        return {"authorization": f"Bearer {key}"}
+
+    agent = {
+        "llm": {"model": "openai/gpt-x", "base_url": "https://models.example"},
+        "mcp_config": {"mcpServers": {"tools": {"url": "https://tools.example"}}},
+    }
+    new = {"agent_settings_diff": agent, "language": "fr", "email": "a@b.example"}
+    assert (await rest.get(SETTINGS, headers=await headers_of(Scope.READ))).status_code == 404
+    assert (await rest.post(SETTINGS, json=new, headers=await headers_of(Scope.ADMIN))).status_code == 200
+    for scope, status in ((Scope.WRITE, 403), (Scope.READ, 200), (Scope.ADMIN, 200)):
         with subtests.test(scope=scope):
-            key = (await astore.call(ApiToken.issue, alice.pk, scope, Grant(scopes=[scope])))[1]
-            answer = await rest.get(SETTINGS, headers={"authorization": f"Bearer {key}"})
+            answer = await rest.get(SETTINGS, headers=await headers_of(scope))
             assert answer.status_code == status
+            if status == 200:
+                shown = answer.json()
+                assert (shown["language"], shown["agent_settings"]["llm"]["model"]) == ("fr", "openai/gpt-x")
+                for hidden in ("models.example", "tools.example", "a@b.example"):
+                    assert (hidden in answer.text) is (scope is Scope.ADMIN), hidden
 
 
 async def test_what_cannot_be_stored_changes_nothing(

@@ -14,13 +14,14 @@ from convserver.api.openhands.new_settings import NewSettings
 from convserver.api.openhands.settings import SecretsStore
 from convserver.api.openhands.text import StorableText
 from convserver.api.openhands.view import body_of
-from convserver.api.scopes import OF_THE_USER, WRITES, requires
+from convserver.api.scopes import BY_ANSWER, OF_THE_USER, WRITES, requires
 from convserver.api.v1.agent.requests import KeptObject
 from convserver.api.v1.agent.settings import document, forms
 from convserver.api.v1.agent.settings.document import AGENT, CONVERSATION
 from convserver.api.v1.agent.settings.profiles import note_on
 from convserver.api.v1.app.view import AppViewSet
-from sessions_app.models import UserSettings
+from sessions_app.identity import scopes
+from sessions_app.models import Scope, UserSettings
 from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import SettingSecret
 
@@ -131,14 +132,23 @@ class AppSettingsViewSet(AppViewSet):
 
     needs = OF_THE_USER
 
+    @requires(BY_ANSWER)
     @extend_schema(responses={200: AppSettings, 404: SettingsFailure})
     def retrieve(self, request: Request) -> Response:
-        """Return all settings; 404 if none was ever saved, which makes web clients ask for them."""
+        """Return all settings; 404 if none was ever saved, which makes web clients ask for them.
+
+        A token without the scope `admin` is shown the language and the names of agent and model alone.
+        """
         stored = user_settings.settings_of(self.user_id)
         if stored is None:
             # Web clients then open the dialogue of the first run.
             raise Refused(404, {"error": "Settings not found"})
-        return Response(_shown(self.user_id, stored).model_dump(mode="json"))
+        shown = _shown(self.user_id, stored)
+        if not scopes.may(request.user, Scope.ADMIN):
+            scopes.require(request.user, Scope.READ)
+            # OpenHands' command line asks for these at its log-in, whose token has no `admin`.
+            shown = _outline(shown)
+        return Response(shown.model_dump(mode="json"))
 
     @extend_schema(
         request=NewAppSettings,
@@ -194,6 +204,27 @@ def _shown(user_id: int, stored: UserSettings) -> AppSettings:
         provider_tokens_set={
             provider: token.host for provider, token in user_settings.provider_tokens(user_id).items()
         },
+    )
+
+
+def _outline(settings: AppSettings) -> AppSettings:
+    """Return the settings without what names people, hosts, tool servers and keys."""
+    agent = settings.agent_settings
+    hidden = dict.fromkeys(
+        (
+            *("email", "email_verified", "git_user_name", "git_user_email"),
+            *("disabled_skills", "max_budget_per_task", "default_sandbox_spec_id"),
+            *("sandbox_base_container_image", "sandbox_runtime_container_image"),
+        )
+    )
+    return settings.model_copy(
+        update={
+            **hidden,
+            "registered_marketplaces": [],
+            "agent_settings": {"agent": agent.get("agent"), "llm": {"model": agent["llm"].get("model")}},
+            "conversation_settings": {},
+            "provider_tokens_set": {},
+        }
     )
 
 
