@@ -1,0 +1,1 @@
+"""Directories of files, one for each conversation that has any: opened safely, bounded, counted, purged."""
