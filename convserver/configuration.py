@@ -274,6 +274,33 @@ class Configuration:
         meaning="how large the files of all users' imports that have not ended may be together; `0` for "
         "no limit",
     )
+    workspaces: Path = variable(
+        "CONVSERVER_WORKSPACES",
+        lambda _, text, given: (
+            Path(text).expanduser().absolute() if text else given.known["data_dir"] / "workspaces"
+        ),
+        shown="`workspaces` in `CONVSERVER_DATA_DIR`",
+        meaning="the directory of the [files of conversations](#files-of-conversations); processes on "
+        "several machines need one that all of them see",
+    )
+    workspace_max_mb: int = variable(
+        "CONVSERVER_WORKSPACE_MAX_MB",
+        whole(1, 100_000_000),
+        default="1000",
+        meaning="the most MB (1,000,000 bytes) of files of one conversation",
+    )
+    workspace_max_files: int = variable(
+        "CONVSERVER_WORKSPACE_MAX_FILES",
+        whole(1, 10_000_000),
+        default="100000",
+        meaning="the most files and directories of one conversation",
+    )
+    workspace_max_depth: int = variable(
+        "CONVSERVER_WORKSPACE_MAX_DEPTH",
+        whole(1, 200),
+        default="64",
+        meaning="the most directories above a file of a conversation",
+    )
     allow_set_conversation_id: bool = variable(
         "ALLOW_SET_CONVERSATION_ID",
         flag,

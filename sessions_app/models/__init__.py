@@ -21,6 +21,7 @@ from sessions_app.models.files import (
     Feedback,
     Permissions,
     Polarity,
+    Workspace,
 )
 from sessions_app.models.idempotency import (
     RecordedAnswer,
@@ -261,6 +262,7 @@ __all__ = [
     "UserSettings",
     "Verb",
     "WhileWorking",
+    "Workspace",
     "asked_conversations",
     "default_workspace",
     "digest_of",

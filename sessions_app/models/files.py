@@ -80,3 +80,22 @@ class Attachment(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Workspace(models.Model):
+    """The directory of a conversation's files, and how much is in it."""
+
+    conversation = models.OneToOneField(
+        Conversation, models.CASCADE, primary_key=True, related_name="workspace_files"
+    )
+    directory = models.CharField(max_length=32, unique=True, default=new_public_id)
+    """Its name, which tells nothing: stores that share a place for directories may share ids, too."""
+    bytes = models.BigIntegerField(default=0)
+    files = models.BigIntegerField(default=0)
+    """Files and directories."""
+    charged = models.BigIntegerField(default=0)
+    """The bytes that count as uploads of the owner: all but the copies of attachments."""
+    created_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return self.directory

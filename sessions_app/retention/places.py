@@ -26,7 +26,9 @@ from sessions_app.models import (
     ImportedConversation,
     ModelUse,
     Usage,
+    Workspace,
 )
+from sessions_app.workspaces import records
 
 # In one transaction, so that appends of others do not wait long.
 STEP_ROWS = 200
@@ -37,6 +39,7 @@ REMOVED = (
     "sessions_app.UnfinishedAnswer",
     "sessions_app.Draft",
     "sessions_app.Attachment",
+    "sessions_app.Workspace",
     "sessions_app.AgentSetup",
     "sessions_app.StartTask",
     "sessions_app.ToolRun",
@@ -154,14 +157,18 @@ WITHOUT_MODEL = {
 
 
 def remove_some(conversation: ConversationRef) -> int | None:
-    """Remove a bounded number of rows of one table; return the bytes of attachments among them.
+    """Remove a bounded number of rows of one table, or of files; return the bytes of files among them.
 
-    Return None once no table has rows.
+    Return None once no table has rows. Raise OSError if a file cannot be removed.
     """
     for label in REMOVED:
         model = apps.get_model(label)
         limit = STEP_FILES if model is Attachment else STEP_ROWS
         rows = model._default_manager.filter(conversation_id=conversation.pk)
+        # The row goes last: it names the directory. What a step has removed of that stays removed if the
+        # step is undone, and the next one goes on.
+        if model is Workspace and (size := records.remove_some(conversation, STEP_ROWS)) is not None:
+            return size
         if keys := list(rows.order_by("pk").values_list("pk", flat=True)[:limit]):
             return _remove(model, keys, conversation)
     return None
@@ -221,6 +228,8 @@ def _remove(model: type[Model], keys: Iterable[Any], conversation: ConversationR
     size = 0
     if model is Attachment:
         size = sum(Attachment.objects.filter(pk__in=keys).values_list("size", flat=True))
+        _count_anew([conversation.owner_id])
+    elif model is Workspace:
         _count_anew([conversation.owner_id])
     elif model is Draft:
         _count_anew(list(Draft.objects.filter(pk__in=keys).values_list("user_id", flat=True)))

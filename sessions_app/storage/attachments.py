@@ -72,18 +72,21 @@ def content_of(conversation: ConversationRef, name: str) -> bytes | None:
     return Attachment.objects.of(conversation).content_of(name)
 
 
-def attach(conversation: ConversationRef, files: Iterable[NewFile]) -> list[Attached | Skipped]:
+def attach(
+    conversation: ConversationRef, files: Iterable[NewFile], *, taken: Collection[str] = ()
+) -> list[Attached | Skipped]:
     """Store the files under safe, unused names; return the outcome of each in its place.
 
-    A file that is too large, or one too many, is skipped and affects no other. Raise ConversationNotFound
-    for a deleted conversation, ConversationBusy, and QuotaExceeded if the owner may not store all of them.
+    No file gets a name that is `taken`. A file that is too large, or one too many, is skipped and affects no
+    other. Raise ConversationNotFound for a deleted conversation, ConversationBusy, and QuotaExceeded if the
+    owner may not store all of them.
     """
     with transaction.atomic():
         # The lock of everything that writes to a conversation also covers the choice of names and the
         # limits.
         if lock(Conversation.objects.active(), conversation) is None:
             raise ConversationNotFound("Conversation not found.")
-        space = _Space.of(conversation)
+        space = _Space.of(conversation, taken)
         uses = usage.locked(conversation.owner_id)
         results = [_attached(conversation, file, space) for file in files]
         usage.add_upload(uses, sum(each.size for each in results if isinstance(each, Attached)))
@@ -96,8 +99,14 @@ def safe_name(text: str, taken: Collection[str] = ()) -> str:
     name = "".join(character for character in last if character.isprintable()).strip()
     stem, ending = _parts("" if name in (".", "..") else name)
     marks = ("", *(f"-{number}" for number in range(1, len(taken) + 1)))  # one of them is unused
-    numbered = (f"{stem[: ATTACHMENT_NAME_MAX_LENGTH - len(mark + ending)]}{mark}{ending}" for mark in marks)
-    return next(name for name in numbered if name not in taken)
+    return next(name for mark in marks if (name := _fitting(stem, mark + ending)) not in taken)
+
+
+def _fitting(stem: str, rest: str) -> str:
+    """Return a name with as much of its stem as it may have: file systems count bytes."""
+    bytes_most = 255
+    cut = stem[: ATTACHMENT_NAME_MAX_LENGTH - len(rest)].encode()[: bytes_most - len(rest.encode())]
+    return cut.decode(errors="ignore") + rest
 
 
 def _parts(name: str) -> tuple[str, str]:
@@ -112,20 +121,23 @@ def _parts(name: str) -> tuple[str, str]:
 class _Space:
     """The space that a conversation's attachments use, which grows while files are stored."""
 
-    names: set[str]
+    files: int
     size: int
+    names: set[str]
+    """Those that no further file may have."""
 
     @classmethod
-    def of(cls, conversation: ConversationRef) -> _Space:
+    def of(cls, conversation: ConversationRef, taken: Collection[str]) -> _Space:
         rows = Attachment.objects.of(conversation)
         size = rows.aggregate(sum=Sum("size"))["sum"] or 0
-        return cls(set(rows.values_list("name", flat=True)), size)
+        names = set(rows.values_list("name", flat=True))
+        return cls(len(names), size, names.union(taken))
 
     def refusal(self, size: int) -> str | None:
         """Return why a file of this size cannot be stored; None if it can."""
         if size > FILE_MAX_BYTES:
             return f"The file has {size} bytes; the limit is {FILE_MAX_BYTES}."
-        if len(self.names) >= FILES_MAX:
+        if self.files >= FILES_MAX:
             return f"The conversation has {FILES_MAX} files already, and that is the most."
         if self.size + size > TOTAL_MAX_BYTES:
             return f"The files of a conversation may have {TOTAL_MAX_BYTES} bytes together."
@@ -141,5 +153,6 @@ def _attached(conversation: ConversationRef, file: NewFile, space: _Space) -> At
         conversation_id=conversation.pk, name=name, size=size, content=file.content
     )
     space.names.add(name)
+    space.files += 1
     space.size += size
     return Attached(name=name, size=size, created_at=row.created_at)

@@ -24,6 +24,7 @@ from sessions_app.models import (
     Draft,
     Grant,
     Usage,
+    Workspace,
     size_of_draft,
 )
 
@@ -133,7 +134,10 @@ def use_of(user_pk: int) -> dict[str, QuotaUse]:
 def _count(row: Usage) -> None:
     """Count what the user has stored so far; once, under the lock."""
     uploads = Attachment.objects.filter(conversation__owner_id=row.user_id)
-    row.uploaded_bytes = uploads.aggregate(sum=Sum("size"))["sum"] or 0
+    files = Workspace.objects.filter(conversation__owner_id=row.user_id)
+    row.uploaded_bytes = (uploads.aggregate(sum=Sum("size"))["sum"] or 0) + (
+        files.aggregate(sum=Sum("charged"))["sum"] or 0
+    )
     drafts = Draft.objects.filter(user_id=row.user_id)
     for draft in drafts.filter(size=None).iterator(chunk_size=1):  # each may have megabytes of images
         Draft.objects.filter(pk=draft.pk).update(size=size_of_draft(draft.text, draft.images))

@@ -343,7 +343,7 @@ class Tree:
         return size
 
     @contextmanager
-    def changed_alone(self, wait_s: float = 5.0) -> Iterator[None]:
+    def changed_alone(self, wait_s: float = 30.0) -> Iterator[None]:
         """Keep other changes of these files by the server away, those of other processes too.
 
         Raise ConversationBusy if others take longer.
