@@ -192,6 +192,14 @@ def sync(directory: int) -> None:
             raise
 
 
+def pieces(descriptor: int, size: int, at_once: int = 256 * 1024) -> Iterator[bytes]:
+    """Yield at most `size` bytes from the beginning of a file, however it changes meanwhile."""
+    place = 0
+    while place < size and (piece := os.pread(descriptor, min(at_once, size - place), place)):
+        place += len(piece)
+        yield piece
+
+
 @contextmanager
 def closing(descriptor: int) -> Iterator[int]:
     """Close a descriptor at the end of the block."""

@@ -186,10 +186,11 @@ ROWS = [
         Row(f"v0-{name.replace('/', '-')}", f"{V0}/{{id}}/{name}", OWNERS)
         for name in ("config", "microagents", "web-hosts", "vscode-url", "list-files", "git/changes")
     ),
+    Row("v0-zip-directory", V0 + "/{id}/zip-directory", OWNERS),
     *(
-        # there is no workspace
+        # there is no such file, and nothing was committed
         Row(f"v0-{name.partition('?')[0].replace('/', '-')}", f"{V0}/{{id}}/{name}", Statuses(404, 404, 401))
-        for name in ("select-file?file=a", "zip-directory", "git/diff?path=a")
+        for name in ("select-file?file=a", "git/diff?path=a")
     ),
     Row(
         "v0-submit-feedback",

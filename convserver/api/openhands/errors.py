@@ -32,6 +32,7 @@ from sessions_app.identity.scopes import ScopeTooSmall
 from sessions_app.loops.commands import CommandPending
 from sessions_app.settings.user_settings import ModelKeyMissing, SettingsNotFound
 from sessions_app.sockets.native.frames import BadFrame, FrameTooLarge
+from sessions_app.workspaces.beneath import NoSuchFile
 
 V0_STATUS: dict[type[ConversationError], int] = {
     ConversationNotFound: 404,
@@ -45,6 +46,7 @@ V0_STATUS: dict[type[ConversationError], int] = {
     QuotaExceeded: 429,
     IdempotencyKeyReused: 409,
     ScopeTooSmall: 403,
+    NoSuchFile: 404,
     ConversationBusy: 503,
     OutcomeUnknown: 503,
     StoreUnavailable: 503,

@@ -12,8 +12,8 @@ from convserver.api.openhands.errors import Detail, InvalidRequest
 from convserver.api.openhands.forms import FormParser
 from convserver.api.scopes import WRITES
 from convserver.api.v0.view import V0ViewSet
-from sessions_app.storage import attachments
 from sessions_app.storage.attachments import Attached, NewFile, Skipped
+from sessions_app.workspaces import uploads
 
 FIELD = "files"
 
@@ -49,13 +49,13 @@ class UploadViewSet(V0ViewSet):
         responses={200: UploadResponse, 400: Detail, 404: Detail, 503: Detail},
     )
     def create(self, request: Request, conversation_id: str) -> Response:
-        """Store files, each under a safe and new name in this conversation.
+        """Store files in the conversation's workspace, each under a safe and new name.
 
-        Files that are too large, or beyond the limit, are skipped.
+        Files that are too large, or beyond a limit, are skipped.
         """
         conversation = access.writable(request.user, conversation_id)
         files = _files_of(request)
-        results = attachments.attach(conversation, files)
+        results = uploads.put_all(conversation, files)
         answer = UploadResponse(
             uploaded_files=[each.path for each in results if isinstance(each, Attached)],
             skipped_files=[

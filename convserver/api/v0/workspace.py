@@ -1,9 +1,13 @@
-"""The V0 wire's requests about a conversation's workspace; agents have none here (spec V0 §1.7)."""
+"""The V0 wire's requests about a conversation's workspace: its files; there is no runtime (spec V0 §1.7)."""
 
 from __future__ import annotations
 
+import posixpath
+from contextlib import suppress
 from typing import Any
 
+from django.http import StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from pydantic import BaseModel
 from rest_framework.request import Request
@@ -12,13 +16,17 @@ from rest_framework.response import Response
 from conversations import access
 from conversations.exceptions import ConversationNotFound
 from conversations.models import ConversationRef, Version
+from convserver.api.openhands import workspace_files
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
 from convserver.api.openhands.view import query_of
+from convserver.api.openhands.workspace_files import NotShown
 from convserver.api.scopes import WRITES
 from convserver.api.v0.view import V0ViewSet
 from convserver.event_loop import in_loop
 from sessions_app.loops.manager import get_manager
 from sessions_app.openhands_v1 import sandboxes
+from sessions_app.workspaces import archives, paths, records
+from sessions_app.workspaces.beneath import NoSuchFile, PathRefused
 
 _OF_ONE: dict[int, Any] = {400: Detail, 404: Detail}
 
@@ -79,19 +87,37 @@ class DiffQuery(BaseModel):
     path: str
 
 
+class FileText(BaseModel):
+    """A file as text."""
+
+    code: str
+
+
+_NOT_LISTED = frozenset({".git/", ".DS_Store", "node_modules/", "__pycache__/", "lost+found/", ".vscode/"})
+"""What the wire leaves out of lists."""
+
 _file_list: dict[str, Any] = {
     "parameters": [FolderQuery],
-    "responses": {200: list[str], **_OF_ONE, 422: ValidationProblems},
+    "responses": {200: list[str], **_OF_ONE, 422: ValidationProblems, 503: Detail},
 }
+_refused: dict[int, Any] = {404: Detail | WorkspaceProblem, 422: ValidationProblems}
 _file: dict[str, Any] = {
     "parameters": [FileQuery],
-    "responses": {400: Detail, 404: Detail | WorkspaceProblem, 422: ValidationProblems},
+    "responses": {
+        200: FileText,
+        400: Detail | WorkspaceProblem,
+        503: Detail,
+        413: WorkspaceProblem,
+        415: WorkspaceProblem,
+        **_refused,
+    },
 }
-_diff: dict[str, Any] = {**_file, "parameters": [DiffQuery]}
+_diff: dict[str, Any] = {"parameters": [DiffQuery], "responses": {400: Detail, **_refused}}
+_zip: dict[Any, Any] = {(200, "application/zip"): OpenApiTypes.BINARY, **_OF_ONE, 503: Detail}
 
 
 class V0WorkspaceViewSet(V0ViewSet):
-    """Where a conversation's agent works: agents here have no runtime of their own."""
+    """Where the files of a conversation are; agents here have no runtime of their own."""
 
     needs = WRITES
 
@@ -123,23 +149,44 @@ class V0WorkspaceViewSet(V0ViewSet):
 
     @extend_schema(**_file_list)
     def list_files(self, request: Request, conversation_id: str) -> Response:
-        """Return them: none."""
+        """Return the names in a folder, folders first and with a slash; none where there is no folder.
+
+        With `path` each begins with that. At most 10,000 are listed.
+        """
+        names_most = 10_000
         query_of(request, FolderQuery)
-        _attached(request, conversation_id)
-        return Response([])
+        conversation = _attached(request, conversation_id)
+        path = workspace_files.named_in(request, "path") or ""
+        names: list[str] = []
+        with suppress(PathRefused), records.opened(conversation) as tree:
+            if tree is not None:
+                names = tree.names(paths.relative(conversation, path), names_most)
+        return Response([posixpath.join(path, name) for name in names if name not in _NOT_LISTED])
 
     @extend_schema(**_file)
     def select_file(self, request: Request, conversation_id: str) -> Response:
-        """Refuse: no file exists."""
-        query_of(request, FileQuery)
-        _attached(request, conversation_id)
-        raise _no_runtime()
+        """Return a file as text, if it is one and not too large."""
+        path = query_of(request, FileQuery).file
+        conversation = _attached(request, conversation_id)
+        try:
+            text = workspace_files.text_of(conversation, workspace_files.named_in(request, "file") or path)
+        except NotShown as error:
+            raise Refused(413, {"error": f"Error opening file: {error}"}) from error
+        except PathRefused as error:
+            status = 404 if isinstance(error, NoSuchFile) else 400
+            raise Refused(status, {"error": f"Error opening file: {error}"}) from error
+        if text is None:
+            raise Refused(415, {"error": f"Unable to open binary file: {path}"})
+        return Response({"code": text})
 
-    @extend_schema(responses={400: Detail, 404: Detail | WorkspaceProblem})
-    def zip_directory(self, request: Request, conversation_id: str) -> Response:
-        """Refuse: there is no workspace."""
-        _attached(request, conversation_id)
-        raise _no_runtime()
+    @extend_schema(responses=_zip)
+    def zip_directory(self, request: Request, conversation_id: str) -> StreamingHttpResponse:
+        """Return the workspace as a zip file that is made while it is sent, without links."""
+        conversation = _attached(request, conversation_id)
+        content = archives.zipped(conversation)
+        return workspace_files.streamed(
+            conversation, content, content_type="application/zip", name="workspace.zip"
+        )
 
     @extend_schema(responses={200: list[Change], **_OF_ONE})
     def changes(self, request: Request, conversation_id: str) -> Response:
@@ -169,7 +216,3 @@ async def _visited(conversation_id: str, user_id: str) -> ConversationRef | None
     if conversation is not None:
         await manager.detach_from_conversation(conversation)
     return conversation
-
-
-def _no_runtime() -> Refused:
-    return Refused(404, {"error": "Runtime not yet initialized"})

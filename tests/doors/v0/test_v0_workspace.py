@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from typing import Any
+from zipfile import ZipFile
 
 import httpx
 import pytest
@@ -18,6 +20,7 @@ from sessions_app import astore
 from sessions_app.models import ApiToken, Attachment, Feedback
 from sessions_app.storage import attachments
 from sessions_app.storage.attachments import NewFile, attachments_of, content_of
+from sessions_app.workspaces import uploads as workspace_uploads
 from tests.doors.test_access import CSRF, login_cookie
 from tests.support.wires.v0 import CONVERSATIONS, NEW_ID, Problem
 
@@ -25,7 +28,6 @@ pytestmark = pytest.mark.one_engine
 
 TALK = f"{CONVERSATIONS}/talk"
 BINARY = bytes(range(256)) + b"\r\n--\xff\xfe\0"
-NO_RUNTIME = {"error": "Runtime not yet initialized"}
 
 STUBS: list[tuple[str, int, Any]] = [
     ("config", 200, {"runtime_id": None, "session_id": "talk"}),
@@ -34,14 +36,13 @@ STUBS: list[tuple[str, int, Any]] = [
     ("vscode-url", 200, {"vscode_url": None}),
     ("list-files", 200, []),
     ("list-files?path=src", 200, []),
-    ("select-file?file=a.py", 404, NO_RUNTIME),
+    ("select-file?file=a.py", 404, {"error": "Error opening file: There is no “a.py”."}),
     ("select-file", 422, Problem("missing", ["query", "file"])),
-    ("zip-directory", 404, NO_RUNTIME),
     ("git/changes", 200, []),
     ("git/diff?path=a.py", 404, {"error": "Not a git repository"}),
     ("git/diff", 422, Problem("missing", ["query", "path"])),
 ]
-GETS = [path for path, status, _ in STUBS if status != 422]
+GETS = [*(path for path, status, _ in STUBS if status != 422), "zip-directory"]
 POSTS: dict[str, dict[str, Any]] = {
     "submit-feedback": {"json": {"polarity": "positive"}},
     "upload-files": {"files": [("files", ("a.txt", b"a"))]},
@@ -105,6 +106,99 @@ async def test_a_v1_conversation_is_answered_by_its_id(alice: User, rest: httpx.
     await astore.call(creation.create, alice, conversation_id=name, version=Version.V1)
     answer = await rest.get(f"{CONVERSATIONS}/c7c6d34a-ca9d-4b3d-bbef-aed95f43880f/config")
     assert answer.json() == {"runtime_id": "64yKrYfCGvdogUefBVB7d9", "session_id": name}
+
+
+# Files
+
+
+async def test_files_are_listed_opened_and_zipped_as_the_wire_says(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    for path in ("src/a.py", "Src2/x", "b.txt", "A.txt", "node_modules/m.js", ".git/config", "src/größe"):
+        await astore.call(workspace_uploads.put, conversation, path, path.encode())
+    assert (await rest.get(f"{TALK}/list-files")).json() == ["src/", "Src2/", "A.txt", "b.txt"]
+    assert (await rest.get(f"{TALK}/list-files?path=src")).json() == ["src/a.py", "src/größe"]
+    assert (await rest.get(f"{TALK}/list-files?path=/workspace/src/")).json() == [
+        *("/workspace/src/a.py", "/workspace/src/größe"),
+    ]
+    for nothing in ("none", "b.txt", "../..", "/etc", "a%00b"):
+        answer = await rest.get(f"{TALK}/list-files?path={nothing}")
+        assert (answer.status_code, answer.json()) == (200, [])
+    for name in ("src/a.py", "/workspace/src/a.py", "src/../src/a.py"):
+        assert (await rest.get(f"{TALK}/select-file", params={"file": name})).json() == {"code": "src/a.py"}
+    answer = await rest.get(f"{TALK}/zip-directory")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/zip")
+    assert answer.headers["content-disposition"] == 'attachment; filename="workspace.zip"'
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    with ZipFile(BytesIO(answer.content)) as file:
+        assert file.testzip() is None
+        assert {name for name in file.namelist() if not name.endswith("/")} == {
+            *("src/a.py", "Src2/x", "b.txt", "A.txt", "node_modules/m.js", ".git/config", "src/größe"),
+        }
+        assert file.read("src/größe") == "src/größe".encode()
+
+
+async def test_a_workspace_without_files_is_an_empty_zip_file(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    answer = await rest.get(f"{TALK}/zip-directory")
+    with ZipFile(BytesIO(answer.content)) as file:
+        assert file.namelist() == []
+
+
+async def test_what_cannot_be_opened_is_told_in_words(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    for name, content in {
+        "nul": b"a\0b",
+        "latin": b"\xff",
+        "long": b"x" * 2_000_001,
+        "most": b"x" * 2_000_000,
+    }.items():
+        await astore.call(workspace_uploads.put, conversation, name, content)
+    await astore.call(workspace_uploads.make_directory, conversation, "folder")
+    statuses = {
+        "nul": 415,
+        "latin": 415,
+        "long": 413,
+        "most": 200,
+        "none": 404,
+        "none/none": 404,
+        "folder": 400,
+        "../x": 400,
+        "/etc/passwd": 400,
+        "/workspace/../etc/passwd": 400,
+        "x" * 300: 400,
+    }
+    for name, status in statuses.items():
+        answer = await rest.get(f"{TALK}/select-file", params={"file": name})
+        assert answer.status_code == status, name
+        assert status == 200 or answer.json()["error"].startswith(
+            ("Error opening file: ", "Unable to open binary")
+        )
+    assert "Unable to open binary file: nul" in (await rest.get(f"{TALK}/select-file?file=nul")).text
+
+
+async def test_a_name_with_any_byte_is_listed_and_opened(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    def written() -> None:
+        workspace_uploads.put(conversation, "\udcff.txt", b"found")
+
+    await astore.call(written)
+    assert (await rest.get(f"{TALK}/list-files")).json() == ["\udcff.txt"]
+    assert (await rest.get(f"{TALK}/select-file?file=%FF.txt")).json() == {"code": "found"}
+    with ZipFile(BytesIO((await rest.get(f"{TALK}/zip-directory")).content)) as file:
+        assert file.namelist() == ["\ufffd.txt"]
+
+
+async def test_what_is_uploaded_is_in_the_workspace(
+    conversation: ConversationRef, rest: httpx.AsyncClient
+) -> None:
+    answer = await upload(rest, ("a.txt", b"first"), ("../a.txt", b"second"))
+    assert answer["uploaded_files"] == ["/workspace/a.txt", "/workspace/a-1.txt"]
+    assert (await rest.get(f"{TALK}/list-files")).json() == ["a-1.txt", "a.txt"]
+    assert (await rest.get(f"{TALK}/select-file?file=/workspace/a-1.txt")).json() == {"code": "second"}
 
 
 # Sandboxes
