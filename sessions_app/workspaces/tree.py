@@ -267,7 +267,8 @@ class Tree:
 
     def _walk(self, directory: int, prefix: str, depth: int) -> Iterator[WalkedFile]:
         with os.scandir(directory) as found:
-            entries = sorted(islice(found, self.limits.files), key=lambda each: each.name)
+            # One more than there may be, so that an archive can tell that it is not whole.
+            entries = sorted(islice(found, self.limits.files + 1), key=lambda each: each.name)
         for each in entries:
             name = os.fsencode(each.name)
             if is_draft(each.name):
