@@ -293,7 +293,22 @@ ROWS = [
         for what, rest in (("tools", "/"), ("vscode/url", ""), ("git/changes", "/a"), ("git/diff", "/a"))
     ),
     # no key of a conversation says whose file it is
-    Row("agent-file-upload", "/agent/api/file/upload/a", Statuses(404, 404, 401), method="POST"),
+    *(
+        Row(
+            f"agent-file-{path.split('?')[0].split('/')[0].replace('_', '-')}",
+            f"/agent/api/file/{path}",
+            Statuses(404, 404, 401),
+            method=method,
+        )
+        for method, path in (
+            ("POST", "upload/a"),
+            ("POST", "create_directory?path=/workspace/a"),
+            ("GET", "download?path=/workspace/a"),
+            ("GET", "archive?path=/workspace&format=tar.gz"),
+        )
+    ),
+    Row("agent-file-home", "/agent/api/file/home", THEIR_OWN),
+    Row("agent-file-search-subdirs", "/agent/api/file/search_subdirs?path=/workspace", THEIR_OWN),
     *(
         Row(f"agent-{what or 'root'}".replace("_", "-"), f"/agent/{what}", OPEN_TO_ALL)
         for what in ("", "alive", "health", "ready", "server_info")

@@ -284,7 +284,7 @@ async def test_a_file_goes_to_the_conversation_whose_key_is_given(
 ) -> None:
     path = address.format(path="/workspace/project/notes.txt")
     answer = await rest.post(path, files={"file": ("x", b"\x00bytes")}, headers=key)
-    assert known(answer) == {"success": True}
+    assert known(answer) == {"success": True, "file_size": 6}
     assert await astore.call(attachments.content_of, talk, "notes.txt") == b"\x00bytes"
 
 

@@ -93,6 +93,10 @@ ROUTES = [
         if each.base == absent.ONE
         for method, action in each.actions.items()
     ),
+    Route("agent-conversation-file-upload", "/file/upload?path=/workspace/a", owner=422),  # no form
+    Route("agent-conversation-file-create-directory", "/file/create_directory?path=/workspace/a"),
+    Route("agent-conversation-file-download", "/file/download?path=/workspace/none", method="GET", owner=404),
+    Route("agent-conversation-file-archive", "/file/archive?path=/workspace&format=tar.gz", method="GET"),
     Route("agent-conversation", "", method="DELETE"),
 ]
 """Every operation on one conversation."""

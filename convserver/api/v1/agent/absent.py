@@ -21,10 +21,7 @@ from convserver.api.scopes import WRITES
 from convserver.api.v1.agent.view import AgentViewSet
 from convserver.api.v1.authentication import conversation_of
 
-HOME = "/workspace"
-"""The directory that clients begin the paths of workspaces with; there are no files below it."""
-
-NO_WORKSPACES = "Conversations have no workspaces on this server: there are no files, folders and commands."
+NO_WORKSPACES = "This server has no workspaces beside those of conversations, and runs no commands in them."
 NO_SKILLS = "This server installs no skills. A conversation's start brings them, in `agent_context.skills`."
 NO_PLUGINS = "This server loads no plugins. Add tool servers to the settings instead."
 NO_EXTENSIONS = "This server runs no extensions of the web client."
@@ -36,6 +33,7 @@ NO_OAUTH = "This server opens tool servers by keys and headers. Enter one of the
 NO_ACP = "This server runs no ACP agents."
 NO_RESPONSES = "This server does not offer its agents as models. Start a conversation instead."
 NO_INIT = "This server is ready: its configuration is read when it starts."
+NO_TRAJECTORIES = "This server writes no trajectories into files. Ask for the events of the conversation."
 NO_RUNTIMES = "Conversations have no runtime of their own on this server."
 
 
@@ -56,8 +54,6 @@ EMPTY: dict[tuple[str, str], Any] = {
     ("get", "api/vscode/status"): {"running": False, "enabled": False},
     ("get", ONE + "vscode/status"): {"running": False, "enabled": False},
     ("get", ONE + "vscode/url"): {"url": None},
-    ("get", "api/file/home"): {"home": HOME, "favorites": [], "locations": []},
-    ("get", "api/file/search_subdirs"): {"items": [], "next_page_id": None},
     ("get", "api/git/commits"): NO_COMMITS,
     ("get", "api/git/commits/{sha}/changes"): [],
     ("get", ONE + "git/changes"): [],
@@ -91,7 +87,6 @@ REFUSED: dict[tuple[str, str], str] = {
     ("post", "api/init"): NO_INIT,
     ("post", "api/workspaces"): NO_WORKSPACES,
     ("post", "api/workspaces/parents"): NO_WORKSPACES,
-    ("post", "api/file/create_directory"): NO_WORKSPACES,
     ("post", "api/bash/start_bash_command"): NO_WORKSPACES,
     ("post", "api/bash/execute_bash_command"): NO_WORKSPACES,
     ("post", ONE + "bash/start_bash_command"): NO_WORKSPACES,
@@ -125,6 +120,8 @@ UNKNOWN: dict[tuple[str, str], str] = {
     ("delete", "api/workspaces/parents"): NO_WORKSPACES,
     ("get", ONE + "workspace"): NO_WORKSPACES,
     ("get", ONE + "workspace/{path}"): NO_WORKSPACES,
+    ("get", "api/file/download-trajectory/{name}"): NO_TRAJECTORIES,
+    ("get", ONE + "file/download-trajectory/{name}"): NO_TRAJECTORIES,
     ("get", "api/bash/bash_events/{name}"): NO_WORKSPACES,
     ("post", "api/bash/bash_commands/{name}/stop"): NO_WORKSPACES,
     ("get", ONE + "bash/bash_events/{name}"): NO_WORKSPACES,
@@ -238,7 +235,7 @@ class AbsentViewSet(AgentViewSet):
 
     @extend_schema(request=None, responses={204: None})
     def open_nothing(self, request: Request) -> HttpResponse:
-        """Report success: the cookie for the files of workspaces is not needed."""
+        """Report success: no file here is opened by a cookie of its own."""
         return _nothing()
 
     @extend_schema(request=None, responses={204: None})

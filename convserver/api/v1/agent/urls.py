@@ -49,6 +49,14 @@ ACTIONS: dict[str, Any] = {
     "runtime": {"get": "runtime"},
 }
 
+FILE_ACTIONS: dict[str, Any] = {
+    "upload": {"post": "upload"},
+    "download": {"get": "download"},
+    "archive": {"get": "archive"},
+    "create_directory": {"post": "create_directory"},
+}
+"""Those of a conversation; each is also there for the one whose key is given."""
+
 EVENT_ACTIONS: dict[str, Any] = {
     "search": {"get": "search"},
     "count": {"get": "count"},
@@ -85,6 +93,10 @@ def free_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
     for name, methods in EVENT_ACTIONS.items():
         view = AgentEventViewSet.as_view(methods, **options)
         yield re_path(_one(prefix, f"/events/{name}$"), view, name=f"agent-events-{name.replace('_', '-')}")
+    for name, methods in FILE_ACTIONS.items():
+        view = FileViewSet.as_view(methods, **options)
+        route = f"agent-conversation-file-{name.replace('_', '-')}"
+        yield re_path(_one(prefix, f"/file/{name}$"), view, name=route)
     # The last of them: `search` could also be an id.
     event = _one(prefix, r"/events/(?P<event_id>[^/]+)$")
     yield re_path(event, AgentEventViewSet.as_view({"get": "retrieve"}, **options), name="agent-event")
@@ -100,13 +112,19 @@ def workspace_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
     of_a_path = {
         "git/changes": partial(AgentWorkspaceViewSet.as_view, {"get": "changes"}),
         "git/diff": partial(AgentWorkspaceViewSet.as_view, {"get": "diff"}),
-        "file/upload": partial(FileViewSet.as_view, {"post": "upload"}),
+        "file/upload": partial(FileViewSet.as_view, FILE_ACTIONS["upload"]),
+        "file/download": partial(FileViewSet.as_view, FILE_ACTIONS["download"]),
     }
     for name, each in of_a_path.items():
         route = f"agent-{name.replace('/', '-')}"
         yield path(f"{prefix}{name}", each(**UNDESCRIBED), name=route)
         # A path may have slashes and line ends.
         yield re_path(rf"^{prefix}{name}/(?P<path>[\s\S]+)\Z", each(**options), name=route)
+    looks = {"archive": "archive", "home": "home", "search_subdirs": "subdirectories"}
+    actions: dict[str, Any] = {name: {"get": action} for name, action in looks.items()}
+    for name, methods in {**actions, "create_directory": FILE_ACTIONS["create_directory"]}.items():
+        view = FileViewSet.as_view(methods, **options)
+        yield path(f"{prefix}file/{name}", view, name=f"agent-file-{name.replace('_', '-')}")
 
 
 PROFILES = (

@@ -1,28 +1,34 @@
-"""Requests about a workspace, which conversations do not have yet (spec V1 §2.5, rank c)."""
+"""Requests about the workspace of a conversation: its files, and what there is none of (spec V1 §2.5, c)."""
 
 from __future__ import annotations
 
+import posixpath
 import re
-from typing import Any
+from typing import Any, Literal
 
+from django.http import StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conversations.models import ConversationRef
-from convserver.api.openhands.errors import Detail, Refused
+from convserver.api.openhands import workspace_files
+from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
 from convserver.api.openhands.forms import FormParser
-from convserver.api.openhands.view import Done
+from convserver.api.openhands.view import Done, query_of
 from convserver.api.scopes import WRITES
 from convserver.api.v1.agent.pages import missing
-from convserver.api.v1.agent.view import AgentViewSet, done
+from convserver.api.v1.agent.view import AgentViewSet, described, done
 from convserver.api.v1.authentication import conversation_of
-from sessions_app.storage import attachments
-from sessions_app.storage.attachments import Attached, NewFile
+from sessions_app.workspaces import archives, paths, records, uploads
+from sessions_app.workspaces.beneath import NoSuchFile, shown
 
 PATH = OpenApiParameter("path", str, description="In newer clients' form.")
+EXCLUDE = OpenApiParameter("exclude", str, many=True, description="Patterns of what is left out, too.")
 FIELD = "file"
+_REFUSED: dict[Any, Any] = {400: Detail, 404: Detail, 422: ValidationProblems, 503: Detail}
 _PAGE = re.compile(r"https?://[^/]+/conversations/([0-9a-f-]{32,36})(?:[/?#].*)?")
 """The addresses of a conversation's page, as a browser sends them."""
 
@@ -46,8 +52,60 @@ class UploadedFile(BaseModel):
     file: bytes
 
 
+class UploadedSize(Done):
+    """The file is stored."""
+
+    file_size: int
+
+
+class NamedDirectory(BaseModel):
+    """A directory for a list."""
+
+    label: str
+    path: str
+
+
+class HomeDirectory(BaseModel):
+    """Where a client begins to look: the workspace, its directories, and no others."""
+
+    home: str
+    favorites: list[NamedDirectory]
+    locations: list[NamedDirectory]
+
+
+class Subdirectory(BaseModel):
+    """A directory in another one."""
+
+    name: str
+    path: str
+
+
+class SubdirectoryPage(BaseModel):
+    """One page of directories."""
+
+    items: list[Subdirectory]
+    next_page_id: str | None
+
+
+class SubdirectoryQuery(BaseModel):
+    """Which directories to list."""
+
+    path: str
+    page_id: str | None = None
+    limit: int = Field(default=100, ge=1, le=100)
+    include_hidden: bool = False
+
+
+class ArchiveQuery(BaseModel):
+    """Which directory to return, and in which format."""
+
+    path: str
+    format: Literal["git-delta", "tar.gz"] = "git-delta"
+    use_default_excludes: bool = True
+
+
 class AgentWorkspaceViewSet(AgentViewSet):
-    """Where agents work: they have no files here that a client could read."""
+    """What agents elsewhere have beside files: tools, changes since a commit, an editor."""
 
     needs = WRITES
 
@@ -73,7 +131,7 @@ class AgentWorkspaceViewSet(AgentViewSet):
 
 
 class FileViewSet(AgentViewSet):
-    """A file for the conversation whose key is given, or whose page sends it: the address has no id."""
+    """The files of one conversation: that of the address, or whose key is given, or whose page asks."""
 
     needs = WRITES
 
@@ -82,29 +140,134 @@ class FileViewSet(AgentViewSet):
     @extend_schema(
         parameters=[PATH],
         request={"multipart/form-data": UploadedFile},
-        responses={200: Done, 400: Detail, 404: Detail, 503: Detail},
+        responses={200: UploadedSize, **_REFUSED},
     )
-    def upload(self, request: Request, path: str = "") -> Response:
-        """Store the file under the last part of the path; 404 if the conversation is unknown."""
-        conversation = _meant_by(request)
+    def upload(self, request: Request, path: str = "", conversation_id: str = "") -> Response:
+        """Store the file in the workspace, in the place of one that is there; 404 without a conversation."""
+        conversation = _meant_by(request, conversation_id)
         file = request.FILES.get(FIELD)
         if file is None:
             raise missing("body", FIELD)
-        name = path or request.query_params.get("path") or file.name or ""
-        (result,) = attachments.attach(conversation, [NewFile(name=name, content=file.read())])
-        if not isinstance(result, Attached):
-            raise Refused(400, {"detail": result.reason})
+        name = path or workspace_files.named_in(request, PATH.name) or file.name or ""
+        content = file.read()
+        uploads.put(conversation, name, content)
+        return Response(UploadedSize(success=True, file_size=len(content)).model_dump())
+
+    @extend_schema(
+        parameters=[PATH], responses={(200, "application/octet-stream"): OpenApiTypes.BINARY, **_REFUSED}
+    )
+    def download(self, request: Request, path: str = "", conversation_id: str = "") -> StreamingHttpResponse:
+        """Return a file for saving, as long as it is now."""
+        conversation = _meant_by(request, conversation_id)
+        return workspace_files.download(conversation, path or _required(request))
+
+    @extend_schema(request=None, parameters=[PATH], responses={200: Done, **_REFUSED})
+    def create_directory(self, request: Request, conversation_id: str = "") -> Response:
+        """Make a directory with those above it; one that is there stays as it is."""
+        conversation = _meant_by(request, conversation_id)
+        uploads.make_directory(conversation, _required(request))
         return done()
 
+    @extend_schema(
+        parameters=described(ArchiveQuery, EXCLUDE),
+        responses={(200, "application/gzip"): OpenApiTypes.BINARY, **_REFUSED},
+    )
+    def archive(self, request: Request, conversation_id: str = "") -> StreamingHttpResponse:
+        """Return a directory as a compressed tar file, without links and, by default, what can be made again.
 
-def _meant_by(request: Request) -> ConversationRef:
-    """Return the conversation of a file. Raise Refused if it is unknown.
+        The other format of the wire is one of git repositories, which workspaces are not.
+        """
+        conversation = _meant_by(request, conversation_id)
+        query = query_of(request, ArchiveQuery)
+        path = _required(request)
+        target = paths.relative(conversation, path)
+        with records.opened(conversation) as tree:
+            if tree is not None:
+                tree.require_directory(target)
+            elif target:
+                raise NoSuchFile(f"There is no {shown(path)}.")
+        if query.format != "tar.gz":
+            raise Refused(400, {"detail": "Not a git repository: ask for the format tar.gz."})
+        name = posixpath.basename(target or paths.home_of(conversation)) or "workspace"
+        excludes = [*(archives.DEFAULT_EXCLUDES if query.use_default_excludes else ()), *_excluded(request)]
+        return workspace_files.streamed(
+            conversation,
+            archives.tar_gz(conversation, target, name, excludes),
+            content_type="application/gzip",
+            name=f"{name}.tar.gz",
+        )
+
+    @extend_schema(responses={200: HomeDirectory, 503: Detail})
+    def home(self, request: Request) -> Response:
+        """Return the workspace of the conversation that the request means, with its directories."""
+        conversation = _meant_if_any(request)
+        home = paths.HOME if conversation is None else paths.home_of(conversation)
+        with_hidden = request.query_params.get("include_hidden") == "true"
+        names = [] if conversation is None else _directories(conversation, "", with_hidden=with_hidden)
+        favorites = [NamedDirectory(label=name, path=posixpath.join(home, name)) for name in names[:50]]
+        return Response(HomeDirectory(home=home, favorites=favorites, locations=[]).model_dump())
+
+    @extend_schema(
+        parameters=described(SubdirectoryQuery),
+        responses={200: SubdirectoryPage, 400: Detail, 422: ValidationProblems, 503: Detail},
+    )
+    def subdirectories(self, request: Request) -> Response:
+        """Return one page of the directories in a directory, without links; none without a conversation."""
+        query = query_of(request, SubdirectoryQuery)
+        conversation = _meant_if_any(request)
+        names: list[str] = []
+        if conversation is not None:
+            target = paths.relative(conversation, _required(request))
+            names = _directories(conversation, target, with_hidden=query.include_hidden)
+        start = names.index(query.page_id) if query.page_id in names else 0
+        end = start + query.limit
+        path = query.path.rstrip("/")
+        items = [Subdirectory(name=name, path=f"{path}/{name}") for name in names[start:end]]
+        next_page_id = names[end] if end < len(names) else None
+        return Response(SubdirectoryPage(items=items, next_page_id=next_page_id).model_dump())
+
+
+def _directories(conversation: ConversationRef, target: str, *, with_hidden: bool) -> list[str]:
+    """Return the names of the directories in one, in order. Raise PathRefused or NoSuchFile."""
+    with records.opened(conversation) as tree:
+        names = [] if tree is None else tree.names(target, tree.limits.files)
+    found = (name.rstrip("/") for name in names if name.endswith("/"))
+    return [name for name in found if with_hidden or not name.startswith(".")]
+
+
+def _required(request: Request) -> str:
+    """Return the absolute path in the query. Raise InvalidRequest for none, Refused for a relative one."""
+    path = workspace_files.named_in(request, PATH.name)
+    if path is None:
+        raise missing("query", PATH.name)
+    if not path.startswith("/"):
+        raise Refused(400, {"detail": "Path must be absolute"})
+    return path
+
+
+def _excluded(request: Request) -> list[str]:
+    """Return the patterns of a request, of which there may be a hundred. Raise Refused."""
+    patterns_most = 100
+    found = request.query_params.getlist(EXCLUDE.name)
+    if len(found) > patterns_most:
+        raise Refused(400, {"detail": f"At most {patterns_most} patterns may be excluded."})
+    return found
+
+
+def _meant_by(request: Request, conversation_id: str) -> ConversationRef:
+    """Return the conversation whose files a request means. Raise Refused if it is unknown."""
+    found = conversation_of(request, conversation_id) if conversation_id else _meant_if_any(request)
+    if found is None:
+        raise Refused(404, {"detail": "Not Found"})
+    return found
+
+
+def _meant_if_any(request: Request) -> ConversationRef | None:
+    """Return the conversation that a request without an id means; None if there is none.
 
     A web client that needs no key has none to send; its page's address names the conversation.
     """
     if isinstance(request.auth, ConversationRef):
         return request.auth
     page = _PAGE.fullmatch(request.headers.get("Referer", ""))
-    if page is None:
-        raise Refused(404, {"detail": "Not Found"})
-    return conversation_of(request, page[1])
+    return None if page is None else conversation_of(request, page[1])

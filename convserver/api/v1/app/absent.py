@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from drf_spectacular.types import OpenApiTypes
@@ -10,14 +11,18 @@ from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from convserver.api.openhands import workspace_files
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.view import Done, body_of
+from convserver.api.openhands.workspace_files import NotShown
 from convserver.api.scopes import RUNS, WRITES, requires
 from convserver.api.v1.agent.absent import NO_ACP
 from convserver.api.v1.agent.requests import ProfileChoice
 from convserver.api.v1.agent.settings.profiles import model_for_conversation
 from convserver.api.v1.app.view import AppViewSet, of_one, readable
 from sessions_app.settings import agent_setups
+from sessions_app.workspaces.beneath import PathRefused
+from sessions_app.workspaces.paths import PROJECT
 
 NO_MARKETPLACES = "This server reads no marketplaces. Add tool servers to the settings instead."
 NO_CAPTCHAS = "This server has no captchas, so there is nothing to log."
@@ -46,14 +51,17 @@ class UnknownDiff(BaseModel):
 
 
 class AppWorkspaceViewSet(AppViewSet):
-    """The workspace of a conversation, as one that is empty."""
+    """The workspace of a conversation: its files, and nothing of git, hooks and skills."""
 
     needs = WRITES
 
-    @extend_schema(parameters=[_FILE], responses={200: OpenApiTypes.STR, **of_one})
+    @extend_schema(parameters=[_FILE], responses={200: OpenApiTypes.STR, 503: Detail, **of_one})
     def file(self, request: Request, conversation_id: str) -> Response:
-        """Return an empty text: there is no such file."""
-        readable(request, conversation_id)
+        """Return a file as text; an empty one if there is no such text, or more than can be shown."""
+        conversation = readable(request, conversation_id)
+        path = workspace_files.named_in(request, _FILE.name) or f"{PROJECT}/PLAN.md"
+        with suppress(PathRefused, NotShown):
+            return Response(workspace_files.text_of(conversation, path) or "")
         return Response("")
 
     @extend_schema(parameters=[_PATH], responses={200: list[dict[str, Any]], **of_one})
