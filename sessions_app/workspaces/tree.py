@@ -267,12 +267,11 @@ class Tree:
 
     def _walk(self, directory: int, prefix: str, depth: int) -> Iterator[WalkedFile]:
         with os.scandir(directory) as found:
+            walked = (each for each in found if not each.is_symlink() and not is_draft(each.name))
             # One more than there may be, so that an archive can tell that it is not whole.
-            entries = sorted(islice(found, self.limits.files + 1), key=lambda each: each.name)
+            entries = sorted(islice(walked, self.limits.files + 1), key=lambda each: each.name)
         for each in entries:
             name = os.fsencode(each.name)
-            if is_draft(each.name):
-                continue
             if each.is_file(follow_symlinks=False):
                 yield WalkedFile(prefix + each.name, False, name, directory)
             elif each.is_dir(follow_symlinks=False) and depth < self.limits.depth:
