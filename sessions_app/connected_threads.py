@@ -69,8 +69,10 @@ def repeated(write: Callable[[], T]) -> T:
         try:
             done = connected(write)
         except (OperationalError, InterfaceError) as error:
-            # Nothing broke: it has waited the whole lock timeout, or would fail again.
-            if failures.is_locked(error) or failures.is_lasting(error, connection):
+            # Nothing broke: it has waited for the whole timeout of a lock or of the pool, or would fail again.
+            if failures.is_locked(error) or failures.is_unconnected(error):
+                raise
+            if failures.is_lasting(error, connection):
                 raise
             _reconnecting.failed(error)
             if not left:
