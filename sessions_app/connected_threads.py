@@ -69,7 +69,7 @@ def repeated(write: Callable[[], T]) -> T:
         try:
             done = connected(write)
         except (OperationalError, InterfaceError) as error:
-            # Nothing broke: it has waited for the whole timeout of a lock or of the pool, or would fail again.
+            # Nothing broke: it has waited for a lock or the pool as long as it may, or would fail again.
             if failures.is_locked(error) or failures.is_unconnected(error):
                 raise
             if failures.is_lasting(error, connection):

@@ -180,4 +180,5 @@ def _gathered(parts: Iterator[bytes], least: int = 64 * 1024) -> Iterator[bytes]
 
 def _plain(path: str) -> str:
     """Return a path as a name in a zip file: text, which on no system leads out of a directory."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("\\", "_")
+    text = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return text.replace("\\", "_").replace(":", "_")

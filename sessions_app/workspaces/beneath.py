@@ -73,7 +73,7 @@ def has_openat2() -> bool:
     """Return whether the kernel has the call and lets this process use it; some containers do not."""
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
         return False
-    here = os.open(".", DIRECTORY)
+    here = os.open("/", DIRECTORY)  # not the working directory: the account may not read that
     try:
         os.close(by_kernel(here, b".", DIRECTORY))
     except OSError:

@@ -22,6 +22,7 @@ from convserver.api.scopes import WRITES
 from convserver.api.v1.agent.pages import missing
 from convserver.api.v1.agent.view import AgentViewSet, described, done
 from convserver.api.v1.authentication import conversation_of
+from sessions_app.models import ATTACHMENT_NAME_MAX_LENGTH
 from sessions_app.workspaces import archives, paths, records, uploads
 from sessions_app.workspaces.beneath import NoSuchFile, shown
 
@@ -189,6 +190,8 @@ class FileViewSet(AgentViewSet):
         if query.format != "tar.gz":
             raise Refused(400, {"detail": "Not a git repository: ask for the format tar.gz."})
         name = posixpath.basename(target or paths.home_of(conversation)) or "workspace"
+        # A start may name any working directory; the name is that of a file at the client.
+        name = name if len(name) <= ATTACHMENT_NAME_MAX_LENGTH else "workspace"
         excludes = [*(archives.DEFAULT_EXCLUDES if query.use_default_excludes else ()), *_excluded(request)]
         return workspace_files.streamed(
             conversation,
