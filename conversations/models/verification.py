@@ -31,7 +31,7 @@ class DamageKind(models.TextChoices):
     TITLE = "title", "wrong entry of the index of titles"
 
 
-# Damage of a log, of which its readers are told; the rest is about leases, guards and indexes.
+# Damage of a log: its pages show a warning. The other kinds are about leases, guards and indexes.
 SHOWN_TO_READERS = frozenset(
     {
         DamageKind.MISSING,

@@ -90,7 +90,7 @@ def _manifest_of(store: BaseDatabaseWrapper, *, made_at: str, check: bool) -> Ma
 
 
 def _dumped(target: Path, *, made_at: str, check: bool) -> Manifest:
-    """Let pg_dump write the schema, and describe what the same snapshot has."""
+    """Dump the server's schema with pg_dump; return a description of the same snapshot."""
     with stores.session() as session:
         postgresql_programs.require(session, "pg_dump", "pg_restore")
         schema = postgresql_schemas.current(session) or ""

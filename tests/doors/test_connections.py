@@ -567,17 +567,23 @@ async def test_pings_of_a_client_that_does_not_read_are_not_answered() -> None:
     assert answers == [1000, 0, 1000]
 
 
+def answered_by_the_test(number: int) -> list[BoundedHttp]:
+    """Return the server's side of connections; their application does nothing."""
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        pass
+
+    config = uvicorn.Config(application, log_config=None)
+    room = Connections(limit=number, per_address=0, exempt=Networks())
+    return [BoundedHttp(config, State(room), app_state={}) for _ in range(number)]
+
+
 async def test_an_answer_that_nobody_reads_is_given_up_and_one_that_is_read_on_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(http_protocol, "UNREAD_S", 0.01)
 
-    async def application(scope: Any, receive: Any, send: Any) -> None:
-        """Nothing: the test says how the answer is read."""
-
-    config = uvicorn.Config(application, log_config=None)
-    everybody = Connections(limit=2, per_address=0, exempt=Networks())
-    clients = [BoundedHttp(config, State(everybody), app_state={}) for _ in range(2)]
+    clients = answered_by_the_test(2)
     connections = [WrittenOnly() for _ in clients]
     for client, connection in zip(clients, connections, strict=True):
         client.connection_made(connection)
@@ -623,12 +629,7 @@ async def test_an_answer_that_is_read_slowly_is_given_up_once_nothing_more_of_it
 ) -> None:
     monkeypatch.setattr(http_protocol, "UNREAD_S", 0.001)
 
-    async def application(scope: Any, receive: Any, send: Any) -> None:
-        """Nothing: the test says how the answer is read."""
-
-    config = uvicorn.Config(application, log_config=None)
-    everybody = Connections(limit=1, per_address=0, exempt=Networks())
-    client, connection = BoundedHttp(config, State(everybody), app_state={}), SlowlyRead(looks=20)
+    (client,), connection = answered_by_the_test(1), SlowlyRead(looks=20)
     client.connection_made(connection)
     client.pause_writing()
     await connection.aborted.wait()

@@ -45,7 +45,7 @@ class RecentFailure:
             raise
 
     def note_in(self, scope: dict[str, Any], error: Exception) -> None:
-        """Let the view answer with this failure if it would wait for it, too."""
+        """Put a remembered failure into the scope: the view answers with it and does not wait."""
         if self.is_remembered:
             scope[FAILURE] = error
 

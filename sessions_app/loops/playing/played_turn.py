@@ -315,7 +315,7 @@ class PlayedTurn:
     async def start_tool(self, call: ToolCall) -> str:
         if call.event_id in self._undone:  # a pause takes effect before a call that was decided about
             await self.checkpoint()
-        attempt = str(uuid4())  # by which a repeated commit is told from a second start
+        attempt = str(uuid4())  # distinguishes a repeated commit from a second start
         return await retry(
             lambda: astore.change(
                 start.start, self.conversation, self._epoch, self.turn_id, call, attempt=attempt
