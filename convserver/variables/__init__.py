@@ -117,10 +117,14 @@ def words(name: str, text: str, _: Given) -> tuple[str, ...]:
 
 
 def url_parts(name: str, url: str) -> SplitResult:
-    """Split a URL; error messages do not show it, because it may contain a password."""
+    """Split a URL; an error shows nothing of it, because any part of it may be one of a password."""
     try:
         parts = urlsplit(url)
         _ = parts.port  # raises for an invalid port
-    except ValueError as error:
-        raise ConfigurationError(f"{name} is not a valid URL: {error}.") from error
+    except ValueError:
+        # Without the error, which shows what it takes for the port: behind a “/” in a password, a part of it.
+        raise ConfigurationError(
+            f"{name} is not a valid URL: its host or its port cannot be read. In a user name or a password, "
+            "write / as %2F, ? as %3F, # as %23, @ as %40, : as %3A, [ as %5B and ] as %5D."
+        ) from None
     return parts

@@ -97,9 +97,8 @@ def origins(name: str, text: str, given: Given) -> tuple[str, ...]:
         parts = url_parts(name, origin)
         is_origin = parts.scheme in ("http", "https") and parts.netloc and "@" not in parts.netloc
         if not is_origin or parts.path not in ("", "/") or parts.query or parts.fragment:
-            raise ConfigurationError(
-                f"{name} names {origin!r}, but an origin looks like https://example.org."
-            )
+            shown = "an address with a password or an @" if "@" in origin else repr(origin)
+            raise ConfigurationError(f"{name} names {shown}, but an origin looks like https://example.org.")
     return tuple(origin.rstrip("/") for origin in origins)
 
 

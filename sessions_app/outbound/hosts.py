@@ -125,25 +125,30 @@ def require_allowed_text(text: str) -> None:
         require_allowed(url)
 
 
-def is_listed(url: httpx.URL) -> bool:
-    """Return whether the operator lists the host of a URL itself, by its name or as an address."""
+def is_listed(url: httpx.URL, *, with_port: bool = False) -> bool:
+    """Return whether the operator lists the host of a URL itself, by its name or as an address.
+
+    `with_port` asks for an entry that names the port, too.
+    """
     port = port_of(url)
     try:
         address = _literal(url)
     except ValueError:
         return False
     if address is not None:
-        return _is_admitted(address, port)
+        return _is_admitted(address, port, with_port=with_port)
     name = _name(url)
-    return any(each.admits_name(name, port) for each in settings.CONFIGURATION.internal_addresses)
+    entries = settings.CONFIGURATION.internal_addresses
+    return any(each.admits_name(name, port) and (each.port or not with_port) for each in entries)
 
 
-async def require_public(url: httpx.URL) -> bool:
+async def require_public(url: httpx.URL, *, is_strict: bool = False) -> bool:
     """Look up the host of a URL that is asked through a proxy, which looks it up for itself.
 
-    Return False for a name without an address here, which the proxy may know. Raise HostRefused.
+    Return False for a name without an address here, which the proxy may know. Raise HostRefused. Without
+    accounts, only an `is_strict` call looks.
     """
-    if settings.CONFIGURATION.auth != "accounts":
+    if settings.CONFIGURATION.auth != "accounts" and not is_strict:
         return True
     with suppress(OSError):
         await _looked_up(url)
@@ -195,10 +200,11 @@ def _literal(url: httpx.URL) -> Address | None:
         raise ValueError("this is no address") from None
 
 
-def _is_admitted(address: Address, port: int) -> bool:
+def _is_admitted(address: Address, port: int, *, with_port: bool = False) -> bool:
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    entries = settings.CONFIGURATION.internal_addresses
     return any(
-        each.admits_address(mapped or address, port) for each in settings.CONFIGURATION.internal_addresses
+        each.admits_address(mapped or address, port) and (each.port or not with_port) for each in entries
     )
 
 

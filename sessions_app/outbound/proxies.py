@@ -39,7 +39,7 @@ def way_to(url: httpx.URL, *, is_operators: bool = False) -> httpx.AsyncHTTPTran
     operator named the URL.
     """
     # A proxy would read what is sent without TLS.
-    proxy = _proxy_of(url) if url.scheme == "https" else None
+    proxy = proxy_of(url) if url.scheme == "https" else None
     if proxy is not None:
         if not proxy.startswith("socks") and server_url(proxy) is None:
             raise UnusableProxy
@@ -94,7 +94,8 @@ def _sent_to(address: str, request: httpx.Request) -> httpx.Request:
     )
 
 
-def _proxy_of(url: httpx.URL) -> str | None:
+def proxy_of(url: httpx.URL) -> str | None:
+    """Return the address of the operator's proxy for a URL; None for a direct connection."""
     proxies = getproxies()
     proxy = proxies.get(url.scheme) or proxies.get("all")
     if not proxy or proxy_bypass(url.host):
