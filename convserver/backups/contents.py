@@ -14,7 +14,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from conversations.log.append import chain
 
 PROBLEMS_MAX = 20  # at most this many problems are named
-ROWS_AT_ONCE = 1000  # the rows of a table do not fit into memory
 # A payload that is longer than this is read by itself: a thousand of the longest do not fit into memory.
 LARGE_BYTES = 16 * 1024
 
@@ -169,7 +168,9 @@ def _payload_of(connection: BaseDatabaseWrapper, pk: int) -> bytes:
 
 
 def _rows(connection: BaseDatabaseWrapper, statement: str) -> Iterator[tuple[Any, ...]]:
+    # The rows of a table do not fit into memory
+    rows_at_once = 1000
     with connection.chunked_cursor() as cursor:
         cursor.execute(statement)
-        while rows := cursor.fetchmany(ROWS_AT_ONCE):
+        while rows := cursor.fetchmany(rows_at_once):
             yield from rows

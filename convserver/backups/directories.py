@@ -42,7 +42,7 @@ def new_in(directory: Path, name: str) -> Iterator[Draft]:
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _remove_left(directory)
+        remove_left(directory)
         # Hidden and with an ending: neither `keep_newest` nor a person takes it for a backup.
         draft = Draft(directory / f".{name}.{secrets.token_hex(4)}{UNFINISHED}")
         draft.path.mkdir(mode=0o700)
@@ -119,8 +119,8 @@ def _free(directory: Path, name: str) -> Path:
     return path
 
 
-def _remove_left(directory: Path) -> None:
-    """Remove what killed processes have left; a directory that is being written is locked."""
+def remove_left(directory: Path) -> None:
+    """Remove what killed processes have left in a directory; what is being written is locked."""
     for left in directory.glob(f".convserver-*{UNFINISHED}"):
         with suppress(OSError):  # BlockingIOError is one: another process is writing it
             opened = os.open(left, os.O_RDONLY)

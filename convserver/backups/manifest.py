@@ -14,9 +14,9 @@ from convserver.backups.failures import BackupError
 
 FORMAT = 1
 NAME = "manifest.json"
+DATABASE = {"sqlite": "database.sqlite3", "postgresql": "database.dump"}  # by engine
 SUM = f"{NAME}.sha256"  # beside the manifest: its own SHA-256, as `sha256sum` writes it
 CHUNK_BYTES = 1024 * 1024
-MANIFEST_MAX_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +25,17 @@ class StoredFile:
 
     size: int  # in bytes
     sha256: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkspaceFiles:
+    """The files of conversations in a backup."""
+
+    workspaces: int
+    entries: int  # files, directories and links in them
+    bytes: int
+    changed: int  # files that were written while they were read
+    unread: int  # files that were gone, or could not be opened
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,6 +58,8 @@ class Manifest:
     is_checked: bool = False  # whether the store was read for such problems
     schema: str = ""  # PostgreSQL: the name of the schema that was dumped
     extensions: list[str] = field(default_factory=list)  # PostgreSQL: the extensions that its tables need
+    workspaces: WorkspaceFiles | None = None
+    """The files of conversations; None if they are not in the backup."""
     files: dict[str, StoredFile] = field(default_factory=dict)
     """Every other file of the backup, by its name."""
 
@@ -89,9 +102,10 @@ def read(directory: Path) -> Manifest:
 def _text(directory: Path) -> bytes:
     if not directory.is_dir():
         raise BackupError(f"{directory} is no directory: name the one that `convserver backup` has written.")
+    manifest_max_bytes = 16 * 1024 * 1024
     try:
         with (directory / NAME).open("rb") as source:
-            text = source.read(MANIFEST_MAX_BYTES)
+            text = source.read(manifest_max_bytes)
         expected = (directory / SUM).read_bytes()
     except FileNotFoundError as error:
         missing = Path(error.filename).name
@@ -115,7 +129,9 @@ def _parsed(text: bytes, directory: Path) -> Manifest:
                 "restore it with the version of convserver that has made it."
             )
         files = {name: StoredFile(**facts) for name, facts in value.pop("files").items()}
-        manifest = Manifest(**value, files=files)
+        held = value.pop("workspaces", None)
+        workspaces = None if held is None else WorkspaceFiles(**held)
+        manifest = Manifest(**value, workspaces=workspaces, files=files)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BackupError(f"{directory / NAME} is no manifest of a backup: choose another backup.") from error
     # The hash proves no origin: a manifest by anyone must not make a restore read other files.

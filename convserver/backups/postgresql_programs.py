@@ -18,7 +18,6 @@ from django.db.backends.postgresql.client import DatabaseClient
 
 from convserver.backups.failures import BackupError
 
-VERSION_S = 15.0  # a program says its version within this time
 SAID_MAX = 2000  # of what a program complains, at most this many characters are shown
 # The parts of a dump: only the second one has rows, and it has nothing but rows and numbers of sequences.
 SECTIONS = ("pre-data", "data", "post-data")
@@ -47,7 +46,9 @@ def _major(program: str) -> int:
             f"{program} is not installed, but a database on PostgreSQL needs it: install the package "
             "postgresql-client, or run this command where it is installed."
         )
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=VERSION_S, check=False)  # noqa: S603
+    # A program says its version within this time
+    version_s = 15.0
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=version_s, check=False)  # noqa: S603
     found = re.search(r"(\d+)", said.stdout)
     if found is None:
         raise BackupError(f"{program} does not say its version: {said.stderr.strip()[:SAID_MAX]}")

@@ -20,8 +20,6 @@ from convserver.backups.postgresql_schemas import quoted
 
 # In the name of a database in which a backup is verified, after the name of the store's own.
 SCRATCH = "_verify_"
-# Of the store's own name: PostgreSQL cuts names of more than 63 bytes, and the end must stay unique.
-NAME_MAX = 40
 
 
 class PostgresqlTarget:
@@ -77,7 +75,9 @@ class PostgresqlTarget:
 def scratch(manifest: Manifest, dumped: Path) -> Iterator[BaseDatabaseWrapper]:
     """Load a dump into a new database on the settings' server, and drop it at the end of the block."""
     own = connection.settings_dict["NAME"]
-    name = f"{own.encode()[:NAME_MAX].decode(errors='ignore')}{SCRATCH}{secrets.token_hex(6)}"
+    # Of the store's own name: PostgreSQL cuts names of more than 63 bytes, and the end must stay unique.
+    name_max = 40
+    name = f"{own.encode()[:name_max].decode(errors='ignore')}{SCRATCH}{secrets.token_hex(6)}"
     try:
         with stores.session() as session:
             postgresql_programs.require(session, "pg_restore")

@@ -13,8 +13,6 @@ from django.utils import timezone
 from convserver.backups.failures import reason
 from sessions_app.models import BackupOutcome, BackupRecord
 
-DETAIL_MAX = 2_000
-
 
 class NotRecorded(Exception):
     """The store does not take the record; the backup is what it is."""
@@ -34,11 +32,12 @@ def recorded(directory: Path) -> Iterator[BackupRecord]:
         outcome=BackupOutcome.FAILED,
         detail="It was interrupted.",
     )
+    detail_max = 2_000
     try:
         yield record
     except BaseException as error:
         if record.outcome == BackupOutcome.FAILED and str(error):
-            record.detail = str(error)[:DETAIL_MAX]
+            record.detail = str(error)[:detail_max]
         with suppress(Error):  # the error that goes on is more important
             _store(record)
         raise

@@ -5,24 +5,25 @@ The same is done to verify a backup, in a scratch database.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from django.conf import settings
 from django.db import Error, connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.loader import MigrationLoader
 
 from conversations.engines import upgrades
 from conversations.engines.upgrades import UpgradeImpossible
-from convserver.backups import contents, manifest, postgresql_target, sqlite_target
+from convserver.backups import contents, manifest, postgresql_target, sqlite_target, workspaces
 from convserver.backups.failures import BackupError, reason
-from convserver.backups.manifest import Manifest
+from convserver.backups.manifest import DATABASE, Manifest
 from convserver.backups.postgresql_target import PostgresqlTarget
 from convserver.backups.sqlite_target import SqliteTarget
-from convserver.backups.taking import DATABASE
 from convserver.backups.taking_over import void_leases
+from convserver.backups.workspaces import EmptyPlace
 
 SHOWN = 3
 
@@ -100,13 +101,32 @@ def target() -> Target:
     return PostgresqlTarget()
 
 
-def restore(directory: Path, found: Manifest, into: Target, *, accept_damage: bool = False) -> None:
-    """Load a readable backup into an empty place. Raise BackupError; then the place is still empty."""
+def files_target(found: Manifest, *, is_wanted: bool) -> EmptyPlace | None:
+    """Return the place for the files of conversations; None for none. Raise BackupError if it has some."""
+    has_files = found.workspaces is not None and is_wanted
+    return EmptyPlace(settings.CONFIGURATION.workspaces) if has_files else None
+
+
+def restore(
+    directory: Path,
+    found: Manifest,
+    into: Target,
+    files: EmptyPlace | None = None,
+    *,
+    accept_damage: bool = False,
+) -> None:
+    """Load a readable backup into an empty place, and its files of conversations into another one.
+
+    Raise BackupError; then the places are still empty.
+    """
+    dumped = directory / DATABASE[found.engine]
     try:
-        with into.alone(), into.loading(found, directory / DATABASE[found.engine]) as store:
+        with into.alone(), files or nullcontext(), into.loading(found, dumped) as store:
             # Before the leases are void: that changes rows, which the manifest would not know.
             _compared(store, found).require_whole(accept_damage=accept_damage)
             void_leases(store)
+            if files is not None:
+                files.put(directory, found, store)
     except (Error, OSError) as error:
         raise BackupError(
             f"The backup could not be loaded, and {into.name} was left empty: {reason(error)}."
@@ -121,6 +141,7 @@ def verify(directory: Path, found: Manifest) -> Verification:
     scratch = sqlite_target.scratch if connection.vendor == "sqlite" else postgresql_target.scratch
     try:
         with scratch(found, directory / DATABASE[found.engine]) as store:
+            workspaces.compare(directory, found, store)
             return _compared(store, found)
     except (Error, OSError) as error:
         raise BackupError(f"The backup could not be loaded to be verified: {reason(error)}.") from error

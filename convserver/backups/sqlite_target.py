@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -10,9 +12,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from conversations import synced_files
 from conversations.engines.sqlite3 import marks
-from convserver.backups import directories, sqlite_file, stores
+from convserver.backups import directories, stores
 from convserver.backups.failures import BackupError
-from convserver.backups.manifest import Manifest
+from convserver.backups.manifest import Manifest, pieces_of
 from convserver.serving.server_lock import ServerLock
 
 COMPANIONS = ("-wal", "-shm", "-journal", marks.ENDING)
@@ -51,7 +53,7 @@ class SqliteTarget:
         If the block fails or the process is killed, the place stays empty.
         """
         try:
-            sqlite_file.put(dumped, self._restored, manifest)
+            _put(dumped, self._restored, manifest)
             with stores.copy_at(self._restored) as store:
                 yield store
             synced_files.sync(self._restored)
@@ -79,10 +81,27 @@ def scratch(manifest: Manifest, dumped: Path) -> Iterator[BaseDatabaseWrapper]:
     """Copy a backup's file into a new directory beside the backup, and remove it at the end of the block."""
     # Not in the temporary directory, which seldom has room for a whole store.
     with directories.scratch_in(dumped.resolve().parent.parent) as workspace:
-        sqlite_file.put(dumped, workspace / dumped.name, manifest)
+        _put(dumped, workspace / dumped.name, manifest)
         with stores.copy_at(workspace / dumped.name) as store:
             yield store
 
 
 def _with_companions(path: Path) -> list[Path]:
     return [path.with_name(f"{path.name}{ending}") for ending in ("", *COMPANIONS)]
+
+
+def _put(dumped: Path, target: Path, manifest: Manifest) -> None:
+    """Write a copy of a backup's file, and sync it. Raise BackupError if it is not what the manifest says."""
+    digest = hashlib.sha256()
+    try:
+        with target.open("xb") as out:
+            for piece in pieces_of(dumped):
+                digest.update(piece)
+                out.write(piece)
+            out.flush()
+            os.fsync(out.fileno())
+    except OSError as error:
+        raise BackupError(f"{target} cannot be written: {error.strerror}.") from error
+    # The comparison with the manifest was minutes ago; these are the bytes that are restored.
+    if digest.hexdigest() != manifest.files[dumped.name].sha256:
+        raise BackupError(f"{dumped} changed while it was read: try again, or choose another backup.")

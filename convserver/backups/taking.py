@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.db import Error, connection, transaction
@@ -23,12 +24,12 @@ from convserver.backups import (
     sealed_key,
     sqlite_file,
     stores,
+    workspaces,
 )
 from convserver.backups.failures import BackupError, reason
-from convserver.backups.manifest import Manifest
+from convserver.backups.manifest import DATABASE, Manifest
 from convserver.backups.sealed_key import Keys
 
-DATABASE = {"sqlite": "database.sqlite3", "postgresql": "database.dump"}
 """The file of a backup with everything that the database holds, by the engine."""
 
 
@@ -41,21 +42,27 @@ class Backup:
     manifest: Manifest
 
 
-def back_up(directory: Path, *, passphrase: str | None = None, check: bool = True) -> Backup:
+def back_up(
+    directory: Path, *, passphrase: str | None = None, check: bool = True, with_workspaces: bool = False
+) -> Backup:
     """Write a backup of the store of the settings into a new directory below this one.
 
-    With a passphrase the secret key is in it, sealed. `check` reads everything, and notes in the manifest
-    what is damaged. Raise BackupError; nothing is left then.
+    With a passphrase the secret key is in it, sealed; `with_workspaces` adds the files of conversations.
+    `check` reads everything, and notes in the manifest what is damaged. Raise BackupError; then nothing is
+    left.
     """
     now = timezone.now()
+    rows: list[Any] | None = [] if with_workspaces else None
     with _said(), directories.new_in(directory, f"convserver-{directories.stamp(now)}") as draft:
         target = draft.path / DATABASE[connection.vendor]
         if connection.vendor == "sqlite":
             sqlite_file.copy(Path(connection.settings_dict["NAME"]), target)
             with stores.copy_at(target) as copied:
-                taken = _manifest_of(copied, made_at=now.isoformat(), check=check)
+                taken = _manifest_of(copied, rows, made_at=now.isoformat(), check=check)
         else:
-            taken = _dumped(target, made_at=now.isoformat(), check=check)
+            taken = _dumped(target, rows, made_at=now.isoformat(), check=check)
+        if rows is not None:  # after the snapshot, which has all that acknowledged events say of them
+            taken = replace(taken, workspaces=workspaces.write(rows, draft.path / workspaces.NAME))
         if passphrase is not None:
             keys = Keys(settings.SECRET_KEY, tuple(settings.SECRET_KEY_FALLBACKS))
             sealed_key.seal(keys, passphrase, draft.path)
@@ -77,7 +84,12 @@ def _said() -> Iterator[None]:
         ) from error
 
 
-def _manifest_of(store: BaseDatabaseWrapper, *, made_at: str, check: bool) -> Manifest:
+def _manifest_of(
+    store: BaseDatabaseWrapper, rows: list[Any] | None, *, made_at: str, check: bool
+) -> Manifest:
+    """Describe a store, and add its workspaces to the rows."""
+    if rows is not None:
+        rows += workspaces.rows_of(store)
     return Manifest(
         version=__version__,
         engine=connection.vendor,
@@ -89,7 +101,7 @@ def _manifest_of(store: BaseDatabaseWrapper, *, made_at: str, check: bool) -> Ma
     )
 
 
-def _dumped(target: Path, *, made_at: str, check: bool) -> Manifest:
+def _dumped(target: Path, rows: list[Any] | None, *, made_at: str, check: bool) -> Manifest:
     """Dump the server's schema with pg_dump; return a description of the same snapshot."""
     with stores.session() as session:
         postgresql_programs.require(session, "pg_dump", "pg_restore")
@@ -101,7 +113,7 @@ def _dumped(target: Path, *, made_at: str, check: bool) -> Manifest:
                 snapshot = cursor.fetchone()[0]
             postgresql_programs.dump(session, schema=schema, snapshot=snapshot, target=target)
             extensions = postgresql_schemas.extensions_in(session, schema)
-            taken = _manifest_of(session, made_at=made_at, check=check)
+            taken = _manifest_of(session, rows, made_at=made_at, check=check)
     entries = postgresql_programs.entries_of(target)
     in_dump = {line.split()[5] for line in entries if " TABLE " in line and " TABLE DATA " not in line}
     if missing := sorted(taken.counts.keys() - in_dump):

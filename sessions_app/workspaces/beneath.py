@@ -31,6 +31,7 @@ _OF_THE_PATH = frozenset(
     }
 )
 """Errors that another path would not have; all others are the server's."""
+OF_THE_NAME = _MISSING | _OF_THE_PATH
 
 
 class PathRefused(ConversationError):
@@ -56,6 +57,8 @@ class Openat2:
 
     NUMBER = 437  # of x86_64 and aarch64 alike
     BENEATH_WITHOUT_MAGIC_LINKS = 0x08 | 0x02
+    WITHOUT_LINKS = 0x08 | 0x04
+    WITHOUT_MOUNTS = 0x08 | 0x04 | 0x01
     TRIES = 100
     """The kernel gives up if `..` meets a rename at the same time; the next try succeeds almost always."""
 
@@ -92,9 +95,18 @@ def _libc() -> ctypes.CDLL:
 
 def by_kernel(root: int, path: bytes, flags: int) -> int:
     """Open a path by `openat2`."""
+    try:
+        return _opened(root, path, flags, Openat2.BENEATH_WITHOUT_MAGIC_LINKS)
+    except OSError as error:
+        if error.errno in (errno.EXDEV, errno.EAGAIN):
+            raise _leads_out(path) from error
+        raise
+
+
+def _opened(root: int, path: bytes, flags: int, resolve: int) -> int:
     if b"\0" in path:
         raise ValueError("embedded null byte")  # C would read the path up to there
-    how = _How(flags=flags, mode=0, resolve=Openat2.BENEATH_WITHOUT_MAGIC_LINKS)
+    how = _How(flags=flags, mode=0, resolve=resolve)
     code = errno.EAGAIN
     for _ in range(Openat2.TRIES):
         opened: int = _libc().syscall(
@@ -109,8 +121,6 @@ def by_kernel(root: int, path: bytes, flags: int) -> int:
         code = ctypes.get_errno()
         if code not in (errno.EAGAIN, errno.EINTR):
             break
-    if code in (errno.EXDEV, errno.EAGAIN):
-        raise _leads_out(path)
     raise OSError(code, os.strerror(code), os.fsdecode(path))
 
 
@@ -169,6 +179,32 @@ def _leads_out(path: bytes) -> PathRefused:
     return PathRefused(f"{shown(os.fsdecode(path))} leads out of the workspace.")
 
 
+def open_directory(root: int, path: bytes) -> int:
+    """Open a directory by the names of all those on the way to it, none of which may be a link.
+
+    The path may be of any length. Raise OSError.
+    """
+    path_most_bytes = 4_000  # of the kernel 4,096, with the end
+    if has_openat2() and len(path) < path_most_bytes:
+        return _opened(root, path, DIRECTORY, Openat2.WITHOUT_LINKS)
+    opened = os.dup(root)
+    for name in filter(None, path.split(b"/")):
+        with closing(opened) as above:
+            opened = os.open(name, DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+    return opened
+
+
+def open_without_mounts(directory: int, name: bytes) -> int:
+    """Open a directory in another one. Raise OSError: EXDEV if another file system begins there."""
+    if has_openat2():  # which also knows a part of the same file system that is mounted there
+        return _opened(directory, name, DIRECTORY, Openat2.WITHOUT_MOUNTS)
+    opened = os.open(name, DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+    if os.fstat(opened).st_dev != os.fstat(directory).st_dev:
+        os.close(opened)
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), os.fsdecode(name))
+    return opened
+
+
 def open_file(root: int, path: bytes) -> tuple[int, os.stat_result]:
     """Open a regular file for reading; return its descriptor, and what that is.
 
@@ -207,6 +243,21 @@ def closing(descriptor: int) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def passing_over() -> Iterator[None]:
+    """End the block early where something was removed or replaced meanwhile, or may not be opened.
+
+    Errors that another path would have too, such as those of the disk, are raised.
+    """
+    try:
+        yield
+    except PathRefused:
+        return
+    except OSError as error:
+        if error.errno not in OF_THE_NAME:
+            raise
 
 
 @contextmanager

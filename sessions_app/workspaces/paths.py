@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from conversations.models import ConversationRef, Version
 from sessions_app.models import AgentSetup
+from sessions_app.workspaces import chosen
 from sessions_app.workspaces.beneath import PathRefused, shown
 from sessions_app.workspaces.tree import is_draft
 
@@ -42,7 +43,16 @@ def home_of(conversation: ConversationRef) -> str:
     return next(_homes(conversation))
 
 
+def absolute(conversation: ConversationRef, path: str) -> str:
+    """Return a path as clients name it, absolute and without `..`; an absolute one keeps its beginning."""
+    if path.startswith("/"):
+        return posixpath.normpath("/" + path.lstrip("/"))
+    return posixpath.normpath(posixpath.join(home_of(conversation), path))
+
+
 def _homes(conversation: ConversationRef) -> Iterator[str]:
+    if own := chosen.directory_of(conversation):
+        yield own
     if conversation.version == Version.V1:
         setups = AgentSetup.objects.filter(conversation_id=conversation.pk)
         for workspace in setups.values_list("workspace", flat=True):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
 import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from heapq import nsmallest
@@ -16,8 +17,16 @@ from itertools import islice
 from typing import NamedTuple
 
 from conversations.exceptions import ConversationBusy
+from sessions_app.sandbox import ownership
 from sessions_app.workspaces import beneath
-from sessions_app.workspaces.beneath import PathRefused, closing, open_beneath, refusals, shown
+from sessions_app.workspaces.beneath import (
+    PathRefused,
+    closing,
+    open_beneath,
+    passing_over,
+    refusals,
+    shown,
+)
 
 _DRAFT = re.compile(r"\.convserver-draft-[0-9a-f]{16}")
 
@@ -47,7 +56,9 @@ class WalkedFile(NamedTuple):
     is_directory: bool
     name: bytes
     above: int
-    """The descriptor of its directory."""
+    """A descriptor from which the name leads to it."""
+    is_left_out: bool = False
+    """Whether the walk was told to leave it out, with what is in it."""
 
     def opened(self) -> tuple[int, os.stat_result]:
         """Open the file, whose descriptor the caller closes. Raise PathRefused or OSError."""
@@ -87,13 +98,20 @@ class FileDraft:
     is_open: bool = True
 
     def keep(self, name: bytes = b"") -> None:
-        """Give the file its name, in the place of what has it. Raise StoreUnavailable."""
+        """Give the file its name, in the place of what has it.
+
+        Raise PathRefused or StoreUnavailable; if it `is_open` then, nothing has changed.
+        """
         name = name or self.name
         with refusals(os.fsdecode(name)):
             os.replace(self.temporary, name, src_dir_fd=self.directory, dst_dir_fd=self.directory)
-            beneath.sync(self.directory)
-        self.made.keep()
-        self.discard()
+            # From here on the file is there, and stays counted, also if its name cannot be synced.
+            self.is_open = False
+            try:
+                beneath.sync(self.directory)
+            finally:
+                os.close(self.directory)
+                self.made.keep()
 
     def discard(self) -> None:
         """Remove the file, and the directories that were made for it; nothing once it is kept."""
@@ -112,6 +130,8 @@ class Tree:
     root: int
     """Its descriptor."""
     limits: WorkspaceLimits
+    is_users: bool = False
+    """Whether it is a directory of the user's own."""
 
     def names(self, path: str, at_most: int) -> list[str]:
         """Return the names in a directory, directories first and with a slash, each kind in order.
@@ -179,7 +199,8 @@ class Tree:
         try:
             with refusals(path):
                 before = self._replaced(directory, name, path)
-                _write(directory, draft.temporary, content, 0o600 | (before.st_mode & stat.S_IXUSR))
+                mode = 0o600 | (before.st_mode & stat.S_IXUSR)
+                _write(directory, draft.temporary, content, mode, is_users=self.is_users)
         except BaseException:
             draft.discard()
             raise
@@ -235,6 +256,7 @@ class Tree:
             with suppress(FileExistsError):
                 os.mkdir(name, 0o700, dir_fd=directory)
                 made.places.append((os.dup(directory), name))
+                ownership.give(name, directory, is_users=self.is_users)
                 beneath.sync(directory)
         return open_beneath(self.root, path, beneath.DIRECTORY)
 
@@ -257,45 +279,79 @@ class Tree:
             f"{shown(os.fsdecode(path))} is too deep: the limit is {self.limits.depth} directories."
         )
 
-    def walk(self, path: str = "") -> Iterator[WalkedFile]:
-        """Yield all files and directories beneath one, each directory before what is in it.
+    def walk(
+        self,
+        path: str = "",
+        is_left_out: Callable[[str, bool], bool] = lambda _path, _is_directory: False,
+        *,
+        with_links: bool = False,
+    ) -> Iterator[WalkedFile]:
+        """Yield all files and directories beneath one, each directory before what is in it, its files first.
 
-        Links, devices, FIFOs, sockets and drafts are left out, as is what is deeper than a workspace may be.
+        Links, which `with_links` are among the files, devices, FIFOs, sockets and drafts are left out, as is
+        what is deeper than a workspace may be.
+        Nothing below a directory that `is_left_out` (by its path from where the walk begins) is looked at.
+        Raise PathRefused or OSError if the directory cannot be opened, and OSError if the disk fails.
         """
-        with closing(self._directory(path)) as directory:
-            yield from self._walk(directory, "", 0)
+        with closing(self._directory(path)) as top:
+            # Only the directory whose files are given is open: a tree may be deeper than a process has
+            # descriptors for. What waits are names, the next one last, with the way to them.
+            waiting: list[tuple[str, list[str]]] = [("", [""])]
+            while waiting:
+                way, names = waiting[-1]
+                if not names:
+                    waiting.pop()
+                    continue
+                place = way + names.pop()
+                each = WalkedFile(place, True, os.fsencode(place), top, is_left_out(place, True))
+                if place:
+                    yield each
+                    if each.is_left_out:
+                        continue
+                with passing_over(), closing(beneath.open_directory(top, each.name)) as directory:
+                    files, directories = self._sorted_names(directory, with_links)
+                    inner = f"{place}/" if place else ""
+                    for name in files:
+                        out = is_left_out(inner + name, False)
+                        yield WalkedFile(inner + name, False, os.fsencode(name), directory, out)
+                    if inner.count("/") < self.limits.depth:
+                        waiting.append((inner, directories[::-1]))
 
-    def _walk(self, directory: int, prefix: str, depth: int) -> Iterator[WalkedFile]:
+    def _sorted_names(self, directory: int, with_links: bool) -> tuple[list[str], list[str]]:
+        """Return the files and the directories in a directory."""
         with os.scandir(directory) as found:
-            walked = (each for each in found if not each.is_symlink() and not is_draft(each.name))
+            walked = (
+                each for each in found if (with_links or not each.is_symlink()) and not is_draft(each.name)
+            )
             # One more than there may be, so that an archive can tell that it is not whole.
-            entries = sorted(islice(walked, self.limits.files + 1), key=lambda each: each.name)
-        for each in entries:
-            name = os.fsencode(each.name)
-            if each.is_file(follow_symlinks=False):
-                yield WalkedFile(prefix + each.name, False, name, directory)
-            elif each.is_dir(follow_symlinks=False) and depth < self.limits.depth:
-                yield WalkedFile(prefix + each.name, True, name, directory)
-                # It may be gone, or be a link meanwhile.
-                with suppress(OSError):
-                    inner = os.open(name, beneath.DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
-                    with closing(inner):
-                        yield from self._walk(inner, f"{prefix}{each.name}/", depth + 1)
+            entries = list(islice(walked, self.limits.files + 1))
+            # Asked here: some file systems need the open directory for the answer.
+            files = sorted(
+                each.name for each in entries if each.is_symlink() or each.is_file(follow_symlinks=False)
+            )
+            directories = sorted(each.name for each in entries if each.is_dir(follow_symlinks=False))
+        return files, directories
 
     def measured(self) -> FilesHeld:
-        """Return how much the workspace holds, and remove drafts that a crash has left."""
-        size = FilesHeld()
-        late = time.time() - 24 * 3600
-        for directory in self._directories():
-            with os.scandir(directory) as found:
-                for each in found:
-                    with suppress(OSError):
-                        about = each.stat(follow_symlinks=False)
-                        if not is_draft(each.name):
-                            added = about.st_size if stat.S_ISREG(about.st_mode) else 0
-                            size = FilesHeld(size.bytes + added, size.files + 1)
-                        elif stat.S_ISREG(about.st_mode) and about.st_mtime < late:
-                            os.unlink(each.name, dir_fd=directory)
+        """Return how much the workspace holds, and remove drafts that a crash has left.
+
+        Raise StoreUnavailable if not all of it can be looked at.
+        """
+        size, late = FilesHeld(), time.time() - 24 * 3600
+        try:
+            for directory in self._directories():
+                with os.scandir(directory) as found:
+                    for each in found:
+                        with passing_over():
+                            about = each.stat(follow_symlinks=False)
+                            is_file = stat.S_ISREG(about.st_mode)
+                            if not is_draft(each.name):
+                                added = about.st_size if is_file else 0
+                                size = FilesHeld(size.bytes + added, size.files + 1)
+                            elif is_file and about.st_mtime < late:
+                                os.unlink(each.name, dir_fd=directory)
+        except OSError as error:
+            raise beneath.unavailable(error) from error
         return size
 
     def _directories(self) -> Iterator[int]:
@@ -303,10 +359,8 @@ class Tree:
         yield self.root
         for each in self.walk():
             if each.is_directory:
-                with suppress(OSError):
-                    inner = os.open(each.name, beneath.DIRECTORY | os.O_NOFOLLOW, dir_fd=each.above)
-                    with closing(inner):
-                        yield inner
+                with passing_over(), closing(beneath.open_directory(each.above, each.name)) as inner:
+                    yield inner
 
     def remove_some(self, at_most: int) -> FilesHeld | None:
         """Remove a bounded number of entries; return how much that was, None once nothing is left."""
@@ -333,7 +387,14 @@ class Tree:
                 os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=self.root)
                 size = FilesHeld(size.bytes, size.files + 1)
             else:
-                inner = os.open(name, beneath.DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+                try:
+                    inner = beneath.open_without_mounts(directory, name)
+                except OSError as error:
+                    if error.errno == errno.EXDEV:
+                        # The files of another file system are not the conversation's.
+                        told = "another file system is mounted in the workspace: unmount it"
+                        raise OSError(errno.EXDEV, told, each.name) from error
+                    raise
                 with closing(inner):
                     part = self._remove(inner, at_most - size.files, depth + 1)
                 size = FilesHeld(size.bytes + part.bytes, size.files + part.files)
@@ -375,10 +436,11 @@ def _draft_name() -> bytes:
     return f".convserver-draft-{secrets.token_hex(8)}".encode()
 
 
-def _write(directory: int, name: bytes, content: bytes, mode: int) -> None:
+def _write(directory: int, name: bytes, content: bytes, mode: int, *, is_users: bool) -> None:
     """Write a new file with all its bytes to the disk. Raise OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, mode, dir_fd=directory), "wb") as file:
         file.write(content)
+        ownership.give(name, directory, is_users=is_users)
         file.flush()
         os.fsync(file.fileno())

@@ -10,10 +10,12 @@ import os
 import secrets
 from collections.abc import Sequence
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
+from conversations.exceptions import QuotaExceeded, StoreUnavailable
 from sessions_app.storage import attachments
 from sessions_app.storage.attachments import Attached, NewFile, Skipped
 from sessions_app.workspaces import paths, records
+from sessions_app.workspaces.beneath import PathRefused
 from sessions_app.workspaces.records import Change, WorkspaceFull
 from sessions_app.workspaces.tree import FileDraft, FilesHeld, is_draft
 
@@ -28,15 +30,13 @@ def put(conversation: ConversationRef, path: str, content: bytes) -> None:
     with records.changing(conversation) as change:
         draft = change.drafted(target, content)
         (attached,) = attachments.attach(conversation, [NewFile(name=target, content=content)])
-        if isinstance(attached, Skipped):
-            change.charge(len(content))
-        draft.keep()
+        _keep(change, draft, len(content), attached)
 
 
 def put_all(conversation: ConversationRef, files: Sequence[NewFile]) -> list[Attached | Skipped]:
     """Store files under safe, unused names in the workspace; return the outcome of each in its place.
 
-    A file that has no room is skipped, and affects no other. Raise as `put` does.
+    A file that cannot be stored is skipped, and affects no other. Raise as `put` does.
     """
     with records.changing(conversation) as change:
         drafts = [_drafted(change, file) for file in files]
@@ -47,9 +47,35 @@ def put_all(conversation: ConversationRef, files: Sequence[NewFile]) -> list[Att
         for draft in drafts:
             outcome = next(attached) if isinstance(draft, FileDraft) else draft
             if isinstance(draft, FileDraft) and isinstance(outcome, Attached):
-                draft.keep(os.fsencode(outcome.name))
+                try:
+                    _keep(change, draft, outcome.size, outcome, os.fsencode(outcome.name))
+                except (PathRefused, QuotaExceeded, StoreUnavailable) as error:
+                    outcome = Skipped(name=outcome.name, reason=str(error))
             outcomes.append(outcome)
     return outcomes
+
+
+def _keep(
+    change: Change, draft: FileDraft, size: int, attached: Attached | Skipped, name: bytes = b""
+) -> None:
+    """Give a file its name and charge it; if it cannot have that, it is neither charged nor attached."""
+    is_attached = isinstance(attached, Attached)
+    directories = len(draft.made.places)
+    is_new = draft.added.files > directories
+    charged = 0
+    try:
+        charged = change.charge(
+            (0 if is_attached else size)
+            + (max(Change.ENTRY_BYTES - size, 0) if is_new else 0)
+            + directories * Change.ENTRY_BYTES
+        )
+        draft.keep(name)
+    except BaseException:
+        if draft.is_open:
+            change.give_back(charged)
+            if isinstance(attached, Attached):
+                attachments.withdraw(change.conversation, attached)
+        raise
 
 
 def _drafted(change: Change, file: NewFile) -> FileDraft | Skipped:
@@ -68,8 +94,14 @@ def make_directory(conversation: ConversationRef, path: str) -> None:
     target = paths.relative(conversation, path)
     with records.changing(conversation) as change:
         made = change.tree.make_directory(target)
+        added = FilesHeld(0, len(made.places))
         try:
-            change.reserve(FilesHeld(0, len(made.places)), made)
+            change.reserve(added, made)
+            try:
+                change.charge(added.files * Change.ENTRY_BYTES)
+            except BaseException:
+                change.release(added)
+                raise
         except BaseException:
             made.undo()
             raise

@@ -1,0 +1,1 @@
+"""What git says of a workspace. It runs in a sandbox: a repository runs programs by its configuration."""
