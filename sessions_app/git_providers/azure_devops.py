@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sessions_app.git_providers.answers import ProviderAnswer
 from sessions_app.git_providers.base import (
     SEARCHED_MAX,
     Folder,
@@ -11,19 +10,24 @@ from sessions_app.git_providers.base import (
     GitNotFound,
     GitProvider,
     GitProviderError,
+    GitRemote,
     GitRepository,
     GitTask,
     GitUserInfo,
     InvalidName,
+    NewPullRequest,
     ProviderToken,
     ProviderType,
+    PullRequest,
     RequestedPage,
+    git_address,
+    host_of,
     linked,
     outcomes,
+    pieces_of,
     trouble_of,
 )
-from sessions_app.git_providers.http import Api, ProviderReply, Query, basic
-from sessions_app.git_providers.names import host_of, pieces_of
+from sessions_app.git_providers.http import Api, ProviderAnswer, ProviderReply, Query, basic
 
 VERSION = "7.1"
 HEADS = "refs/heads/"
@@ -41,6 +45,7 @@ class AzureDevOps(GitProvider):
         if not host.path:
             raise InvalidName("Azure DevOps needs its organisation in the host: dev.azure.com/ORGANISATION.")
         self._organisation = host.path.rpartition("/")[2]
+        self._token = token.token.strip()
         self._api = Api(
             label=self.label,
             root=f"{host.origin}/{host.path}",
@@ -129,6 +134,35 @@ class AzureDevOps(GitProvider):
         reply = await self._get(*self._place(repository), "pullrequests", pr_number)
         return reply.json.text("status") not in ("completed", "abandoned")
 
+    async def opened(self, repository: str, branch: str, base: str) -> PullRequest | None:
+        query = {
+            "searchCriteria.sourceRefName": f"{HEADS}{branch}",
+            "searchCriteria.targetRefName": f"{HEADS}{base}",
+            "searchCriteria.status": "active",
+        }
+        reply = await self._get(*self._place(repository), "pullrequests", query=query)
+        found = reply.json.each("value")
+        return self._pull_request(repository, found[0]) if found else None
+
+    async def open(self, repository: str, new: NewPullRequest) -> PullRequest:
+        body = {
+            "sourceRefName": f"{HEADS}{new.branch}",
+            "targetRefName": f"{HEADS}{new.base}",
+            "title": new.title,
+            "description": new.body,
+            "isDraft": new.is_draft,
+        }
+        place = (*self._place(repository), "pullrequests")
+        reply = await self._api.post(*place, body=body, query={"api-version": VERSION})
+        return self._pull_request(repository, reply.json)
+
+    def _pull_request(self, repository: str, answer: ProviderAnswer) -> PullRequest:
+        # Its `url` is that of the API.
+        number = answer.number("pullRequestId")
+        project, *_, name = self._place(repository)
+        page = git_address(self._api.root, [project, "_git", name, "pullrequest", str(number)])
+        return PullRequest(number, page)
+
     async def suggested_tasks(self) -> list[GitTask]:
         # Pull requests alone: work items belong to no repository.
         user = await self.user()
@@ -171,6 +205,15 @@ class AzureDevOps(GitProvider):
         query = {"path": f"/{path}", "includeContent": "true", "$format": "json"}
         return (await self._get(*self._place(repository["full_name"]), "items", query=query)).json.text(
             "content"
+        )
+
+    def remote(self, repository: GitRepository) -> GitRemote:
+        project, *_, name = self._place(repository["full_name"])
+        return GitRemote(
+            url=git_address(self._api.root, [project, "_git", name]),
+            user="token",
+            password=self._token,
+            main_branch=repository["main_branch"],
         )
 
     def _place(self, repository: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The questions to every git provider, and their errors (spec V0 §1.11)."""
+"""The questions to every git provider, the names in them, and their errors (spec V0 §1.11)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Literal, NamedTuple, Self, TypeVar
+from urllib.parse import quote, urlsplit
 
 from typing_extensions import TypedDict
 
+from sessions_app.outbound.hosts import Host, HostRefused, parse_host
+
 T = TypeVar("T")
 
-PER_PAGE = 30
-# The greatest page of all four providers.
-PER_PAGE_MAX = 100
 # Projects, or newest pull requests of a workspace, that are searched for trouble: each is a request.
 SEARCHED_MAX = 20
 
@@ -147,6 +147,37 @@ class Folder(TypedDict):
     changed_at: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GitRemote:
+    """Where git finds a repository, and what opens it there."""
+
+    url: str
+    """Without a user and a token."""
+    user: str
+    password: str = field(repr=False)
+    main_branch: str | None = None
+    """As the provider names it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewPullRequest:
+    """A pull request to open: between two branches of one repository."""
+
+    branch: str
+    base: str
+    title: str
+    body: str = ""
+    is_draft: bool = False
+
+
+class PullRequest(NamedTuple):
+    """A pull request that is open."""
+
+    number: int
+    url: str
+    """Its page."""
+
+
 class RequestedPage(NamedTuple):
     """The requested part of a list; pages count from 1."""
 
@@ -156,7 +187,10 @@ class RequestedPage(NamedTuple):
     @classmethod
     def of(cls, number: int | None, size: int | None) -> Self:
         """Return the page; missing and out-of-bounds values are corrected."""
-        return cls(max(number or 1, 1), min(max(size or PER_PAGE, 1), PER_PAGE_MAX))
+        per_page = 30
+        # The greatest page of all four providers.
+        per_page_max = 100
+        return cls(max(number or 1, 1), min(max(size or per_page, 1), per_page_max))
 
     @property
     def part(self) -> slice:
@@ -227,6 +261,18 @@ class GitProvider(ABC):
     async def file(self, repository: GitRepository, path: str) -> str:
         """Return the text of a file of the main branch."""
 
+    @abstractmethod
+    async def opened(self, repository: str, branch: str, base: str) -> PullRequest | None:
+        """Return the open pull request between two branches; None for none."""
+
+    @abstractmethod
+    async def open(self, repository: str, new: NewPullRequest) -> PullRequest:
+        """Open a pull request."""
+
+    @abstractmethod
+    def remote(self, repository: GitRepository) -> GitRemote:
+        """Return where git finds a repository; no provider is asked."""
+
     def task(self, task_type: TaskType, *, repo: str, issue_number: int, title: str) -> GitTask:
         return {
             "git_provider": self.provider_type.value,
@@ -269,3 +315,72 @@ async def outcomes(questions: Iterable[Awaitable[T]]) -> list[T | GitProviderErr
             return error
 
     return await asyncio.gather(*(outcome(question) for question in questions))
+
+
+def host_of(text: str | None, *, public: str, takes_path: bool = False) -> Host:
+    try:
+        return parse_host(text, public=public, takes_path=takes_path)
+    except HostRefused as error:
+        raise InvalidName(str(error)) from error
+
+
+def pieces_of(path: str, *, least: int, most: int = 30) -> list[str]:
+    """Split a repository's name or a path at its slashes. Raise InvalidName for an invalid one."""
+    pieces = path.split("/")
+    if not least <= len(pieces) <= most or not all(is_piece(piece) for piece in pieces):
+        raise InvalidName("This is not the name of a repository or a path in one.")
+    return pieces
+
+
+def is_piece(text: str) -> bool:
+    """Return whether it can be between two slashes of an address without a special meaning."""
+    return (
+        0 < len(text) <= 255
+        and text not in (".", "..")
+        and text.isprintable()
+        and "/" not in text
+        and "\\" not in text
+    )
+
+
+def git_address(origin: str, pieces: Iterable[str]) -> str:
+    """Return the address of a repository below an origin."""
+    return "/".join([origin, *(quote(piece, safe="") for piece in pieces)])
+
+
+def encodable(text: str) -> str:
+    """Return the text with half surrogate pairs, which UTF-8 cannot encode, replaced."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+class SearchText(NamedTuple):
+    """A user's search: text in names, of one owner, as an address on one host."""
+
+    text: str
+    owner: str | None = None
+    host: str | None = None
+
+    @property
+    def full_name(self) -> str | None:
+        return f"{self.owner}/{self.text}" if self.owner and self.text else None
+
+
+def search_text(query: str) -> SearchText:
+    """Parse what was typed or pasted: text, `owner/text` or a repository's web address."""
+    query = encodable(query).strip()
+    if query.startswith(("https://", "http://")):
+        return _of_address(query)
+    owner, _, text = query.rpartition("/")
+    return SearchText(text, owner or None)
+
+
+def _of_address(query: str) -> SearchText:
+    try:
+        address = urlsplit(query)
+        host = f"{address.hostname}:{address.port}" if address.port else address.hostname
+    except ValueError:
+        return SearchText(query)
+    # GitLab's pages are below `/-/`, Azure DevOps' repositories below `_git`, and clones end in `.git`.
+    name = address.path.split("/-/")[0].replace("/_git/", "/").strip("/").removesuffix(".git")
+    owner, _, text = name.rpartition("/")
+    return SearchText(text, owner or None, host)

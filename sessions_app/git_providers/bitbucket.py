@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from sessions_app.git_providers.answers import ProviderAnswer
 from sessions_app.git_providers.base import (
     SEARCHED_MAX,
     Folder,
@@ -15,18 +14,23 @@ from sessions_app.git_providers.base import (
     GitNotFound,
     GitProvider,
     GitProviderError,
+    GitRemote,
     GitRepository,
     GitTask,
     GitUserInfo,
+    NewPullRequest,
     ProviderToken,
     ProviderType,
+    PullRequest,
     RequestedPage,
+    git_address,
+    host_of,
     linked,
     outcomes,
+    pieces_of,
     trouble_of,
 )
-from sessions_app.git_providers.http import Api, Query, basic, bearer
-from sessions_app.git_providers.names import host_of, pieces_of
+from sessions_app.git_providers.http import Api, ProviderAnswer, Query, basic, bearer
 from sessions_app.outbound.hosts import Host
 
 T = TypeVar("T")
@@ -44,8 +48,11 @@ class Bitbucket(GitProvider):
 
     def __init__(self, token: ProviderToken) -> None:
         authorization = basic(token.token) if ":" in token.token else bearer(token.token)
-        root = _root(host_of(token.host, public=self.public_host))
-        self._api = Api(label=self.label, root=root, authorization=authorization)
+        host = host_of(token.host, public=self.public_host)
+        name = "bitbucket.org" if host.name == "api.bitbucket.org" else host.name
+        self._git_origin = f"{host.scheme}://{name}"
+        self._token = token.token.strip()
+        self._api = Api(label=self.label, root=_root(host), authorization=authorization)
 
     async def user(self) -> GitUserInfo:
         user = (await self._api.get("user")).json
@@ -137,6 +144,27 @@ class Bitbucket(GitProvider):
         place = ("repositories", *_workspace_and_slug(repository), "pullrequests", pr_number)
         return (await self._api.get(*place)).json.text("state") not in CLOSED
 
+    async def opened(self, repository: str, branch: str, base: str) -> PullRequest | None:
+        place = ("repositories", *_workspace_and_slug(repository), "pullrequests")
+        wanted = (
+            f"source.branch.name = {_quoted(branch)}",
+            f"destination.branch.name = {_quoted(base)}",
+            'state = "OPEN"',
+        )
+        found = (await self._api.get(*place, query={"q": " AND ".join(wanted)})).json.each("values")
+        return _pull_request(found[0]) if found else None
+
+    async def open(self, repository: str, new: NewPullRequest) -> PullRequest:
+        body = {
+            "title": new.title,
+            "description": new.body,
+            "source": {"branch": {"name": new.branch}},
+            "destination": {"branch": {"name": new.base}},
+            "draft": new.is_draft,
+        }
+        place = ("repositories", *_workspace_and_slug(repository), "pullrequests")
+        return _pull_request((await self._api.post(*place, body=body)).json)
+
     async def suggested_tasks(self) -> list[GitTask]:
         # Without conflicts and assigned issues: Bitbucket lists neither.
         uuid = (await self._api.get("user")).json.text("uuid")
@@ -186,6 +214,20 @@ class Bitbucket(GitProvider):
             )
         ).text
 
+    def remote(self, repository: GitRepository) -> GitRemote:
+        workspace, slug = _workspace_and_slug(repository["full_name"])
+        user, has_user, password = self._token.partition(":")
+        if not has_user:
+            user, password = "x-token-auth", self._token
+        elif "@" in user:  # an API token, whose user is an address at Atlassian's other services
+            user = "x-bitbucket-api-token-auth"
+        return GitRemote(
+            url=git_address(self._git_origin, [workspace, f"{slug}.git"]),
+            user=user,
+            password=password,
+            main_branch=repository["main_branch"],
+        )
+
     async def _main_commit(self, repository: GitRepository) -> str:
         # A branch with a slash in its name cannot stand in a file's address.
         if repository["main_branch"] is None:
@@ -225,6 +267,10 @@ def _repository(answer: ProviderAnswer) -> GitRepository:
         "owner_type": "user" if answer.text_or_none("owner", "type") == "user" else "organization",
         "main_branch": answer.text_or_none("mainbranch", "name"),
     }
+
+
+def _pull_request(answer: ProviderAnswer) -> PullRequest:
+    return PullRequest(answer.number("id"), answer.text("links", "html", "href"))
 
 
 def _branch(answer: ProviderAnswer) -> GitBranch:

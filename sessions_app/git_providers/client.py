@@ -18,22 +18,27 @@ from sessions_app.git_providers.base import (
     GitNotFound,
     GitProvider,
     GitProviderError,
+    GitRemote,
     GitRepository,
     GitTask,
     GitUserInfo,
     InvalidName,
+    NewPullRequest,
     ProviderToken,
     ProviderType,
+    PullRequest,
     RequestedPage,
+    encodable,
     has_next,
+    host_of,
     linked,
     outcomes,
+    search_text,
 )
 from sessions_app.git_providers.bitbucket import Bitbucket
 from sessions_app.git_providers.cached import cached
 from sessions_app.git_providers.github import GitHub
 from sessions_app.git_providers.gitlab import GitLab
-from sessions_app.git_providers.names import encodable, host_of, search_text
 
 T = TypeVar("T")
 
@@ -80,6 +85,26 @@ class GitProviders:
             except GitProviderError as error:
                 _log(asked, error)
         raise GitAuthenticationError(f"Unable to access repo {repository}")
+
+    async def remote(self, repository: str, provider: ProviderType | None) -> GitRemote:
+        """Return where git finds a repository, at the provider that has it; `provider` is asked first."""
+        found = await self.verify_access(repository, provider)
+        return self._provider(ProviderType(found["git_provider"])).remote(found)
+
+    async def open(self, repository: str, provider: ProviderType | None, new: NewPullRequest) -> PullRequest:
+        """Open a pull request, unless there is an open one between these branches. Return it."""
+        asked, name = _place(await self.verify_access(repository, provider))
+        at = self._provider(asked)
+        # A call whose outcome is unknown may be repeated.
+        if (found := await at.opened(name, new.branch, new.base)) is not None:
+            return found
+        try:
+            return await at.open(name, new)
+        except GitNotFound as error:
+            raise GitProviderError(
+                f"{at.label} refused the pull request. The branch may have no commits that {new.base!r} "
+                f"lacks, there may be no branch {new.base!r}, or the token may not open pull requests."
+            ) from error
 
     async def is_open(self, repository: str, provider: ProviderType, pr_number: int) -> bool:
         # What cannot be determined counts as open (spec V0 §1.6), so its conversation stays in the list.

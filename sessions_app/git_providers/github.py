@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from typing import Literal
 
-from sessions_app.git_providers.answers import ProviderAnswer
 from sessions_app.git_providers.base import (
     Folder,
     GitAuthenticationError,
     GitBranch,
     GitBranchPage,
     GitProvider,
+    GitRemote,
     GitRepository,
     GitTask,
     GitUserInfo,
+    NewPullRequest,
     ProviderToken,
     ProviderType,
+    PullRequest,
     RequestedPage,
     TaskType,
+    git_address,
     has_next,
+    host_of,
     linked,
+    pieces_of,
     trouble_of,
 )
-from sessions_app.git_providers.http import Api, bearer
-from sessions_app.git_providers.names import host_of, pieces_of
+from sessions_app.git_providers.http import Api, ProviderAnswer, bearer
 from sessions_app.outbound.hosts import Host
 
 # JSON would carry the file in base64, and only up to a megabyte.
@@ -67,7 +71,12 @@ class GitHub(GitProvider):
     public_host = "github.com"
 
     def __init__(self, token: ProviderToken) -> None:
-        rest, graphql = _roots(host_of(token.host, public=self.public_host))
+        host = host_of(token.host, public=self.public_host)
+        rest, graphql = _roots(host)
+        is_public = host.name == "api.github.com" or host.name.endswith(".ghe.com")
+        name = host.name.removeprefix("api.") if is_public else host.name
+        self._git_origin = f"{host.scheme}://{name}"
+        self._token = token.token.strip()
         authorization = bearer(token.token)
         headers = {"accept": "application/vnd.github+json", "x-github-api-version": "2022-11-28"}
         self._api = Api(label=self.label, root=rest, authorization=authorization, headers=headers)
@@ -158,6 +167,23 @@ class GitHub(GitProvider):
         reply = await self._api.get("repos", *_owner_and_name(repository), "pulls", pr_number)
         return reply.json.text("state") != "closed"
 
+    async def opened(self, repository: str, branch: str, base: str) -> PullRequest | None:
+        owner, name = _owner_and_name(repository)
+        query = {"head": f"{owner}:{branch}", "base": base, "state": "open"}
+        found = (await self._api.get("repos", owner, name, "pulls", query=query)).json.each()
+        return _pull_request(found[0]) if found else None
+
+    async def open(self, repository: str, new: NewPullRequest) -> PullRequest:
+        body = {
+            "title": new.title,
+            "body": new.body,
+            "head": new.branch,
+            "base": new.base,
+            "draft": new.is_draft,
+        }
+        reply = await self._api.post("repos", *_owner_and_name(repository), "pulls", body=body)
+        return _pull_request(reply.json)
+
     async def suggested_tasks(self) -> list[GitTask]:
         data = await self._graphql.graphql(TASKS)
         pulls = data.each("viewer", "pullRequests", "nodes")
@@ -192,6 +218,15 @@ class GitHub(GitProvider):
         place = ("repos", *_owner_and_name(repository["full_name"]), "contents", *path.split("/"))
         return (await self._api.get(*place, accept=RAW)).text
 
+    def remote(self, repository: GitRepository) -> GitRemote:
+        owner, name = _owner_and_name(repository["full_name"])
+        return GitRemote(
+            url=git_address(self._git_origin, [owner, f"{name}.git"]),
+            user="x-access-token",
+            password=self._token,
+            main_branch=repository["main_branch"],
+        )
+
 
 def _roots(host: Host) -> tuple[str, str]:
     """Return the roots of REST and GraphQL."""
@@ -225,6 +260,10 @@ def _repository(answer: ProviderAnswer) -> GitRepository:
         "owner_type": owner_types.get(answer.text_or_none("owner", "type")),
         "main_branch": answer.text_or_none("default_branch"),
     }
+
+
+def _pull_request(answer: ProviderAnswer) -> PullRequest:
+    return PullRequest(answer.number("number"), answer.text("html_url"))
 
 
 def _branch(answer: ProviderAnswer) -> GitBranch:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from sessions_app.git_providers.answers import ProviderAnswer
 from sessions_app.git_providers.base import (
     Folder,
     GitAuthenticationError,
     GitBranch,
     GitBranchPage,
     GitProvider,
+    GitRemote,
     GitRepository,
     GitTask,
     GitUserInfo,
+    NewPullRequest,
     ProviderToken,
     ProviderType,
+    PullRequest,
     RequestedPage,
     TaskType,
+    git_address,
     has_next,
+    host_of,
     linked,
+    pieces_of,
     trouble_of,
 )
-from sessions_app.git_providers.http import Api, bearer
-from sessions_app.git_providers.names import host_of, pieces_of
+from sessions_app.git_providers.http import Api, ProviderAnswer, bearer
 
 ORDERS = {
     "pushed": "last_activity_at",
@@ -56,6 +60,8 @@ class GitLab(GitProvider):
 
     def __init__(self, token: ProviderToken) -> None:
         origin = host_of(token.host, public=self.public_host).origin
+        self._git_origin = origin
+        self._token = token.token.strip()
         authorization = bearer(token.token)
         self._api = Api(label=self.label, root=f"{origin}/api/v4", authorization=authorization)
         self._graphql = Api(label=self.label, root=f"{origin}/api/graphql", authorization=authorization)
@@ -123,6 +129,23 @@ class GitLab(GitProvider):
         reply = await self._api.get("projects", _project(repository), "merge_requests", pr_number)
         return reply.json.text("state") not in ("closed", "merged")
 
+    async def opened(self, repository: str, branch: str, base: str) -> PullRequest | None:
+        query = {"state": "opened", "source_branch": branch, "target_branch": base}
+        reply = await self._api.get("projects", _project(repository), "merge_requests", query=query)
+        found = reply.json.each()
+        return _merge_request(found[0]) if found else None
+
+    async def open(self, repository: str, new: NewPullRequest) -> PullRequest:
+        body = {
+            # GitLab knows a draft by this beginning.
+            "title": f"Draft: {new.title}" if new.is_draft else new.title,
+            "description": new.body,
+            "source_branch": new.branch,
+            "target_branch": new.base,
+        }
+        reply = await self._api.post("projects", _project(repository), "merge_requests", body=body)
+        return _merge_request(reply.json)
+
     async def suggested_tasks(self) -> list[GitTask]:
         data = await self._graphql.graphql(MERGE_REQUESTS)
         # GraphQL answers strangers, too: with 200, and without a user.
@@ -161,6 +184,15 @@ class GitLab(GitProvider):
         place = ("projects", _project(repository["full_name"]), "repository", "files", path, "raw")
         return (await self._api.get(*place, query={"ref": repository["main_branch"] or "HEAD"})).text
 
+    def remote(self, repository: GitRepository) -> GitRemote:
+        *groups, name = _project(repository["full_name"]).split("/")
+        return GitRemote(
+            url=git_address(self._git_origin, [*groups, f"{name}.git"]),
+            user="oauth2",
+            password=self._token,
+            main_branch=repository["main_branch"],
+        )
+
 
 def _project(name: str) -> str:
     """Return the full name as one piece of an address."""
@@ -180,6 +212,10 @@ def _repository(answer: ProviderAnswer) -> GitRepository:
         "owner_type": "organization" if answer.text_or_none("namespace", "kind") == "group" else "user",
         "main_branch": answer.text_or_none("default_branch"),
     }
+
+
+def _merge_request(answer: ProviderAnswer) -> PullRequest:
+    return PullRequest(answer.number("iid"), answer.text("web_url"))
 
 
 def _branch(answer: ProviderAnswer) -> GitBranch:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import yaml
-
+from sessions_app import front_matter
 from sessions_app.git_providers.base import Folder, GitMicroagent, GitRepository, InvalidName
-from sessions_app.git_providers.names import encodable
-
-FENCE = "---"
 
 
 def folder_of(repository: GitRepository) -> str:
@@ -38,31 +34,5 @@ def checked_path(repository: GitRepository, file_path: str) -> str:
 
 def read(text: str) -> tuple[str, list[str]]:
     """Return the content of the file, and the triggers of its front matter, if that can be read."""
-    lines = text.removeprefix("\ufeff").splitlines()  # editors of Windows write a byte order mark
-    if not lines or lines[0].rstrip() != FENCE:
-        return text, []
-    fences = (number for number, line in enumerate(lines[1:], 1) if line.rstrip() == FENCE)
-    end = next(fences, None)
-    if end is None:
-        return text, []
-    return "\n".join(lines[end + 1 :]).strip(), _triggers("\n".join(lines[1:end]))
-
-
-def _triggers(front_matter: str) -> list[str]:
-    # Hostile YAML of this length already takes the better part of a second.
-    if len(front_matter) > 16_384:
-        return []
-    try:
-        # Only its nodes: no object is made of them, so a tag or a date in it cannot fail.
-        root = yaml.compose(front_matter, Loader=yaml.SafeLoader)
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
-        return []
-    pairs = root.value if isinstance(root, yaml.MappingNode) else []
-    named = (value for name, value in pairs if name.value == "triggers")
-    return _texts(next(named, None))
-
-
-def _texts(node: yaml.Node | None) -> list[str]:
-    scalars = node.value if isinstance(node, yaml.SequenceNode) else [node]
-    found = [scalar.value for scalar in scalars if isinstance(scalar, yaml.ScalarNode)]
-    return [encodable(text) for text in found if text]
+    found = front_matter.read(text)
+    return found.content, found.texts("triggers")

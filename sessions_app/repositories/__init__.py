@@ -1,0 +1,1 @@
+"""Repositories of conversations: cloned into workspaces, and pushed from there."""
