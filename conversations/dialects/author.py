@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
+from conversations.dialects.command_tool import CommandEnd
+from conversations.dialects.file_tool import FileEdit
 from conversations.events import Authored, EventEnvelope, Metrics
 
-# The tool that both wires have events of their own for; every other one is written as an MCP tool.
+# The tool that both wires have events of their own for, as for `file_tool.FILE_TOOL`; every other one is
+# written as an MCP tool.
 COMMAND_TOOL = "run"
 
 # Why a call has no result: the user stopped the agent. Readers know the words; no wire has a field.
@@ -64,7 +67,12 @@ class EventAuthor(Protocol):
         awaiting_confirmation: bool = False,
         client_schema: Mapping[str, object] | None = None,
     ) -> Authored:
-        """Write a call of the tool `name`; COMMAND_TOOL takes its `command` from the arguments.
+        """Write a call of the tool `name`.
+
+        COMMAND_TOOL takes `command`, `is_input`, `timeout` and `reset` from the arguments, as far as the wire
+        has them.
+
+        A call of FILE_TOOL with other arguments than its own is written as one of an MCP tool.
 
         `signed` are blocks of thoughts that the model's server requires back. `client_schema` is the schema
         of the arguments, for a tool that the client runs.
@@ -77,7 +85,9 @@ class EventAuthor(Protocol):
         arguments: Mapping[str, object],
         content: str,
         exit_code: int = 0,
+        end: CommandEnd | None = None,
         files: Sequence[str] = (),
+        edit: FileEdit | None = None,
         tool_call_id: str,
         event_id: str,
         call_event_id: str,
@@ -85,8 +95,9 @@ class EventAuthor(Protocol):
     ) -> Authored:
         """Write the result of a call; `name` and `arguments` are those of the call.
 
-        `exit_code` is that of a COMMAND_TOOL's command; for any other tool it tells whether the call failed.
-        `files` are images and other files, as data URLs; `client_schema` as in `tool_call`.
+        `exit_code` and `end` are those of a COMMAND_TOOL's command; for any other tool the exit code tells
+        whether the call failed. `files` are images and other files, as data URLs; `edit` is what a FILE_TOOL
+        did to a file; `client_schema` as in `tool_call`.
         """
 
     def finish(self, *, message: str, thought: str = "", tool_call_id: str, event_id: str) -> Authored:

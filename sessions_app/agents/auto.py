@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app import astore
 from sessions_app.agents.base import Agent, AgentFailure, Turn
 from sessions_app.agents.demo import CUES, DemoAgent

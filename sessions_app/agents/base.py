@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from conversations import dialects
-from conversations.events import EventEnvelope
-from conversations.models import ConversationRef
+from conversations.dialects.command_tool import CommandEnd
+from conversations.dialects.file_tool import FileEdit
+from conversations.events import ConversationRef, EventEnvelope
 
 LOOK_S = 0.2
 """A pause takes effect within this time."""
@@ -79,6 +80,8 @@ class ProposedCall:
     name: str
     arguments: Mapping[str, Any]
     signed: Sequence[Mapping[str, Any]] = ()
+    source: str | None = None
+    """What offers the tool, which the user may allow until that is withdrawn; None if each call asks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -178,8 +181,11 @@ class Turn(Protocol):
     def stored_through(self) -> int:
         """The seq of the newest event stored by this play; -1 before the first."""
 
-    def confirms(self, risk: str = "UNKNOWN") -> bool:
-        """Return whether a call of this risk (LOW, MEDIUM, HIGH or UNKNOWN) needs an approval."""
+    def confirms(self, risk: str = "UNKNOWN", *, name: str = "", source: str | None = None) -> bool:
+        """Return whether a call of this risk (LOW, MEDIUM, HIGH or UNKNOWN) needs an approval.
+
+        None does of a tool that the user has allowed, which `name` and `source` tell.
+        """
 
     async def new_inputs(self) -> Sequence[EventEnvelope]:
         """Return the user's messages since `inputs`, and add them there, if messages steer the agent.
@@ -245,12 +251,19 @@ class Turn(Protocol):
         """
 
     async def tool_result(
-        self, call: ToolCall, content: str, *, exit_code: int = 0, files: Sequence[str] = ()
+        self,
+        call: ToolCall,
+        content: str,
+        *,
+        exit_code: int = 0,
+        end: CommandEnd | None = None,
+        files: Sequence[str] = (),
+        edit: FileEdit | None = None,
     ) -> None:
-        """Store a tool's result; `exit_code` is a command's, otherwise 0, or 1 for a failure.
+        """Store a tool's result; `exit_code` and `end` are a command's, otherwise 0, or 1 for a failure.
 
-        `files` are data URLs. The conversation takes over a branch that a git command has checked out, and
-        a pull request that a tool has opened.
+        `files` are data URLs; `edit` is what a FILE_TOOL did to a file. The conversation takes over a
+        branch that a git command has checked out, and a pull request that a tool has opened.
         """
 
     async def pause(self, notice: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from django.db import Error as DatabaseProblem
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app import astore
 from sessions_app.agents import registry
 from sessions_app.agents.base import Agent, Turn

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from django.conf import settings
 
 from conversations.events import Dialect
-from sessions_app.agents.base import Answer, Decision, Turn
+from sessions_app.agents.base import Answer, Decision, ProposedCall, Turn
 
 DEFAULT_WORD_S = 0.03
 SLOW_FACTOR = 4
@@ -62,8 +62,9 @@ class DemoAgent:
         elif not turn.done and "/approve" in cues:
             await turn.ask_approval("run", _CLEANING, thought=_CLEANING_THOUGHT)
         elif not turn.done and "/tool" in cues:
-            if turn.confirms("LOW"):
-                await turn.ask_approval("run", _CLOCK, thought=_CLOCK_THOUGHT)
+            if turn.confirms("LOW", name="run", source="demo"):
+                asked = ProposedCall(name="run", arguments=_CLOCK, source="demo")
+                await turn.ask_approvals([asked], thought=_CLOCK_THOUGHT)
             call = await turn.call_tool("run", _CLOCK, thought=_CLOCK_THOUGHT)
             await turn.start_tool(call)
             await turn.tool_result(call, _RESULTS["date"])

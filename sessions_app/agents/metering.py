@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from django.db import connection, transaction
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app.agents.base import CallUsage
 from sessions_app.models import NANOS, Amounts, ModelUse, RunMeter
 from sessions_app.models.run_meter import COUNTED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app.agents.auto import AutoAgent
 from sessions_app.agents.llm import prompts
 from sessions_app.agents.llm.agent import LlmAgent

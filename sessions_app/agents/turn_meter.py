@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from uuid import uuid4
 
-from conversations.events import Dialect
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef, Dialect
 from sessions_app.agents import metering
 from sessions_app.agents.base import CallUsage
 from sessions_app.agents.metering import Reached, TurnShare

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from conversations.dialects import EventAuthor
-from conversations.events import Appended, Metrics, NewEvent
-from conversations.models import ConversationRef
+from conversations.events import Appended, ConversationRef, Metrics, NewEvent
 from sessions_app.agents import model_use
 from sessions_app.agents.base import CallUsage
 

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from uuid import UUID, uuid5
 
-from conversations.dialects import columns
+from conversations.dialects import columns, file_tool
+from conversations.dialects.file_tool import FileEdit
+from conversations.dialects.v0 import file_calls as v0_file_calls
 from conversations.dialects.v0 import reading
 from conversations.dialects.v0.observations import OBSERVATIONS
 from conversations.dialects.v0.older import todays_args, todays_extras
+from conversations.dialects.v1 import file_calls, state
 from conversations.dialects.v1 import payload as v1_payload
-from conversations.dialects.v1 import state
 from conversations.dialects.v1.author import tool_name
 from conversations.dialects.v1.filter import shown_kind
 from conversations.dialects.v1.payload import Call, Part, V1Event, image_part, text_part
@@ -215,12 +217,19 @@ def _action_and_arguments(event: _V0Event) -> tuple[Part, Mapping[str, object]]:
                 "is_input": args.get("is_input") is True,
             }
             return {"kind": "TerminalAction", **arguments, "reset": False}, arguments
+        case "read" | "edit" if (given := _file_arguments(event)) is not None:
+            return file_calls.action(given), given
         case "call_tool_mcp":
             arguments = columns.fields(args.get("arguments"))
         case _:
             arguments = {name: value for name, value in args.items() if name not in _NOT_ARGUMENTS}
     arguments = arguments or ({"text": event.text} if event.text else {})
     return {"kind": "MCPToolAction", "data": arguments}, arguments
+
+
+def _file_arguments(event: _V0Event) -> dict[str, object] | None:
+    """Return the arguments of a call of the server's own tool for files; None for another agent's."""
+    return file_tool.arguments_in(*reading.called_tool(event.members))
 
 
 def _observation(event: _V0Event) -> V1Event:
@@ -231,9 +240,21 @@ def _observation(event: _V0Event) -> V1Event:
             seen = {"kind": "ThinkObservation", **seen}
         case "run":
             seen = {"kind": "TerminalObservation", **seen, **_end_of_command(event)}
+        case "read" | "edit" if event.call.tool_name == file_tool.FILE_TOOL:
+            command = v0_file_calls.command_in(event.type, event.members)
+            seen = file_calls.observation(command, _edit(event), seen)
         case _:
             seen = {"kind": "MCPToolObservation", **seen, "tool_name": event.call.tool_name}
     return v1_payload.observation(event.call, observation=seen, action_id=event.action_id)
+
+
+def _edit(event: _V0Event) -> FileEdit:
+    old, new = (
+        text if isinstance(text := event.extras.get(name), str) else None
+        for name in ("old_content", "new_content")
+    )
+    path, is_view = columns.first_text(event.extras.get("path")), event.type == "read"
+    return FileEdit(path, is_view or event.extras.get("prev_exist") is True, old, new)
 
 
 def _end_of_command(event: _V0Event) -> dict[str, object]:

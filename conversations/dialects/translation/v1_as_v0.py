@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from conversations.dialects import columns
+from conversations.dialects import columns, file_tool
 from conversations.dialects.author import COMMAND_TOOL, command_of
+from conversations.dialects.file_tool import FILE_TOOL
+from conversations.dialects.v0 import file_calls as v0_file_calls
 from conversations.dialects.v0 import payload as v0_payload
 from conversations.dialects.v0.actions import UNKNOWN_RISK
 from conversations.dialects.v0.observations import OBSERVATIONS
-from conversations.dialects.v1 import reading
+from conversations.dialects.v1 import file_calls, reading
 from conversations.dialects.v1.kinds import kind_of
 from conversations.events import EventEnvelope, Kind
 from conversations.exceptions import InvalidEvent
@@ -19,6 +21,7 @@ _RISKS = {"LOW": 0, "MEDIUM": 1, "HIGH": 2}
 _COMMAND_TOOLS = frozenset({COMMAND_TOOL, "execute_bash", "bash"})
 _COMMAND_ACTIONS = frozenset({"TerminalAction", "ExecuteBashAction"})
 _COMMAND_OBSERVATIONS = frozenset({"TerminalObservation", "ExecuteBashObservation"})
+_NOT_ARGUMENTS = frozenset({"summary", "security_risk"})  # models give these beside the tool's own
 _STATES = {
     "idle": "awaiting_user_input",
     "running": "running",
@@ -95,10 +98,23 @@ def _tool_call(event: EventEnvelope) -> str | None:
     if name == COMMAND_TOOL:
         action = "run"
         args |= {"command": command_of(arguments), "is_input": arguments.get("is_input") is True}
+    elif (given := _file_arguments(members, name, arguments)) is not None:
+        action, own = v0_file_calls.action(given)
+        args |= own
     else:
         action = "call_tool_mcp"
         args |= {"name": name, "arguments": arguments}
     return v0_payload.action(action, args, source=_source(event), beside=_metadata(event, name))
+
+
+def _file_arguments(
+    members: Mapping[str, object], name: str, arguments: Mapping[str, object]
+) -> dict[str, object] | None:
+    """Return the arguments of a call of the tool for files; None for any other call."""
+    if kind_of(members.get("action")) != file_calls.ACTION_KIND:
+        return None
+    own = {key: value for key, value in arguments.items() if key not in _NOT_ARGUMENTS}
+    return file_tool.arguments_in(name, own)
 
 
 def _called(members: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
@@ -137,8 +153,15 @@ def _tool_result(event: EventEnvelope) -> str:
     beside = _metadata(event, name)
     if files := list(columns.image_urls(seen.get("content"))):
         beside[v0_payload.FILES] = files
-    if seen.get("is_error") is True:
+    is_error = seen.get("is_error") is True
+    if is_error:
         beside[v0_payload.FAILED] = True
+    if name == FILE_TOOL and kind_of(seen) == file_calls.OBSERVATION_KIND and (done := file_calls.seen(seen)):
+        written = v0_file_calls.result(*done, content, is_error=is_error)
+        beside |= written.beside
+        return v0_payload.observation(
+            written.type, written.content, extras=written.extras, source=source, beside=beside
+        )
     return v0_payload.observation("mcp", content, extras={"name": name}, source=source, beside=beside)
 
 

@@ -20,8 +20,6 @@ from conversations.dialects.v0.types import (
 UNKNOWN_RISK = -1
 RISKS = (UNKNOWN_RISK, 0, 1, 2)
 
-# A range of more events is named by its ends, so that two numbers cannot fill a message.
-_LISTED_IDS_MAX = 1_000
 
 _risk = NUMBER.by_default(UNKNOWN_RISK)
 _text = TEXT.by_default("")
@@ -46,7 +44,9 @@ def _forgotten(args: Mapping[str, Any]) -> str:
     if first is None or last is None:
         return "[]"
     ids = range(first, last + 1)
-    return str(list(ids)) if last - first < _LISTED_IDS_MAX else f"[{first}, …, {last}]"
+    # A range of more events is named by its ends, so that two numbers cannot fill a message.
+    listed_ids_max = 1_000
+    return str(list(ids)) if last - first < listed_ids_max else f"[{first}, …, {last}]"
 
 
 ACTIONS: Mapping[str, EventType] = {

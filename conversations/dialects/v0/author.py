@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from conversations.dialects import command_tool, file_tool
 from conversations.dialects.author import COMMAND_TOOL, AgentState, command_of
+from conversations.dialects.command_tool import CommandEnd
+from conversations.dialects.file_tool import FileEdit, edit_by
+from conversations.dialects.v0 import file_calls
 from conversations.dialects.v0 import payload as v0_payload
 from conversations.dialects.v0.reading import number_of, read
 from conversations.events import Authored, EventEnvelope, Metrics
@@ -65,7 +69,7 @@ class V0Author:
         awaiting_confirmation: bool = False,
         client_schema: Mapping[str, object] | None = None,
     ) -> Authored:
-        # call_tool_mcp has no such field, and strict readers refuse it: set only when it matters.
+        # Only `run` has such a field, and strict readers refuse it: set only when it matters.
         state = {"confirmation_state": "awaiting_confirmation"} if awaiting_confirmation else {}
         beside = v0_payload.call_metadata(name, tool_call_id)
         if reasoning:
@@ -73,9 +77,14 @@ class V0Author:
         if signed:
             beside["thinking_blocks"] = list(signed)
         if name == COMMAND_TOOL:
-            return _action(
-                "run", {"command": command_of(arguments), "thought": thought, **state}, beside=beside
-            )
+            options = command_tool.without_defaults(arguments)
+            types = {"is_input": True} if options.pop("is_input", False) else {}
+            run = {"command": command_of(arguments), **types, "thought": thought, **state}
+            # Strict readers refuse the others in `args`.
+            return _action("run", run, beside={**beside, **options})
+        if (given := file_tool.arguments_in(name, arguments)) is not None:
+            type_, args = file_calls.action(given)
+            return _action(type_, {**args, "thought": thought, **state}, beside=beside)
         args = {"name": name, "arguments": arguments, "thought": thought, **state}
         return _action("call_tool_mcp", args, beside=beside)
 
@@ -86,7 +95,9 @@ class V0Author:
         arguments: Mapping[str, object],
         content: str,
         exit_code: int = 0,
+        end: CommandEnd | None = None,
         files: Sequence[str] = (),
+        edit: FileEdit | None = None,
         tool_call_id: str,
         event_id: str,
         call_event_id: str,
@@ -97,10 +108,16 @@ class V0Author:
             beside[v0_payload.FILES] = list(files)
         if exit_code and name != COMMAND_TOOL:
             beside[v0_payload.FAILED] = True
+        if (given := file_tool.arguments_in(name, arguments)) is not None:
+            written = file_calls.result(*edit_by(given, edit), content, is_error=bool(exit_code))
+            return _observation(
+                written.type, written.content, extras=written.extras, beside={**beside, **written.beside}
+            )
         if name != COMMAND_TOOL:
             extras: dict[str, object] = {"name": name, "arguments": arguments}
             return _observation("mcp", content, extras=extras, beside=beside)
-        extras = {"command": command_of(arguments), "metadata": {"exit_code": exit_code}}
+        metadata = command_tool.metadata_of(exit_code, end or CommandEnd())
+        extras = {"command": command_of(arguments), "metadata": metadata}
         return _observation("run", content, extras=extras, beside=beside)
 
     def finish(self, *, message: str, thought: str = "", tool_call_id: str, event_id: str) -> Authored:

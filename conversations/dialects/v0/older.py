@@ -10,8 +10,6 @@ from conversations.dialects import columns
 from conversations.dialects.v0.actions import RISKS
 
 _FILE_EDITOR_CALL = ("print(file_editor(**", "))")
-# A longer literal is not parsed: Python's syntax tree would take a thousand times its size.
-_LITERAL_MAX_CHARS = 200_000
 
 
 def todays_args(args: Mapping[str, object]) -> dict[str, object]:
@@ -50,7 +48,9 @@ def todays_extras(extras: Mapping[str, object]) -> dict[str, object]:
 def _file_editor_args(code: object) -> dict[str, Any]:
     """Return the arguments of a file editor's call; none for anything else."""
     before, after = _FILE_EDITOR_CALL
-    if not isinstance(code, str) or len(code) > _LITERAL_MAX_CHARS:
+    # A longer literal is not parsed: Python's syntax tree would take a thousand times its size.
+    literal_max_chars = 200_000
+    if not isinstance(code, str) or len(code) > literal_max_chars:
         return {}
     if not code.startswith(before) or not code.endswith(after):
         return {}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from conversations.dialects import columns
+from conversations.dialects import columns, command_tool
 from conversations.dialects.author import COMMAND_TOOL
+from conversations.dialects.file_tool import FILE_TOOL
+from conversations.dialects.v0 import file_calls
 from conversations.events import EVENT_ID_MAX_LENGTH, Dialect, EventEnvelope, Kind, Reading
 
 _ACTION_KINDS = {
@@ -97,11 +99,18 @@ def called_tool(payload: Mapping[str, object]) -> tuple[str, Mapping[str, object
     args = columns.fields(payload.get("args"))
     match payload.get("action"):
         case "run":
-            return name or COMMAND_TOOL, {"command": args.get("command", "")}
+            return name or COMMAND_TOOL, _command_arguments(args, payload)
         case "call_tool_mcp":
             return name or columns.first_text(args.get("name")), columns.fields(args.get("arguments"))
+        case "read" | "edit" as type_ if name == FILE_TOOL:
+            return name, file_calls.arguments_of(type_, args)
         case _:
             return name, args
+
+
+def _command_arguments(args: Mapping[str, object], payload: Mapping[str, object]) -> dict[str, object]:
+    """Return the arguments as a model has given them: what the wire alone adds is left out."""
+    return {"command": args.get("command", ""), **command_tool.without_defaults({**payload, **args})}
 
 
 def _action_text(action: str, args: Mapping[str, object], payload: Mapping[str, object]) -> str:

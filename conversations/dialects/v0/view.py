@@ -122,8 +122,9 @@ def _subject(args: Fields, type_: str) -> Fields:
     inner = subject.get("arguments")
     if type_ != "call_tool_mcp" or not isinstance(inner, Mapping):
         return subject
-    beside = {name: value for name, value in subject.items() if name != "arguments"}
-    return subject if beside.keys() & inner.keys() else {**beside, **inner}
+    # The tool's own name is that of the call.
+    beside = {name: value for name, value in subject.items() if name not in ("arguments", "name")}
+    return subject if {"name", *beside} & inner.keys() else {**beside, **inner}
 
 
 def _result(payload: Fields, extras: Fields, type_: str, text: str) -> ResultView:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from conversations.dialects import command_tool, file_tool
 from conversations.dialects.author import COMMAND_TOOL, AgentState, command_of
-from conversations.dialects.v1 import client_actions, payload
+from conversations.dialects.command_tool import CommandEnd
+from conversations.dialects.file_tool import FileEdit, edit_by
+from conversations.dialects.v1 import client_actions, file_calls, payload
 from conversations.dialects.v1.payload import Call, authored, image_part, text_part
 from conversations.dialects.v1.reading import COMMAND_TOOL_NAME, INTERRUPTED_NOTE
 from conversations.dialects.v1.state import EXECUTION_STATUSES, execution_status
@@ -67,7 +70,9 @@ class V1Author:
         arguments: Mapping[str, object],
         content: str,
         exit_code: int = 0,
+        end: CommandEnd | None = None,
         files: Sequence[str] = (),
+        edit: FileEdit | None = None,
         tool_call_id: str,
         event_id: str,
         call_event_id: str,
@@ -76,7 +81,16 @@ class V1Author:
         is_clients = _client_action(name, client_schema, arguments) is not None
         event = payload.observation(
             Call(tool_name(name), tool_call_id),
-            observation=_observation(name, arguments, content, exit_code, files, is_clients=is_clients),
+            observation=_observation(
+                name,
+                arguments,
+                content,
+                exit_code,
+                end or CommandEnd(),
+                files,
+                edit=edit,
+                is_clients=is_clients,
+            ),
             action_id=call_event_id,
         )
         return authored(event, event_id=event_id)
@@ -154,9 +168,18 @@ def tool_name(name: str) -> str:
 def _action(name: str, arguments: Mapping[str, object]) -> dict[str, object]:
     if name == THINK_TOOL_NAME and isinstance(arguments.get("thought"), str):
         return {"kind": "ThinkAction", "thought": arguments["thought"]}
+    if (given := file_tool.arguments_in(name, arguments)) is not None:
+        return file_calls.action(given)
     if name != COMMAND_TOOL:
         return {"kind": "MCPToolAction", "data": arguments}
-    return {"kind": "TerminalAction", "command": command_of(arguments), "is_input": False, "reset": False}
+    seconds = command_tool.timeout_of(arguments)
+    return {
+        "kind": "TerminalAction",
+        "command": command_of(arguments),
+        "is_input": command_tool.is_input(arguments),
+        **({} if seconds is None else {"timeout": seconds}),
+        "reset": command_tool.resets(arguments),
+    }
 
 
 def _client_action(
@@ -170,16 +193,21 @@ def _observation(
     arguments: Mapping[str, object],
     content: str,
     exit_code: int,
+    end: CommandEnd,
     files: Sequence[str],
     *,
+    edit: FileEdit | None,
     is_clients: bool,
 ) -> dict[str, object]:
     images = [image_part(files)] if files else []
-    shared: dict[str, object] = {"content": [text_part(content), *images], "is_error": exit_code != 0}
+    is_error = exit_code != 0 and not end.has_timed_out
+    shared: dict[str, object] = {"content": [text_part(content), *images], "is_error": is_error}
     if is_clients:
         return {"kind": client_actions.OBSERVATION_KIND, **shared}
     if name == THINK_TOOL_NAME and isinstance(arguments.get("thought"), str):
         return {"kind": "ThinkObservation", **shared}
+    if (given := file_tool.arguments_in(name, arguments)) is not None:
+        return file_calls.observation(*edit_by(given, edit), shared)
     if name != COMMAND_TOOL:
         return {"kind": "MCPToolObservation", **shared, "tool_name": name}
     return {
@@ -187,6 +215,6 @@ def _observation(
         **shared,
         "command": command_of(arguments),
         "exit_code": exit_code,
-        "timeout": False,
-        "metadata": {"exit_code": exit_code, "pid": -1, "prefix": "", "suffix": ""},
+        "timeout": end.has_timed_out,
+        "metadata": {**command_tool.metadata_of(exit_code, end), "prefix": "", "suffix": ""},
     }

@@ -214,8 +214,11 @@ def _state(payload: Fields, text: str) -> StateView:
 
 def _tool(payload: Fields) -> tuple[str, str]:
     """Return the name and the kind of the tool that a result is of."""
-    observed = kind_of(payload.get("observation")).removesuffix("Observation")
-    return columns.first_text(payload.get("tool_name")), _ACTIONS.get(f"{observed}Action", "")
+    seen = columns.fields(payload.get("observation"))
+    observed = kind_of(seen).removesuffix("Observation")
+    is_reading = seen.get("command") == "view" and "path" in seen
+    name = columns.first_text(payload.get("tool_name"))
+    return name, "read" if is_reading else _ACTIONS.get(f"{observed}Action", "")
 
 
 def _reasoning(fields: Fields) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
 
-from conversations.events import Kind
-from conversations.models import ConversationRef
+from conversations.dialects.file_tool import FILE_TOOL
+from conversations.events import ConversationRef, Kind
 from conversations.server_log import ids_of
 from sessions_app import astore
 from sessions_app.agents import model_use
@@ -27,6 +28,9 @@ from sessions_app.agents.llm.choice import ModelChoice
 from sessions_app.agents.llm.condensing import Condenser
 from sessions_app.agents.llm.endings import Endings
 from sessions_app.agents.llm.faults import BAD_REQUEST, RATE_LIMIT, ModelFault, ToolsRefused
+from sessions_app.agents.llm.guidance import setup
+from sessions_app.agents.llm.guidance.repository import AgentRepository
+from sessions_app.agents.llm.guidance.skills import Guidance, guidance
 from sessions_app.agents.llm.models import Target
 from sessions_app.agents.llm.record import Record
 from sessions_app.agents.llm.tools.keeping import TurnTools
@@ -69,6 +73,7 @@ class LlmAgent:
     def __init__(self, conversation: ConversationRef) -> None:
         self._conversation = conversation
         self._tools = TurnTools(conversation, only_reading=self.only_reads)
+        self._repository = AgentRepository(only_reads=self.only_reads)
         self._told: set[str] = set()
         """The notices that this loop has stored."""
         self._blind: set[str] = set()
@@ -83,20 +88,38 @@ class LlmAgent:
             await turn.notify(prompts.RECORDED_NOTICE.format(**shown))
             await astore.change(choice.note_told, self._conversation)
         detects_repetition = await astore.call(agent_setups.detects_repetition, self._conversation)
+        place = await self._repository.ready(turn)
         tools = await self._tools.of(turn.turn_id)
         try:
-            for notice in tools.notices:
-                if notice not in self._told:
-                    self._told.add(notice)
-                    await turn.notify(notice)
+            found = await self._heed(turn, tools, target.full_name)
             use = ToolUse(turn, tools, detects_repetition=detects_repetition)
             playing = _Playing(
-                turn, target, client, tools, use, task=self.task, blind=self._blind, told=self._told
+                turn,
+                target,
+                client,
+                tools,
+                use,
+                found,
+                task=self.task,
+                place=place,
+                blind=self._blind,
+                told=self._told,
             )
             await playing.play()
         except TurnSuspended:
             self._tools.wait()  # the calls after the user's decision go to the same processes
             raise
+
+    async def _heed(self, turn: Turn, tools: OpenTools, model: str) -> Guidance:
+        """Return what the workspace says to the model, and ask about the setup of its repository first."""
+        reads_files = FILE_TOOL in tools.tools
+        found: Guidance = await astore.call(guidance, self._conversation, model, reads_files=reads_files)
+        for notice in [*tools.notices, *filter(None, [found.notice])]:
+            if notice not in self._told:
+                self._told.add(notice)
+                await turn.notify(notice)
+        await setup.ask(turn, tools.tools if found.has_files else {})
+        return found
 
     def turn_ended(self) -> None:
         """Close the tool servers, without waiting: readers see the answer before they have ended."""
@@ -134,19 +157,25 @@ class _Playing:
         client: ModelClient,
         tools: OpenTools,
         use: ToolUse,
+        found: Guidance,
         *,
         task: str,
+        place: str,
         blind: set[str],
         told: set[str],
     ) -> None:
-        """`blind` are the models that get no images of tools, `told` the notices of earlier turns."""
+        """`blind` are the models that get no images of tools, `told` the notices of earlier turns.
+
+        `place` says where the repository is.
+        """
         self._turn = turn
-        self._task = task
+        self._task, self._place = task, place
         self._blind = blind
         self._target = target
         self._client = client
         self._tools = tools
         self._use = use
+        self._guidance = found
         self._max_chars = min(HISTORY_MAX_CHARS, client.window_chars(target) or HISTORY_MAX_CHARS)
         self._condenser = Condenser(turn, target, client, self._count)
         self._waits_s = list(WAITS_S)
@@ -179,7 +208,7 @@ class _Playing:
                     if not self._leaves_out_images(fault, request):
                         wait_s, is_busy = self._wait_after(fault), fault.code == RATE_LIMIT
             if is_busy:
-                await self._tell(prompts.BUSY_NOTICE)
+                await self._tell(prompts.BUSY_NOTICE.format(seconds=max(1, round(wait_s))))
             if reply is None:
                 await wait_unless_pausing(self._turn, wait_s)
             elif not await self._goes_on(reply):
@@ -207,12 +236,13 @@ class _Playing:
                 inputs=inputs,
                 max_chars=self._max_chars,
                 task=self._task,
+                guidance=self._guidance,
             )
         )
         # Thousands of events take the library longer than the event loop may be held up.
         return await asyncio.to_thread(
             self._client.request_of,
-            found,
+            replace(found, repository_place=self._place),
             max_chars=self._max_chars,
             tools=self._offered(),
             model=self._target.full_name,

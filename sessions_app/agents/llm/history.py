@@ -36,6 +36,7 @@ from sessions_app.agents.llm.images import Part
 from sessions_app.agents.llm.record import File, Record, is_forgotten, view_of
 from sessions_app.agents.llm.streams import signatures
 from sessions_app.agents.llm.streams.signatures import Signed, Signer
+from sessions_app.agents.llm.tools.offers import offered_name
 
 RESULT_MAX_CHARS = 10_000  # of a call that becomes text
 SHOWN_RESULT_MAX_CHARS = 60_000  # only other agents store longer results
@@ -212,7 +213,8 @@ def _said(
             if call is not None:
                 results[call] = event
     for event in shown:
-        if event["kind"] == Kind.MESSAGE:
+        # Of all notices, a record has those that files were restored.
+        if event["kind"] in (Kind.MESSAGE, Kind.OTHER):
             yield from _message(event)
         elif event["kind"] == Kind.TOOL_CALL:
             result = results.get(event["seq"])
@@ -245,9 +247,10 @@ def _call(
         return
     if view.thought.strip():
         yield _Said(is_agents=True, content=[view.thought])
-    name, arguments = view.tool, halves.whole_value(view.given)  # V1 has them as JSON inside JSON
+    name = offered_name(view.tool, tools)
+    arguments = halves.whole_value(view.given)  # V1 has them as JSON inside JSON
     brought = None if result is None else view_of(result)
-    text = None if brought is None else columns.clean(brought.text)
+    text = None if brought is None else columns.clean(brought.text) + _command_end(brought)
     seen = list(images.parts_of(_returned_images(brought))) if shows_images else []
     if seen:
         seen.insert(0, f"The tool `{name}` returned with its result:")
@@ -285,6 +288,16 @@ def _with_signatures(call: ToolCallPart, view: CallView, signer: Signer | None) 
         for block in signed.thoughts
     ]
     return [*thoughts, call]
+
+
+def _command_end(view: EventView) -> str:
+    """Return a line about the end of a command: its text has only what the command has written."""
+    if not isinstance(view, ResultView) or view.action != "run" or view.exit_code is None:
+        return ""
+    known = columns.first_text(columns.fields(view.fields.get("metadata")).get("working_dir"))
+    place = f", working directory {known}" if known else ""
+    begin = "" if not view.text or view.text.endswith("\n") else "\n"
+    return columns.clean(f"{begin}[exit code {view.exit_code}{place}]")
 
 
 def _returned_images(view: EventView | None) -> Sequence[str]:

@@ -11,8 +11,6 @@ from sessions_app.models import RunOptions
 
 PLAN = "plan"
 """The name of the agent that plans."""
-PLANS_MAX = 3
-"""A model sees at most this many plans, the newest ones."""
 MESSAGES_MAX = 30
 """A planning model sees at most this many messages of the parent."""
 SHOWN_MAX_CHARS = 20_000  # of each plan, and of all these messages
@@ -30,7 +28,9 @@ _ANSWERED = _messages_of("agent")
 
 def plans_for(conversation: ConversationRef) -> tuple[str, ...]:
     """Return the last answers of the planning conversations below a conversation, oldest first."""
-    rows = RunOptions.objects.below(conversation, agent=PLAN)[:PLANS_MAX]
+    # A model sees at most this many plans, the newest ones
+    plans_max = 3
+    rows = RunOptions.objects.below(conversation, agent=PLAN)[:plans_max]
     found: list[str] = []
     for row in rows:
         answers = reads.search_events(row.conversation.ref, _ANSWERED, newest_first=True, limit=1).events

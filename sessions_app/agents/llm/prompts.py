@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from conversations.events import Kind
 from conversations.payloads import halves
-from sessions_app.agents.llm import skills
+from sessions_app.agents.llm.guidance import skills
 from sessions_app.agents.llm.record import Record
 
 SYSTEM_PROMPT = (
@@ -45,7 +45,7 @@ SUMMARIZE = (
 )
 BEGINNING = "(The conversation begins with the assistant's message.)"
 CUT_NOTICE = "This conversation is too long for the model. For this answer it sees only the newest messages."
-BUSY_NOTICE = "The model's rate limit is reached. It is asked again, after a pause of at most a minute."
+BUSY_NOTICE = "Rate limit reached. Trying again in {seconds} s."
 LENGTH_NOTICE = "The answer was cut off at the model's limit of length. Write “Continue” to get the rest."
 FILTER_NOTICE = (
     "The provider's content filter ended this answer. Write “Continue” to try the rest, or use other words."
@@ -70,13 +70,14 @@ def instructions(record: Record, *, has_tools: bool = False) -> str:
 def _more(record: Record) -> Iterator[str]:
     if record.repository:
         branch = f", on the branch {record.branch}" if record.branch else ""
-        yield f"The conversation is about the repository {record.repository}{branch}."
+        about = f"The conversation is about the repository {record.repository}{branch}."
+        yield f"{about} {record.repository_place}".rstrip()
     if record.instructions:
         yield f"The user's instructions for this conversation:\n\n{record.instructions}"
     if record.suffix:
         yield record.suffix
     users = (each for each in record.events if each["kind"] == Kind.MESSAGE and each["source"] == "user")
-    yield from skills.told(record.skills, [event["text"] for event in users])
+    yield from skills.told(record.skills, [event["text"] for event in users], home=record.home)
     if record.message_suffix:
         yield f"The user adds to each message:\n\n{record.message_suffix}"
     if record.parent:

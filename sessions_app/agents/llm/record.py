@@ -14,8 +14,9 @@ from conversations.log import reads
 from conversations.models import Conversation, ConversationRef, CreationParameters
 from conversations.payloads import halves
 from sessions_app.agents.llm import plans
-from sessions_app.agents.llm.skills import Skill, skills_in
-from sessions_app.models import AgentSetup, InputReceipt
+from sessions_app.agents.llm.guidance.skills import NO_GUIDANCE, Guidance
+from sessions_app.models import AgentSetup, CheckpointCause, FilesCheckpoint, InputReceipt
+from sessions_app.repository_skills.skill import Skill, usable
 from sessions_app.storage.attachments import attachments_of, content_of
 
 EVENTS_MAX = 5_000
@@ -63,6 +64,8 @@ class Record:
     files: Sequence[File] = ()
     repository: str = ""
     branch: str = ""
+    repository_place: str = ""
+    """The sentence that says where it is, or why it is not there."""
     instructions: str = ""
     """Those of the conversation's creation."""
     suffix: str = ""
@@ -76,19 +79,28 @@ class Record:
     message_suffix: str = ""
     """A V1 client's addition to each message."""
     skills: Sequence[Skill] = ()
+    home: str = ""
+    """The path by which the model names its workspace; empty if it reads no files there."""
 
 
 def read(
-    conversation: ConversationRef, *, turn_id: str, inputs: Sequence[int], max_chars: int, task: str = ""
+    conversation: ConversationRef,
+    *,
+    turn_id: str,
+    inputs: Sequence[int],
+    max_chars: int,
+    task: str = "",
+    guidance: Guidance = NO_GUIDANCE,
 ) -> Record:
     """Read a conversation for a turn that answers the events with these seqs.
 
-    The newest events have about `max_chars` of text. Later inputs are left to the next turn.
+    The newest events have about `max_chars` of text. Later inputs are left to the next turn. `guidance` is
+    what the files of the workspace say.
     """
     forgotten, summary = _condensed(conversation)
     newest, is_complete = _newest(conversation, max_chars, forgotten)
     row = Conversation.objects.values("repository", "branch").get(pk=conversation.pk)
-    found = _with_inputs(conversation, newest, inputs)
+    found = [*_with_inputs(conversation, newest, inputs), *_restores(conversation, newest)]
     seen = _seen(conversation, found)
     agents = AgentSetup.objects.filter(pk=conversation.pk).values_list("shown_agent", flat=True)
     context = columns.fields(columns.fields(agents.first()).get("agent_context"))
@@ -107,7 +119,8 @@ def read(
         task=task,
         suffix=columns.first_text(context.get("system_message_suffix")),
         message_suffix=columns.first_text(context.get("user_message_suffix")),
-        skills=skills_in(context),
+        skills=usable(guidance.skills, context),
+        home=guidance.home,
     )
 
 
@@ -167,6 +180,14 @@ def _with_inputs(
     first, last = min(missing), max(missing)
     page = reads.search_events(conversation, _SHOWN, first=first, last=last, limit=reads.PAGE_MAX_EVENTS)
     return [*(event for event in page.events if event["seq"] in missing), *newest]
+
+
+def _restores(conversation: ConversationRef, newest: Sequence[EventEnvelope]) -> list[EventEnvelope]:
+    """Return the notices that files were restored, which a model would not notice otherwise."""
+    most, first = 20, newest[0]["seq"] if newest else 0
+    rows = FilesCheckpoint.objects.of(conversation).filter(cause=CheckpointCause.RESTORED, seq__gte=first)
+    seqs = list(rows.newest_first().values_list("seq", flat=True)[:most])
+    return reads.read_some(conversation, seqs=seqs) if seqs else []
 
 
 def is_forgotten(event: EventEnvelope, forgotten: frozenset[str | int]) -> bool:

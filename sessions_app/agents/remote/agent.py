@@ -9,9 +9,9 @@ from typing import Any
 
 from django.conf import settings
 
+from conversations.events import ConversationRef
 from conversations.exceptions import ConversationError, EventConflict, Fenced, InvalidEvent
 from conversations.log import reads
-from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.agents.base import AgentFailure, Turn, TurnSuspended
 from sessions_app.agents.remote import attachments

@@ -9,7 +9,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from conversations import live
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app.models import RemoteProgram
 from sessions_app.processes import Process
 

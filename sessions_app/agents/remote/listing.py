@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app.agents import registry
 from sessions_app.agents.registry import AgentKind
 from sessions_app.agents.remote import attachments

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from cachetools import LRUCache
 
+from conversations.events import ConversationRef
 from conversations.exceptions import Fenced
-from conversations.models import ConversationRef
 from sessions_app.agents.remote.steps import AnyStep
 from sessions_app.event_loops import PerEventLoop
 

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
-from conversations.events import Kind
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef, Kind
 from sessions_app import astore
 from sessions_app.agents.base import Agent, ToolCall, Turn, wait_unless_pausing
 from sessions_app.agents.chosen import continues, made_for

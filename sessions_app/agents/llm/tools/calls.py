@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from conversations.dialects import columns, v1
+from conversations.dialects.command_tool import CommandEnd
+from conversations.dialects.file_tool import FileEdit
 from conversations.payloads import halves
 from sessions_app.agents.llm.tools import arguments as arguments_check
 from sessions_app.agents.llm.tools.offers import NoServer, Tool
@@ -47,6 +49,12 @@ class Outcome(NamedTuple):
     is_error: bool = False
     files: tuple[str, ...] = ()
     """Data URLs."""
+    exit_code: int | None = None
+    """That of a command; None for any other tool."""
+    end: CommandEnd | None = None
+    """Where and how a command has ended."""
+    edit: FileEdit | None = None
+    """What a call of the tool for files did to a file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +68,13 @@ class WantedCall:
     """Why it cannot be run; empty if it can."""
     signed: Sequence[Mapping[str, Any]] = ()
     """Blocks to return to the model's server."""
+
+    @property
+    def logged_name(self) -> str:
+        """Return the tool's name in the log."""
+        if self.tool is None or self.tool.server != NoServer.WORKSPACE:
+            return self.name
+        return self.tool.own_name
 
 
 def wanted(name: str, arguments: str, tools: Mapping[str, Tool]) -> WantedCall:
@@ -77,6 +92,8 @@ def wanted(name: str, arguments: str, tools: Mapping[str, Tool]) -> WantedCall:
         return WantedCall(name=name, arguments=_beginning(text), problem=NOT_AN_OBJECT)
     if tool is None:
         return WantedCall(name=name, arguments=given, problem=no_such_tool(name, tools))
+    if tool.server == NoServer.WORKSPACE:  # some models write null for what they leave out
+        given = {key: value for key, value in given.items() if value is not None}
     if problems := arguments_check.problems_of(tool.schema, given):
         return WantedCall(name=name, arguments=given, problem=NOT_VALID.format(problems="; ".join(problems)))
     if tool.server == NoServer.CLIENT and v1.client_action(name, tool.schema, given) is None:

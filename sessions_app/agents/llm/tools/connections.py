@@ -29,7 +29,7 @@ from conversations.payloads import halves
 from sessions_app.agents.base import ProgressReport
 from sessions_app.agents.llm import transport
 from sessions_app.agents.llm.faults import CallLate, ToolFault, causes
-from sessions_app.agents.llm.tools.program import ToolProgram
+from sessions_app.agents.llm.tools.programs.program import ToolProgram
 from sessions_app.agents.llm.tools.servers import CALL_MAX_S, ToolServer, ToolTransport
 from sessions_app.event_loops import uncancelled
 from sessions_app.outbound.hosts import HostRefused

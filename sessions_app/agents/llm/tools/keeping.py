@@ -10,7 +10,8 @@ import asyncio
 
 import structlog
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
+from sessions_app.agents.llm.tools.hands import Hands
 from sessions_app.agents.llm.tools.opening import Needed, OpenTools, needed, open_tools
 from sessions_app.event_loops import PerEventLoop, uncancelled
 
@@ -26,6 +27,7 @@ class TurnTools:
     def __init__(self, conversation: ConversationRef, *, only_reading: bool) -> None:
         self._conversation = conversation
         self._only_reading = only_reading
+        self._hands = Hands(conversation)
         self._turn_id = ""
         self._needed: Needed | None = None
         self._open: OpenTools | None = None
@@ -38,7 +40,7 @@ class TurnTools:
         wanted = await needed(self._conversation, only_reading=self._only_reading)
         if self._open is None or (turn_id, wanted) != (self._turn_id, self._needed):
             self.let_go()
-            self._open = await open_tools(wanted, only_reading=self._only_reading)
+            self._open = await open_tools(wanted, self._hands, only_reading=self._only_reading)
             self._turn_id, self._needed = turn_id, wanted
         return self._open
 
@@ -62,10 +64,13 @@ class TurnTools:
             closing.add_done_callback(self._note_closed)
 
     async def close(self) -> None:
-        """Close the tools, and wait for their end."""
+        """Close the tools, and wait for their end: the loop is over."""
         self.let_go()
-        if self._closing:
-            await uncancelled(asyncio.wait(set(self._closing)))
+        try:
+            await self._hands.close()
+        finally:
+            if self._closing:
+                await uncancelled(asyncio.wait(set(self._closing)))
 
     def _take(self) -> OpenTools:
         opened, self._open = self._open, None

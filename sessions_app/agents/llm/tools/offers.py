@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Any
 
 from conversations.dialects import columns
+from conversations.dialects.author import COMMAND_TOOL
 from conversations.payloads import halves
 from sessions_app.agents.llm.tools import schemas
 from sessions_app.agents.llm.tools.schemas import NAME_MAX_CHARS
@@ -21,7 +22,9 @@ SCHEMA_MAX_DEPTH = 40
 # Of all descriptions and schemas together: each request has them.
 OFFERED_MAX_CHARS = 200_000
 # Names of the wires' own tools: clients would show a call as one of these.
-RESERVED = frozenset({"run", "bash", "execute_bash", "terminal", "finish", "think", "message", "recall"})
+RESERVED = frozenset(
+    {"run", "bash", "execute_bash", "terminal", "file_editor", "finish", "think", "message", "recall"}
+)
 LEFT_OUT = "The tool server `{name}` has more or longer tools than a model can be offered; some are left out."
 UNUSABLE = (
     "The tool server `{name}` has tools that can't be offered to a model: {tools}. The others are used."
@@ -32,6 +35,8 @@ NO_NAME = "one without a name"
 TOO_LONG = "its schema is too long or too deep"
 TWICE = "it has the name of another one"
 
+_OFFERED = {COMMAND_TOOL: "terminal"}
+"""The offered names of tools that have other names in the log."""
 _UNNAMEABLE = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
 
 
@@ -40,6 +45,7 @@ class NoServer(IntEnum):
 
     CLIENT = -1  # the client that has declared it
     TURN = -2  # the turn itself: the start names it
+    WORKSPACE = -3  # the server, on the files of the conversation (`tools.hands`)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,14 +59,20 @@ class Tool:
     server: int
     """The number of its server, or NoServer."""
     own_name: str
-    """The name at its server."""
+    """The name at its server; for a tool of the workspace, in the log."""
     risk: str = "UNKNOWN"
+    risks: Mapping[str, str] = field(default_factory=dict)
+    """Other risks of calls, by the argument `command`."""
     renamed: Mapping[str, str] = field(default_factory=dict)
     """The server's names of the renamed arguments."""
 
     def own_arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call under the server's names."""
         return {self.renamed.get(name, name): value for name, value in given.items()}
+
+    def risk_of(self, given: Mapping[str, Any]) -> str:
+        """Return the risk of a call with these arguments."""
+        return self.risks.get(str(given.get("command")), self.risk)
 
     @property
     def chars(self) -> int:
@@ -179,6 +191,12 @@ def _free_name(name: str, server: str, taken: Collection[str]) -> str:
     base = nameable(f"{server}_{name}")
     numbers = (nameable(f"{number}_{base}") for number in range(2, TOOLS_MAX + 3))
     return next(each for each in (base, *numbers) if each not in taken)
+
+
+def offered_name(logged: str, offered: Collection[str]) -> str:
+    """Return the name under which the tool is offered whose calls have a name in the log."""
+    name = _OFFERED.get(logged, logged)
+    return name if name in offered else logged
 
 
 def nameable(name: str) -> str:

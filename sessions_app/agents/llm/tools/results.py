@@ -115,7 +115,7 @@ class _Reader:
         content = _decoded(data)
         if not content:
             return _Part(f"({_named(name, kind)} can't be read.)")
-        kind = _kind_of(content) or (kind if not kind.startswith("image/") else "application/octet-stream")
+        kind = image_kind(content) or (kind if not kind.startswith("image/") else "application/octet-stream")
         shown = f"{_named(name, kind)} with {len(content):,} bytes"
         self._left -= 1
         if self._left < 0 or len(content) > self._room:
@@ -128,7 +128,7 @@ def _named(name: str, kind: str) -> str:
     return f"{name}, {kind}" if name else kind
 
 
-def _kind_of(content: bytes) -> str | None:
+def image_kind(content: bytes) -> str | None:
     """Return the kind of an image that models take; None for other content."""
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return "image/webp"

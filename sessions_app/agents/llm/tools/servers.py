@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
 
 from conversations.dialects import columns
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.models import RUN_TOOL_PROGRAMS, SecretKind
 from sessions_app.outbound.hosts import server_url
@@ -57,6 +58,13 @@ class ToolServer:
     url: str = field(default="", repr=False)
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     call_s: float = CALL_S
+
+    @property
+    def fingerprint(self) -> str:
+        """Return what stays the same while all but its name does: another key may open another account."""
+        entered = (self.command, self.environment, self.folder, self.url, self.headers)
+        told = json.dumps([self.way, *entered])
+        return sha256(told.encode(errors="surrogatepass")).hexdigest()
 
 
 class FoundServers(NamedTuple):

@@ -54,6 +54,10 @@ class Toolbox:
         self.tools, left_out = offers.offered(list(zip(names, lists, strict=True)), taken=self._taken)
         self.notices = [notice for _, notices in found for notice in notices] + left_out
 
+    def source_of(self, tool: Tool) -> str:
+        """Return the fingerprint of a tool's server."""
+        return self._connections[tool.server].server.fingerprint
+
     async def run(
         self, tool: Tool, arguments: Mapping[str, Any], key: str, *, report: ProgressReport
     ) -> Outcome:

@@ -12,7 +12,7 @@ from conversations.events import Dialect
 from conversations.redaction.masking import MASK
 from sessions_app.agents import limit_notices
 from sessions_app.agents.base import AgentStuck, Decision, ProposedCall, ToolCall, Turn
-from sessions_app.agents.llm.tools import named, repetition
+from sessions_app.agents.llm.tools import hands, named, offers, repetition
 from sessions_app.agents.llm.tools.calls import Outcome, WantedCall
 from sessions_app.agents.llm.tools.offers import NoServer, Tool
 from sessions_app.agents.llm.tools.opening import OpenTools
@@ -39,7 +39,8 @@ class ToolUse:
         if not decision.accepted:
             await self._turn.tool_rejected(call, decision.reason)
             return
-        tool = self._opened.tools.get(call.name)
+        tools = self._opened.tools
+        tool = tools.get(offers.offered_name(call.name, tools))
         if tool is None:
             await self._turn.tool_result(call, NOT_ANY_MORE, exit_code=1)
             return
@@ -60,11 +61,9 @@ class ToolUse:
             if _finishes(call):
                 await self._turn.finish(str(call.arguments["message"]))
                 return True
-            tool = call.tool
-            # A call that cannot run, or that changes only the log, needs no approval.
-            if tool is not None and tool.server != NoServer.TURN and self._turn.confirms(tool.risk):
+            if self._confirms(call):
                 await self._ask(wanted[number:])
-            stored = await self._turn.call_tool(call.name, call.arguments, signed=call.signed)
+            stored = await self._turn.call_tool(call.logged_name, call.arguments, signed=call.signed)
             outcome = await self._outcome(call, stored)
             await self._store(stored, outcome)
             repeated = self._repetition
@@ -72,8 +71,33 @@ class ToolUse:
                 await self._end_repetition(call.name)
         return False
 
+    def _confirms(self, call: WantedCall) -> bool:
+        # A call that cannot run, or that changes only the log, needs no approval.
+        if call.tool is None or call.tool.server == NoServer.TURN:
+            return False
+        asks = self._asks_first(call)
+        if asks is not None:
+            return asks
+        source = self._opened.source_of(call.tool)
+        return self._turn.confirms(call.tool.risk_of(call.arguments), name=call.logged_name, source=source)
+
+    def _asks_first(self, call: WantedCall) -> bool | None:
+        is_hands = call.tool is not None and call.tool.server == NoServer.WORKSPACE
+        return hands.asks_first(call.logged_name, call.arguments) if is_hands else None
+
+    def _proposed(self, call: WantedCall, tool: Tool) -> ProposedCall:
+        # A call that waits only beside others says nothing of its tool.
+        is_asked = self._confirms(call) and not self._asks_first(call)
+        source = self._opened.source_of(tool) if is_asked else None
+        return ProposedCall(
+            name=call.logged_name, arguments=call.arguments, signed=call.signed, source=source
+        )
+
     async def _store(self, call: ToolCall, outcome: Outcome) -> None:
-        await self._turn.tool_result(call, outcome.text, exit_code=int(outcome.is_error), files=outcome.files)
+        code = int(outcome.is_error) if outcome.exit_code is None else outcome.exit_code
+        await self._turn.tool_result(
+            call, outcome.text, exit_code=code, end=outcome.end, files=outcome.files, edit=outcome.edit
+        )
 
     async def _ask(self, wanted: Sequence[WantedCall]) -> None:
         """Ask for the approval of calls, and answer those that cannot run. This never returns."""
@@ -82,7 +106,7 @@ class ToolUse:
                 stored = await self._turn.call_tool(call.name, call.arguments, signed=call.signed)
                 await self._turn.tool_result(stored, call.problem, exit_code=1)
         asked = [
-            ProposedCall(name=call.name, arguments=call.arguments, signed=call.signed)
+            self._proposed(call, call.tool)
             for call in wanted
             if call.tool and not _finishes(call)  # the agent ends the task once it knows the results
         ]

@@ -21,8 +21,8 @@ from mcp.shared.message import SessionMessage
 
 from sessions_app.agents.llm.faults import ToolFault
 from sessions_app.agents.llm.tools.messages import message_of
+from sessions_app.agents.llm.tools.programs.stderr import LastLines, secrets_of
 from sessions_app.agents.llm.tools.servers import ToolServer
-from sessions_app.agents.llm.tools.stderr import LastLines, secrets_of
 
 MESSAGE_MAX_BYTES = 4 * 1024 * 1024
 UNREADABLE_MAX = 100  # lines that are no messages, such as a greeting

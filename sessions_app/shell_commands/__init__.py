@@ -1,0 +1,1 @@
+"""Commands that clients run in a conversation's workspace, beside its agent: one bash each, in a sandbox."""
