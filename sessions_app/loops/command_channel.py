@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from conversations.events import ConversationRef
 from conversations.hints import Hint
-from conversations.models import ConversationRef
 from conversations.outages import Outage
 from sessions_app import astore
 from sessions_app.live.hub import hub

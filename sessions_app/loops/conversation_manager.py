@@ -20,9 +20,8 @@ from django.utils.module_loading import import_string
 
 from conversations import dialects
 from conversations.dialects import v0
-from conversations.events import Appended, Authored, Dialect, Kind, NewEvent
+from conversations.events import Appended, Authored, ConversationRef, Dialect, Kind, NewEvent
 from conversations.exceptions import ConversationError, LoopUnavailable
-from conversations.models import ConversationRef
 from conversations.payloads.bounds import is_light_value
 from sessions_app import astore
 from sessions_app.capacity.append_queue import FrameOrder
@@ -31,7 +30,7 @@ from sessions_app.loops import runs
 from sessions_app.loops.inputs import while_working
 from sessions_app.loops.loop import Loop
 from sessions_app.loops.runs import TakenMessage
-from sessions_app.models import UnknownAnswer
+from sessions_app.models import AllowedFor, UnknownAnswer
 
 logger = logging.getLogger(__name__)
 
@@ -309,12 +308,14 @@ class ConversationManager(ABC):
         call_seq: int | None = None,
         event_id: str | None = None,
         outcome: UnknownAnswer | None = None,
+        always: AllowedFor | None = None,
     ) -> None:
         """Decide about the tool calls that wait; a repeated `event_id` decides about no others.
 
         `outcome` answers the question about a call of unknown outcome, and `reason` is the user's comment
-        on it. Raise LoopUnavailable if no call waits, if `call_seq` is given and another call waits, or
-        if `outcome` is given and no outcome is unknown.
+        on it. With `always`, later calls of the approved tool run without approval. Raise LoopUnavailable
+        if no call waits, if `call_seq` is given and another call waits, if `outcome` is given and no outcome
+        is unknown, or if `always` is given and what waits cannot be allowed for later calls.
         """
 
 

@@ -20,11 +20,13 @@ from sessions_app.loops import leases, turn_events
 from sessions_app.loops.turn_events import Naming
 from sessions_app.models import (
     AgentLoop,
+    AllowedFor,
     ExecutionStatus,
     RunState,
     ToolRun,
     UnknownAnswer,
 )
+from sessions_app.settings import allowed_tools
 
 
 class OtherCallWaits(LoopUnavailable):
@@ -79,19 +81,29 @@ def decide(
     call_seq: int | None = None,
     event_id: str | None = None,
     outcome: UnknownAnswer | None = None,
+    always: AllowedFor | None = None,
 ) -> None:
     """Store and announce the decision about the calls that wait. Raise LoopUnavailable if none does.
 
     All calls that wait for approval are decided together. If a call waits because its outcome is unknown,
     the decision is about that one: accepting runs it again, rejecting skips it, unless `outcome` says
-    what to do. `reason` is the user's comment; for a call that is done, it is the result.
+    what to do. `reason` is the user's comment; for a call that is done, it is the result. With `always`,
+    later calls of the approved tool run without approval.
 
     `call_seq` names the call that the caller saw last: the last of those that wait for approval, or the first
     of unknown outcome. Raise OtherCallWaits, and decide nothing, if it is another one. An approval
     continues the run of a V1 conversation, which also answers later messages.
     Repeated under the same `event_id` it changes nothing, even if another call waits by now.
     """
-    record_decision(conversation, accepted, reason, call_seq=call_seq, event_id=event_id, outcome=outcome)
+    record_decision(
+        conversation,
+        accepted,
+        reason,
+        call_seq=call_seq,
+        event_id=event_id,
+        outcome=outcome,
+        always=always,
+    )
     leases.announce(conversation)
 
 
@@ -103,6 +115,7 @@ def record_decision(
     call_seq: int | None = None,
     event_id: str | None = None,
     outcome: UnknownAnswer | None = None,
+    always: AllowedFor | None = None,
 ) -> None:
     """Do what `decide` does in the caller's transaction; the caller announces it."""
     event_id = event_id or str(uuid4())
@@ -113,8 +126,10 @@ def record_decision(
         if reads.seq_of_event(conversation, event_id) is None:
             asked = ToolRun.objects.of(conversation).unknown().first()
         if asked is None:
-            _decide_waiting(conversation, accepted, reason, call_seq, event_id, outcome)
+            _decide_waiting(conversation, accepted, reason, call_seq, event_id, outcome, always)
         else:
+            if always is not None:
+                raise OtherCallWaits("A call of unknown outcome waits: say first what became of it.")
             answer = outcome or (UnknownAnswer.RUN_AGAIN if accepted else UnknownAnswer.SKIP)
             _decide_unknown(conversation, asked, answer, reason, call_seq, event_id)
 
@@ -136,7 +151,7 @@ def _tell_unknown(conversation: ConversationRef, unknown: Sequence[ToolRun]) -> 
     calls = reads.read_some(conversation, event_ids=[run.call_id for run in unknown])
 
     def record(appended: Sequence[Appended]) -> None:
-        _continue(conversation, True, "", runs=True)
+        _continue(conversation, True, runs=True)
         for run in unknown:
             ToolRun.objects.of_call(conversation, run.call_id).enter(RunState.ANSWERED)
 
@@ -156,17 +171,20 @@ def _decide_waiting(
     call_seq: int | None,
     event_id: str,
     outcome: UnknownAnswer | None,
+    always: AllowedFor | None,
 ) -> None:
     # Checked in the append's own transaction, so that a refusal stores no event.
     def record(appended: Sequence[Appended]) -> None:
         if not any(each.is_new for each in appended):
             return
-        _continue(conversation, accepted, reason, runs=accepted)
+        _continue(conversation, accepted, runs=accepted)
         if outcome is not None:
             raise NotUnknown("The call waits for approval: its outcome is not unknown.")
         waiting = ToolRun.objects.of(conversation).waiting()
         if call_seq is not None and waiting.values_list("call_seq", flat=True).last() != call_seq:
             raise _other_waits(call_seq)
+        if always is not None and accepted:
+            allowed_tools.allow(conversation, waiting, always)
         waiting.enter(RunState.APPROVED if accepted else RunState.REJECTED, reason=columns.clean(reason))
 
     writes.append(conversation, [_decision(conversation, accepted, event_id)], also=record)
@@ -187,7 +205,7 @@ def _decide_unknown(
     accepted = answer is not UnknownAnswer.SKIP
 
     def record(appended: Sequence[Appended]) -> None:
-        _continue(conversation, True, "", runs=accepted)
+        _continue(conversation, True, runs=accepted)
         state = RunState.APPROVED if answer is UnknownAnswer.RUN_AGAIN else RunState.ANSWERED
         ToolRun.objects.of_call(conversation, asked.call_id).enter(state)
 
@@ -204,13 +222,12 @@ def _decision(conversation: ConversationRef, accepted: bool, event_id: str) -> N
     return authored.event(event_id)
 
 
-def _continue(conversation: ConversationRef, accepted: bool, reason: str, *, runs: bool) -> None:
+def _continue(conversation: ConversationRef, accepted: bool, *, runs: bool) -> None:
     """Continue the turn that waits. Raise LoopUnavailable if none does."""
     runs = runs and conversation.dialect is Dialect.V1
     waiting = AgentLoop.objects.of(conversation).undecided()
-    decision = {"decision": accepted, "decision_reason": columns.clean(reason)}
     status = {"execution_status": ExecutionStatus.RUNNING} if runs else {}
-    if not waiting.update(**decision, **status, updated_at=timezone.now()):
+    if not waiting.update(decision=accepted, **status, updated_at=timezone.now()):
         raise LoopUnavailable("No call is waiting for approval.")
     wakeups.asked([conversation.pk])
     if runs:  # a run answers everything in the log, so also what was said while the call waited
@@ -236,4 +253,4 @@ def carry_out(conversation: ConversationRef) -> Callable[[Sequence[Appended]], N
 
 def forget_decision(conversation: ConversationRef) -> None:
     """Remove the decision: its call is answered, or another call waits."""
-    AgentLoop.objects.of(conversation).update(decision=None, decision_reason="")
+    AgentLoop.objects.of(conversation).update(decision=None)

@@ -11,9 +11,8 @@ from typing import ParamSpec, TypeVar
 import structlog
 
 from conversations.dialects import AgentState
-from conversations.events import Dialect, Metrics, NewEvent
+from conversations.events import ConversationRef, Dialect, Metrics, NewEvent
 from conversations.exceptions import ConversationError, ConversationNotFound, Fenced
-from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.server_log import ids_of
 from sessions_app import astore
@@ -21,6 +20,7 @@ from sessions_app.agents.base import Agent, AgentFailure, AgentStuck, TurnSuspen
 from sessions_app.agents.chosen import loop_ended, path_of, turn_ended
 from sessions_app.agents.remote.names import name_in
 from sessions_app.agents.remote.programs import programs
+from sessions_app.checkpoints import turns as checkpoints
 from sessions_app.event_loops import uncancelled
 from sessions_app.loops import leases, pauses, pending_work, recovery, runs, turns
 from sessions_app.loops.calls import left
@@ -265,6 +265,7 @@ class Loop:
                     titling = self._titled(titles.set_generated_title(self.conversation, self.agent))
                     self._titling = asyncio.get_running_loop().create_task(titling)
                 await self._play(turn)
+                await checkpoints.after_turn(self.conversation)
                 if self.is_ending:
                     raise asyncio.CancelledError  # the agent has swallowed the cancellation
                 await self._pause_if_wanted()

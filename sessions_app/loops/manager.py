@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import Context
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, cast
@@ -256,7 +257,9 @@ class StandaloneConversationManager(SteeringConversationManager):
 
     def _launch(self, conversation: ConversationRef, agent: ConversationAgent) -> None:
         loop = Loop(conversation, agent, self._process)
-        task = asyncio.get_running_loop().create_task(loop.run())
+        # The request that starts a loop ends before it. In the request's context, Django's asynchronous cache
+        # and ORM would go on to ask the thread of the request, which refuses.
+        task = asyncio.get_running_loop().create_task(loop.run(), context=Context())
         self._loops[conversation.pk], self._running[conversation.pk] = loop, task
         task.add_done_callback(lambda task: self._ended(loop, task))
 
@@ -381,7 +384,7 @@ class StandaloneConversationManager(SteeringConversationManager):
                         self._loops[pk].leave()
 
     def _own(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(work, context=Context())
         self._tasks.add(task)
         task.add_done_callback(self._finished)
 

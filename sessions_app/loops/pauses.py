@@ -6,9 +6,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from conversations.dialects import AgentState
-from conversations.events import Dialect
+from conversations.events import ConversationRef, Dialect
 from conversations.log import writes
-from conversations.models import ConversationRef
 from sessions_app.loops import leases, recovery, turn_events, turns
 from sessions_app.models import AgentLoop, ExecutionStatus
 from sessions_app.processes import Process

@@ -8,10 +8,9 @@ from uuid import UUID, uuid4, uuid5
 
 from conversations import dialects
 from conversations.dialects import AgentState, v1
-from conversations.events import Authored, EventEnvelope, Kind, NewEvent
+from conversations.events import Authored, ConversationRef, EventEnvelope, Kind, NewEvent
 from conversations.exceptions import EventConflict
 from conversations.log import reads
-from conversations.models import ConversationRef
 from sessions_app.models import UnfinishedAnswer, UnknownAnswer
 
 T = TypeVar("T")

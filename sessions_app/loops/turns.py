@@ -169,7 +169,6 @@ def finish_turn(
             turn_id=None,
             execution_status=status,
             decision=None,
-            decision_reason="",
             goes_on=False,
             updated_at=now,
         ):

@@ -23,6 +23,12 @@ from sessions_app.models.files import (
     Polarity,
     Workspace,
 )
+from sessions_app.models.files_checkpoints import (
+    CheckpointCause,
+    FilesCheckpoint,
+    FilesCheckpointQuerySet,
+    FilesCopy,
+)
 from sessions_app.models.idempotency import (
     RecordedAnswer,
 )
@@ -119,6 +125,8 @@ from sessions_app.models.settings import (
     UserSettings,
 )
 from sessions_app.models.tool_runs import (
+    AllowedFor,
+    AllowedTool,
     RunState,
     ToolRun,
     ToolRunQuerySet,
@@ -181,6 +189,8 @@ __all__ = [
     "AgentLoop",
     "AgentLoopQuerySet",
     "AgentSetup",
+    "AllowedFor",
+    "AllowedTool",
     "Amounts",
     "ApiToken",
     "ApiTokenQuerySet",
@@ -189,6 +199,7 @@ __all__ = [
     "BackupOutcome",
     "BackupRecord",
     "BackupRecordQuerySet",
+    "CheckpointCause",
     "CommandOutcome",
     "Connection",
     "ConnectionQuerySet",
@@ -207,6 +218,9 @@ __all__ = [
     "EndpointQuerySet",
     "ExecutionStatus",
     "Feedback",
+    "FilesCheckpoint",
+    "FilesCheckpointQuerySet",
+    "FilesCopy",
     "FollowedProgram",
     "FollowedProgramQuerySet",
     "Grant",

@@ -90,11 +90,15 @@ class Workspace(models.Model):
     )
     directory = models.CharField(max_length=32, unique=True, default=new_public_id)
     """Its name, which tells nothing: stores that share a place for directories may share ids, too."""
+    users_directory = models.TextField(default="", db_default="")
+    """The absolute path of a directory of the user's own, which is used instead; nothing of the server's."""
     bytes = models.BigIntegerField(default=0)
     files = models.BigIntegerField(default=0)
     """Files and directories."""
     charged = models.BigIntegerField(default=0)
     """The bytes that count as uploads of the owner: all but the copies of attachments."""
+    cloned_at = models.DateTimeField(null=True)
+    """When the repository of the conversation was cloned into it; null before."""
     created_at = models.DateTimeField(default=timezone.now)
 
     def __str__(self) -> str:

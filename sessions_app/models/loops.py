@@ -126,6 +126,10 @@ class AgentLoopQuerySet(models.QuerySet["AgentLoop"]):
         """Return the loop of one conversation, if it was ever started."""
         return self.filter(conversation_id=conversation.pk)
 
+    def restoring(self) -> Self:
+        """Return the loops whose turns wait, because files are restored."""
+        return self.filter(lasts("files_held_until", AgentLoop.FILES_HELD_S))
+
     def there(self) -> Self:
         """Return the loops that are starting or running; a deleted conversation has none."""
         return self.filter(status__in=THERE, conversation__deleted_at__isnull=True)
@@ -228,9 +232,6 @@ class AgentLoop(models.Model):
     """The name of the agent of the turn, or of the last one; empty for the server's default."""
     decision = models.BooleanField(null=True, blank=True)
     """The decision about the call that waits for approval; None until there is one."""
-    # `loops/decisions` stores the user's comment here with the decision; nothing reads it, since each call
-    # has its own in `ToolRun.reason`.
-    decision_reason = models.TextField(default="", blank=True)
     recoveries = models.PositiveSmallIntegerField(null=True, blank=True)
     """How often the turn, or the last one, went on after its process had gone; None before the first turn."""
     goes_on = models.BooleanField(default=False, db_default=False)
@@ -240,8 +241,12 @@ class AgentLoop(models.Model):
     """Why it ended; empty while it exists, and before it ever did."""
     refused_writes = models.BigIntegerField(default=0)
     """How often a loop without the lease tried to write."""
+    files_held_until = models.DateTimeField(null=True, blank=True)
+    """While files are restored, when that is over at the latest: no turn uses them until then."""
     started_at = models.DateTimeField(null=True, blank=True)
     updated_at = models.DateTimeField(auto_now=True)
+    FILES_HELD_S: ClassVar[float] = 300.0
+    """A restore takes at most this long; one whose process has died holds up turns until then."""
     has_lease: bool
 
     objects = _LeasedLoops()

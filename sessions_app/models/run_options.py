@@ -74,6 +74,11 @@ class RunOptions(models.Model):
     max_cost = _cost("US dollars that the models of the conversation cost.")
     max_turn_seconds = _limit("Seconds for which the agent works in one turn.")
     max_seconds = _limit("Seconds for which the agent works in the conversation.")
+    network = models.BooleanField(
+        null=True,
+        blank=True,
+        help_text="Whether programs in the sandbox reach public servers; empty for the default.",
+    )
 
     objects = models.Manager.from_queryset(RunOptionsQuerySet)()
 

@@ -8,8 +8,9 @@ from hashlib import sha256
 from typing import Any, ClassVar, Self
 from uuid import UUID, uuid5
 
+from django.conf import settings
 from django.db import models
-from django.db.models import F
+from django.db.models import F, Q
 from django.utils import timezone
 
 from conversations.models import Conversation, ConversationRef
@@ -83,6 +84,8 @@ class ToolRun(models.Model):
     state = models.CharField(max_length=10, choices=RunState)
     reason = models.TextField(default="", blank=True)
     """What the user said with the decision."""
+    source = models.CharField(max_length=64, null=True, blank=True, default=None)
+    """What offers the tool, as AllowedTool has it; null if each of its calls asks."""
     key = models.CharField(max_length=36)
     """The idempotency key."""
     epoch = models.BigIntegerField(default=0)
@@ -100,6 +103,45 @@ class ToolRun(models.Model):
 
     def __str__(self) -> str:
         return f"run of {self.name} in {self.conversation_id}"
+
+
+class AllowedFor(models.TextChoices):
+    """Where the calls of an allowed tool no longer ask."""
+
+    CONVERSATION = "conversation", "in this conversation"
+    USER = "user", "in all conversations of its owner"
+
+
+class AllowedTool(models.Model):
+    """A tool whose calls run without approval, because a user has allowed that until it is withdrawn."""
+
+    # The unique constraints begin with it.
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, related_name="allowed_tools", db_index=False
+    )
+    conversation = models.ForeignKey(
+        Conversation, models.CASCADE, null=True, blank=True, related_name="allowed_tools"
+    )
+    """The only one in which it is allowed; null for all of the user's."""
+    name = models.TextField()
+    source = models.CharField(max_length=64)
+    """What offers it: another server's tool of the same name is another tool."""
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["user", "conversation", "name", "source"], name="allowed_tool_in_one"
+            ),
+            models.UniqueConstraint(
+                fields=["user", "name", "source"],
+                condition=Q(conversation=None),
+                name="allowed_tool_in_all",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} is allowed for {self.user_id}"
 
 
 def idempotency_key(conversation: ConversationRef, call_id: str) -> str:

@@ -6,6 +6,7 @@ Tests compare these lists with the tables of the database, so that no new table 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 from django.apps import apps
@@ -16,7 +17,7 @@ from django.db import transaction
 from django.db.models import Model, QuerySet
 
 from conversations.engines import guards
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app import idempotency
 from sessions_app.models import (
     AgentLoop,
@@ -30,19 +31,22 @@ from sessions_app.models import (
 )
 from sessions_app.workspaces import records
 
+# A writer that had begun before a purge may end after it: for this long its rows are looked for.
+LATE = timedelta(days=2)
 # In one transaction, so that appends of others do not wait long.
 STEP_ROWS = 200
-# Attachments have some megabytes each.
-STEP_FILES = 4
 
 REMOVED = (
     "sessions_app.UnfinishedAnswer",
     "sessions_app.Draft",
     "sessions_app.Attachment",
+    "sessions_app.FilesCopy",
+    "sessions_app.FilesCheckpoint",
     "sessions_app.Workspace",
     "sessions_app.AgentSetup",
     "sessions_app.StartTask",
     "sessions_app.ToolRun",
+    "sessions_app.AllowedTool",
     "sessions_app.InputReceipt",
     "sessions_app.LoopCommand",
     "sessions_app.RunMeter",
@@ -114,6 +118,7 @@ UNTOUCHED = {
 
 OF_USER = {
     "sessions_app.ApiToken": "user",
+    "sessions_app.AllowedTool": "user",
     "sessions_app.DeviceLogin": "user",
     "sessions_app.Secret": "user",
     "sessions_app.UserSettings": "user",
@@ -161,9 +166,11 @@ def remove_some(conversation: ConversationRef) -> int | None:
 
     Return None once no table has rows. Raise OSError if a file cannot be removed.
     """
+    # Attachments have some megabytes each.
+    step_files = 4
     for label in REMOVED:
         model = apps.get_model(label)
-        limit = STEP_FILES if model is Attachment else STEP_ROWS
+        limit = step_files if model is Attachment else STEP_ROWS
         rows = model._default_manager.filter(conversation_id=conversation.pk)
         # The row goes last: it names the directory. What a step has removed of that stays removed if the
         # step is undone, and the next one goes on.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import NamedTuple
 
@@ -15,9 +15,6 @@ from conversations.server_log import ids_of, log_on_commit
 from conversations.store import purging
 from sessions_app.retention import places
 from sessions_app.retention.failures import RetentionFailures
-
-# A writer that had begun before a purge may end after it: for this long its rows are looked for.
-LATE = timedelta(days=2)
 
 
 class Removed(NamedTuple):
@@ -56,7 +53,7 @@ def run(purge_pk: int, rest: Rest | None = None) -> Removed:
 def sweep_late(now: datetime | None = None, failures: RetentionFailures | None = None) -> int:
     """Remove what was written into purged conversations after their purge; return for how many."""
     failures = failures or RetentionFailures()
-    recent = Purge.objects.finished_since((now or timezone.now()) - LATE)
+    recent = Purge.objects.finished_since((now or timezone.now()) - places.LATE)
     purged = recent.filter(conversation__purged_at__isnull=False).values("conversation_id")
     if not purged.exists():  # the usual case, in which nothing else has to be searched
         return 0

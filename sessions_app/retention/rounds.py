@@ -10,34 +10,46 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import NamedTuple
 
+from django.apps import apps
+from django.db.models import Max
 from django.utils import timezone
 
+from conversations.engines import guards, residues
 from conversations.engines.residues import Rest
 from conversations.models import Purge
+from conversations.server_log import log_act
 from conversations.store import purging
 from sessions_app import astore
 from sessions_app.housekeeping import take_round
-from sessions_app.models import RetentionPolicy
-from sessions_app.retention import erasing, limit, policies, purges, user_deletions
+from sessions_app.models import RetentionPolicy, UserDeletion
+from sessions_app.retention import limit, places, policies, purges, user_deletions
 from sessions_app.retention.failures import RetentionFailures, outage
 
 POLL_S = 10.0
 """A purge from a page or the admin begins within this time."""
-# The search index is written anew each time.
-ERASE_EVERY_S = 6 * 3600.0
 SHIFT_S = 3 * POLL_S
 """One process carries out purges for this long, then the next one that asks."""
 BEGUN_AT_ONCE = 100
 """At most this many purges are begun at once; the next ones once they are finished."""
 # Overdue conversations that are tried in one round: some fail each time, and must not hide the others.
 LOOKED_AT = 1_000
-DELETED_AT_ONCE = 500
-"""A policy deletes at most this many conversations in one round."""
 REST = 2.0
 """After a step it rests this many times as long as the step took."""
 
 BY = "retention"
 """The recorded user of a purge that no person requested."""
+# Tables of which a purge changes rows, or of which it removes them elsewhere.
+_CHANGED_TOO = (
+    "conversations.Label",
+    "sessions_app.ImportedConversation",
+    "sessions_app.Delivery",
+    "sessions_app.ModelUse",
+    "admin.LogEntry",
+    "auth.User",
+    "sessions_app.ImportRun",
+    "conversations.Purge",
+    "sessions_app.UserDeletion",
+)
 
 
 class Unfinished(NamedTuple):
@@ -118,7 +130,7 @@ class Retention:
         # A cancelled task does not end its thread, which looks at this between two parts.
         is_ending = threading.Event()
         try:
-            await astore.change(_erase, is_ending)
+            await astore.change(_erase_until, is_ending)
         finally:
             is_ending.set()
 
@@ -131,9 +143,11 @@ def begin_due(failures: RetentionFailures | None = None) -> int:
     failures = failures or RetentionFailures()
     limit.note()
     count = user_deletions.go_on(BEGUN_AT_ONCE, failures) or _begin_overdue(failures)
+    # A policy deletes at most this many conversations in one round.
+    deleted_at_once = 500
     for policy in RetentionPolicy.objects.in_force():
         with failures.noted("policy", policy.name):
-            policies.apply(policy, limit=DELETED_AT_ONCE, failures=failures)
+            policies.apply(policy, limit=deleted_at_once, failures=failures)
     return count
 
 
@@ -146,6 +160,32 @@ def finish_all(failures: RetentionFailures | None = None, rest: Rest | None = No
             purges.run(unfinished.pk, rest)
             continue
         stuck.add(unfinished.pk)
+
+
+def has_unerased() -> bool:
+    """Return whether files are to be cleaned after a finished purge or deletion of a user."""
+    return Purge.objects.unerased().exists() or UserDeletion.objects.unerased().exists()
+
+
+def erase(*, rest: Rest | None = None, rewrites: bool = False) -> bool:
+    """Clean the files, and record it in the finished purges; return False if it is to be retried.
+
+    `rewrites` writes the tables anew, which blocks all other writers.
+    """
+    # Read first: what ends during the cleaning is left to the next round.
+    newest = Purge.objects.unerased().aggregate(newest=Max("pk"), moment=Max("finished_at"))
+    deletions = list(UserDeletion.objects.unerased().values_list("pk", flat=True))
+    purges.sweep_late()
+    purging.forget_titles()
+    is_clean = residues.clean(_tables(), rest)
+    if rewrites:
+        is_clean = residues.rewrite(_tables())
+    if is_clean:
+        UserDeletion.objects.filter(pk__in=deletions).update(erased_at=timezone.now())
+    if is_clean and newest["newest"] is not None:
+        done = Purge.objects.unerased().filter(finished_at__lte=newest["moment"])
+        log_act("Purges erased from the files", purges=done.update(erased_at=timezone.now()))
+    return is_clean
 
 
 def rest(took_s: float) -> None:
@@ -181,13 +221,15 @@ def _next(stuck: Collection[int]) -> Unfinished | None:
 
 
 def _is_erasing_due() -> bool:
-    if not erasing.is_due():
+    if not has_unerased():
         return False
-    lately = timezone.now() - timedelta(seconds=ERASE_EVERY_S)
+    # The search index is written anew each time.
+    erase_every_s = 6 * 3600.0
+    lately = timezone.now() - timedelta(seconds=erase_every_s)
     return not Purge.objects.filter(erased_at__gte=lately).exists() and take_round("erasing", every_s=900.0)
 
 
-def _erase(is_ending: threading.Event) -> None:
+def _erase_until(is_ending: threading.Event) -> None:
     """Clean the files, resting between the parts, until the process ends; a later round does the rest."""
 
     def rest(took_s: float) -> None:
@@ -195,4 +237,11 @@ def _erase(is_ending: threading.Event) -> None:
             raise _Ending
 
     with suppress(_Ending):
-        erasing.erase(rest=rest)
+        erase(rest=rest)
+
+
+def _tables() -> list[str]:
+    labels = ["conversations.Event", "conversations.Conversation", "conversations.CreationParameters"]
+    named = dict.fromkeys((*places.REMOVED, *places.OF_USER, *_CHANGED_TOO))
+    models = [apps.get_model(label) for label in (*labels, *named)]
+    return [guards.SEARCH_TEXT, guards.TITLE_TEXT, *(model._meta.db_table for model in models)]

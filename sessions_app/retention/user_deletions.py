@@ -24,7 +24,6 @@ from sessions_app.imports.uploads import runs
 from sessions_app.models import ImportRun, UserDeletion
 from sessions_app.retention import places
 from sessions_app.retention.failures import RetentionFailures
-from sessions_app.retention.purges import LATE
 
 REASON = "its owner was deleted"
 
@@ -69,7 +68,7 @@ def go_on(limit: int, failures: RetentionFailures) -> int:
     Return how many purges were begun. Failures are recorded, and the other deletions continue.
     """
     begun = 0
-    for deletion in UserDeletion.objects.under_way(LATE).select_related("user"):
+    for deletion in UserDeletion.objects.under_way(places.LATE).select_related("user"):
         with failures.noted("user", str(deletion.user_id)):
             begun += _go_on(deletion, limit - begun, failures)
     return begun

@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conversations.dialects.author import COMMAND_TOOL, command_of
-from conversations.events import Appended
-from conversations.models import ConversationRef
+from conversations.dialects.file_tool import FILE_TOOL
+from conversations.events import Appended, ConversationRef
 from conversations.redaction import secrets
 from conversations.store import changes
 from conversations.tool_facts import PULL_REQUEST_TOOLS, branch_after, pull_request_in
 from sessions_app.agents.base import ToolCall
 from sessions_app.agents.turn_usage import AppendHook
+from sessions_app.settings.client_tools import Known
 
 PLAIN_COMMAND_TOOL = "bash"
 """The name of a COMMAND_TOOL that is shown as an ordinary tool."""
+PLAIN_FILE_TOOL = "str_replace_editor"
+"""The name of a FILE_TOOL that is shown as an ordinary tool."""
 
 
-def shown_name(name: str, *, has_terminal: bool) -> str:
+def shown_name(name: str, known: Known) -> str:
     """Return the name under which clients are shown a tool."""
-    # Clients without a terminal cannot read its calls.
-    return PLAIN_COMMAND_TOOL if name == COMMAND_TOOL and not has_terminal else name
+    # A client without a tool of this kind cannot read its calls.
+    if name == COMMAND_TOOL and not known.has_terminal:
+        return PLAIN_COMMAND_TOOL
+    return PLAIN_FILE_TOOL if name == FILE_TOOL and not known.has_editor else name
 
 
 def learning(conversation: ConversationRef, call: ToolCall, content: str) -> AppendHook | None:

@@ -9,9 +9,10 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from conversations.events import EventEnvelope, NewEvent
+from conversations import dialects
+from conversations.dialects.file_tool import FILE_TOOL, VIEW
+from conversations.events import ConversationRef, EventEnvelope, NewEvent
 from conversations.log import reads, writes
-from conversations.models import ConversationRef
 from conversations.server_log import ids_of, log_on_commit
 from sessions_app.agents import chosen
 from sessions_app.agents.llm.tools import clients
@@ -86,15 +87,22 @@ def _prepare_open_calls(conversation: ConversationRef, loop: AgentLoop) -> Mappi
             start.run_of(conversation, call, RunState.APPROVED).save()
             states[call["id"]] = RunState.APPROVED
         elif run.state == RunState.STARTED:
-            states[call["id"]] = _state_of_started(conversation, run)
+            states[call["id"]] = _state_of_started(conversation, run, is_view=_is_view(call))
     return states
 
 
-def _state_of_started(conversation: ConversationRef, run: ToolRun) -> RunState:
-    if run.name in settings.CONFIGURATION.repeatable_tools or _is_clients(conversation, run.name):
+def _state_of_started(conversation: ConversationRef, run: ToolRun, *, is_view: bool) -> RunState:
+    is_repeatable = is_view or run.name in settings.CONFIGURATION.repeatable_tools
+    if is_repeatable or _is_clients(conversation, run.name):
         return RunState.APPROVED
     policy = RunOptions.objects.of(conversation).values_list("unknown_outcome", flat=True).first()
     return RunState.ANSWERED if policy == UnknownOutcome.TELL else RunState.UNKNOWN
+
+
+def _is_view(call: EventEnvelope) -> bool:
+    """Return whether a call only shows a file: a repeat has no effect."""
+    name, arguments = dialects.called_tool(call)
+    return name == FILE_TOOL and arguments.get("command") == VIEW
 
 
 def _is_clients(conversation: ConversationRef, name: str) -> bool:

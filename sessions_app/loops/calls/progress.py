@@ -8,8 +8,8 @@ from math import inf
 from django.db import InterfaceError, OperationalError
 
 from conversations import live
+from conversations.events import ConversationRef
 from conversations.exceptions import ConversationBusy
-from conversations.models import ConversationRef
 from conversations.payloads.halves import whole
 from conversations.redaction import secrets
 from sessions_app import astore
@@ -25,14 +25,16 @@ class ToolProgress:
     def __init__(self, conversation: ConversationRef, turn_id: str) -> None:
         self._conversation = conversation
         self._turn_id = turn_id
+        self._call_id = ""
         self._shown_at = -inf
 
     async def show(self, call: ToolCall, text: str, *, done: float | None, total: float | None) -> None:
-        """Show a report without the secrets of the conversation's owner, at most one every PROGRESS_S."""
+        """Show a report without the secrets of the conversation's owner; of a call one every PROGRESS_S."""
         now = time.monotonic()
-        if now - self._shown_at < PROGRESS_S:
+        if call.event_id == self._call_id and now - self._shown_at < PROGRESS_S:
             return
-        self._shown_at = now  # before the query: reports that come meanwhile are left out
+        # Before the query: reports that come meanwhile are left out.
+        self._call_id, self._shown_at = call.event_id, now
         pk = self._conversation.pk
         try:
             masks = await astore.call(secrets.masks_of, self._conversation.owner_id, pk)

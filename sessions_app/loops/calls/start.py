@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from django.db import transaction
 
 from conversations.dialects import columns
-from conversations.events import EventEnvelope, Kind
+from conversations.events import ConversationRef, EventEnvelope, Kind
 from conversations.exceptions import ConversationError
 from conversations.log import reads
-from conversations.models import ConversationRef
 from sessions_app.agents.base import ToolCall
 from sessions_app.loops import leases
 from sessions_app.models import AgentLoop, RunState, ToolRun, digest_of, idempotency_key
@@ -62,10 +61,16 @@ def _new_run(conversation: ConversationRef, turn_id: str, call: ToolCall) -> Too
     raise CallRefused(_refused(call, "the turn has not stored it"))
 
 
-def wait_for_approval(conversation: ConversationRef, call_ids: Sequence[str]) -> None:
-    """Record that newly stored calls wait for approval, in the transaction that stores them."""
-    events = reads.read_some(conversation, event_ids=call_ids)
-    ToolRun.objects.bulk_create(run_of(conversation, event, RunState.WAITING) for event in events)
+def wait_for_approval(conversation: ConversationRef, sources: Mapping[str, str | None]) -> None:
+    """Record that newly stored calls wait for approval, in the transaction that stores them.
+
+    `sources` are what offers their tools, by the calls' ids.
+    """
+    runs = []
+    for event in reads.read_some(conversation, event_ids=list(sources)):
+        runs.append(run_of(conversation, event, RunState.WAITING))
+        runs[-1].source = sources[event["id"]]
+    ToolRun.objects.bulk_create(runs)
 
 
 def next_unknown(conversation: ConversationRef) -> EventEnvelope | None:

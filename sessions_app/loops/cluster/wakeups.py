@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager
 from django.db import connection, transaction
 from procrastinate import App, PsycopgConnector
 
+from conversations.events import ConversationRef
 from conversations.log import sql, wakeups
-from conversations.models import ConversationRef
 from sessions_app.housekeeping import take_round
 from sessions_app.loops import leases
 

@@ -8,8 +8,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from conversations import live
+from conversations.events import ConversationRef
 from conversations.log import reads
-from conversations.models import ConversationRef
 from sessions_app.models import InputReceipt
 
 # Messages in one hint, so that it stays small, however many have waited.

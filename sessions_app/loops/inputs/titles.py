@@ -18,6 +18,7 @@ from conversations.models import Conversation, ConversationRef, shown_title
 from conversations.payloads import halves
 from conversations.provisional_titles import PARAMETER, PROVISIONAL
 from conversations.store import changes
+from conversations.transcripts.plain import words
 from sessions_app import astore
 from sessions_app.agents.base import Agent
 from sessions_app.agents.chosen import cues_in
@@ -95,7 +96,7 @@ def _plain(answer: str) -> str:
     """Return an answer as one line, without the marks that models put around a title."""
     for mark in _MARKS:
         answer = answer.replace(mark, "")
-    line = " ".join(answer.split()).lstrip("# ")
+    line = words(answer).lstrip("# ")
     is_quoted = line[:1] in _QUOTES and line[-1:] in _QUOTES
     return line.strip(_QUOTES) if is_quoted else line
 
@@ -130,7 +131,8 @@ def _cut(title: str, most: int) -> str:
 
 
 def _beginning(message: str) -> str:
-    line = " ".join(message.split())
+    # Titles are plain text wherever they are shown; of a message without words, its signs are the title.
+    line = words(message) or " ".join(message.split())
     return line if len(line) <= FALLBACK_CHARACTERS else f"{line[:FALLBACK_CHARACTERS]}..."
 
 

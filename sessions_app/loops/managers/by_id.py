@@ -7,9 +7,8 @@ from typing import Any
 from uuid import uuid4
 
 from conversations import dialects
-from conversations.events import NewEvent
+from conversations.events import ConversationRef, NewEvent
 from conversations.exceptions import ConversationNotFound
-from conversations.models import ConversationRef
 from sessions_app.loops.conversation_manager import AgentLoopInfo, ConversationManager
 from sessions_app.loops.manager import get_manager
 

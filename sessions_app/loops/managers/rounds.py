@@ -9,8 +9,8 @@ from functools import cache
 from types import TracebackType
 from typing import Any
 
+from conversations.events import ConversationRef
 from conversations.exceptions import StoreUnavailable
-from conversations.models import ConversationRef
 from conversations.outages import Outage
 from sessions_app.loops.commands import CommandPending
 

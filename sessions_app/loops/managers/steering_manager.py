@@ -27,7 +27,7 @@ from sessions_app.loops.managers.rounds import all_of, for_each
 from sessions_app.loops.managers.stops import Stops
 from sessions_app.loops.registry import RegistryConversationManager
 from sessions_app.loops.runs import RunOutcome, TakenMessage
-from sessions_app.models import CommandOutcome, UnknownAnswer, Verb
+from sessions_app.models import AllowedFor, CommandOutcome, UnknownAnswer, Verb
 from sessions_app.processes import Process, this_process
 
 T = TypeVar("T")
@@ -304,6 +304,7 @@ class SteeringConversationManager(RegistryConversationManager):
         call_seq: int | None = None,
         event_id: str | None = None,
         outcome: UnknownAnswer | None = None,
+        always: AllowedFor | None = None,
     ) -> None:
         await astore.change(
             decisions.decide,
@@ -313,6 +314,7 @@ class SteeringConversationManager(RegistryConversationManager):
             call_seq=call_seq,
             event_id=event_id,
             outcome=outcome,
+            always=always,
         )
         self.start_soon(conversation)  # it is stored, whatever the outcome of the start
 

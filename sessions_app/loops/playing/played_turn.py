@@ -15,6 +15,8 @@ from django.db import Error as DatabaseProblem
 
 from conversations import dialects
 from conversations.dialects import AgentState
+from conversations.dialects.command_tool import CommandEnd
+from conversations.dialects.file_tool import FileEdit
 from conversations.events import SEQ_MAX, Appended, Authored, Dialect, EventEnvelope, Kind, NewEvent
 from conversations.exceptions import ConversationError, EventConflict
 from conversations.log import reads
@@ -30,7 +32,7 @@ from sessions_app.loops import decisions, turn_events, turns
 from sessions_app.loops.calls import facts, start
 from sessions_app.loops.calls.progress import ToolProgress
 from sessions_app.loops.inputs import while_working
-from sessions_app.loops.playing.confirmation import policy_of, wants_approval
+from sessions_app.loops.playing.confirmation import Confirmation, confirmation_of
 from sessions_app.loops.playing.retries import retry
 from sessions_app.loops.playing.streamed_answer import StreamedAnswer, masks_of
 from sessions_app.loops.playing.turn_log import TurnLog
@@ -57,7 +59,7 @@ class PlayedTurn:
         self.decisions: Sequence[Decision] = ()
         self._pausing = asyncio.Event()
         self._next_id: str | None = None
-        self._policy: Mapping[str, Any] = {}
+        self._confirmation = Confirmation({})
         self._known = Known()
         self._epoch = epoch
         # Its `through` moves with what the agent takes up.
@@ -75,7 +77,7 @@ class PlayedTurn:
         """Read the inputs of the turn, and store that the agent works."""
         self.inputs, self.decisions = await retry(lambda: astore.call(self._read))
         self.done = await self._read_done()
-        self._policy = await retry(lambda: astore.call(policy_of, self.conversation))
+        self._confirmation = await retry(lambda: astore.call(confirmation_of, self.conversation))
         if self.conversation.dialect is Dialect.V1:
             self._known = await retry(lambda: astore.call(known_to, self.conversation))
         await self._ask_about_next_unknown()
@@ -153,10 +155,7 @@ class PlayedTurn:
 
     @pause_wanted.setter
     def pause_wanted(self, wanted: bool) -> None:
-        if wanted:
-            self._pausing.set()
-        else:
-            self._pausing.clear()
+        (self._pausing.set if wanted else self._pausing.clear)()
 
     @property
     def is_pausing(self) -> bool:
@@ -177,8 +176,8 @@ class PlayedTurn:
         event_id, self._next_id = self._next_id, None
         return event_id or str(uuid4())
 
-    def confirms(self, risk: str = "UNKNOWN") -> bool:
-        return wants_approval(self._policy, risk)
+    def confirms(self, risk: str = "UNKNOWN", *, name: str = "", source: str | None = None) -> bool:
+        return self._confirmation.is_wanted(risk, facts.shown_name(name, self._known), source)
 
     async def history(self, limit: int = 200) -> Sequence[EventEnvelope]:
         return await astore.call(reads.read_before, self.conversation, SEQ_MAX, limit=limit)
@@ -286,7 +285,7 @@ class PlayedTurn:
         signed: Sequence[Mapping[str, Any]] = (),
     ) -> ToolCall:
         await self.checkpoint()
-        name = facts.shown_name(name, has_terminal=self._known.has_terminal)
+        name = facts.shown_name(name, self._known)
         call = ProposedCall(name=name, arguments=arguments, signed=signed)
         event, tool_call_id = self._new_call(call, thought, awaiting_confirmation=False)
         (appended,) = await self._log.store([event])
@@ -303,14 +302,12 @@ class PlayedTurn:
 
     async def ask_approvals(self, calls: Sequence[ProposedCall], *, thought: str = "") -> None:
         await self.checkpoint()
-        events = []
+        asked = []
         for call in calls:
-            name = facts.shown_name(call.name, has_terminal=self._known.has_terminal)
-            shown = replace(call, name=name)
-            event, _ = self._new_call(shown, thought, awaiting_confirmation=True)
-            events.append(event)
+            shown = replace(call, name=facts.shown_name(call.name, self._known))
+            asked.append((self._new_call(shown, thought, awaiting_confirmation=True)[0], call.source))
             thought = ""  # it belongs to the first call
-        await self._suspend(AgentState.WAITING_FOR_CONFIRMATION, calls=events)
+        await self._suspend(AgentState.WAITING_FOR_CONFIRMATION, asked)
 
     async def start_tool(self, call: ToolCall) -> str:
         if call.event_id in self._undone:  # a pause takes effect before a call that was decided about
@@ -323,7 +320,14 @@ class PlayedTurn:
         )
 
     async def tool_result(
-        self, call: ToolCall, content: str, *, exit_code: int = 0, files: Sequence[str] = ()
+        self,
+        call: ToolCall,
+        content: str,
+        *,
+        exit_code: int = 0,
+        end: CommandEnd | None = None,
+        files: Sequence[str] = (),
+        edit: FileEdit | None = None,
     ) -> None:
         def author(event_id: str) -> Authored:
             return self._author.tool_result(
@@ -331,7 +335,9 @@ class PlayedTurn:
                 arguments=call.arguments,
                 content=content,
                 exit_code=exit_code,
+                end=end,
                 files=files,
+                edit=edit,
                 tool_call_id=call.tool_call_id,
                 event_id=event_id,
                 call_event_id=call.event_id,
@@ -473,8 +479,9 @@ class PlayedTurn:
         if (reached := self._meter.spend_time()) is not None:
             await self._end_at(reached)
 
-    async def _suspend(self, state: AgentState, *, calls: Sequence[NewEvent] = ()) -> None:
+    async def _suspend(self, state: AgentState, asked: Sequence[tuple[NewEvent, str | None]] = ()) -> None:
         """Store the state and, in the same append, the calls that wait: no decision may come too early."""
+        calls, sources = [call for call, _ in asked], {call.event_id: source for call, source in asked}
         states = turn_events.steered(self.conversation, state, turn_id=self.turn_id)
         # The V0 web client offers a decision only for a call that follows the state.
         events = [*states, *calls] if self.conversation.dialect is Dialect.V0 else [*calls, *states]
@@ -483,7 +490,7 @@ class PlayedTurn:
         def wait(appended: Sequence[Appended]) -> None:
             suspend(appended)
             if any(each.is_new for each in appended):
-                start.wait_for_approval(self.conversation, [each.event_id for each in calls])
+                start.wait_for_approval(self.conversation, sources)
 
         await self._log.store(events, also=wait if calls else suspend)
         raise TurnSuspended(state)

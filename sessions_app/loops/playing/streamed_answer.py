@@ -10,8 +10,8 @@ import structlog
 from django.db import InterfaceError, OperationalError, transaction
 
 from conversations import live
+from conversations.events import ConversationRef
 from conversations.exceptions import ConversationBusy
-from conversations.models import ConversationRef
 from conversations.payloads.halves import WholeText, whole
 from conversations.redaction import secrets
 from conversations.redaction.masking import Masks

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conversations.dialects import EventAuthor
-from conversations.events import Appended, Authored, Metrics, NewEvent
+from conversations.events import Appended, Authored, ConversationRef, Metrics, NewEvent
 from conversations.exceptions import OutcomeUnknown
-from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.agents.base import CallUsage
 from sessions_app.agents.turn_usage import AppendHook, TurnUsage
