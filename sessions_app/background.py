@@ -10,7 +10,7 @@ from conversations.outages import Outage
 from sessions_app import news
 from sessions_app.capacity import heap
 from sessions_app.event_loops import PerEventLoop
-from sessions_app.fork_runner import ForkRunner
+from sessions_app.fork_runner import ForkRunner, copy_files
 from sessions_app.imports.followers import programs
 from sessions_app.imports.followers.runner import FollowerRunner
 from sessions_app.imports.uploads.runner import ImportRunner
@@ -60,7 +60,7 @@ def _started() -> set[asyncio.Task[None]]:
     works.append(watch.run(role))
     if is_housekeeper:
         works += [Dispatcher(this_process()).run(), Indexer().run(), ImportRunner().run(), Retention().run()]
-        works.append(ForkRunner().run())
+        works += [ForkRunner().run(), copy_files()]
         if programs.are_offered():
             works.append(FollowerRunner().run())
     if is_clustered:

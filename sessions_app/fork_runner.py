@@ -1,4 +1,4 @@
-"""Copies the events of long forks, beside the process's event loop: alternately a step of each."""
+"""Copies the events of long forks, beside the process's event loop, and the files of all forks."""
 
 from __future__ import annotations
 
@@ -7,12 +7,25 @@ import asyncio
 from conversations.outages import Outage
 from conversations.store import copying
 from sessions_app import astore
+from sessions_app.checkpoints import copies
 from sessions_app.imports.looking import look_again
 
 POLL_S = 5.0
 """A fork without a process, or whose hint was lost, continues after this long and its lease."""
 
 _failing = Outage(__name__, "Forks could not be copied", "Forks are copied again")
+_files_failing = Outage(__name__, "Files of forks could not be copied", "Files of forks are copied again")
+
+
+async def copy_files() -> None:
+    """Copy the files of forks until cancelled; what is left goes on at their first use."""
+    await look_again(
+        copies.finish_some,
+        news=asyncio.Event(),
+        kind=copies.BEGUN,
+        pause_s=lambda: POLL_S,
+        failing=_files_failing,
+    )
 
 
 class ForkRunner:

@@ -19,10 +19,10 @@ from django.utils import timezone
 from psycopg.errors import LockNotAvailable
 
 from conversations.engines.lost_commits import LostCommit
+from conversations.events import ConversationRef
 from conversations.exceptions import ConversationBusy, ConversationError
 from conversations.log import commits, sql
 from conversations.log.append import LOCK_TIMEOUT_S
-from conversations.models import ConversationRef
 from sessions_app import housekeeping
 from sessions_app.encryption import SecretUnreadable, seal
 from sessions_app.models.idempotency import KEY_MAX_LENGTH, RecordedAnswer

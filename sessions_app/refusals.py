@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from django.template.loader import render_to_string
 
+from conversations.events import ConversationRef
 from conversations.exceptions import ConversationError, OtherHistory
-from conversations.models import ConversationRef
 from conversations.server_log import ids_of, log_refusal, printable
 
 

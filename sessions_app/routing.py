@@ -12,6 +12,7 @@ from sessions_app.sockets.native.conversation import ConversationConsumer
 from sessions_app.sockets.native.list import ListConsumer
 from sessions_app.sockets.socket import Socket, SocketConsumer
 from sessions_app.sockets.v0.server import SocketIOConsumer
+from sessions_app.sockets.v1.commands import CommandsConsumer
 from sessions_app.sockets.v1.events import EventsConsumer
 from sessions_app.sockets.v1.session import SessionConsumer
 
@@ -30,6 +31,7 @@ _sockets: list[tuple[str, Any]] = [
     (r"^ws/agents/(?P<name>[^/]+)$", AgentConsumer),
     (r"^(?:agent/)?sockets/events/(?P<conversation_id>[^/]+)$", EventsConsumer),
     (r"^(?:agent/)?sockets/session/(?P<conversation_id>[^/]+)$", SessionConsumer),
+    (r"^(?:agent/)?sockets/bash-events$", CommandsConsumer),
     (r"", NoSuchSocket),
 ]
 _routes: Any = [re_path(address, consumer.as_asgi()) for address, consumer in _sockets]

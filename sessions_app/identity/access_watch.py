@@ -23,8 +23,6 @@ from sessions_app.models import ACCESS_GROUP, AccessRemoval, ApiToken
 GROUP = ACCESS_GROUP
 """The group of the hints that `take` handles."""
 
-# Clocks of two processes differ by less: a removal this shortly before a check counts as later.
-SKEW = timedelta(seconds=30)
 # A handshake takes less. If the user's access was reduced this shortly before, the principal may have been
 # checked before that, so it is checked again.
 ARRIVING_S = 30.0
@@ -104,7 +102,9 @@ def _look() -> None:
         watched = {user_id: list(principals) for user_id, principals in _guests.items()}
     ApiToken.objects.end_lapsed()  # first, since it notes removals
     removals = AccessRemoval.objects.filter(pk__in=list(watched))
+    # Clocks of two processes differ by less: a removal this shortly before a check counts as later.
+    skew = timedelta(seconds=30)
     for user_id, removed_at in removals.values_list("pk", "removed_at") if watched else ():
         for principal in watched[user_id]:
-            if principal.checked_at <= removed_at + SKEW:
+            if principal.checked_at <= removed_at + skew:
                 principal.suspect()

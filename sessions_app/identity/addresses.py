@@ -6,8 +6,6 @@ from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
-# Of an IPv6 address; a subscriber chooses the rest freely, and could be a new one with each request.
-NETWORK_BITS = 64
 
 
 @lru_cache(maxsize=4096)
@@ -21,7 +19,9 @@ def subscriber(address: str) -> str:
         return address
     if read.ipv4_mapped is not None:  # as a socket for both versions shows an IPv4 client
         return str(read.ipv4_mapped)
-    return str(IPv6Network((int(read), NETWORK_BITS), strict=False))
+    # Of an IPv6 address; a subscriber chooses the rest freely, and could be a new one with each request.
+    network_bits = 64
+    return str(IPv6Network((int(read), network_bits), strict=False))
 
 
 class Networks:

@@ -25,8 +25,6 @@ from conversations.server_log import ids_of, log_on_commit
 from sessions_app.models import AccessRemoval, ApiToken, ConversationKey
 
 PREFIX = "ck_"
-# The last use of a conversation's key is stored at most this often: most reads must not write.
-USE_RECORDED = timedelta(hours=6)
 COLUMNS = (
     "public_id",
     "access_key__rotation",
@@ -160,9 +158,11 @@ def _record_use(row: Mapping[str, Any], issued_on: int) -> None:
     """Record the use, unless a recent one was recorded."""
     now = timezone.now()
     used_at, first_in_use = row["access_key__used_at"], row["access_key__issued_on"]
+    # The last use of a conversation's key is stored at most this often: most reads must not write.
+    use_recorded = timedelta(hours=6)
     if not _is_fresh(used_at, now) or first_in_use is None:
         first_in_use = issued_on
-    elif issued_on >= first_in_use and used_at > now - USE_RECORDED:
+    elif issued_on >= first_in_use and used_at > now - use_recorded:
         return
     changes = {"used_at": now, "issued_on": min(issued_on, first_in_use)}
     with unless_locked():

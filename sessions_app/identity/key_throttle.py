@@ -7,7 +7,7 @@ Each process counts by itself.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -110,6 +110,18 @@ def address_of(scope: Any) -> str:
     """Return the address of the client; empty if it has none, as at a Unix socket."""
     client = scope.get("client")
     return client[0] if client else ""
+
+
+def is_secure(scope: Any, headers: Mapping[str, str]) -> bool:
+    """Return whether the client's way to the server is encrypted, as far as its proxy says."""
+    named = settings.SECURE_PROXY_SSL_HEADER
+    # The setting names the header as WSGI does.
+    if named is not None:
+        name = named[0].removeprefix("HTTP_").replace("_", "-").lower()
+        if name in headers:
+            # Of several proxies the first has seen the client; Django reads it in the same way.
+            return headers[name].split(",")[0].strip() == named[1]
+    return bool(scope.get("scheme") == "https")
 
 
 def may_try(scope: Any, key: str) -> bool:

@@ -163,6 +163,13 @@ class KeyHolder(Principal):
         super().__init__(owner, Credentials(api_key=key))
         self._key = key
 
+    def opened(self) -> ConversationRef:
+        """Return the conversation of the key. Raise ConversationNotFound if it opens none any more."""
+        found = opened_by(self._key)
+        if found is None:
+            raise ConversationNotFound("Conversation not found.")
+        return found
+
     def reach(self, conversation_id: str) -> ConversationRef:
         opened = opened_by(self._key)
         if opened is None or opened.public_id != normal_id(conversation_id):

@@ -6,7 +6,7 @@ from django.contrib.auth.models import User
 
 from conversations.access import Visitor
 from conversations.exceptions import ConversationError
-from conversations.payloads.limits import VisitorLimits, limit
+from conversations.payloads.limits import VisitorLimits, limit, limits_of
 from sessions_app.models import ApiToken, Grant, Scope
 
 _ATTRIBUTE = "_api_token"
@@ -59,6 +59,13 @@ def require_all_conversations(user: Visitor) -> None:
     token = token_of(user)
     if token is not None and token.conversation_id is not None:
         raise ScopeTooSmall(ONE_ONLY)
+
+
+def require_user_wide(user: Visitor) -> None:
+    """Raise ScopeTooSmall unless the visitor may change what counts for all conversations of the user."""
+    if limits_of(user).only is not None:
+        raise ScopeTooSmall(ONE_ONLY)
+    require(user, Scope.ADMIN)
 
 
 def require_within(user: Visitor, grant: Grant) -> None:

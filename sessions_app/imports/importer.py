@@ -16,6 +16,7 @@ from conversations.models import SOURCE_TAG, Conversation, ConversationRef, Even
 from conversations.store import changes, importing
 from conversations.store.importing import Imported
 from conversations.store.labels import TAG_MAX_LENGTH, TAG_NAME_MAX_LENGTH
+from conversations.transcripts.plain import words
 from conversations.transcripts.sources import as_v1
 from conversations.transcripts.sources.as_v1 import V1Writer
 from conversations.transcripts.sources.nodes import Author, Message, Node, Transcript
@@ -63,7 +64,7 @@ class Importer:
         """
         report = ConversationReport(
             source_id=transcript.source_id,
-            title=transcript.title or _said_first(transcript),
+            title=transcript.title or _as_title(_first_line(transcript)),
             found=transcript.node_count - transcript.shared_count,
             shared=transcript.shared_count,
         )
@@ -137,8 +138,10 @@ class Importer:
         # Also if nothing was added: an import that was killed may have added it, and done no more.
         importing.keep_up(imported.conversation, transcript.metrics, transcript.model)
         # A title is replaced only if an earlier import made it of the first message.
-        if transcript.title and (first := _said_first(transcript)):
-            changes.retitle(imported.conversation, transcript.title, title_is=first)
+        if transcript.title and (first := _first_line(transcript)):
+            # Earlier releases kept the signs of Markdown.
+            for made in dict.fromkeys((_as_title(first), first[:TITLE_MAX_CHARS])):
+                changes.retitle(imported.conversation, transcript.title, title_is=made)
 
     def _tags(self, transcript: Transcript) -> dict[str, str]:
         told = {
@@ -230,13 +233,17 @@ def _setup(transcript: Transcript) -> NewSetup:
     return NewSetup(workspace=workspace)
 
 
-def _said_first(transcript: Transcript) -> str | None:
-    """Return the first line that the user wrote, as a title."""
+def _as_title(line: str) -> str | None:
+    return (words(line) or line)[:TITLE_MAX_CHARS] or None
+
+
+def _first_line(transcript: Transcript) -> str:
+    """Return the first line that the user wrote; empty if there is none."""
     for node in _own(transcript):
         for part in node.parts:
             if isinstance(part, Message) and part.author is Author.USER and part.text.strip():
-                return part.text.strip().splitlines()[0][:TITLE_MAX_CHARS]
-    return None
+                return part.text.strip().splitlines()[0]
+    return ""
 
 
 def _own(transcript: Transcript) -> Iterable[Node]:

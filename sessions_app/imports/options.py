@@ -1,8 +1,9 @@
-"""What the commands that import have in common: the owner, the time zone, a database that is up to date."""
+"""What commands have in common: the owner, the time zone, who runs it, a database that is up to date."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError
+from getpass import getuser
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
@@ -67,3 +68,11 @@ def owner(name: str | None, *, dry_run: bool, may_be_closed: bool = False) -> Us
     if user is None or not (user.is_active or may_be_closed):
         raise CommandError(f"There is no active user {name!r}. Create one with createsuperuser.")
     return user
+
+
+def requester() -> str:
+    """Return the name of the operating system's user who runs the command, as far as it is known."""
+    try:  # a container may run under a number without a name
+        return f"command, as {getuser()}"
+    except (KeyError, OSError):
+        return "command"

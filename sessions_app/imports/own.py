@@ -25,7 +25,6 @@ LINK_LOST = "what it is linked to is not here"
 TEXTS = {"title": "title", "repository": "repository", "branch": "branch", "model": "llm_model"}
 """The members of a manifest that are texts, and their columns."""
 TOKENS = ("prompt_tokens", "completion_tokens")
-COST_LIMIT = 1e12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,7 +89,8 @@ class OwnImporter:
         tags = {name: str(value) for name, value in columns.fields(about.get("tags")).items()}
         tokens = {name: columns.wire_id(about.get(name)) or 0 for name in TOKENS}
         cost = about.get("accumulated_cost")
-        is_cost = isinstance(cost, int | float) and 0 <= cost < COST_LIMIT
+        cost_limit = 1e12
+        is_cost = isinstance(cost, int | float) and 0 <= cost < cost_limit
         facts |= tokens | {
             "accumulated_cost": float(cost) if is_cost else 0.0,  # type: ignore[arg-type]
             "tags": tags | dict.fromkeys(self.labels, ""),

@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from conversations.access import Visitor
+from django.contrib.auth.models import User
+
 from conversations.transcripts.sources import formats, openhands_v0, own
 from conversations.transcripts.sources.archives import Archive
 from conversations.transcripts.sources.chats import exports
@@ -27,7 +28,7 @@ from sessions_app.imports.watching import UNWATCHED, Watch
 class Wanted:
     """Who imports, and how."""
 
-    user: Visitor
+    user: User
     labels: tuple[str, ...] = ()
     is_dry: bool = False
     zone: tzinfo = UTC

@@ -11,8 +11,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from conversations import change_order, live
+from conversations.events import ConversationRef
 from conversations.exceptions import ConversationError
-from conversations.models import ConversationRef
 from sessions_app.live.status import iso
 from sessions_app.models import Draft, size_of_draft
 from sessions_app.storage import usage

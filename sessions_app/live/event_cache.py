@@ -10,9 +10,8 @@ from weakref import WeakValueDictionary
 
 from cachetools import LRUCache
 
-from conversations.events import EventEnvelope
+from conversations.events import ConversationRef, EventEnvelope
 from conversations.log.reads import PAGE_MAX_EVENTS
-from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.live.text_frames import frame_of
 
@@ -21,8 +20,6 @@ V = TypeVar("V")
 
 RECENT_MAX_BYTES = 16 * 1024 * 1024
 """The most memory of the events; the same for their translations, and for their frames."""
-JOINED_MAX_BYTES = 2 * 1024 * 1024
-"""The most memory of joined frames, which readers of large groups wait for at the same time."""
 PAGE_MAX_BYTES = 512 * 1024
 """At most this much of a log, or one event, is held for a reader; it must take it before more is read."""
 _BESIDE_TEXT_BYTES = 500
@@ -40,8 +37,10 @@ class RecentEvents:
         )
         self._texts: LRUCache[Place, str] = LRUCache(max_bytes, _bytes_kept_for_text)
         self._frames: LRUCache[tuple[int, int, str], bytes] = LRUCache(max_bytes, _bytes_kept_for_text)
+        # The most memory of joined frames, which readers of large groups wait for at the same time.
+        joined_max_bytes = 2 * 1024 * 1024
         self._joined: LRUCache[tuple[int, int, int, str], bytes] = LRUCache(
-            min(JOINED_MAX_BYTES, max_bytes), _bytes_kept_for_text
+            min(joined_max_bytes, max_bytes), _bytes_kept_for_text
         )
         """The frames of events that are shown together, by the first and the last of them, for each wire."""
         self._reading: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()

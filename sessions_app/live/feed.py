@@ -15,10 +15,9 @@ from typing import Any, Protocol
 from conversations import counts, histories, live
 from conversations.counts import Counted
 from conversations.cursors import EventCursor
-from conversations.events import EventEnvelope
+from conversations.events import ConversationRef, EventEnvelope
 from conversations.exceptions import OtherHistory
 from conversations.hints import Hint
-from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.live.hub import hub
 from sessions_app.live.status import ConversationState, state_of

@@ -23,8 +23,6 @@ from sessions_app.live.status import states_of
 
 POLL_S = 10.0
 """A lost hint with no later one delays an event by at most this long."""
-# The in-memory layer forgets the members of a group after a day.
-REJOIN_S = 3600.0
 JOIN_WAIT_S = 0.5
 """A joining reader waits at most this long for the hint channel; a failed join is retried."""
 RETRY_S = 1.0
@@ -35,8 +33,6 @@ UNREAD_MAX = 1_000
 events, the reader reads them from the log."""
 UNREAD_WHOLE_MAX = 50
 """At most this many waiting hints contain events; later ones only announce that the log has grown."""
-UNREAD_MAX_CHARACTERS = 1024 * 1024
-"""At most this much text waits for one reader: further events are left out of hints, and pieces dropped."""
 
 
 class Subscription:
@@ -56,7 +52,10 @@ class Subscription:
 
         The reader sees it after `pass_on`.
         """
-        is_too_much = self._characters + characters > UNREAD_MAX_CHARACTERS
+        # At most this much text waits for one reader: further events are left out of hints, and further
+        # pieces are dropped.
+        unread_max_characters = 1024 * 1024
+        is_too_much = self._characters + characters > unread_max_characters
         if hint["kind"] == "appended" and (is_too_much or len(self._hints) >= UNREAD_WHOLE_MAX):
             hint, characters = {**hint, "events": []}, 0
         elif is_too_much:  # a piece of an answer: the next one shows that this one is missing
@@ -316,8 +315,10 @@ class Hub:
                 await access_watch.take(await hints.next())
 
     async def _rejoin(self) -> None:
+        # The in-memory layer forgets the members of a group after a day.
+        rejoin_s = 3600.0
         while True:
-            await asyncio.sleep(REJOIN_S)
+            await asyncio.sleep(rejoin_s)
             for group in list(self._groups):
                 await self._join(group)
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from django.db import InterfaceError, OperationalError, transaction
 from django.db.models.functions import Now
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from conversations.outages import Outage
 from sessions_app import astore
 from sessions_app.event_loops import PerEventLoop

@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator
 from zipstream import ZIP_DEFLATED, ZipStream
 
 from conversations.dialects import v1
-from conversations.events import EventEnvelope
+from conversations.events import ConversationRef, EventEnvelope
 from conversations.log import reads
-from conversations.models import ConversationRef
 from sessions_app import astore
 
 # Clients choose ids, also such as would leave the directory into which an archive is unpacked.

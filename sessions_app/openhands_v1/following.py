@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 from pathlib import Path
 
-from conversations.access import Visitor
+from django.contrib.auth.models import User
+
 from conversations.exceptions import ConversationError
 from conversations.transcripts import openhands_v1
 from conversations.transcripts.openhands_v1 import (
@@ -22,9 +23,6 @@ from conversations.transcripts.openhands_v1 import (
 from conversations.transcripts.sources.nodes import Unreadable
 from sessions_app.imports.follow import Follower, Stamp
 from sessions_app.openhands_v1 import imports
-
-# Some file systems keep times to two seconds: within them, a second change leaves the same stamp.
-SETTLED_NS = 2_000_000_000
 
 Stamps = tuple[Stamp | None, ...]
 
@@ -44,12 +42,14 @@ class DirectoryFollower(Follower):
     A conversation that a running server holds is imported as well, since that is the purpose.
     """
 
-    user: Visitor
+    user: User
     zone: tzinfo
     _followed: dict[Path, Followed] = field(default_factory=dict)
 
     def look(self, stop: threading.Event) -> None:
         """Import what is new, until `stop` is set. Raise DatabaseError."""
+        # Some file systems keep times to two seconds: within them, a second change leaves the same stamp.
+        settled_ns = 2_000_000_000
         for directory, followed, stamps in self._changed():
             if stop.is_set():
                 return
@@ -59,7 +59,7 @@ class DirectoryFollower(Follower):
                 self._failures.tell(f"{directory.name}: failed. {error}")
                 self._failures.postpone(directory)
                 continue
-            are_settled = all(stamp is None or time.time_ns() - stamp[2] > SETTLED_NS for stamp in stamps)
+            are_settled = all(stamp is None or time.time_ns() - stamp[2] > settled_ns for stamp in stamps)
             # The stamps are from before the reading: what changed meanwhile is found at the next look.
             followed.seen = stamps if is_whole and are_settled else None
 

@@ -16,7 +16,7 @@ from django.utils import timezone
 from conversations import access, live
 from conversations.access import Visitor
 from conversations.dialects import columns, v1
-from conversations.dialects.v1.payload import Call, V1Event
+from conversations.dialects.v1 import Call, V1Event
 from conversations.events import Kind, NewEvent
 from conversations.log.locks import lock
 from conversations.models import Conversation, ConversationRef, Version
@@ -25,9 +25,8 @@ from conversations.store import changes, importing
 from conversations.store.importing import Imported
 from conversations.transcripts import openhands_v1
 from conversations.transcripts.openhands_v1 import Persisted, Skip
-from conversations.transcripts.sources import rests
 from conversations.transcripts.sources.as_v1 import RECORD_KEY
-from conversations.transcripts.sources.nodes import Kept
+from conversations.transcripts.sources.nodes import Kept, rest_of
 from sessions_app.live import marks
 from sessions_app.models import (
     MAX_ITERATIONS,
@@ -205,7 +204,7 @@ class _Log:
         for file, told in files:
             # A flag that is off is the default, and says nothing.
             set_here = {key: value for key, value in told.items() if value is not False}
-            if left := rests.left(set_here, CARRIED):
+            if left := rest_of(set_here, CARRIED):
                 name = f"members of {file}"
                 kept = {
                     "format": FORMAT,

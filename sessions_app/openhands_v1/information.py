@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 from uuid import UUID
@@ -11,10 +12,19 @@ from django.db.models import Field, QuerySet
 from conversations.dialects import columns
 from conversations.dialects.v1 import state
 from conversations.events import Metrics
-from conversations.models import Conversation, ConversationQuerySet, children_in
+from conversations.models import Conversation, ConversationQuerySet, ConversationRef, Version, children_in
 from sessions_app.live.status import iso
-from sessions_app.models import DEFAULT_MODEL, AgentSetup, ExecutionStatus, json_size
+from sessions_app.models import (
+    DEFAULT_MODEL,
+    AgentSetup,
+    ExecutionStatus,
+    default_workspace,
+    json_size,
+)
+from sessions_app.models.v1 import DEFAULT_WORKING_DIR
+from sessions_app.repositories.preparing import directory_name
 from sessions_app.settings import run_options
+from sessions_app.workspaces.paths import HOME, PROJECT
 
 ConversationInformation = dict[str, Any]
 
@@ -42,6 +52,8 @@ SIZE = json_size(*(f"agent_setup__{column}" for column in _LONG))
 _COLUMNS = (
     "pk",
     "public_id",
+    "version",
+    "repository",
     "title",
     *run_options.MODEL_COLUMNS,
     "accumulated_cost",
@@ -85,7 +97,7 @@ def information_in(row: Mapping[str, Any]) -> ConversationInformation:
         **setup["facts"],
         "id": dashed(row["public_id"]),
         "agent": _agent(setup["shown_agent"] or default_agent(model), row["run_options__model"]),
-        "workspace": setup["workspace"],
+        "workspace": _workspace(setup["workspace"], row),
         "persistence_dir": f"workspace/conversations/{row['public_id']}",
         "max_iterations": setup["max_iterations"],
         "stuck_detection": setup["stuck_detection"],
@@ -113,6 +125,25 @@ def _setup_in(row: Mapping[str, Any]) -> dict[str, Any]:
         fields = (cast("Field[Any, Any]", AgentSetup._meta.get_field(name)) for name in _SETUP)
         return {field.name: field.get_default() for field in fields}
     return {name: row[f"agent_setup__{name}"] for name in _SETUP}
+
+
+def working_directory(conversation: ConversationRef) -> str:
+    """Return the absolute directory that clients are shown as the conversation's own."""
+    columns = ("version", "repository", "agent_setup__workspace")
+    row = Conversation.objects.values(*columns).get(pk=conversation.pk)
+    shown = _workspace(row["agent_setup__workspace"] or default_workspace(), row)
+    return f"/{str(shown.get('working_dir', '')).lstrip('/')}"
+
+
+def _workspace(named: Mapping[str, Any], row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the workspace that a start has named, or the directory with which paths begin."""
+    if named.get("working_dir") != DEFAULT_WORKING_DIR:
+        return named
+    # Clients run commands and ask for changes in this directory; a relative one would be below the workspace,
+    # and above a repository git knows no commits.
+    home = PROJECT if row["version"] == Version.V1 else HOME
+    name = directory_name(row["repository"] or "")
+    return {**named, "working_dir": posixpath.join(home, name).rstrip("/")}
 
 
 def default_agent(model: str) -> dict[str, Any]:

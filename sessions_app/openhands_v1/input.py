@@ -9,10 +9,9 @@ from uuid import uuid4
 
 from conversations import dialects
 from conversations.dialects import columns, v1
-from conversations.events import Dialect, EventFilter, EventMatch, Kind, NewEvent
+from conversations.events import ConversationRef, Dialect, EventFilter, EventMatch, Kind, NewEvent
 from conversations.exceptions import EventNotFound
 from conversations.log import reads
-from conversations.models import ConversationRef
 from conversations.payloads.bounds import is_light_value
 from sessions_app.capacity.parsing import in_turn
 from sessions_app.loops.manager import get_manager

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from conversations.events import Dialect, EventFilter, EventMatch, Kind
+from conversations.events import ConversationRef, Dialect, EventFilter, EventMatch, Kind
 from conversations.exceptions import LoopUnavailable
 from conversations.log import reads
-from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.agents.chosen import ConversationAgent
 from sessions_app.loops.inputs import titles
@@ -17,7 +16,6 @@ from sessions_app.loops.manager import get_manager
 SERVICE_ID = "ask_agent"
 # What accompanies a question: the newest messages, and of these no more than this text.
 MESSAGES_MAX = 50
-TOLD_MAX_CHARACTERS = 100_000
 
 _SAID = EventFilter(
     exclude_hidden=True,
@@ -54,7 +52,8 @@ def _said(conversation: ConversationRef) -> list[dict[str, str]]:
     """Return the newest messages, oldest first."""
     page = reads.search_events(conversation, _SAID, newest_first=True, limit=MESSAGES_MAX)
     told: list[dict[str, str]] = []
-    room = TOLD_MAX_CHARACTERS
+    told_max_characters = 100_000
+    room = told_max_characters
     for event in page.events:
         # A message that does not fit ends it: an older one without it would mislead the agent.
         room -= len(event["text"])

@@ -14,15 +14,11 @@ from typing import Any
 from uuid import UUID
 
 import base62
-from django.db import transaction
-from django.utils import timezone
 
 from conversations import families
-from conversations.log.locks import lock_all
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef
 from sessions_app.identity import conversation_keys
-from sessions_app.loops import leases
-from sessions_app.models import WORK_COLUMNS, AgentLoop, LoopEnd, LoopStatus, LoopWork
+from sessions_app.models import WORK_COLUMNS, LoopEnd, LoopStatus, LoopWork
 
 
 class SandboxStatus(StrEnum):
@@ -45,7 +41,7 @@ _PARKED_BY = (LoopEnd.STOPPED, LoopEnd.EVICTED, LoopEnd.IDLE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sandbox:
+class V1Sandbox:
     id: str
     owner_id: int
     status: SandboxStatus
@@ -126,7 +122,7 @@ def members_of(user_id: int, sandbox_id: str) -> list[int]:
     return families.families_of(pks)[pks[0]]
 
 
-def of_ids(user_id: int, sandbox_ids: Collection[str]) -> dict[str, Sandbox]:
+def of_ids(user_id: int, sandbox_ids: Collection[str]) -> dict[str, V1Sandbox]:
     """Return the user's sandboxes by id, even of deleted conversations, by four queries."""
     public_ids = {public_id for each in sandbox_ids if (public_id := public_id_in(each)) is not None}
     rows = Conversation.objects.owned_by(user_id).known_to_v1().with_public_ids(public_ids)
@@ -134,7 +130,7 @@ def of_ids(user_id: int, sandbox_ids: Collection[str]) -> dict[str, Sandbox]:
     return {each: found[each] for each in sandbox_ids if each in found}
 
 
-def of_rows(rows: ConversationQuerySet) -> list[Sandbox]:
+def of_rows(rows: ConversationQuerySet) -> list[V1Sandbox]:
     """Return the sandboxes of the roots among the conversations, by four queries."""
     columns = ("pk", "owner_id", "created_at", "deleted_at", *conversation_keys.COLUMNS)
     tops = list(conversation_keys.keyed(rows).values(*columns))
@@ -153,7 +149,7 @@ def of_rows(rows: ConversationQuerySet) -> list[Sandbox]:
             continue
         present = {statuses[pk] for pk in below[top["pk"]] if pk in statuses and top["deleted_at"] is None}
         found.append(
-            Sandbox(
+            V1Sandbox(
                 id=sandbox_id,
                 owner_id=top["owner_id"],
                 status=next((each for each in _BUSIEST_FIRST if each in present), SandboxStatus.MISSING),
@@ -186,24 +182,3 @@ def is_at_or_below(conversation: ConversationRef, upper: ConversationRef) -> boo
 
 def sandbox_of(conversation: ConversationRef) -> str | None:
     return ids_of([conversation.pk]).get(conversation.pk)
-
-
-def note_paused(conversations: Sequence[ConversationRef]) -> None:
-    """Record that these were stopped on purpose, even without a loop or with a dead one.
-
-    A loop that was started meanwhile does not change.
-    """
-    pks = [conversation.pk for conversation in conversations]
-    now = timezone.now()
-    with transaction.atomic():
-        lock_all(conversations)
-        Conversation.objects.with_pks(pks).update(listed_at=now)
-        # A conversation without a loop gets a row, which keeps that it was stopped.
-        AgentLoop.objects.bulk_create(
-            [AgentLoop(conversation_id=pk, ended_by=LoopEnd.STOPPED) for pk in pks], ignore_conflicts=True
-        )
-        AgentLoop.objects.filter(conversation_id__in=pks, status=LoopStatus.STOPPED).update(
-            ended_by=LoopEnd.STOPPED, updated_at=now
-        )
-    for conversation in conversations:
-        leases.announce(conversation)

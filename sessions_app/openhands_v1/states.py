@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from conversations import live
 from conversations.dialects import v1
+from conversations.events import ConversationRef
 from conversations.log import reads
-from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.event_loops import PerEventLoop
 from sessions_app.live.hub import hub

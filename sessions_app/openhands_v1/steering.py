@@ -7,16 +7,18 @@ from contextlib import suppress
 
 from django.conf import settings
 from django.db import transaction
+from django.utils import timezone
 
 from conversations import families
 from conversations.exceptions import ConversationBusy, ConversationError
 from conversations.log.locks import lock_all
-from conversations.models import ConversationRef, Version
+from conversations.models import Conversation, ConversationRef, Version
 from conversations.store import delete
 from sessions_app import astore
+from sessions_app.loops import leases
 from sessions_app.loops.commands import CommandPending
 from sessions_app.loops.manager import get_manager
-from sessions_app.openhands_v1 import sandboxes
+from sessions_app.models import AgentLoop, LoopEnd, LoopStatus
 
 
 async def pause(conversation: ConversationRef) -> None:
@@ -39,7 +41,28 @@ async def pause(conversation: ConversationRef) -> None:
 
 async def _note_paused(conversations: Sequence[ConversationRef]) -> None:
     if conversations:
-        await astore.change(sandboxes.note_paused, conversations)
+        await astore.change(note_paused, conversations)
+
+
+def note_paused(conversations: Sequence[ConversationRef]) -> None:
+    """Record that these were stopped on purpose, even without a loop or with a dead one.
+
+    A loop that was started meanwhile does not change.
+    """
+    pks = [conversation.pk for conversation in conversations]
+    now = timezone.now()
+    with transaction.atomic():
+        lock_all(conversations)
+        Conversation.objects.with_pks(pks).update(listed_at=now)
+        # A conversation without a loop gets a row, which keeps that it was stopped.
+        AgentLoop.objects.bulk_create(
+            [AgentLoop(conversation_id=pk, ended_by=LoopEnd.STOPPED) for pk in pks], ignore_conflicts=True
+        )
+        AgentLoop.objects.filter(conversation_id__in=pks, status=LoopStatus.STOPPED).update(
+            ended_by=LoopEnd.STOPPED, updated_at=now
+        )
+    for conversation in conversations:
+        leases.announce(conversation)
 
 
 async def stop_to_delete(conversation: ConversationRef) -> None:

@@ -13,8 +13,6 @@ from sessions_app.models import ProcessRecord, ProcessRole
 from sessions_app.processes import is_gone, this_process
 
 BEAT_S = 10.0
-# For processes of other hosts: on the same host an end is noticed at once.
-GONE_AFTER = timedelta(seconds=3 * BEAT_S)
 
 
 class Presence(NamedTuple):
@@ -59,7 +57,9 @@ def is_alive(record: ProcessRecord) -> bool:
     # Its own heartbeat may be late, such as after the database was away.
     if record.process == this_process():
         return True
-    return record.silent_for < GONE_AFTER and not is_gone(record.process)
+    # For processes of other hosts: on the same host an end is noticed at once.
+    gone_after = timedelta(seconds=3 * BEAT_S)
+    return record.silent_for < gone_after and not is_gone(record.process)
 
 
 def _unreplaced(gone: Sequence[ProcessRecord], alive: Sequence[ProcessRecord]) -> list[ProcessRecord]:

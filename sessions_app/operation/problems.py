@@ -14,8 +14,6 @@ from sessions_app.operation.figures import COUNTED_MAX, Figures
 
 WAITS_LONG = timedelta(seconds=30)
 """A message that no loop has taken for this long waits too long."""
-UNDELIVERED_LONG = timedelta(minutes=10)
-"""An endpoint that lacks something for this long waits too long, even if no delivery has failed."""
 NAMED_MAX = 3
 
 
@@ -117,6 +115,8 @@ def _waiting(figures: Figures) -> Iterator[OperatorProblem]:
 
 def _undelivered(figures: Figures) -> Iterator[OperatorProblem]:
     failing, since = figures.failing, figures.undelivered.since
+    # An endpoint that lacks something for this long waits too long, even if no delivery has failed.
+    undelivered_long = timedelta(minutes=10)
     if failing.count:  # failures explain what waits
         yield OperatorProblem(
             ProblemKind.FAILING,
@@ -126,7 +126,7 @@ def _undelivered(figures: Figures) -> Iterator[OperatorProblem]:
             failing.since,
             "webhooks fail",
         )
-    elif since is not None and figures.at - since >= UNDELIVERED_LONG:
+    elif since is not None and figures.at - since >= undelivered_long:
         yield OperatorProblem(
             ProblemKind.UNDELIVERED,
             "Webhooks do not go out: no process delivers them.",

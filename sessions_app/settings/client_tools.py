@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from conversations.dialects import columns
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app.models import AgentSetup
 
 MEMBER = "client_tools"
@@ -14,6 +14,8 @@ MEMBER = "client_tools"
 NO_ARGUMENTS: Mapping[str, object] = {"type": "object", "properties": {}}
 # The tool that runs commands has had each of these names in some release, in other cases, too.
 _TERMINALS = frozenset({"terminal", "terminaltool", "execute_bash", "bashtool", "bash"})
+_EDITORS = frozenset({"file_editor", "fileeditortool", "str_replace_editor", "strreplaceeditortool"})
+_SEARCHES = frozenset({"glob", "globtool", "grep", "greptool"})
 _NAMEABLE = frozenset({"think", "finish"})
 
 
@@ -32,6 +34,8 @@ class Known(NamedTuple):
     """What a client can read calls of."""
 
     has_terminal: bool = True
+    has_editor: bool = True
+    """Whether it reads calls of the tool that shows and edits files."""
     schemas: Mapping[str, Mapping[str, object]] = {}
     """Those of the arguments of its own tools, by name."""
 
@@ -40,12 +44,32 @@ def known_to(conversation: ConversationRef) -> Known:
     """Return what the client that has started a V1 conversation can read."""
     rows = AgentSetup.objects.filter(pk=conversation.pk)
     agent, facts = rows.values_list("shown_agent", "facts").first() or (None, None)
-    # Web frontends set up no agent and show terminals. A library reads a call of one only if it has the
-    # package for it, which is sure if its agent has the tool (spec V1 §4.6).
-    has_terminal = not isinstance(agent, dict) or any(
-        name.lower() in _TERMINALS for name in _tool_names(agent)
-    )
-    return Known(has_terminal, {tool.name: tool.schema for tool in _declared(facts)})
+    hands = _hands_in(agent)
+    schemas = {tool.name: tool.schema for tool in _declared(facts)}
+    return Known(hands.has_terminal, hands.has_editor, schemas)
+
+
+class WorkspaceTools(NamedTuple):
+    """The tools on a conversation's workspace that its client wants and can read calls of."""
+
+    has_terminal: bool = True
+    has_editor: bool = True
+    has_search: bool = True
+
+
+def hands_of(conversation: ConversationRef) -> WorkspaceTools:
+    """Return which tools on the workspace the agent of a V1 start names; all for other conversations."""
+    rows = AgentSetup.objects.filter(pk=conversation.pk)
+    return _hands_in(rows.values_list("shown_agent", flat=True).first())
+
+
+def _hands_in(agent: object) -> WorkspaceTools:
+    # Web frontends set up no agent and show terminals and files. A library reads a call of one only if it has
+    # the package for it, which is sure if its agent has the tool (spec V1 §4.6).
+    if not isinstance(agent, dict):
+        return WorkspaceTools()
+    names = {name.lower() for name in _tool_names(agent)}
+    return WorkspaceTools(*(not names.isdisjoint(known) for known in (_TERMINALS, _EDITORS, _SEARCHES)))
 
 
 def _tool_names(agent: Mapping[str, object]) -> Iterator[str]:

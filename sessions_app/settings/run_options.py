@@ -53,10 +53,13 @@ def change(conversation: ConversationRef, options: Mapping[str, Any]) -> RunOpti
 
 
 def copy(source: ConversationRef, target: ConversationRef) -> None:
-    """Give a new conversation the options of another, in the running transaction."""
+    """Give a new conversation the options of another, in the running transaction.
+
+    The network is not among them: its owner switches it on for one conversation.
+    """
     row = RunOptions.objects.of(source).first()
     if row is not None:
-        row.pk = target.pk
+        row.pk, row.network = target.pk, None
         row.save(force_insert=True)
         _guard(target, row)
 

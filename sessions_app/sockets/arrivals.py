@@ -12,8 +12,6 @@ from sessions_app.capacity.append_queue import FrameOrder
 
 Receive = Callable[[], Awaitable[Any]]
 
-ARRIVAL_S = 0.01
-"""Before a refusal is sent, the server waits this long for frames that the client has sent already."""
 UNANSWERED_MAX = 512
 UNANSWERED_MAX_CHARACTERS = 32 * 1024 * 1024
 """At most this many frames of one socket, and this much text, are read before the first has its answer."""
@@ -80,10 +78,12 @@ class Arrivals:
         if self._posts:  # nothing else has arrived; a WebSocket upgrade has its own reader
             return
         characters = sum(len(message.get("text") or "") for message in self._arrived)
+        # Before a refusal is sent, the server waits this long for frames that the client has sent already.
+        arrival_s = 0.01
         with suppress(TimeoutError):
             while len(self._arrived) < UNANSWERED_MAX and characters < UNANSWERED_MAX_CHARACTERS:
                 if self._arrived and self._arrived[-1]["type"] != "websocket.receive":
                     break  # the end of the connection
-                async with asyncio.timeout(ARRIVAL_S):
+                async with asyncio.timeout(arrival_s):
                     self._arrived.append(await self._receive_next())
                 characters += len(self._arrived[-1].get("text") or "")

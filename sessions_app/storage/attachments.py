@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 import unicodedata
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain, count
 
 from django.db import transaction
 from django.db.models import Sum
@@ -23,8 +25,6 @@ TOTAL_MAX_BYTES = 64 * 1024 * 1024
 """The limit for all attachments of one conversation."""
 FILES_MAX = 500
 """At most this many attachments per conversation."""
-ENDING_MAX_LENGTH = 20
-"""An extension up to this length is kept when a name is shortened."""
 NAMELESS = "file"
 
 
@@ -93,12 +93,28 @@ def attach(
         return results
 
 
+def withdraw(conversation: ConversationRef, attached: Attached) -> None:
+    """Remove a file that was attached just now, as if it had never been; do nothing after a purge."""
+    with transaction.atomic():
+        lock(Conversation.objects.all(), conversation)
+        uses = usage.locked(conversation.owner_id)
+        if Attachment.objects.of(conversation).filter(name=attached.name).delete()[0]:
+            usage.add_upload(uses, -attached.size)
+
+
 def safe_name(text: str, taken: Collection[str] = ()) -> str:
-    """Return a file's name without directories and invisible characters, numbered if it is `taken`."""
+    """Return a file's name without directories and invisible characters, numbered if it is `taken`.
+
+    Where a thousand numbers are taken, which is not the work of a person, it gets a random one.
+    """
     last = unicodedata.normalize("NFC", text).replace("\\", "/").rpartition("/")[2]
     name = "".join(character for character in last if character.isprintable()).strip()
     stem, ending = _parts("" if name in (".", "..") else name)
-    marks = ("", *(f"-{number}" for number in range(1, len(taken) + 1)))  # one of them is unused
+    # Names are chosen under a lock, which on SQLite keeps all other writers waiting.
+    numbers_most = 1_000
+    numbers = (f"-{number}" for number in range(1, numbers_most))
+    randoms = (f"-{secrets.token_hex(8)}" for _ in count())
+    marks = chain([""], numbers, randoms)
     return next(name for mark in marks if (name := _fitting(stem, mark + ending)) not in taken)
 
 
@@ -112,7 +128,8 @@ def _fitting(stem: str, rest: str) -> str:
 def _parts(name: str) -> tuple[str, str]:
     """Return the part of a name before its last dot, and the rest."""
     stem, dot, ending = name.rpartition(".")
-    if not stem or len(ending) > ENDING_MAX_LENGTH:
+    ending_most = 20  # a longer one is shortened with the name
+    if not stem or len(ending) > ending_most:
         return name or NAMELESS, ""
     return stem, dot + ending
 

@@ -13,8 +13,8 @@ from typing import ClassVar, NamedTuple
 from django.db import transaction
 from django.db.models import Sum
 
+from conversations.events import ConversationRef
 from conversations.exceptions import ConversationError
-from conversations.models import ConversationRef
 from conversations.storage import quotas, stored_bytes
 from sessions_app.identity import open_sockets
 from sessions_app.models import (
@@ -47,9 +47,13 @@ def locked(user_pk: int) -> Usage:
 
 
 def add_upload(row: Usage, size: int) -> None:
-    """Count an upload that was stored since the row was locked. Raise QuotaExceeded."""
-    quotas.require_room("uploads_mb", row.uploaded_bytes, size, "bytes of uploads", "Upload less.")
-    row.uploaded_bytes += size
+    """Count an upload that was stored since the row was locked, or with a size below 0, one that was removed.
+
+    Raise QuotaExceeded; what takes no room is always counted.
+    """
+    if size > 0:
+        quotas.require_room("uploads_mb", row.uploaded_bytes, size, "bytes of uploads", "Upload less.")
+    row.uploaded_bytes = max(row.uploaded_bytes + size, 0)
     row.save(update_fields=["uploaded_bytes"])
 
 

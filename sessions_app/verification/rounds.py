@@ -29,8 +29,6 @@ NIGHT_HOURS = range(1, 5)
 """In UTC: when everything is verified, once in the installation."""
 # Less than a day, since one night's round does not begin at the same minute as the last one.
 NIGHT_EVERY_S = 20 * 3600.0
-LATE_AFTER_S = 48 * 3600.0
-"""A server that never runs at night verifies everything after this long, at any hour."""
 SILENT_AFTER = timedelta(hours=1)
 """A run without a sign of life for this long has ended."""
 REST = 3.0
@@ -108,7 +106,9 @@ def _take_night() -> bool:
     """Return whether this process is to verify everything now."""
     _close_interrupted()
     is_night = timezone.now().hour in NIGHT_HOURS
-    return take_round(ROUND, NIGHT_EVERY_S if is_night else LATE_AFTER_S)
+    # A server that never runs at night verifies everything after this long, at any hour.
+    late_after_s = 48 * 3600.0
+    return take_round(ROUND, NIGHT_EVERY_S if is_night else late_after_s)
 
 
 async def _made(occasion: Occasion, *, rest: float) -> None:

@@ -22,10 +22,9 @@ from django.utils import timezone
 from conversations import dialects, live
 from conversations.dialects import AgentState
 from conversations.domain_events import DomainEvent
-from conversations.events import EventEnvelope, Kind
+from conversations.events import ConversationRef, EventEnvelope, Kind
 from conversations.exceptions import ConversationError
 from conversations.log import reads
-from conversations.models import ConversationRef
 from sessions_app.models import (
     DELIVERY_LEASE_S,
     Delivery,
@@ -46,8 +45,6 @@ LEASE_S = DELIVERY_LEASE_S
 PER_ENDPOINT = 4
 RETRY_FIRST_S = 2.0
 RETRY_MAX_S = 600.0
-ERROR_MAX_CHARACTERS = 200
-PRUNE_MAX_CHANGES = 1_000
 HELD_DAYS = 7
 """Recorded changes are kept this long for disabled endpoints."""
 CHANGED = "outbox"
@@ -210,10 +207,11 @@ def delivered(held: Claim, step: NotificationStep) -> bool:
 def failed(held: Claim, error: str) -> None:
     """Record why a delivery failed, and when to retry: later after every failure, up to a limit."""
     tries = _held(held).values_list("tries", flat=True).first()
+    error_max_characters = 200
     if tries is not None:
         _held(held).update(
             tries=tries + 1,
-            last_error=error[:ERROR_MAX_CHARACTERS],
+            last_error=error[:error_max_characters],
             failed_at=Now(),
             due_at=ahead(retry_delay_s(tries)),
             claim="",
@@ -307,7 +305,8 @@ def _delivered_to(endpoints: EndpointQuerySet) -> RecordedChangeQuerySet:
 
 
 def _first_keys(changes: RecordedChangeQuerySet) -> list[int]:
-    return list(changes.order_by("pk").values_list("pk", flat=True)[:PRUNE_MAX_CHANGES])
+    prune_max_changes = 1_000
+    return list(changes.order_by("pk").values_list("pk", flat=True)[:prune_max_changes])
 
 
 def _mark_skipped(pks: Sequence[int]) -> None:

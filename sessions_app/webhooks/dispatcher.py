@@ -24,11 +24,8 @@ _failing_deliveries = Outage(__name__, "A delivery failed and is tried again")
 
 # Hints of other processes may be lost, and some send none.
 POLL_S = 5.0
-ROUND_MIN_S = 0.02
-"""Appends within this time are processed together."""
 # A conversation that never rests would otherwise hold one of the endpoint's places.
 STEPS_MAX = 20
-HOUSEKEEPING_ROUNDS = 12
 
 _NEWS = frozenset({"appended", "listed", "changed", deliveries.CHANGED})
 # Without an endpoint, no other hint is news.
@@ -86,7 +83,9 @@ class Dispatcher:
             await self._close()
 
     async def _sleep(self, seconds: float) -> None:
-        await asyncio.sleep(ROUND_MIN_S)
+        # Appends within this time are processed together.
+        round_min_s = 0.02
+        await asyncio.sleep(round_min_s)
         try:
             async with asyncio.timeout(max(seconds, 0.0)):
                 await self._news.wait()
@@ -100,7 +99,8 @@ class Dispatcher:
             self._hooks = outbox_hooks.hooks_of_this_process()
             await astore.change(outbox_hooks.install, self._hooks)
         await self._give_back()
-        if self._rounds % HOUSEKEEPING_ROUNDS == 0:
+        housekeeping_rounds = 12
+        if self._rounds % housekeeping_rounds == 0:
             await astore.change(deliveries.release_abandoned)
             await astore.change(deliveries.prune)
         self._rounds += 1

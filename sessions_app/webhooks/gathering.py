@@ -20,7 +20,6 @@ from conversations.models import Event
 from sessions_app.models import Endpoint, RecordedChange
 
 SETTLES_S = 10.0
-SETTLES_POLL_S = 0.01
 # There are more events only after a long pause of the dispatcher; one statement must not read them all.
 WINDOW = 20_000
 
@@ -114,6 +113,7 @@ def settled_now() -> Keys:
     """
     watermark = Watermark()
     watermark.look()
+    settles_poll_s = 0.01
     if connection.vendor == "postgresql":
         # A writer with a key holds the table's lock until the key is settled; later writers get higher
         # keys. No writer is blocked, so no deadlock is possible.
@@ -122,7 +122,7 @@ def settled_now() -> Keys:
         while writers and (writers := writers & _writers()):
             if time.monotonic() > deadline:
                 raise ConversationBusy("Another process writes for too long: try again.")
-            time.sleep(SETTLES_POLL_S)
+            time.sleep(settles_poll_s)
     return watermark.newest
 
 

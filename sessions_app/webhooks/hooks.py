@@ -30,7 +30,6 @@ logger = logging.getLogger(__name__)
 
 GROUP = "convserver.hooks"
 """The group of entry points with which packages name their hooks."""
-BATCH_EVENTS = 100
 
 
 def found_hooks() -> dict[str, Any]:
@@ -60,13 +59,14 @@ def _made(name: str, load: Callable[[], Any]) -> Any:
 def install(hooks: Mapping[str, Any]) -> None:
     """Create an endpoint for every hook that has none; a known hook continues where it stopped."""
     known = set(Endpoint.objects.filter(kind=EndpointKind.HOOK).values_list("name", flat=True))
+    batch_events = 100
     for name in sorted(hooks.keys() - known):
         begin(
             Endpoint(
                 kind=EndpointKind.HOOK,
                 name=name,
                 sealed=seal("{}"),
-                event_buffer_size=BATCH_EVENTS,
+                event_buffer_size=batch_events,
                 flush_delay_s=0.0,
             )
         )

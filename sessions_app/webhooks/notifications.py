@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from conversations.events import EventEnvelope
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef, EventEnvelope
 
 
 class NotificationKind(StrEnum):

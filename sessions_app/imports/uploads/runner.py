@@ -18,9 +18,6 @@ from sessions_app.processes import this_process
 
 # An import that another process has left has no hint, and hints may be lost.
 POLL_S = 10.0
-# People watch the progress, and wait for a cancel.
-TEND_S = 1.0
-TIDY_S = 3600.0
 END_WAIT_S = 3.0
 
 _failing = Outage(__name__, "Imports could not be looked after", "Imports are looked after again")
@@ -35,12 +32,14 @@ class ImportRunner:
 
     async def run(self) -> None:
         """Run imports until cancelled; another process continues those that run then."""
+        # People watch the progress, and wait for a cancel.
+        tend_s = 1.0
         try:
             await look_again(
                 self._look,
                 news=self._news,
                 kind=runs.STARTED,
-                pause_s=lambda: TEND_S if self._works else POLL_S,
+                pause_s=lambda: tend_s if self._works else POLL_S,
                 failing=_failing,
             )
         finally:
@@ -54,7 +53,8 @@ class ImportRunner:
             if run is None:
                 break
             self._begin(run)
-        if await astore.change(take_round, "imports", TIDY_S):
+        tidy_s = 3600.0
+        if await astore.change(take_round, "imports", tidy_s):
             await astore.change(runs.tidy)
 
     async def _tend(self) -> None:

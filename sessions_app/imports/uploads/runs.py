@@ -35,7 +35,6 @@ OPEN_MAX = 10
 """At most this many imports of one user have not ended."""
 KEPT_MAX = 100
 """At most this many reports of one user are kept."""
-ABANDONED_AFTER = timedelta(hours=24)
 NAME_MAX_BYTES = 240  # what file systems take
 LABEL_MAX_LENGTH = 50
 STARTED = "import"
@@ -141,7 +140,8 @@ def forget(run: ImportRun) -> None:
 
 def tidy() -> None:
     """Remove abandoned uploads and files without an import; cancel imports whose user is gone."""
-    for run in ImportRun.objects.abandoned(ABANDONED_AFTER):
+    abandoned_after = timedelta(hours=24)
+    for run in ImportRun.objects.abandoned(abandoned_after):
         forget(run)
     for run in ImportRun.objects.open().filter(user__is_active=False):
         cancel(run)

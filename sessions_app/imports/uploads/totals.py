@@ -10,10 +10,7 @@ from typing import Any
 from conversations.dialects import columns
 from sessions_app.imports.report import ConversationReport
 
-# A strange file can have another reason in each record; beyond this many, they count as one.
-REASONS_MAX = 100
 OTHERS = "other reasons"
-REASON_MAX_LENGTH = 300
 
 
 @dataclass(kw_only=True, slots=True)
@@ -38,6 +35,8 @@ class Totals:
         self.added += done.events_added
         self.already_here += done.events_already_here
         self.masked += done.events_masked
+        # A strange file can have another reason in each record; beyond this many, they count as one.
+        reasons_max = 100
         for total, counted in (
             (self.skipped, done.skipped),
             (self.refused, done.refused),
@@ -45,7 +44,7 @@ class Totals:
             (self.noted, done.noted),
         ):
             for reason, count in counted.items():
-                is_known = reason in total or len(total) < REASONS_MAX
+                is_known = reason in total or len(total) < reasons_max
                 total[reason if is_known else OTHERS] += count
 
     def as_json(self) -> dict[str, Any]:
@@ -74,6 +73,7 @@ def of_one(done: ConversationReport) -> dict[str, Any]:
 def storable(counted: Mapping[str, int]) -> dict[str, int]:
     """Return counts by reasons as every database can store them."""
     found: Counter[str] = Counter()
+    reason_max_length = 300
     for reason, count in counted.items():
-        found[columns.clean(reason)[:REASON_MAX_LENGTH]] += count
+        found[columns.clean(reason)[:reason_max_length]] += count
     return dict(found)

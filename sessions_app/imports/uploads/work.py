@@ -32,7 +32,6 @@ from sessions_app.imports.watching import Watch
 from sessions_app.imports.ways import Found, Wanted
 from sessions_app.models import ImportedConversation, ImportRun, ImportState
 
-TEXT_MAX_LENGTH = 1_000
 LINES_MAX = 100_000
 """A report lists at most this many conversations; its sums are of all."""
 NOTHING = "There is no conversation in the file."
@@ -230,4 +229,5 @@ def _sentence(error: Exception, places: Sequence[Path], name: str) -> str:
 
 
 def _text(text: str) -> str:
-    return columns.clean(text)[:TEXT_MAX_LENGTH]
+    text_max_length = 1_000
+    return columns.clean(text)[:text_max_length]

@@ -16,8 +16,7 @@ from django.db import connection
 from conversations.engines import failures as failures_of
 from conversations.models import Conversation
 from sessions_app.imports import options
-from sessions_app.management.commands.purge_conversations import requester
-from sessions_app.retention import erasing, rounds, user_deletions
+from sessions_app.retention import rounds, user_deletions
 from sessions_app.retention.failures import RetentionFailures
 from sessions_app.retention.user_deletions import UserNotDeletable
 
@@ -82,7 +81,7 @@ class Command(BaseCommand):
 
     def _delete(self, user: User) -> None:
         failures = RetentionFailures()
-        deletion = user_deletions.begin(user, requested_by=requester())
+        deletion = user_deletions.begin(user, requested_by=options.requester())
         rest = rounds.rest if connection.vendor == "sqlite" else None  # where only one can write
         rounds.finish_all(failures, rest)
         while user_deletions.go_on(rounds.BEGUN_AT_ONCE, failures):  # it begins a bounded number of purges
@@ -94,6 +93,6 @@ class Command(BaseCommand):
                 "The account is closed, but something is left: an import still runs, or a step has failed. "
                 f"The server goes on by itself; so does this command with the name {name}."
             )
-        if not erasing.erase(rest=rest):
+        if not rounds.erase(rest=rest):
             self.stderr.write("The database is being read, so its files are cleaned by the server later.")
         self.stdout.write(f"Deleted: the account is {name} now, and can be used by no one.")

@@ -7,7 +7,6 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from getpass import getuser
 from typing import Any
 
 from django.conf import settings
@@ -23,7 +22,7 @@ from conversations.models import Conversation
 from conversations.store import purging
 from sessions_app.imports import options
 from sessions_app.models import DAYS_MAX, RetentionPolicy
-from sessions_app.retention import erasing, limit, policies, rounds, selection
+from sessions_app.retention import limit, policies, rounds, selection
 from sessions_app.retention.failures import RetentionFailures
 from sessions_app.retention.selection import Selection, Size
 
@@ -158,7 +157,9 @@ class Command(BaseCommand):
             # Asked again under the lock: it may have been restored, or used, while the question was open.
             among = limit.overdue() if conditions is None else conditions.like(row)
             with failures.noted("conversation", row.public_id):
-                begun = purging.begin(row.ref, among=among, requested_by=requester(), reason="by command")
+                begun = purging.begin(
+                    row.ref, among=among, requested_by=options.requester(), reason="by command"
+                )
                 outcome.purged.extend([row] if begun else [])
                 outcome.skipped.extend([] if begun else [row.public_id])
         if conditions is None:
@@ -173,7 +174,7 @@ class Command(BaseCommand):
         return outcome
 
     def _erase(self, rest: Rest | None, *, rewrite: bool) -> None:
-        if not erasing.erase(rest=rest, rewrites=rewrite):
+        if not rounds.erase(rest=rest, rewrites=rewrite):
             self.stderr.write(
                 "Another process is reading, so the write-ahead log was not emptied. Run this again to empty "
                 "it."
@@ -254,11 +255,3 @@ def _days(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) <= DAYS_MAX):
         raise ArgumentTypeError(f"{text!r} is not a whole number of days from 0 to {DAYS_MAX}")
     return int(text)
-
-
-def requester() -> str:
-    """Return the name of the operating system's user who runs the command, as far as it is known."""
-    try:  # a container may run under a number without a name
-        return f"command, as {getuser()}"
-    except (KeyError, OSError):
-        return "command"

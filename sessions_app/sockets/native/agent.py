@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from asgiref.typing import WebSocketScope
 
+from conversations.events import ConversationRef
 from conversations.exceptions import ConversationError, ConversationNotFound
-from conversations.models import ConversationRef
 from conversations.outages import Outage
 from sessions_app import astore
 from sessions_app.agents import registry

@@ -27,6 +27,7 @@ from sessions_app import astore
 from sessions_app.capacity import parsing
 from sessions_app.capacity.append_queue import FrameOrder, is_for_now
 from sessions_app.capacity.openings import opening
+from sessions_app.identity import scopes
 from sessions_app.identity.principals import BAD_REQUEST, NOT_FOUND, TOO_MUCH, TOO_SLOW, Principal, Refused
 from sessions_app.identity.scopes import FRAME_SCOPES
 from sessions_app.live import marks, presence
@@ -36,7 +37,7 @@ from sessions_app.live.status import ConversationState, state_of
 from sessions_app.live.text_frames import in_chunks
 from sessions_app.loops.commands import CommandPending
 from sessions_app.loops.manager import get_manager
-from sessions_app.models import UnknownAnswer, new_connection_id
+from sessions_app.models import AllowedFor, UnknownAnswer, new_connection_id
 from sessions_app.refusals import log_frame_refused
 from sessions_app.sockets.arrivals import UNANSWERED_MAX, UNANSWERED_MAX_CHARACTERS
 from sessions_app.sockets.handshake import authenticated, query_of, within_quotas
@@ -146,6 +147,7 @@ class ConversationSocket(FrameReader, SocketEnding):
             self, principal, conversation, after=query.after.seq, payload=query.payload, session=session
         )
         SocketEnding.__init__(self, socket)
+        self._user = principal.user
         self._query = query
         self._opening_slot = slot
         self._manager = get_manager()
@@ -358,7 +360,11 @@ class ConversationSocket(FrameReader, SocketEnding):
 
     async def _confirm(self, frame: Frame) -> None:
         outcome, reason = frames.told_outcome(frame), frame.text("reason", default="")
+        always = frames.allowed_for(frame)
+        if always is AllowedFor.USER:
+            scopes.require_user_wide(self._user)
         decided: dict[str, Any] = {
+            "always": always,
             "call_seq": frames.decided_call(frame),
             "event_id": frames.decision_id(frame, user_id=self._user_pk, session=self._session),
         }

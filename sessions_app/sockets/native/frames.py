@@ -15,20 +15,17 @@ from conversations import dialects
 from conversations.dialects import EventAuthor
 from conversations.engines import failures
 from conversations.engines.lost_commits import LostCommit
-from conversations.events import EventEnvelope, NewEvent
+from conversations.events import ConversationRef, EventEnvelope, NewEvent
 from conversations.exceptions import ConversationError, OutcomeUnknown, StoreUnavailable
-from conversations.models import ConversationRef
 from conversations.payloads import bounds, jsontext
 from conversations.payloads.jsontext import Member
 from sessions_app.capacity.parsing import in_turn
-from sessions_app.models import UnknownAnswer
+from sessions_app.models import AllowedFor, UnknownAnswer
 
 FRAME_ID_MAX_LENGTH = 200
 SESSION_MAX_LENGTH = 100
 IMAGES_MAX = 100
 EVENTS_MAX = 500
-MEMBERS_MAX = 1_000
-"""At most this many members of a frame; their values have bounds of their own."""
 FRAME_MAX_BYTES: int = settings.MESSAGE_MAX_BYTES
 """The maximum size of a frame, or of a REST body."""
 
@@ -94,9 +91,11 @@ async def taken(user_pk: int, text: str | None) -> Frame:
 
 def parse(text: str) -> Frame:
     """Parse a client's frame. Raise BadFrame, and FrameTooLarge before anything is decoded."""
+    # At most this many members of a frame; their values have bounds of their own.
+    members_max = 1_000
     try:
         bounds.require_bounded(text)
-        members = jsontext.members(text, at_most=MEMBERS_MAX)
+        members = jsontext.members(text, at_most=members_max)
     except bounds.TooManyValues as error:
         raise FrameTooLarge(f"The frame is too large: {error}.") from error
     except jsontext.InvalidJson as error:
@@ -189,6 +188,17 @@ def told_outcome(frame: Frame) -> UnknownAnswer | None:
     if text not in UnknownAnswer.values:
         raise BadFrame(f"`outcome` of the frame `confirm` must be one of: {', '.join(UnknownAnswer.values)}.")
     return UnknownAnswer(text)
+
+
+def allowed_for(frame: Frame) -> AllowedFor | None:
+    """Return where a `confirm` frame allows the tool, None if it does not. Raise BadFrame."""
+    if "always" not in frame.members:
+        return None
+    text = frame.text("always")
+    if text not in AllowedFor.values or "outcome" in frame.members or not frame.flag("accept"):
+        wanted = " or ".join(f"`{each}`" for each in AllowedFor.values)
+        raise BadFrame(f"`always` of the frame `confirm` must be {wanted}, and needs `accept` to be true.")
+    return AllowedFor(text)
 
 
 def decision_id(frame: Frame, *, user_id: int, session: str) -> str:

@@ -23,8 +23,6 @@ from sessions_app.sockets.native import frames
 from sessions_app.sockets.native.reader import HEARTBEAT_S
 
 PAGE_MAX = 200
-OVERLAP = timedelta(seconds=3 * POLL_S)
-"""A time in `since` reaches back this far: a transaction may commit after one that began later."""
 
 AHEAD = "The cursor in `since` is beyond the newest change, so your list has another history. Read it again."
 
@@ -55,8 +53,10 @@ def _moment(text: str) -> datetime:
         raise Refused(BAD_REQUEST, "`since` is the `cursor` of an earlier frame, or its `now`.") from error
     if moment.tzinfo is None:
         raise Refused(BAD_REQUEST, "`since` has a time zone, as in 2026-01-31T12:00:00Z.")
+    # A time in `since` reaches back this far: a transaction may commit after one that began later.
+    overlap = timedelta(seconds=3 * POLL_S)
     try:
-        return moment.astimezone(UTC) - OVERLAP
+        return moment.astimezone(UTC) - overlap
     except OverflowError as error:
         raise Refused(BAD_REQUEST, "`since` lies before all time.") from error
 

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from conversations.events import EventEnvelope
+from conversations.events import ConversationRef, EventEnvelope
 from conversations.exceptions import OtherHistory
-from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.identity.principals import NOT_FOUND, Principal, Refused
 from sessions_app.live import marks

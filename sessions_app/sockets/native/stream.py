@@ -9,8 +9,7 @@ from typing import Any
 
 from conversations.cursors import EventCursor
 from conversations.engines import failures
-from conversations.events import EventEnvelope
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef, EventEnvelope
 from conversations.outages import Outage
 from sessions_app.identity.principals import Principal, Refused
 from sessions_app.live import open_streams, presence
@@ -25,8 +24,6 @@ from sessions_app.sockets.socket import FAILED, TRY_AGAIN_LATER, WHY_FAILED, end
 
 IDLE_S = 15 * 60.0
 """A stream ends after this long with heartbeats only; its client may reconnect."""
-RETRY_MS = 2_000
-"""Browsers wait this long before they reconnect."""
 COMPLETE, RESTARTING = 1000, 1012
 """The codes of normal ends (RFC 6455, section 7.4.1)."""
 WHOLE = "This was all. Ask again with the last id."
@@ -57,7 +54,9 @@ class StreamEnding:
         self._shown_at = asyncio.get_running_loop().time()
 
     async def _serve(self, *tasks: Callable[[], Awaitable[None]]) -> None:
-        await self._write(f"retry: {RETRY_MS}\n\n".encode())
+        # Browsers wait this long before they reconnect.
+        retry_ms = 2_000
+        await self._write(f"retry: {retry_ms}\n\n".encode())
         async with ended(self):
             await get_manager().ensure_started()
             async with asyncio.TaskGroup() as group:

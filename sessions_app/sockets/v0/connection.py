@@ -14,10 +14,9 @@ import socketio
 from conversations.cursors import EventCursor
 from conversations.dialects import v0
 from conversations.engines import failures
-from conversations.events import EventEnvelope, EventFilter
+from conversations.events import ConversationRef, EventEnvelope, EventFilter
 from conversations.exceptions import ConversationError, InvalidEvent
 from conversations.log import reads
-from conversations.models import ConversationRef
 from conversations.outages import Outage
 from sessions_app import astore
 from sessions_app.capacity.parsing import in_turn

@@ -16,13 +16,13 @@ from asgiref.typing import ASGIReceiveCallable, ASGISendCallable
 from channels.consumer import AsyncConsumer
 from socketio.exceptions import ConnectionRefusedError
 
+from conversations.events import ConversationRef
 from conversations.exceptions import (
     ConversationError,
     ConversationNotFound,
     InvalidConversationId,
     QuotaExceeded,
 )
-from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.store import creation
 from sessions_app import astore

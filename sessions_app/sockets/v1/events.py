@@ -16,9 +16,8 @@ from django.utils import timezone
 from conversations import dialects
 from conversations.dialects import AgentState, v1
 from conversations.dialects.columns import instant
-from conversations.events import EventEnvelope, Kind
+from conversations.events import ConversationRef, EventEnvelope, Kind
 from conversations.log import reads
-from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.identity.principals import BAD_REQUEST, NOT_FOUND, Principal, Refused
 from sessions_app.live.hub import hub

@@ -55,11 +55,11 @@ def public_id_of(scope: WebSocketScope) -> str:
 
 
 async def principal_by_address(
-    scope: WebSocketScope, query: Mapping[str, str], public_id: str
+    scope: WebSocketScope, query: Mapping[str, str], public_id: str | None
 ) -> Principal | None:
     """Authenticate by the address, a header or a cookie; return None if a first frame is needed.
 
-    Raise Refused for invalid keys.
+    Without a conversation's id, the key of any conversation opens that one. Raise Refused for invalid keys.
     """
     credentials = credentials_of(headers_of(scope))
     keys = [key for key in (query.get("session_api_key"), *credentials.keys) if key]
@@ -71,7 +71,7 @@ async def principal_by_address(
     return None
 
 
-async def principal_by_frame(socket: Socket, public_id: str) -> Principal:
+async def principal_by_frame(socket: Socket, public_id: str | None) -> Principal:
     """Authenticate by the first frame. Raise Refused if it is late, missing or invalid."""
     with suppress(TimeoutError):
         async with asyncio.timeout(AUTH_WAIT_S):
@@ -109,14 +109,15 @@ class _Entry(NamedTuple):
         return Principal(self.user, self.credentials) if self.key is None else KeyHolder(self.user, self.key)
 
 
-def _entry(keys: list[str], credentials: Credentials, public_id: str) -> _Entry | None:
+def _entry(keys: list[str], credentials: Credentials, public_id: str | None) -> _Entry | None:
     """Return the client of the first valid key.
 
     A conversation's key opens no other conversation; without required credentials, it closes none either.
     """
     for key in filter(is_sendable, keys):  # a lone half of a character cannot be hashed
         opened = opened_by(key)
-        if opened is not None and (opened.public_id == public_id or not lets_everybody_in()):
+        is_meant = public_id is None or (opened is not None and opened.public_id == public_id)
+        if opened is not None and (is_meant or not lets_everybody_in()):
             # No other credentials count: the key opens this conversation for its owner and nothing else.
             return _Entry(User.objects.get(pk=opened.owner_id), Credentials(), key)
         holder = holder_of_key([key])

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from conversations.cursors import EventCursor, InvalidCursor
-from conversations.events import EventEnvelope
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef, EventEnvelope
 from sessions_app.identity.principals import BAD_REQUEST, Principal, Refused
 from sessions_app.live.hub import hub
 from sessions_app.live.status import ConversationState

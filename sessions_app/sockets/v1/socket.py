@@ -16,9 +16,8 @@ from django.utils import timezone
 from conversations.cursors import EventCursor
 from conversations.dialects import v1
 from conversations.engines import failures
-from conversations.events import Dialect, EventEnvelope
+from conversations.events import ConversationRef, Dialect, EventEnvelope
 from conversations.exceptions import ConversationError, InvalidEvent, QuotaExceeded
-from conversations.models import ConversationRef
 from conversations.outages import Outage
 from conversations.payloads import bounds, jsontext
 from conversations.payloads.jsontext import InvalidJson
@@ -211,7 +210,7 @@ class V1Socket(V1Ending, Unshown, ABC):
     async def _parsed(self, text: str | None) -> Mapping[str, Any]:
         if text is None:
             raise InvalidEvent("Frames are text, not binary.")
-        return await in_turn(self._principal.user_pk, bounds.is_light(text), _parsed, text)
+        return await in_turn(self._principal.user_pk, bounds.is_light(text), parsed, text)
 
     async def _tell_refused(self, code: str, detail: str) -> None:
         # Clients of releases that do not know errors send no frames.
@@ -272,7 +271,7 @@ def _error_text(code: str, detail: str) -> str:
     return v1.written(error, event_id=str(uuid4()), timestamp=v1.stamp(timezone.now()))
 
 
-def _parsed(text: str) -> Mapping[str, Any]:
+def parsed(text: str) -> Mapping[str, Any]:
     """Return a client's frame. Raise InvalidEvent, for a large one before it is decoded."""
     try:
         bounds.require_bounded(text)
