@@ -21,6 +21,20 @@ class Dialect(StrEnum):
     V1 = "v1"
 
 
+class ConversationRef(NamedTuple):
+    """A conversation that a caller may access: enough to act on it, and nothing that goes stale."""
+
+    pk: int
+    public_id: str
+    owner_id: int
+    version: str
+
+    @property
+    def dialect(self) -> Dialect:
+        """The wire of the events that the server itself writes in this conversation."""
+        return Dialect(self.version.lower())
+
+
 class Kind(StrEnum):
     """The meaning of an event for any reader, on all wires."""
 

@@ -17,10 +17,9 @@ from channels.layers import InMemoryChannelLayer, get_channel_layer
 
 from conversations import counts
 from conversations.counts import Counted
-from conversations.events import EventEnvelope
+from conversations.events import ConversationRef, EventEnvelope
 from conversations.hint_channels.base import HintsAway
 from conversations.hints import EVENTS_MAX_CHARACTERS, Hint, size_of
-from conversations.models import ConversationRef
 from conversations.outages import Outage
 
 # At most this many groups wait for a slow hint channel; hints of further groups are dropped.

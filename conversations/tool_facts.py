@@ -7,7 +7,12 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 # The tools that open a pull request (spec V0 §1.12); their results contain its address.
-PULL_REQUEST_TOOLS = frozenset({"create_pr", "create_mr", "create_bitbucket_pr", "create_azure_devops_pr"})
+PULL_REQUEST_TOOLS = frozenset(
+    {
+        *("create_pr", "create_mr", "create_bitbucket_pr", "create_azure_devops_pr"),
+        "create_pull_request",  # this server's own, and that of GitHub's tool server
+    }
+)
 
 _PULL_REQUEST = re.compile(r"/(?:pull|merge_requests|pull-requests|pullrequest)/(\d{1,18})(?!\d)")
 _ADDRESS = re.compile(r"https?://[^\s\"'<>\\]+")
@@ -20,7 +25,6 @@ _SAID = re.compile(
     r"|^\* (?!\()(\S+)$",
     re.MULTILINE,
 )
-BRANCH_MAX_LENGTH = 250
 # Options of git itself that are followed by a value.
 _VALUED = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace"})
 _ENDS = frozenset({";", "&", "&&", "|", "||", "(", ")", "\n"})
@@ -46,7 +50,8 @@ def branch_after(command: str, output: str) -> str | None:
         return None
     said: list[str] = [next(filter(None, match.groups())) for match in _SAID.finditer(output)]
     name = said[-1] if said else next(filter(None, map(_renamed_to, reversed(moves))), None)
-    if name is None or len(name) > BRANCH_MAX_LENGTH or not name.isprintable() or " " in name:
+    branch_max_length = 250
+    if name is None or len(name) > branch_max_length or not name.isprintable() or " " in name:
         return None
     return name
 

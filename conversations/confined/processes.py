@@ -68,12 +68,14 @@ def run(
     limits: ProcessLimits,
     readable: Sequence[Path] = (),
     writable: Sequence[Path] = (),
+    source: IO[bytes] | None = None,
 ) -> IO[bytes]:
     """Call `read(*arguments)` of a reader's file in a confined process; return its output.
 
-    The arguments are JSON values. The result is a temporary file without a name, at its beginning. The
-    process can read only the given paths, and open those in `writable` for writing, though it can write no
-    byte. Raise NotRead, and any error of the check of `checked_by`.
+    The arguments are JSON values; `source` is a file that becomes its standard input. The result is a
+    temporary file without a name, at its beginning. The process can read only the given paths, and open those
+    in `writable` for writing, though it can write no byte. Raise NotRead, and any error of the check of
+    `checked_by`.
     """
     task = {
         "parent": os.getpid(),
@@ -87,7 +89,7 @@ def run(
     }
     output = tempfile.TemporaryFile()  # noqa: SIM115 - the caller's to close
     try:
-        with _started(json.dumps(task)) as process:
+        with _started(json.dumps(task), source) as process:
             try:
                 end = _taken(process, output, limits)
             finally:
@@ -100,10 +102,10 @@ def run(
     return output
 
 
-def _started(task: str) -> subprocess.Popen[bytes]:
+def _started(task: str, source: IO[bytes] | None) -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603 - this interpreter, and a program of this package
         [sys.executable, "-I", "-S", child.__file__, task],
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL if source is None else source,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd="/",

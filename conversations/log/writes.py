@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from django.db import transaction
 
 from conversations import live
-from conversations.events import Appended, NewEvent
+from conversations.events import Appended, ConversationRef, NewEvent
 from conversations.exceptions import ConversationError, QuotaExceeded
 from conversations.log import reads
 from conversations.log.append import AppendOutcome, AppendRequest
 from conversations.log.commits import committed, masked_and_committed
-from conversations.models import ConversationRef
 from conversations.storage import quotas
 
 

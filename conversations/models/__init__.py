@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conversations.events import ConversationRef
 from conversations.models.conversations import (
     CHILDREN_MAX,
     LAST_MESSAGE_MAX_LENGTH,
@@ -11,7 +12,6 @@ from conversations.models.conversations import (
     Conversation,
     ConversationManager,
     ConversationQuerySet,
-    ConversationRef,
     CreationParameters,
     Moment,
     Version,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
@@ -14,7 +14,7 @@ from django.db.models.expressions import Combinable
 from django.utils import timezone
 
 from conversations.engines.planner import unselective
-from conversations.events import Dialect
+from conversations.events import ConversationRef
 from conversations.models.ids import PUBLIC_ID_MAX_LENGTH, shown_title
 from conversations.models.labels import with_labels
 from conversations.models.list_orders import ListOrder, SortedTitle, last_used
@@ -41,20 +41,6 @@ class Version(models.TextChoices):
 
 class WholeRowSaveRefused(RuntimeError):
     """`save()` would write a whole conversation over a stored one."""
-
-
-class ConversationRef(NamedTuple):
-    """A conversation that a caller may access: enough to act on it, and nothing that goes stale."""
-
-    pk: int
-    public_id: str
-    owner_id: int
-    version: str
-
-    @property
-    def dialect(self) -> Dialect:
-        """The wire of the events that the server itself writes in this conversation."""
-        return Dialect(self.version.lower())
 
 
 class ConversationQuerySet(models.QuerySet["Conversation"]):

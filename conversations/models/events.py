@@ -17,6 +17,7 @@ from django.db.models.expressions import Combinable, RawSQL
 from conversations.cursors import fingerprint
 from conversations.engines import case_insensitive
 from conversations.events import (
+    ConversationRef,
     DeferredEvent,
     Dialect,
     EventEnvelope,
@@ -29,7 +30,6 @@ from conversations.models.conversations import (
     SOURCE_TAG,
     Conversation,
     ConversationQuerySet,
-    ConversationRef,
 )
 
 _PAGE_BOUND = """

@@ -5,8 +5,6 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterator
 
-ENCODED_MIN_BYTES = 6  # encodings of shorter values are not searched for, because they occur by chance
-
 _URL_SAFE = str.maketrans("+/", "-_")
 
 
@@ -19,7 +17,9 @@ def written_forms(value: str) -> Iterator[str]:
     if " " in value:
         yield value.replace(" ", "+")
     encoded = value.encode(errors="replace")
-    if len(encoded) >= ENCODED_MIN_BYTES:
+    # Encodings of shorter values are not searched for, because they occur by chance
+    encoded_min_bytes = 6
+    if len(encoded) >= encoded_min_bytes:
         yield encoded.hex()
         yield encoded.hex().upper()
         for bytes_before in range(3):

@@ -16,8 +16,6 @@ T = TypeVar("T", str, bytes)
 
 SLICE_CHARS = 64 * 1024  # searched by one call, which blocks the other threads of the process
 AUTOMATON_MAX_CHARS = 256 * 1024  # more text takes several automata: building one blocks other threads, too
-# At most this many possible beginnings are tried at the end of a text; the next one counts as one.
-BEGINNINGS_MAX = 1000
 _HEAD_CHARS = 4
 
 PERCENT = re.compile(r"%[0-9a-fA-F]{2}")
@@ -71,6 +69,8 @@ class Matcher:
     def beginning(self, text: str) -> int:
         """Return where the first text that the end of `text` cuts off may begin; its length if none does."""
         tried = 0
+        # At most this many possible beginnings are tried at the end of a text; the next one counts as one.
+        beginnings_max = 1000
         for at in range(max(0, len(text) - self._longest + 1), len(text)):
             if text[at : at + _HEAD_CHARS] not in self._heads:
                 continue
@@ -78,7 +78,7 @@ class Matcher:
             following = bisect_right(self._texts, end)
             tried += 1
             is_cut_off = following < len(self._texts) and self._texts[following].startswith(end)
-            if is_cut_off or tried > BEGINNINGS_MAX:
+            if is_cut_off or tried > beginnings_max:
                 return at
         return len(text)
 

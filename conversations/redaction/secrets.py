@@ -21,8 +21,6 @@ from conversations.redaction.masking import NO_MASKS, Masks
 
 # What may be done in the transaction that stores events, while all others wait.
 UNDER_LOCK_MAX_CHARS = 16 * 1024  # masking the events of one append that contain secrets
-TRANSACTION_MAX_CHARS = 64 * 1024  # masking those of all appends of the transaction
-TRACED_MAX_CHARS = 1024 * 1024  # searching the events of one append for traces
 BUILT_MAX_CHARS = 8 * 1024  # building the automata for secrets of this length together
 
 
@@ -40,14 +38,18 @@ class MaskingAllowance:
     __slots__ = ("_left",)
 
     def __init__(self) -> None:
-        self._left = TRANSACTION_MAX_CHARS
+        # Masking those of all appends of the transaction
+        transaction_max_chars = 64 * 1024
+        self._left = transaction_max_chars
 
     def covers(self, events: Sequence[NewEvent], masks: Masks) -> bool:
         """Return whether these events may be masked now; count them if so."""
         if not masks:
             return True
         size = sum(len(event.payload) for event in events)
-        if size > TRACED_MAX_CHARS or (masks.size > BUILT_MAX_CHARS and not masks.is_built):
+        # Searching the events of one append for traces
+        traced_max_chars = 1024 * 1024
+        if size > traced_max_chars or (masks.size > BUILT_MAX_CHARS and not masks.is_built):
             return False
         if size > min(self._left, UNDER_LOCK_MAX_CHARS):
             size = sum(len(event.payload) for event in events if masks.may_be_in(event.payload))

@@ -23,7 +23,6 @@ from conversations.engines import case_insensitive, guards
 TABLE = guards.TITLE_TEXT
 CHANGED = guards.TITLE_CHANGE
 PIECE = 3  # characters; shorter texts are searched in the conversations themselves
-ASKED_MAX = 100  # characters: a longer text is looked up by its beginning, which few other titles contain
 CANDIDATES_MAX = 1_000  # if more titles contain a text, reading the newest conversations soon finds it
 STEP_TITLES = 500
 
@@ -152,7 +151,9 @@ def _candidates(wanted: str) -> set[int] | None:
     """
     if len(wanted) < PIECE or "\0" in wanted:  # where FTS5 would end a query
         return None
-    text = wanted[:ASKED_MAX]
+    # Characters: a longer text is looked up by its beginning, which few other titles contain
+    asked_max = 100
+    text = wanted[:asked_max]
     if connection.vendor == "sqlite":
         pattern = '"' + text.replace('"', '""') + '"'
     else:

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from conversations.storage import shared_counts
 
-SHARE_S = 1.0  # the count of a key is shared at most this often: an event loop waits for the answer
 KEYS_KEPT = 10_000  # above this number, keys whose windows are over are forgotten
 
 
@@ -88,12 +87,14 @@ class Rates:
 
     def share(self, key: Hashable, window_s: int) -> None:
         """Add what was counted here to the number of all processes, and learn what the others have added."""
+        # The count of a key is shared at most this often: an event loop waits for the answer
+        share_s = 1.0
         with self._lock:
             if (window := self._windows.get((key, window_s))) is None:
                 return
             number, news = window.number, window.news
             window.known, window.news = window.known + news, 0
-            window.share_at = time.monotonic() + SHARE_S
+            window.share_at = time.monotonic() + share_s
         total = shared_counts.added(f"{key}:{window_s}:{number}", news, lasts_s=2 * window_s)
         with self._lock:
             if total is not None and window.number == number:

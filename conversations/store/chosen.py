@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from conversations.events import ConversationRef
 from conversations.exceptions import ConversationNotFound
-from conversations.models import ConversationRef
 from conversations.store.seam import ConversationStore, chosen_class
 
 

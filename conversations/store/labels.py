@@ -20,6 +20,7 @@ from conversations.store import changes
 TAGS_MAX = 50
 TAG_NAME_MAX_LENGTH = 100
 TAG_MAX_LENGTH = 500
+LABEL_MAX_LENGTH = TAG_NAME_MAX_LENGTH + 1 + TAG_MAX_LENGTH  # a name, a colon and a value
 IS_FULL = f"A conversation has at most {TAGS_MAX} tags. Remove one first."
 
 

@@ -11,7 +11,6 @@ from conversations.verification.logs import LogCheck
 from conversations.verification.rows import HEADS, LogHead, heads_of, of_one
 from conversations.verification.store import VerificationStep, confirmed, lost_guards, newest_event
 
-NEWEST_EVENTS = 10_000  # at most this many of the newest events say which conversations changed
 EVENTS_OF_ONE = 1_000  # about the most events that are read at the end of one log
 EVENTS_MAX = 20_000
 TIME_MAX_S = 5.0
@@ -41,7 +40,9 @@ def steps(since: int) -> Iterator[VerificationStep]:
 
 def _changed(since: int) -> list[LogHead]:
     newest = newest_event()
-    recent = Event.objects.filter(pk__gt=max(since, newest - NEWEST_EVENTS)).order_by("-pk")
+    # At most this many of the newest events say which conversations changed
+    newest_events = 10_000
+    recent = Event.objects.filter(pk__gt=max(since, newest - newest_events)).order_by("-pk")
     pks = list(dict.fromkeys(recent.values_list("conversation_id", flat=True)))[:HEADS]
     heads = {head.pk: head for head in heads_of(Conversation.objects.filter(pk__in=pks))}
     return [heads[pk] for pk in pks if pk in heads]

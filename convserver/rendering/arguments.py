@@ -8,7 +8,6 @@ from conversations.dialects import columns
 from convserver.rendering.cards import Task
 from convserver.rendering.tools import ShownTool, first_line
 
-TASKS_MAX = 200  # a longer list would fill the page
 CODE = {
     "terminal": ("command", "bash"),
     "python": ("code", "python"),
@@ -59,7 +58,9 @@ def tasks_of(fields: Mapping[str, object], called: ShownTool | None = None) -> t
     # Another tool's `plan` or `tasks` can be anything: only a tool for plans may use these names.
     names = _TASK_LISTS if called is not None and called.icon == "tasks" else _TASK_LISTS[:1]
     given = next((fields[name] for name in names if isinstance(fields.get(name), list)), [])
-    return tuple(_task(columns.fields(each)) for each in columns.items(given)[:TASKS_MAX])
+    # A longer list would fill the page
+    tasks_max = 200
+    return tuple(_task(columns.fields(each)) for each in columns.items(given)[:tasks_max])
 
 
 def _task(each: Mapping[str, object]) -> Task:

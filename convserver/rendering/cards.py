@@ -69,6 +69,8 @@ class CallCard:
     tasks: tuple[Task, ...] = ()
     risk: str = ""
     outcome: CallOutcome = CallOutcome.RUNNING
+    is_allowable: bool = False
+    """Whether the user may allow all later calls of the tool with this one."""
     given: Mapping[str, object] | None = field(default_factory=dict)
     """All arguments of the call; None where they cannot be read."""
 

@@ -10,8 +10,6 @@ from typing import NamedTuple
 LINES_MAX = 1_000
 LINE_MAX_CHARS = 1_000
 SHOWN_MAX_CHARS = 50_000
-# Longer parts are not compared line by line, which can cost the product of their lengths.
-COMPARED_MAX_LINES = 400
 READ_MAX_CHARS = 400_000  # even to split a text into lines takes time in proportion to its length
 CONTEXT = 3
 
@@ -139,7 +137,9 @@ def _same_beginning(old: Sequence[str], new: Sequence[str]) -> int:
 
 def _changes(old: list[str], new: list[str]) -> Iterator[tuple[str, int, int]]:
     """Yield kind and places of each line of two texts that differ at both ends."""
-    if max(len(old), len(new)) > COMPARED_MAX_LINES:
+    # Longer parts are not compared line by line, which can cost the product of their lengths.
+    compared_max_lines = 400
+    if max(len(old), len(new)) > compared_max_lines:
         yield from (("removed", at, 0) for at in range(len(old)))
         yield from (("added", 0, at) for at in range(len(new)))
         return

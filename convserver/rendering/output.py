@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-SHOWN_MAX_LINES = 20
 SHOWN_MAX_CHARS = 2_000
 FOLDED_MAX_CHARS = 20_000  # the text in the page; the rest is a download
 # The text that is read for the page, since escapes for terminals are removed from it.
 CLEANED_MAX_CHARS = 50_000
-BEGINNING_LINES = 8
-BEGINNING_CHARS = 800
 
 
 class Output(NamedTuple):
@@ -27,9 +24,12 @@ def output(text: str, clean: Callable[[str], str], *, whole: bool = False) -> Ou
     """Return the shown parts of a text, cleaned; `whole` cuts nothing off."""
     text = text.rstrip("\n")
     cleaned = clean(text if whole else text[:CLEANED_MAX_CHARS])
-    if len(text) <= SHOWN_MAX_CHARS and cleaned.count("\n") < SHOWN_MAX_LINES:
+    shown_max_lines = 20
+    if len(text) <= SHOWN_MAX_CHARS and cleaned.count("\n") < shown_max_lines:
         return Output(cleaned, "", "", is_cut=False)
-    beginning = "\n".join(cleaned[:BEGINNING_CHARS].split("\n")[:BEGINNING_LINES])
+    beginning_lines = 8
+    beginning_chars = 800
+    beginning = "\n".join(cleaned[:beginning_chars].split("\n")[:beginning_lines])
     is_cut = not whole and (len(text) > CLEANED_MAX_CHARS or len(cleaned) > FOLDED_MAX_CHARS)
     folded = cleaned[:FOLDED_MAX_CHARS] if is_cut else cleaned
     # Not empty, which would mean that the beginning is all: a text of controls is cleaned away.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple, assert_never
 
@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from conversations import dialects
 from conversations.dialects import AgentState
-from conversations.events import EventEnvelope, Kind
+from conversations.events import SEQ_MAX, EventEnvelope, Kind
 from convserver.rendering.cards import (
     WAITING,
     CallCard,
@@ -33,12 +33,25 @@ OPEN = frozenset({CallOutcome.RUNNING, CallOutcome.WAITING})
 """The possible outcomes of a call without a result while nothing else is known."""
 
 
+class FilesShown(NamedTuple):
+    """What a page shows of checkpoints of files."""
+
+    first: int | None = None
+    """The first event whose files can be restored; None if none can."""
+    changed: Mapping[int, int] = {}
+    """How many files a turn has changed, by its last event."""
+
+
+NO_FILES = FilesShown()
+
+
 class PendingCall(NamedTuple):
     """The newest call of a page that waits for the user."""
 
     seq: int
     is_whole: bool
     is_untold: bool = False  # whether the user is asked for the outcome, and not for an approval
+    is_allowable: bool = False
 
 
 class RenderedPage(NamedTuple):
@@ -53,7 +66,9 @@ def render_page(
     beyond: Sequence[EventEnvelope] = (),
     still: Set[CallOutcome] = OPEN,
     untold: int | None = None,
+    allowable: Set[int] = frozenset(),
     whole: bool = False,
+    files: FilesShown = NO_FILES,
 ) -> RenderedPage:
     """Return the events of one page that people are shown, in order, as articles.
 
@@ -62,20 +77,26 @@ def render_page(
     `still` is the set of outcomes that a call without a result can have now; a running or waiting call
     outside it is shown as "No result".
     `untold` is the seq of the call whose outcome the user is asked for.
+    `allowable` are the seqs of waiting calls with which the user may allow all later ones of their tools.
     `whole` includes long texts completely, folded, instead of a link that downloads them.
+    `files` says which events offer their files, and what turns have changed.
     """
     parts = Parts(conversation_id, whole=whole)
     shown = entries(envelopes, beyond)
     _leave_behind(shown, OPEN - still)
+    for entry in shown:
+        if isinstance(entry.card, CallCard) and entry.event["seq"] in allowable:
+            entry.card = replace(entry.card, is_allowable=True)
     asked_about = [entry for entry in shown if entry.event["seq"] == untold]
     _tell(asked_about, set(CallOutcome), CallOutcome.OUTCOME_UNKNOWN)
-    html = mark_safe("\n".join(_article(each, parts) for each in gathered(shown)))  # noqa: S308 - of templates
+    articles = [(_seq_of(each), _article(each, parts, files)) for each in gathered(shown)]
+    html = mark_safe("\n".join(_with_changes(articles, files, parts)))  # noqa: S308 - of templates
     asked = None
     for entry in reversed(shown):
         card = entry.card
         if isinstance(card, CallCard) and card.outcome in WAITING and not entry.results:
             is_untold = card.outcome is CallOutcome.OUTCOME_UNKNOWN
-            asked = PendingCall(entry.event["seq"], subject_of(card).is_whole, is_untold)
+            asked = PendingCall(entry.event["seq"], subject_of(card).is_whole, is_untold, card.is_allowable)
             break
     return RenderedPage(html, asked)
 
@@ -188,7 +209,24 @@ def _beside(call: CallCard, result: ResultCard) -> ResultCard:
     return replace(result, tasks=()) if call.tasks and call.outcome not in WAITING else result
 
 
-def _article(entry: Entry | Plan, parts: Parts) -> str:
+def _seq_of(entry: Entry | Plan) -> int:
+    return (entry.states[0] if isinstance(entry, Plan) else entry).event["seq"]
+
+
+def _with_changes(articles: Sequence[tuple[int, str]], files: FilesShown, parts: Parts) -> Iterator[str]:
+    """Yield the articles, and after the last one of a turn how many files it has changed."""
+    left = sorted(files.changed.items())
+    for number, (_, article) in enumerate(articles):
+        yield article
+        # The event that ends a turn is shown by no article of its own.
+        following = articles[number + 1][0] if number + 1 < len(articles) else SEQ_MAX
+        while left and left[0][0] < following:
+            seq, count = left.pop(0)
+            context = {"conversation_id": parts.conversation_id, "seq": seq, "count": count}
+            yield get_template("web/events/files.html").render(context)
+
+
+def _article(entry: Entry | Plan, parts: Parts, files: FilesShown) -> str:
     if isinstance(entry, Plan):
         return get_template("web/events/plan.html").render(parts.plan(entry))
     match entry.card:
@@ -211,5 +249,11 @@ def _article(entry: Entry | Plan, parts: Parts) -> str:
             name, context = "error", parts.error(entry.event, entry.card)
         case _:
             assert_never(entry.card)
-    shared = {"event": entry.event, "moment": entry.moment, "links": parts.links}
+    has_files = files.first is not None and entry.event["seq"] >= files.first
+    shared = {
+        "event": entry.event,
+        "moment": entry.moment,
+        "links": parts.links,
+        "has_files": has_files,
+    }
     return get_template(f"web/events/{name}.html").render({**shared, **context})

@@ -48,15 +48,14 @@ _TIMED_OUT = -1  # the exit code by which OpenHands' terminals say so
 
 def links_of(conversation_id: str) -> dict[str, str]:
     """Return the addresses in an event's menu, up to the seq of the event."""
-    page, branch, again = (
-        reverse(name, args=[conversation_id])
-        for name in ("conversation", "conversation-branch", "conversation-again")
-    )
+    names = ("conversation", "conversation-branch", "conversation-again", "conversation-restore-files")
+    page, branch, again, restore = (reverse(name, args=[conversation_id]) for name in names)
     return {
         "as_of": f"{page}?as_of=",
         "branch": f"{branch}?after=",
         "edit": f"{again}?message=",
         "regenerate": f"{again}?answer=",
+        "restore_files": f"{restore}?at=",
     }
 
 
@@ -101,10 +100,11 @@ class Parts:
             "thought": self._body(event, card.thought),
             "reasoning": self._text(event, card.reasoning),
             "arguments": self._arguments(event, card),
-            "diff": card.diff and _diff(card.diff),
+            "diff": card.diff and shown_diff(card.diff),
             "tasks": _tasks(card.tasks),
             "risk": _risk(card.risk, is_asked=waits),
             "outcome": outcome,
+            "is_allowable": waits and card.is_allowable,
             "state": "" if card.tool.icon == "think" else _OUTCOMES[card.outcome],
         }
 
@@ -145,7 +145,7 @@ class Parts:
             "outcome": card.outcome.value,
             "state": "Timed out" if timed_out else _OUTCOMES[card.outcome],
             "exit_code": failed_code,
-            "diff": card.diff and _diff(card.diff),
+            "diff": card.diff and shown_diff(card.diff),
             "images": [returned(url) for url in card.images[:IMAGES_MAX]],
             "tasks": _tasks(card.tasks),
             "download": self.download(event),
@@ -181,7 +181,7 @@ class Parts:
                 {"name": each.name, "is_line": each.is_line, "code": code.coloured(each.text, each.language)}
                 for each in subject.sections
             ],
-            "diff": subject.diff and _diff(subject.diff, visible.exact),
+            "diff": subject.diff and shown_diff(subject.diff, visible.exact),
             "size": ", ".join(f"{count:,} {noun}{'' if count == 1 else 's'}" for count, noun in counts),
             "is_whole": subject.is_whole,
             "shown": subject.shown,
@@ -236,7 +236,8 @@ def _risk(risk: str, *, is_asked: bool) -> str:
     return known if is_asked or known in ("medium", "high") else ""
 
 
-def _diff(diff: Diff, clean: Callable[[str], str] = visible.name) -> dict[str, Any]:
+def shown_diff(diff: Diff, clean: Callable[[str], str] = visible.name) -> dict[str, Any]:
+    """Return a diff for its template."""
     lines = [line._replace(text=clean(line.text)) for line in diff.lines]
     return {
         "lines": lines,

@@ -119,7 +119,7 @@ def _call(view: CallView) -> CallCard:
     text, language = code_of(called, view.arguments)
     text = text if view.arguments else view.unread  # such as arguments that are no JSON
     tasks = tasks_of(view.arguments, called)
-    told = summary(view.arguments, otherwise=view.summary)
+    told = summary(called, view.arguments, otherwise=view.summary)
     return CallCard(
         tool=called,
         summary=plan(tasks) or told or first_line(text or view.message),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -11,13 +13,13 @@ from convserver.rendering.arguments import CODE, is_edit, written
 from convserver.rendering.cards import CallCard
 from convserver.rendering.diffs import Diff
 from convserver.rendering.text import visible
+from convserver.rendering.tools import as_call, is_simple
 
 # A longer subject is cut and cannot be approved on the page.
 SHOWN_MAX_CHARS = 200_000
-# A call with more arguments, or with a longer name of one, has one section for all.
-SECTIONS_MAX = 50
 NAME_MAX_CHARS = 200
 _FILE_TEXTS = ("file_text", "content")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
 class Section(NamedTuple):
@@ -92,12 +94,29 @@ def _sections(card: CallCard, given: Mapping[str, object]) -> Iterator[Section]:
     if isinstance(given.get(code), str):
         yield Section(visible.exact(code), visible.exact(_text(given[code])), language)
         given = {name: value for name, value in given.items() if name != code}
-    if len(given) > SECTIONS_MAX or any(len(name) > NAME_MAX_CHARS for name in given):
+    line_max = 120
+    line = as_call(given, name=card.tool.name, each_max=line_max)
+    is_short = given and not card.tool.is_known and len(line) <= line_max
+    # Any other name could look like the values of several arguments.
+    is_plain = all(map(_NAME.fullmatch, (card.tool.name, *given)))
+    if is_short and is_plain and all(map(_is_as_written, given.values())):
+        yield Section("", visible.exact(line))
+        return
+    # A call with more arguments, or with a longer name of one, has one section for all.
+    sections_max = 50
+    if len(given) > sections_max or any(len(name) > NAME_MAX_CHARS for name in given):
         yield Section("arguments", visible.exact(written(dict(given))), "json")
         return
     for name, value in given.items():
         is_object = isinstance(value, dict | list) and bool(value)
         yield Section(visible.exact(name), visible.exact(_text(value)), "json" if is_object else "")
+
+
+def _is_as_written(value: object) -> bool:
+    """Return whether a call shows the argument exactly, without an escape that takes some thought."""
+    return is_simple(value) and (
+        not isinstance(value, str) or json.dumps(value, ensure_ascii=False) == f'"{value}"'
+    )
 
 
 def _text(value: object) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from conversations.dialects import columns
 
 SUMMARY_MAX_CHARS = 200
-ARGUMENTS_MAX = 5
 _TELLING = (
     *("path", "file_path", "command", "url", "query", "pattern", "code", "browser_actions"),
     *("title", "name", "agent", "task", "text", "prompt", "message"),
@@ -22,6 +22,11 @@ class ShownTool(NamedTuple):
     icon: str
     label: str
     name: str
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether people know it by another name than the sender's own."""
+        return self.label != self.name
 
 
 _KNOWN = {
@@ -68,16 +73,31 @@ def tool(name: str, *, action: str = "") -> ShownTool:
     return ShownTool(icon, _LABELS.get(icon) or name or "Tool", name)
 
 
-def summary(arguments: Mapping[str, object], *, otherwise: object = "") -> str:
-    """Return the first line of the most telling argument, otherwise `otherwise`, otherwise all short ones."""
-    told = columns.first_text(*(arguments.get(name) for name in _TELLING), otherwise)
-    return first_line(told or ", ".join(_short(arguments)))
+def summary(called: ShownTool, arguments: Mapping[str, object], *, otherwise: object = "") -> str:
+    """Return one line about a call: for a known tool the first line of the argument that tells most.
+
+    Otherwise the line is `otherwise`, or the arguments as a call has them.
+    """
+    telling = (arguments.get(name) for name in _TELLING if called.is_known)
+    told = columns.first_text(*telling, otherwise)
+    return first_line(told or (as_call(arguments) if arguments or not called.is_known else ""))
 
 
-def _short(arguments: Mapping[str, object]) -> Iterator[str]:
-    for name, value in list(arguments.items())[:ARGUMENTS_MAX]:
-        if isinstance(value, str | int | float) and value != "":
-            yield f"{name}: {columns.as_text(value)}"
+def as_call(arguments: Mapping[str, object], *, name: str = "", each_max: int = 60) -> str:
+    """Return arguments as a call has them, on one line: `add(a = 2, b = 40)`. Longer values are cut."""
+    most = 20  # more would not be seen, and writing them takes time
+    written = []
+    for argument, value in list(arguments.items())[:most]:
+        text = value[: each_max + 1] if isinstance(value, str) else value
+        word = json.dumps(text, ensure_ascii=False) if is_simple(text) else "…"
+        written.append(f"{argument} = {word if len(word) <= each_max + 2 else f'{word[:each_max]}…'}")
+    return f"{name}({', '.join([*written, *(['…'] if len(arguments) > most else [])])})"
+
+
+def is_simple(value: object) -> bool:
+    """Return whether an argument is written beside others on one line."""
+    # Writing a number of thousands of digits is refused.
+    return value is None or isinstance(value, str | float) or (isinstance(value, int) and abs(value) < 10**60)
 
 
 def first_line(text: str) -> str:

@@ -37,7 +37,6 @@ class Trouble(NamedTuple):
     is_models: bool = False  # whether the model's settings can solve it
 
 
-_BODY_MAX_CHARS = 10_000
 # An error's own text, if it is a sentence: it says more than the words for its code.
 _SENTENCE = re.compile(r"[A-Z][^\n{}<>]{1,400}[.!?]")
 
@@ -161,7 +160,8 @@ def error_card(code: str, detail: str) -> ErrorCard:
 def _said(detail: str) -> str:
     """Return a provider's message on one line: that of a JSON body, otherwise the first line."""
     # A JSON body may follow words of the library: `Error code: 429 - {"error": …}`.
-    start = detail.find("{") if len(detail) <= _BODY_MAX_CHARS else -1
+    body_max_chars = 10_000
+    start = detail.find("{") if len(detail) <= body_max_chars else -1
     try:
         body = columns.fields(json.loads(detail[start:])) if start >= 0 else {}
     except (ValueError, RecursionError):

@@ -18,8 +18,6 @@ from conversations.search.fulltext.questions import QueryBranch, Question, Term
 from conversations.search.fulltext.words import RESERVED
 
 TABLE = guards.SEARCH_TEXT
-# PostgreSQL stores 1 MiB of words for a row, and no text within the limits has more.
-WORDS_MAX_BYTES = 900_000
 
 _FACET = RESERVED
 
@@ -110,9 +108,11 @@ def entry(event_pk: int, facets: Facets, words: Iterable[str]) -> IndexEntry:
     blocks = (_block(shift, event_pk >> shift) for shift in _BLOCKS) if connection.vendor != "sqlite" else ()
     kept = [word for of_facet in facets.words() for word in of_facet] + list(blocks)
     size = sum(len(word.encode()) for word in kept)
+    # PostgreSQL stores 1 MiB of words for a row, and no text within the limits has more.
+    words_max_bytes = 900_000
     for word in words:
         size += len(word.encode())
-        if size > WORDS_MAX_BYTES:
+        if size > words_max_bytes:
             break
         kept.append(word)
     return IndexEntry(event_pk, kept)

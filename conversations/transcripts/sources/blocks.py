@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from conversations.dialects import columns
-from conversations.transcripts.sources import rests
 from conversations.transcripts.sources.nodes import (
     Author,
     Kept,
@@ -15,6 +14,9 @@ from conversations.transcripts.sources.nodes import (
     Record,
     ToolCall,
     ToolResult,
+    filled_rests,
+    rest_of,
+    rest_of_block,
 )
 
 Block = Mapping[str, object]
@@ -38,7 +40,7 @@ def read(content: object, author: Author) -> BlockContent:
     found += reading.said()
     if content is not None and not isinstance(content, str | list):
         found.append(Record(name="content", value=content, why=Kept.UNKNOWN))
-    return BlockContent((*found, *reading.unknown), rests.filled(reading.rests))
+    return BlockContent((*found, *reading.unknown), filled_rests(reading.rests))
 
 
 def parts(content: object, author: Author) -> Iterator[Part]:
@@ -68,7 +70,7 @@ class _Reading:
         self.rests.append({})
         if kind == "text" and isinstance(text := found.get("text"), str):
             self._texts.append(text)
-            self.rests[-1] = rests.left_of_block(found, {"text"})
+            self.rests[-1] = rest_of_block(found, {"text"})
         elif kind == "image" and (url := image_url(found)):
             self._images.append(url)
             self.rests[-1] = _left_of_image(found)
@@ -99,7 +101,7 @@ class _Reading:
             summaries = columns.objects(block.get("summaries"))
             texts = [columns.first_text(each.get("summary")) for each in summaries]
             self._reasoning.append(thought or "\n\n".join(filter(None, texts)))
-            self.rests[-1] = rests.left_of_block(block, {"thinking"})
+            self.rests[-1] = rest_of_block(block, {"thinking"})
         else:  # what the model thought is encrypted
             yield Record(name=columns.first_text(block.get("type")), value=block, why=Kept.BOOKKEEPING)
 
@@ -111,7 +113,7 @@ class _Reading:
         else:
             yield from self.said()
         name, given = block.get("name"), block.get("input")
-        self.rests[-1] = rests.left_of_block(block, {"id", "input", "name" if isinstance(name, str) else ""})
+        self.rests[-1] = rest_of_block(block, {"id", "input", "name" if isinstance(name, str) else ""})
         yield ToolCall(
             call_id=columns.first_text(block.get("id")),
             tool=columns.first_text(name) or "unknown",
@@ -126,12 +128,12 @@ class _Reading:
         items = content if isinstance(content, list) else [content]
         inner = [self._left_of_item(each) for each in items] if _has_words(content) else []
         carried = {"tool_use_id", "is_error" if isinstance(block.get("is_error"), bool) else ""}
-        self.rests[-1] = rests.left_of_block(block, carried, {"content": rests.filled(inner)})
+        self.rests[-1] = rest_of_block(block, carried, {"content": filled_rests(inner)})
 
     def _left_of_item(self, item: object) -> dict[str, object]:
         found = columns.fields(item)
         if isinstance(found.get("text"), str):
-            return rests.left_of_block(found, {"text"})
+            return rest_of_block(found, {"text"})
         if image_url(found):
             return _left_of_image(found)
         if item is not None and not isinstance(item, str):
@@ -177,4 +179,4 @@ def image_url(block: Block) -> str | None:
 def _left_of_image(block: Block) -> dict[str, object]:
     source = columns.fields(block.get("source"))
     used = "url" if columns.first_text(source.get("url")) else "data"
-    return rests.left_of_block(block, (), {"source": rests.left(source, {"type", "media_type", used})})
+    return rest_of_block(block, (), {"source": rest_of(source, {"type", "media_type", used})})

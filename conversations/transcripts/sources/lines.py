@@ -21,14 +21,17 @@ from conversations.confined.processes import check
 from conversations.dialects import columns
 from conversations.payloads import bounds
 from conversations.transcripts.sources import packed, splices, utf16
-from conversations.transcripts.sources.nodes import Changed, Unreadable
+from conversations.transcripts.sources.nodes import (
+    HEAD_BYTES,
+    LINE_MAX_BYTES,
+    VALUES_MAX,
+    Changed,
+    Unreadable,
+)
 from conversations.transcripts.sources.stepwise import StepwiseDecoder
 
-LINE_MAX_BYTES = 64 * 1024 * 1024  # a longer line counts as damaged, and only this much is kept
-VALUES_MAX = 1_000_000  # a record with more members and items counts as damaged: they would fill the memory
 QUICK_MAX_VALUES = 10_000  # decoded at once, in a few milliseconds
 LOGLINES = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{.*?"loglines"\s*:\s*\[', re.DOTALL)
-HEAD_BYTES = 4096  # by these first bytes a file is recognised
 FRESH_S = 60.0
 
 

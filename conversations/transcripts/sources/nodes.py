@@ -3,18 +3,29 @@
 A source is a path. It has conversations, and each is a list of nodes in the order in which they are stored. A
 node is the unit that the format counts: a line, a message. Every node is yielded, also those that cannot be
 stored, so that an import can account for each of them.
+
+A reader names the members that its events carry, and keeps the rest of the record unchanged, known or not. An
+event cannot carry it: clients of its dialect refuse unknown members.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from conversations.dialects import columns
 from conversations.events import Metrics
 
+HEAD_BYTES = 4096  # by these first bytes a file is recognised
+LINE_MAX_BYTES = 64 * 1024 * 1024  # a longer line counts as damaged, and only this much is kept
+VALUES_MAX = 1_000_000  # a record with more members and items counts as damaged: they would fill the memory
 TITLE_MAX_CHARS = 200  # the part of a title that is taken
+PATHS_MAX = 1_000  # the values of this many members are compared with those of the record before
+
+_EMPTY: tuple[object, ...] = (None, {}, [], "")
 
 
 class Unreadable(ValueError):
@@ -159,3 +170,77 @@ def unreadable(source_id: str, why: str) -> Transcript:
         yield
 
     return Transcript(source_id=source_id, nodes=nodes, node_count=0)
+
+
+def rest_of(
+    fields: Mapping[str, object], carried: Collection[str], inner: Mapping[str, object] | None = None
+) -> dict[str, object]:
+    """Return the members that no event carries, and the rest of the `inner` ones.
+
+    Null and empty members are left out.
+    """
+    inner = inner or {}
+    rest = {
+        name: value
+        for name, value in fields.items()
+        if name not in carried and name not in inner and value not in _EMPTY
+    }
+    return rest | {name: value for name, value in inner.items() if value not in _EMPTY}
+
+
+def rest_of_block(
+    block: Mapping[str, object], carried: Collection[str], inner: Mapping[str, object] | None = None
+) -> dict[str, object]:
+    """Return the rest of a block of content, with its type; nothing if all of it is carried."""
+    rest = rest_of(block, (*carried, "type"), inner)
+    return {"type": block.get("type"), **rest} if rest else {}
+
+
+def filled_rests(by_place: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Return the rests of blocks, each at the place of its block; none if all are empty."""
+    return by_place if any(by_place) else []
+
+
+class Rests:
+    """The rests of the records of one conversation, in order.
+
+    Most members repeat those of the record before, such as the program's release: a value is kept again only
+    if it changes.
+    """
+
+    def __init__(self, known: Mapping[str, object] | None = None) -> None:
+        """Begin with the values that the conversation itself carries."""
+        self._last: dict[tuple[str, ...], object] = {}
+        self._changed(known or {}, ())
+
+    def parts(self, name: str, rest: Mapping[str, object]) -> tuple[Record, ...]:
+        """Return the rest of the next record as a part, the last one of its node; nothing if none is new."""
+        changed = self._changed(rest, ())
+        return (Record(name=f"members of {name}", value=changed, why=Kept.BOOKKEEPING),) if changed else ()
+
+    def _changed(self, rest: Mapping[str, object], path: tuple[str, ...]) -> dict[str, object]:
+        changed: dict[str, object] = {}
+        for name, value in rest.items():
+            if isinstance(value, Mapping) and value:
+                if inner := self._changed(value, (*path, name)):
+                    changed[name] = inner
+            elif self._is_new((*path, name), value):
+                changed[name] = value
+        return changed
+
+    def _is_new(self, path: tuple[str, ...], value: object) -> bool:
+        told = _compared(value)
+        if self._last.get(path) == told:
+            return False
+        if path in self._last or len(self._last) < PATHS_MAX:
+            self._last[path] = told
+        return True
+
+
+def _compared(value: object) -> object:
+    """Return a small stand-in for a value, to compare the next value with it."""
+    short_characters = 100
+    if isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= short_characters):
+        return (type(value), value)
+    text = columns.as_json(value).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(text, digest_size=16).digest() if text else object()

@@ -19,14 +19,11 @@ from conversations.payloads import bounds
 from conversations.transcripts import jsonl
 from conversations.transcripts.sources import archives, lines, own_line, splices
 from conversations.transcripts.sources.archives import Archive
-from conversations.transcripts.sources.nodes import Unreadable
+from conversations.transcripts.sources.nodes import VALUES_MAX, Unreadable
 
 NAME = "convserver"
 ENDING = ".jsonl"
 LINE_MAX_BYTES = 256 * 1024 * 1024
-KEPT_MAX_EVENTS = 25_000
-# The part of a conversation that stays in memory between its check and its storing.
-KEPT_MAX_CHARACTERS = 16 * 1024 * 1024
 TRUNCATED = "it is truncated or was changed: its bytes are not those that its hash names"
 _END = b'{"type":"' + jsonl.END.encode() + b'"'  # the beginning of the last line, and of no event
 ANOTHER_COUNT = "it has another number of events than its first line says"
@@ -69,10 +66,13 @@ class Exported:
         # All of them before the first is stored: otherwise half a conversation could be left.
         kept: list[NewEvent] = []
         count = characters = 0
+        kept_max_events = 25_000
+        # The part of a conversation that stays in memory between its check and its storing.
+        kept_max_characters = 16 * 1024 * 1024
         for event in self.events():
             look()
             count, characters = count + 1, characters + len(event.payload)
-            if count <= KEPT_MAX_EVENTS and characters <= KEPT_MAX_CHARACTERS:
+            if count <= kept_max_events and characters <= kept_max_characters:
                 kept.append(event)
         if count != self.event_count:
             raise Unreadable(ANOTHER_COUNT)
@@ -125,7 +125,7 @@ class Exported:
             if number and not line.startswith(_END):
                 try:
                     text = line.decode()
-                    bounds.require_bounded(text, values_max=lines.VALUES_MAX, between=check)
+                    bounds.require_bounded(text, values_max=VALUES_MAX, between=check)
                     yield own_line.event(text)
                 except (ValueError, LookupError, TypeError, InvalidEvent) as error:
                     raise Unreadable(f"line {number + 1} is not an event: {error}") from error

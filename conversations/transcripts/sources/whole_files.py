@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from conversations.transcripts.sources.lines import LINE_MAX_BYTES
-from conversations.transcripts.sources.nodes import Unfinished, Unreadable
+from conversations.transcripts.sources.nodes import LINE_MAX_BYTES, Unfinished, Unreadable
 
 
 def text_of(path: Path, *, padding: str) -> str:

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-# A shorter last line can still become an item of the list before it.
-UNDECIDED_CHARS = 12
 FENCE = re.compile(r"( {0,3})(`{3,}(?=[^`]*$)|~{3,})(.*)")
 _HEADING = re.compile(r"#{1,6}(?:\s|$)")
 _ITEM = re.compile(r" {0,3}(?:[-+*]|\d{1,9}[.)])(?:\s|$)")
@@ -45,6 +43,8 @@ def _boundaries(text: str, *, is_all: bool) -> Iterator[int]:
     fence: _Fence | None = None
     has_items = is_after_blank = is_complete = False
     at = start = 0
+    # A shorter last line can still become an item of the list before it.
+    undecided_chars = 12
     for full in _lines(text):
         line, here = full.rstrip("\r\n"), at
         at += len(full)
@@ -56,7 +56,7 @@ def _boundaries(text: str, *, is_all: bool) -> Iterator[int]:
         if not line.strip():
             is_after_blank = True
             continue
-        may_become_item = len(line) < UNDECIDED_CHARS and line[0] in "-+*0123456789"
+        may_become_item = len(line) < undecided_chars and line[0] in "-+*0123456789"
         if may_become_item and not (is_all or full.endswith("\n")):
             return
         opened, is_item = FENCE.match(line), _ITEM.match(line) is not None

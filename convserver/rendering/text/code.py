@@ -18,8 +18,6 @@ from convserver.rendering.text import visible
 
 # Longer code is not coloured, which would take too long.
 COLOURED_MAX_CHARS = 10_000
-# The processor time for one block.
-COLOURING_MAX_S = 0.05
 # Code with longer lines is not written by people, and lexers are slow on it.
 LINE_MAX_CHARS = 2_000
 NAME_MAX_CHARS = 40
@@ -54,7 +52,9 @@ def _tokens(text: str, lexer: Lexer) -> list[tuple[_TokenType, str]] | None:
     """Return the tokens of code; None if that takes too long, or if they do not add up to the code."""
     # Some lexers take seconds on text that resembles their language.
     tokens: list[tuple[_TokenType, str]] = []
-    until = thread_time() + COLOURING_MAX_S
+    # The processor time for one block.
+    colouring_max_s = 0.05
+    until = thread_time() + colouring_max_s
     for token in lexer.get_tokens(text):
         tokens.append(token)
         if thread_time() > until:

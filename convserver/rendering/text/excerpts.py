@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, lru_cache
+from collections.abc import Sequence
+from functools import lru_cache
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
-
+from conversations.transcripts.plain import words
 from convserver.rendering.text import visible
 
 
 @lru_cache(maxsize=1_000)  # lists show the same lines again and again
 def excerpt(text: str) -> str:
     """Return text, at most a few hundred characters of Markdown, as one line of plain words."""
-    said = " ".join(" ".join(_words(_parser().parse(visible.prose(text)))).split())
-    return visible.prose(said)  # again, since the parser has turned entities into characters
+    # Twice, since the parser turns entities into characters.
+    return visible.prose(words(visible.prose(text)))
 
 
 def plain_parts(parts: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
@@ -40,24 +38,3 @@ _SIGNS = re.compile(
     r"|(?:^|(?<=\s))\#{1,6}\s+"  # a heading
     r"|\|(?:\s*:?-{3,}:?\s*\|)+"  # the line below a table's head
 )
-
-
-def _words(tokens: Iterable[Token]) -> Iterator[str]:
-    """Yield what each block says."""
-    for token in tokens:
-        if token.type == "inline":
-            yield "".join(
-                each.content or _BREAKS.get(each.type, "")
-                for each in token.children or []
-                if each.type not in ("link_open", "link_close")
-            )
-        elif token.content:  # code
-            yield token.content
-
-
-_BREAKS = {"softbreak": " ", "hardbreak": " "}
-
-
-@cache
-def _parser() -> MarkdownIt:
-    return MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])

@@ -15,7 +15,8 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
-from convserver.rendering.text import addresses, code, images, visible
+from conversations.transcripts import formulas as formula_rules
+from convserver.rendering.text import addresses, code, formulas, images, visible
 
 MAX_CHARS = 30_000
 # The marks in one text: one with more is not prose, and can take seconds to parse.
@@ -33,8 +34,10 @@ _TAGS = {
     *("p", "br", "hr", "h3", "h4", "h5", "h6", "blockquote", "ul", "ol", "li", "em", "strong", "s"),
     *("a", "img", "code", "pre", "figure", "figcaption", "span", "button", "div"),
     *("table", "thead", "tbody", "tr", "th", "td"),
+    *formulas.TAGS,
 }
 _ATTRIBUTES = {
+    **formulas.ATTRIBUTES,
     "a": {"href", "title"},
     "img": {"src", "alt", "title"},
     "ol": {"start"},
@@ -48,7 +51,7 @@ _CLASSES = {
     "figure": {"code"},
     "button": {"copy"},
     "span": {*code.CLASSES, "language", "task", "todo", "done", "image"},
-    "div": {"table"},
+    "div": {"table", "formula"},
     "th": _ALIGNS,
     "td": _ALIGNS,
     "a": {"image"},
@@ -95,6 +98,16 @@ class _Renderer(RendererHTML):
 
     def code_inline(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         return f"<code>{escape(visible.name(tokens[idx].content))}</code>"
+
+    def math_inline(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        token = tokens[idx]
+        is_block = token.meta["is_block"]
+        return formulas.shown(token.content, is_block=is_block, mark=token.markup, env=env)
+
+    def math_block(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        shown = self.math_inline(tokens, idx, options, env)
+        # A long formula scrolls, as a table does.
+        return f'<div class="formula" tabindex="0" role="region" aria-label="Formula">{shown}</div>'
 
     def table_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         return '<div class="table" tabindex="0" role="region" aria-label="Table"><table>'
@@ -158,6 +171,7 @@ def _parser(*, breaks: bool, links: bool, tables: bool) -> MarkdownIt:
     parser = MarkdownIt("commonmark", options, renderer_cls=_Renderer)
     # Their time can grow faster than the text: one with many addresses or columns goes without.
     parser.enable(["strikethrough", *(["linkify"] if links else []), *(["table"] if tables else [])])
+    formula_rules.add_to(parser)
     parser.core.ruler.push("tasks", _tick_tasks)
     parser.core.ruler.push("headings", _lower_headings)
     parser.add_render_rule("task", _task)
@@ -171,6 +185,8 @@ def _parser(*, breaks: bool, links: bool, tables: bool) -> MarkdownIt:
 def _filtered(tag: str, attribute: str, value: str) -> str | None:
     """Return an attribute's value; None for an address that is not allowed there."""
     # The parser has checked them; this holds even if a rule of it brings an address that it did not check.
+    if tag in formulas.TAGS:
+        return formulas.filtered(attribute, value)
     match attribute:
         case "href":
             return value if addresses.is_link(value) else None

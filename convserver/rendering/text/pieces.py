@@ -12,7 +12,6 @@ from convserver.rendering.text.markdown import HIGHEST, MAX_CHARS, MAX_MARKS, is
 
 PAGE_MAX_CHARS = 200_000
 """The Markdown of short messages, and that of long ones, rendered on one page; the rest is plain text."""
-LONG_MAX_MARKS = 20_000  # the marks in that of long ones
 _HEADING = re.compile(r"(#{1,6})\s")
 
 
@@ -28,7 +27,9 @@ class LongTexts:
 
     def __init__(self) -> None:
         self._chars = PAGE_MAX_CHARS
-        self._marks = LONG_MAX_MARKS
+        # The marks in that of long ones
+        long_max_marks = 20_000
+        self._marks = long_max_marks
 
     def rendered(self, text: str, *, breaks: bool) -> tuple[list[Piece], str]:
         """Return the pieces of a text up to the bound, and the rest of it."""

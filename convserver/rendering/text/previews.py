@@ -17,11 +17,9 @@ from convserver.rendering.text.markdown import HIGHEST, markdown
 from convserver.rendering.text.unfinished import closed
 
 SHOWN_MAX_CHARS = 200_000  # the rest of a longer answer is shown once it is stored
-SMALL_CHARS = 4_000  # an open block up to this length is rendered whenever it has grown
 GROWTH = 16  # a longer one is rendered when it has grown by one part in this many
 KEPT = 64  # the answers that a process remembers
 WAIT_S = 0.2  # the interval at which a page asks again
-ASKED_MAX_PER_S = 250  # the rate at which all readers of one answer together ask a process
 
 
 class Preview:
@@ -53,7 +51,9 @@ class Preview:
         grown = len(rest) - len(self._open_text)
         # A long open block is rendered anew only when it has grown by a part of itself: else the cost of an
         # answer would grow with the square of its length.
-        if goes_on and len(rest) > SMALL_CHARS and grown * GROWTH < len(rest):
+        # An open block up to this length is rendered whenever it has grown
+        small_chars = 4_000
+        if goes_on and len(rest) > small_chars and grown * GROWTH < len(rest):
             return
         *done, last = blocks(rest, is_all=False) or [""]
         for block in done:
@@ -67,7 +67,9 @@ class Preview:
         """Return the seconds after which a reader who asks now may ask again."""
         now = clock()
         # Each reader takes the next slot: a thousand of them wait longer instead of asking at once.
-        self._next_slot = max(now, self._next_slot) + 1 / ASKED_MAX_PER_S
+        # The rate at which all readers of one answer together ask a process
+        asked_max_per_s = 250
+        self._next_slot = max(now, self._next_slot) + 1 / asked_max_per_s
         return max(WAIT_S, self._next_slot - now)
 
     def _begin_again(self) -> None:

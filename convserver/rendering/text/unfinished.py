@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from conversations.transcripts import formulas
 from convserver.rendering.text.blocks import FENCE
 from convserver.rendering.text.markdown import TABLE_COLUMNS_MAX
 
-LEAF_MAX_CHARS = 8_000  # a longer last paragraph, or one with more than MARKS_MAX marks, stays as it is
 MARKS_MAX = 400
 _ANY_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 _ONLY_SIGNS = re.compile(r"[\s\d\-+*_=#~`|:>.)!\[]*")
 _TASK_BEGUN = re.compile(r"(\s*(?:[-+*]|\d{1,9}[.)])\s+)\[[ xX]?\]?")
 _LEAF = re.compile(r"\s*(?:[-+*]\s|\d{1,9}[.)]\s|#{1,6}\s|>|\|)")
 _ENTITY_BEGUN = re.compile(r"&#?\w{0,10}$")
+_SIGN = re.compile(r"[\\`*_{}\[\]()#+.!|<>~$-]")
 _PIPE = re.compile(r"(?<!\\)\|")
 
 
@@ -87,7 +88,9 @@ class _Inline:
 
 
 def _closed_inline(text: str) -> str:
-    if len(text) > LEAF_MAX_CHARS or sum(map(text.count, "*_~`[]\\")) > MARKS_MAX:
+    # A longer last paragraph, or one with more than MARKS_MAX marks, stays as it is
+    leaf_max_chars = 8_000
+    if len(text) > leaf_max_chars or sum(map(text.count, "*_~`[]\\$")) > MARKS_MAX:
         return text
     text = _ENTITY_BEGUN.sub("", text)
     line = _Inline(text)
@@ -106,7 +109,9 @@ def _step(line: _Inline, at: int) -> int:
         case "\\":
             if at + 1 == len(text):
                 line.dropped.append((at, at + 1))
-            return at + 2
+            return _formula(line, at) if text[at + 1 : at + 2] in ("(", "[") else at + 2
+        case "$" if text[at : at + 2] == "$$":
+            return _formula(line, at)
         case "`":
             return _code(line, at)
         case "*" | "_" | "~":
@@ -116,6 +121,15 @@ def _step(line: _Inline, at: int) -> int:
         case "]" if line.brackets:
             return _bracket(line, at)
     return at + 1
+
+
+def _formula(line: _Inline, at: int) -> int:
+    """Pass over a formula; one that is open stays as its source until its end comes."""
+    end = formulas.end_of(line.text, at + 2, line.text[at : at + 2], len(line.text))
+    if end >= 0:
+        return end + 2
+    line.text = line.text[:at] + _SIGN.sub(r"\\\g<0>", line.text[at:])
+    return len(line.text)
 
 
 def _code(line: _Inline, at: int) -> int:

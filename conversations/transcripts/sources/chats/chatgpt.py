@@ -8,7 +8,7 @@ from functools import partial
 
 from conversations.dialects import columns
 from conversations.dialects.columns import Fields
-from conversations.transcripts.sources import lines, rests
+from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.chats import chatgpt_content, exports
 from conversations.transcripts.sources.chats.chatgpt_citations import Citations
 from conversations.transcripts.sources.chats.chatgpt_content import Content, Image, Images
@@ -22,6 +22,7 @@ from conversations.transcripts.sources.nodes import (
     Record,
     ToolCall,
     ToolResult,
+    rest_of,
 )
 
 NO_MESSAGE = "it has no message"
@@ -42,17 +43,22 @@ def _chat(value: Fields) -> Chat | None:
     mapping = value.get("mapping")
     if not isinstance(mapping, dict):
         return None
+    places = [
+        ChatPlace.named(*entry, number, parent="parent", children="children")
+        for number, entry in enumerate(mapping.items(), 1)
+    ]
+    for place in places:
+        # Every export has such a node above the first message, and no message belongs there.
+        is_bare = "message" in columns.fields(place.value) and columns.fields(place.value)["message"] is None
+        place.is_frame = is_bare and place.parent is None and not _left_of_entry(place)
     return Chat(
         chat_id=columns.event_id(columns.first_text(value.get("conversation_id"), value.get("id"))),
         title=columns.first_text(value.get("title")),
         created_at=_instant(value.get("create_time")),
-        places=[
-            ChatPlace.named(*entry, number, parent="parent", children="children")
-            for number, entry in enumerate(mapping.items(), 1)
-        ],
+        places=places,
         shown=columns.first_text(value.get("current_node")) or None,
         model=columns.first_text(value.get("default_model_slug")),
-        rest=rests.left(value, CARRIED),
+        rest=rest_of(value, CARRIED),
         is_pinned=value.get("is_starred") is True,
         is_archived=value.get("is_archived") is True,
     )
@@ -159,18 +165,18 @@ def _rest(place: ChatPlace, message: Fields, read: Content, role: str) -> Fields
     carried |= {"recipient"} if is_call or message.get("recipient") in EVERYBODY else set()
     author = columns.fields(message.get("author"))
     inner = {
-        "author": rests.left(author, ("role", "name") if role == "tool" else ("role",)),
+        "author": rest_of(author, ("role", "name") if role == "tool" else ("role",)),
         "content": read.rest,
         "metadata": message.get("metadata"),
     }
-    return _left_of_entry(place, rests.left(message, carried, inner))
+    return _left_of_entry(place, rest_of(message, carried, inner))
 
 
 def _left_of_entry(place: ChatPlace, message: Fields | None = None) -> Fields:
     """Return the members of an entry beside its links, with the rest of its message."""
     entry = columns.fields(place.value)
     same = {"id"} if entry.get("id") == place.node_id else set()
-    return rests.left(entry, {"parent", "children", *same}, {"message": message})
+    return rest_of(entry, {"parent", "children", *same}, {"message": message})
 
 
 def _attached(metadata: Fields) -> dict[str, str]:

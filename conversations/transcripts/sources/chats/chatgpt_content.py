@@ -10,10 +10,9 @@ from pathlib import PurePosixPath
 
 from conversations.dialects import columns
 from conversations.dialects.columns import Fields
-from conversations.transcripts.sources import rests
 from conversations.transcripts.sources.archives import Archive
 from conversations.transcripts.sources.chats import exports
-from conversations.transcripts.sources.nodes import Kept, Record, Unreadable
+from conversations.transcripts.sources.nodes import Kept, Record, Unreadable, rest_of
 
 IMAGE_MAX_BYTES = 8 * 1024 * 1024
 TOO_LARGE = "an image is larger than 8 MB"
@@ -115,7 +114,7 @@ class Content:
                 inner["screenshot"] = self._part(content.get("screenshot"))
             case _:
                 return False
-        self.rest = rests.left(content, ("content_type", *carried), inner)
+        self.rest = rest_of(content, ("content_type", *carried), inner)
         return True
 
     def name_file(self, file_id: str, name: str) -> None:
@@ -148,7 +147,7 @@ class Content:
         said = {name: text for name in ("summary", "content") if (text := columns.first_text(told.get(name)))}
         shown = {name: self.shown(text) for name, text in said.items()}
         self.reasoning.append("\n".join(shown.values()))
-        return rests.left(told, [name for name in said if shown[name] == said[name]]) if told else thought
+        return rest_of(told, [name for name in said if shown[name] == said[name]]) if told else thought
 
     def _part(self, part: object) -> object:
         """Add a part; return the rest of it."""
@@ -173,7 +172,7 @@ class Content:
             name = f"part {kind}" if kind else "part"
             self.records.append(Record(name=name, value=part, why=Kept.UNKNOWN))
             return None
-        rest = rests.left(told, ("content_type", *carried))
+        rest = rest_of(told, ("content_type", *carried))
         return {"content_type": kind, **rest} if rest else None
 
     def _name(self, pointer: str) -> str:

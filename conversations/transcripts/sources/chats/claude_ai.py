@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from conversations.dialects import columns
 from conversations.dialects.columns import Fields
-from conversations.transcripts.sources import blocks, rests
+from conversations.transcripts.sources import blocks
 from conversations.transcripts.sources.chats import exports
 from conversations.transcripts.sources.chats.exports import Chat, ExportKind, MessageReading
 from conversations.transcripts.sources.chats.tree import ChatPlace
-from conversations.transcripts.sources.nodes import Author, Kept, Record
+from conversations.transcripts.sources.nodes import Author, Kept, Record, filled_rests, rest_of
 
 # The parent of the first message.
 ROOTS = frozenset({"00000000-0000-4000-8000-000000000000", "00000000-0000-0000-0000-000000000000"})
@@ -44,7 +44,7 @@ def _chat(value: Fields) -> Chat | None:
         places=places,
         shown=shown or None,
         model=columns.first_text(value.get("model")),
-        rest=rests.left(value, CARRIED),
+        rest=rest_of(value, CARRIED),
         is_pinned=value.get("is_starred") is True,
     )
 
@@ -156,13 +156,13 @@ def _rest(message: Fields, node_id: str, content: list[object], left: list[dict[
     texts = [columns.first_text(columns.fields(block).get("text")) for block in content]
     is_said = _words(columns.first_text(message.get("text"))) == _words("".join(texts))
     inner: dict[str, object] = {
-        name: rests.filled([_left_of_file(each) for each in listed])
+        name: filled_rests([_left_of_file(each) for each in listed])
         for name in ("attachments", "files")
         if isinstance(listed := message.get(name), list)
     }
     if isinstance(message.get("text"), str) and (is_said or not message.get("text")):
         carried |= {"text"}
-    return rests.left(message, carried, inner | {"content": left})
+    return rest_of(message, carried, inner | {"content": left})
 
 
 def _words(text: str) -> str:
@@ -175,7 +175,7 @@ def _left_of_file(file: object) -> dict[str, object]:
     told = columns.fields(file)
     texts = {name for name in ("extracted_content", "file_name") if isinstance(told.get(name), str)}
     if file is None or told:
-        return rests.left(told, texts)
+        return rest_of(told, texts)
     return {"file": file}
 
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from conversations.dialects import columns
 from conversations.dialects.columns import Fields
-from conversations.transcripts.sources import blocks, lines, rests
+from conversations.transcripts.sources import blocks, lines
 from conversations.transcripts.sources.lines import Damaged
-from conversations.transcripts.sources.nodes import Author, ToolCall
+from conversations.transcripts.sources.nodes import Author, ToolCall, rest_of
 
 CODE_TOOL = "code_interpreter"  # the program's tool for code that the model writes to be run
 # The types of the program's own blocks; any other block is the author's.
@@ -200,8 +200,8 @@ def content_part(value: object) -> object:
     if isinstance(part.get("text"), str):
         return {**part, "type": "text"}
     url = image_url(part)
-    inner = rests.left(columns.fields(part.get("image_url")), {"url"})
-    return rests.left(part, {"type"}, {"image_url": inner}) | image(url) if url else value
+    inner = rest_of(columns.fields(part.get("image_url")), {"url"})
+    return rest_of(part, {"type"}, {"image_url": inner}) | image(url) if url else value
 
 
 def image_url(part: Fields) -> str:

@@ -28,10 +28,10 @@ from conversations.transcripts.sources.nodes import (
     Node,
     Part,
     Record,
+    Rests,
     Transcript,
     Unreadable,
 )
-from conversations.transcripts.sources.rests import Rests
 
 # The files with conversations; newer exports divide them into numbered ones.
 CONVERSATIONS = re.compile(r"conversations(?:[-_]\d+)?\.json", re.IGNORECASE)
@@ -210,6 +210,7 @@ def _repeated(chat: Chat, source_id: str, where: str) -> Transcript:
     skipped = [
         Node(node_id=place.node_id, place=f"{where}, message {place.number}", skipped=TWICE)
         for place in chat.places
+        if not place.is_frame
     ]
     return Transcript(
         source_id=source_id,
@@ -262,8 +263,9 @@ class _Export:
 
     def _of_chat(self, chat: Chat, wanted: str, where: str) -> Iterator[Transcript]:
         chat_id = self._ids.take(wanted)
-        if chat_id != wanted and chat.places:
-            chat.places[0].noted = (*chat.places[0].noted, SAME_ID)
+        if chat_id != wanted:
+            for first in [place for place in chat.places if not place.is_frame][:1]:
+                first.noted = (*first.noted, SAME_ID)
         branches = tree.branches(chat.places)
         facts = self._facts(chat)
         shown = (each for each in branches if any(place.node_id == chat.shown for place in each.places))
@@ -276,14 +278,16 @@ class _Export:
             left = branch.leaves
             begins = branch.places[0].node_id if left is not None else ""
             source_ids[branch] = self._ids.take(f"{chat_id}/{begins}") if begins else chat_id
-            places = [*branch.shared, *branch.places]
+            # Readers of a report miss no message where the format has none.
+            places = [place for place in (*branch.shared, *branch.places) if not place.is_frame]
+            own = sum(not place.is_frame for place in branch.places)
             models = [facts[place.node_id].model for place in places]
             rest = chat.rest if branch is telling else {}
             yield Transcript(
                 source_id=source_ids[branch],
                 nodes=partial(self._nodes, places, where, rest),
                 node_count=len(places) + (branch is telling),
-                shared_count=len(places) - len(branch.places),
+                shared_count=len(places) - own,
                 title=chat.title[: nodes.TITLE_MAX_CHARS] or None,
                 created_at=chat.created_at,
                 model=next(filter(None, reversed(models)), chat.model) or None,

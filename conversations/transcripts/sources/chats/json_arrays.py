@@ -13,8 +13,7 @@ from itertools import chain
 
 from conversations.confined.processes import check
 from conversations.payloads import bounds
-from conversations.transcripts.sources.lines import HEAD_BYTES
-from conversations.transcripts.sources.nodes import Unreadable
+from conversations.transcripts.sources.nodes import HEAD_BYTES, Unreadable
 
 ITEM_MAX_BYTES = 512 * 1024 * 1024
 # After this much, `checked_by` is called, and other threads can run.

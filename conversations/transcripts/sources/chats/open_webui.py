@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from conversations.dialects import columns
 from conversations.dialects.columns import Fields
-from conversations.transcripts.sources import blocks, rests
+from conversations.transcripts.sources import blocks
 from conversations.transcripts.sources.chats import details, exports, output_items
 from conversations.transcripts.sources.chats.exports import Chat, ExportKind, MessageReading
 from conversations.transcripts.sources.chats.tree import ChatPlace
-from conversations.transcripts.sources.nodes import Author, Failure, Kept, Part, Record
+from conversations.transcripts.sources.nodes import Author, Failure, Kept, Part, Record, filled_rests, rest_of
 
 AUTHORS = {"user": Author.USER, "assistant": Author.AGENT}
 NO_MESSAGE = "it has no message"
@@ -90,14 +90,14 @@ def _chat(value: Fields) -> Chat | None:
 
 def _rest_of_chat(value: Fields, told: Fields, places: Sequence[ChatPlace]) -> Fields:
     """Return the members of a chat beside its messages, and deviating messages of its list."""
-    inner: dict[str, object] = {"history": rests.left(columns.fields(told.get("history")), HISTORY)}
+    inner: dict[str, object] = {"history": rest_of(columns.fields(told.get("history")), HISTORY)}
     if isinstance(listed := told.get("messages"), list):
         by_id = {place.node_id: place.value for place in places}
         inner["messages"] = [each for each in listed if each is not None and not _is_placed(each, by_id)]
     if told is value:
-        return rests.left(told, {*CARRIED, "timestamp"}, inner)
+        return rest_of(told, {*CARRIED, "timestamp"}, inner)
     same = {name for name in ("id", "title") if told.get(name) in ("", value.get(name))}
-    return rests.left(value, CARRIED, {"chat": rests.left(told, same, inner)})
+    return rest_of(value, CARRIED, {"chat": rest_of(told, same, inner)})
 
 
 def _is_placed(message: object, by_id: Fields) -> bool:
@@ -206,10 +206,10 @@ def _rest(message: Fields, at: datetime | None, node_id: str, left: list[dict[st
     carried |= {"done"} if isinstance(message.get("done"), bool) else set()
     inner: dict[str, object] = {"content": left}
     if isinstance(listed := message.get("files"), list):
-        inner["files"] = rests.filled([_left_of_file(file) for file in listed])
+        inner["files"] = filled_rests([_left_of_file(file) for file in listed])
     if isinstance(merged := message.get("merged"), Mapping):
-        inner["merged"] = rests.left(merged, {"content"} if isinstance(merged.get("content"), str) else ())
-    return rests.left(message, carried, inner)
+        inner["merged"] = rest_of(merged, {"content"} if isinstance(merged.get("content"), str) else ())
+    return rest_of(message, carried, inner)
 
 
 def _left_of_file(file: object) -> dict[str, object]:
@@ -218,13 +218,13 @@ def _left_of_file(file: object) -> dict[str, object]:
     if not told:
         return {} if file is None or isinstance(file, str) else {"file": file}
     if columns.first_text(told.get("url")).startswith("data:"):
-        return rests.left(told, {"url"})
+        return rest_of(told, {"url"})
     inner = columns.fields(told.get("file"))
     data = columns.fields(inner.get("data"))
     if columns.first_text(data.get("content")):
-        left = rests.left(inner, (), {"data": rests.left(data, {"content"})})
-        return rests.left(told, (), {"file": left})
-    return rests.left(told, {"content"} if columns.first_text(told.get("content")) else ())
+        left = rest_of(inner, (), {"data": rest_of(data, {"content"})})
+        return rest_of(told, (), {"file": left})
+    return rest_of(told, {"content"} if columns.first_text(told.get("content")) else ())
 
 
 def _said(message: Fields, author: Author, node_id: str) -> tuple[list[object], list[Part], list[str]]:

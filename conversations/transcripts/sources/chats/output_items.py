@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from conversations.dialects import columns
 from conversations.dialects.columns import Fields
-from conversations.transcripts.sources import rests
 from conversations.transcripts.sources.chats import details
+from conversations.transcripts.sources.nodes import rest_of
 
 CODE_ITEM = "open_webui:code_interpreter"
 
@@ -36,7 +36,7 @@ def blocks_of(items: Sequence[object], node_id: str) -> Iterator[object]:
 
 
 def _left(item: Fields, *carried: str, inner: Fields | None = None) -> dict[str, object]:
-    rest = rests.left(item, {"type", *carried}, inner)
+    rest = rest_of(item, {"type", *carried}, inner)
     return {"item": rest} if rest else {}
 
 
@@ -66,7 +66,7 @@ def _ran(item: Fields, call_id: str) -> Iterator[Fields]:
     output = item.get("output")
     inner: Fields = {}
     if isinstance(output, Mapping) and any(output.get(name) is not None for name in details.PRINTED):
-        inner = {"output": rests.left(output, details.PRINTED)}
+        inner = {"output": rest_of(output, details.PRINTED)}
     used = "call_id" if item.get("call_id") == call_id else "id"
     yield {
         **details.use(call_id, details.CODE_TOOL, given),

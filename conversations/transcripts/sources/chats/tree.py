@@ -30,6 +30,8 @@ class ChatPlace:
     # Whether the source says what is before or after it, or that nothing is. Otherwise it follows the one
     # above it.
     is_linked: bool = True
+    # Whether the format has it only to hold the messages together: it is linked, but no record.
+    is_frame: bool = False
     skipped: str = ""
     noted: tuple[str, ...] = ()
 

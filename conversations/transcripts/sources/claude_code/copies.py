@@ -17,7 +17,6 @@ from conversations.transcripts.sources.claude_code.tree import Place
 from conversations.transcripts.sources.lines import IsRecord
 from conversations.transcripts.sources.nodes import Unreadable
 
-PROBED = 100  # a copy has one of the first lines of the other
 _TAIL_BYTES = 64 * 1024
 _TIME = re.compile(rb'"timestamp"\s*:\s*"([^"\\]{10,40})"')
 
@@ -45,8 +44,10 @@ def grouped(
 
 
 def _uuids(file: Path, is_record: IsRecord) -> list[str]:
+    # A copy has one of the first lines of the other
+    probed = 100
     try:
-        found = islice(lines.records(file, is_record), PROBED)
+        found = islice(lines.records(file, is_record), probed)
         ids = (columns.event_id(each.value.get("uuid")) for each in found if each.value is not None)
         return [uuid for uuid in ids if uuid is not None]
     except Unreadable:  # reported when the file is read

@@ -20,11 +20,11 @@ from conversations.transcripts.sources.nodes import (
     Leaving,
     Node,
     Record,
+    Rests,
     Transcript,
     Unreadable,
     unreadable,
 )
-from conversations.transcripts.sources.rests import Rests
 
 NAME = "claude-code"
 SUBAGENTS = "subagents"

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from conversations.dialects import columns
 from conversations.dialects.columns import Fields
 from conversations.events import Metrics
-from conversations.transcripts.sources import blocks, rests
-from conversations.transcripts.sources.nodes import Author, Kept, Message, Part, Record, Summary
+from conversations.transcripts.sources import blocks
+from conversations.transcripts.sources.nodes import Author, Kept, Message, Part, Record, Summary, rest_of
 
 # Lines without content for people; they are kept nevertheless.
 BOOKKEEPING = frozenset(
@@ -79,8 +79,8 @@ def read(record: Fields) -> Read:
         return _kept(record, kind)
     inside: dict[str, object] = {"content": found.rest}
     if isinstance(used := message.get("usage"), Mapping):
-        inside["usage"] = rests.left(used, COUNTED)
-    inner = rests.left(message, {"role" if message.get("role") == kind else "", *_IDS}, inside)
+        inside["usage"] = rest_of(used, COUNTED)
+    inner = rest_of(message, {"role" if message.get("role") == kind else "", *_IDS}, inside)
     return Read(kind, found.parts, _around(record, "message", inner))
 
 
@@ -102,7 +102,7 @@ def _queued(record: Fields, attachment: Fields) -> Read:
     if attachment.get("type") == "queued_command":
         found = blocks.read(attachment.get("prompt"), Author.USER)
         if any(isinstance(part, Message) for part in found.parts):
-            inner = rests.left(attachment, {"type"}, {"prompt": found.rest})
+            inner = rest_of(attachment, {"type"}, {"prompt": found.rest})
             return Read("attachment", found.parts, _around(record, "attachment", inner))
     return _kept(record, "attachment")
 
@@ -110,7 +110,7 @@ def _queued(record: Fields, attachment: Fields) -> Read:
 def _around(record: Fields, name: str, inner: Fields) -> Fields:
     """Return the rest of a line around this rest of its member."""
     unread = () if columns.instant(record.get("timestamp")) else ("timestamp",)
-    return rests.left(record, _CARRIED.difference(unread), {name: inner})
+    return rest_of(record, _CARRIED.difference(unread), {name: inner})
 
 
 def is_prompt(record: Fields) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from conversations.dialects import columns
 from conversations.dialects.columns import Fields
-from conversations.transcripts.sources import rests
+from conversations.transcripts.sources.nodes import rest_of, rest_of_block
 
 # The blocks with a text, and the member that holds it.
 TEXTS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
@@ -70,13 +70,11 @@ def read(item: Fields, *, is_users: bool) -> ItemContent:
                 found.injected.append(block)
                 continue
             found.texts.append(text)
-            found.rests[-1] = rests.left_of_block(
-                fields, {TEXTS.get(columns.first_text(fields.get("type")), "")}
-            )
+            found.rests[-1] = rest_of_block(fields, {TEXTS.get(columns.first_text(fields.get("type")), "")})
         elif url := image_url(fields):
             found.images.append(url)
-            inside = rests.left(columns.fields(fields.get("image_url")), {"url"})
-            found.rests[-1] = rests.left_of_block(fields, (), {"image_url": inside})
+            inside = rest_of(columns.fields(fields.get("image_url")), {"url"})
+            found.rests[-1] = rest_of_block(fields, (), {"image_url": inside})
         else:
             found.others.append(block)
     return found

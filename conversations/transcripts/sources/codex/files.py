@@ -20,12 +20,12 @@ from conversations.transcripts.sources.nodes import (
     Leaving,
     Message,
     Node,
+    Rests,
     ToolCall,
     Transcript,
     Unreadable,
     unreadable,
 )
-from conversations.transcripts.sources.rests import Rests
 from conversations.transcripts.sources.session_lines import LinePlace
 
 NAME = "codex"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from conversations.dialects import columns
 from conversations.dialects.columns import Fields
-from conversations.transcripts.sources import lines, rests
+from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.codex import content
 from conversations.transcripts.sources.nodes import (
     Author,
@@ -17,6 +17,9 @@ from conversations.transcripts.sources.nodes import (
     Record,
     ToolCall,
     ToolResult,
+    filled_rests,
+    rest_of,
+    rest_of_block,
 )
 
 # Items that may have nothing for people: their content is encrypted, or only for the model.
@@ -85,7 +88,7 @@ def read(item: Fields, *, node_id: str, is_sub_agents: bool) -> Item:
     if kind in CALLS:
         call_id = columns.first_text(item.get("call_id"), item.get("id"), node_id)
         parts, inside = _called(kind, item, call_id)
-        return Item(tuple(parts), rests.left(item, _IDS, inside))
+        return Item(tuple(parts), rest_of(item, _IDS, inside))
     return Item()
 
 
@@ -101,7 +104,7 @@ def _message(item: Fields, author: Author | None, carried: set[str]) -> Item:
     parts: list[Part] = [Message(author=author, text=found.text, images=tuple(found.images)), *others]
     if found.injected:
         parts.insert(0, Record(name="injected", value=found.injected, why=Kept.BOOKKEEPING))
-    return Item(tuple(parts), rests.left(item, _IDS | carried, {"content": rests.filled(found.rests)}))
+    return Item(tuple(parts), rest_of(item, _IDS | carried, {"content": filled_rests(found.rests)}))
 
 
 def _record(block: object) -> Record:
@@ -119,12 +122,12 @@ def _reasoning(item: Fields) -> Item:
             fields = columns.fields({"text": block} if isinstance(block, str) else block)
             text = fields.get("text")
             thoughts += [text] if isinstance(text, str) else []
-            left.append(rests.left_of_block(fields, {"text" if isinstance(text, str) else ""}))
-        inside[member] = rests.filled(left)
+            left.append(rest_of_block(fields, {"text" if isinstance(text, str) else ""}))
+        inside[member] = filled_rests(left)
     if not any(thoughts):
         return Item()
     said = Message(author=Author.AGENT, text="", reasoning="\n\n".join(filter(None, thoughts)))
-    return Item((said,), rests.left(item, _IDS, inside))
+    return Item((said,), rest_of(item, _IDS, inside))
 
 
 def _called(kind: str, item: Fields, call_id: str) -> Called:
@@ -192,7 +195,7 @@ def _output(item: Fields, call_id: str) -> Called:
         return Called([result], {"output": left})
     # older releases wrote a failure as an object
     result, left = _result(held.get("content"), call_id, is_error=held.get("success") is False)
-    return Called([result], {"output": rests.left(held, {"success"}, {"content": left})})
+    return Called([result], {"output": rest_of(held, {"success"}, {"content": left})})
 
 
 def _result(output: object, call_id: str, *, is_error: bool) -> tuple[ToolResult, list[dict[str, object]]]:
@@ -202,7 +205,7 @@ def _result(output: object, call_id: str, *, is_error: bool) -> tuple[ToolResult
     """
     found = content.read({"content": output}, is_users=False)
     text = "\n".join(found.texts)
-    left = rests.filled(found.rests)
+    left = filled_rests(found.rests)
     if found.others:
         text, left = columns.as_json(output), []
     return ToolResult(call_id=call_id, text=text, images=tuple(found.images), is_error=is_error), left

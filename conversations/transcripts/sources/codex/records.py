@@ -9,9 +9,9 @@ from typing import NamedTuple
 from conversations.dialects import columns
 from conversations.dialects.columns import Fields
 from conversations.events import Metrics
-from conversations.transcripts.sources import nodes, rests
+from conversations.transcripts.sources import nodes
 from conversations.transcripts.sources.codex import content, items
-from conversations.transcripts.sources.nodes import Instructions, Kept, Part, Record, Summary
+from conversations.transcripts.sources.nodes import Instructions, Kept, Part, Record, Summary, rest_of
 
 META, ITEM, EVENT, TURN, COMPACTED, STATE = (
     "session_meta",
@@ -151,7 +151,7 @@ def read(record: Fields, *, node_id: str, is_head: bool, is_sub_agents: bool) ->
         if not summary.strip():
             return LineParts((_kept(record),), (ENCRYPTED,) if payload.get(LEFT_OUT) else ())
         left_out = (f"{LEFT_OUT} left out",) if payload.get(LEFT_OUT) else ()
-        rest = rests.left(payload, {"message", LEFT_OUT})
+        rest = rest_of(payload, {"message", LEFT_OUT})
         return LineParts((Summary(summary),), left_out, _around(record, payload, rest))
     if kind == ITEM:
         found = items.read(payload, node_id=node_id, is_sub_agents=is_sub_agents)
@@ -167,7 +167,7 @@ def _head(record: Fields, meta: Fields) -> LineParts:
     text = columns.first_text(told, columns.fields(told).get("text"))
     if not text:
         return LineParts((_kept(record),), noted)
-    rest = rests.left(meta, (), {"base_instructions": rests.left(columns.fields(told), {"text"})})
+    rest = rest_of(meta, (), {"base_instructions": rest_of(columns.fields(told), {"text"})})
     return LineParts(
         (Instructions(text), _kept({**record, "payload": rest} if meta is not record else rest)), noted
     )
@@ -176,7 +176,7 @@ def _head(record: Fields, meta: Fields) -> LineParts:
 def _around(record: Fields, payload: Fields, rest: Fields) -> Fields:
     """Return the rest of a line around this rest of its payload."""
     unread = () if columns.instant(record.get("timestamp")) else ("timestamp",)
-    return rest if payload is record else rests.left(record, _CARRIED.difference(unread), {"payload": rest})
+    return rest if payload is record else rest_of(record, _CARRIED.difference(unread), {"payload": rest})
 
 
 def _kept(record: Fields) -> Record:

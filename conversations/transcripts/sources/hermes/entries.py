@@ -10,12 +10,12 @@ from functools import partial
 
 from conversations.dialects import columns
 from conversations.dialects.columns import Fields
-from conversations.transcripts.sources import lines, rests
+from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.hermes import copies, rows
 from conversations.transcripts.sources.hermes.copies import DATABASE, JOURNAL, Copy, Lost, Row
 from conversations.transcripts.sources.hermes.heads import FROM, Branch, Head, TakenRow
 from conversations.transcripts.sources.hermes.journals import Run
-from conversations.transcripts.sources.nodes import Kept, Node, Part, Record, ToolCall, ToolResult
+from conversations.transcripts.sources.nodes import Kept, Node, Part, Record, ToolCall, ToolResult, rest_of
 
 INACTIVE = "the program had taken it out of the conversation"
 REPEATED = "the row before it says the same"
@@ -243,7 +243,7 @@ def _card_parts(value: object, node_id: str) -> tuple[Part, ...]:
     text = columns.first_text(card.get("snippet"), card.get("preview"))
     result = ToolResult(call_id=call_id, tool=tool, text=text, is_error=card.get("is_error") is True)
     used = "snippet" if columns.first_text(card.get("snippet")) else "preview"
-    left = rests.left(card, {"name", "tid", "args", "is_error", "assistant_msg_idx", used})
+    left = rest_of(card, {"name", "tid", "args", "is_error", "assistant_msg_idx", used})
     kept = (Record(name="members of card", value=left, why=Kept.BOOKKEEPING),) if left else ()
     return (call, result, *kept) if text else (call, *kept)
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from conversations.dialects import columns
 from conversations.dialects.columns import Fields
-from conversations.transcripts.sources import lines, rests
+from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.hermes.copies import session_id as safe_name
+from conversations.transcripts.sources.nodes import Rests, rest_of
 
 RUNS, TURNS = "_run_journal", "_turn_journal"
 FINAL = frozenset({"completed", "interrupted"})
@@ -111,7 +112,7 @@ class _Reading:
         self._thoughts: list[str] = []
         self._at: object = None
         self._open: list[tuple[str, str]] = []  # the calls without a result: their ids and names
-        self._rests = rests.Rests()
+        self._rests = Rests()
 
     def take(self, event: Fields) -> None:
         payload = columns.fields(event.get("payload"))
@@ -134,11 +135,11 @@ class _Reading:
         elif kind in ENDS:
             self._run.ended = kind
             self._run.transcript = _transcript(event) or self._run.transcript
-        self._keep(kind, event, rests.left(payload, carried))
+        self._keep(kind, event, rest_of(payload, carried))
 
     def _keep(self, kind: str, event: Fields, payload: Fields) -> None:
         """Keep the members of an event that no row has."""
-        for each in self._rests.parts(kind, rests.left(event, _ENVELOPE, {"payload": payload})):
+        for each in self._rests.parts(kind, rest_of(event, _ENVELOPE, {"payload": payload})):
             self._run.rest.append({"event": kind, **columns.fields(each.value)})
 
     def finished(self) -> Run:

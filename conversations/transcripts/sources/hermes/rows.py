@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from conversations.dialects import columns
 from conversations.dialects.columns import Fields
-from conversations.transcripts.sources import blocks, lines, rests
+from conversations.transcripts.sources import blocks, lines
 from conversations.transcripts.sources.nodes import (
     Author,
     Instructions,
@@ -23,6 +23,8 @@ from conversations.transcripts.sources.nodes import (
     Summary,
     ToolCall,
     ToolResult,
+    filled_rests,
+    rest_of,
 )
 
 # The beginnings of a text that replaces the rows before, in small letters.
@@ -244,12 +246,12 @@ def _block(part: object) -> object:
         case "image_url" | "input_image" | "image" if url := _image_url(found):
             # Further members beside the address stay members of the block.
             given = columns.fields(found.get("image_url"))
-            inner = {"image_url": rests.left(given, {"url"})} if given else {}
-            left = rests.left(found, {name for name, value in found.items() if value == url}, inner)
+            inner = {"image_url": rest_of(given, {"url"})} if given else {}
+            left = rest_of(found, {name for name, value in found.items() if value == url}, inner)
             return {**left, "type": "image", "source": {**columns.fields(found.get("source")), "url": url}}
         case "reasoning" if text := columns.first_text(found.get("reasoning"), found.get("text")):
             used = "reasoning" if found.get("reasoning") == text else "text"
-            return {**rests.left(found, {used}), "type": "thinking", "thinking": text}
+            return {**rest_of(found, {used}), "type": "thinking", "thinking": text}
     return part
 
 
@@ -276,8 +278,8 @@ def _left(row: Fields, role: str) -> Iterator[Part]:
     content = _blocks(row.get("content"))
     given = [_as_result(row, content)] if role == "tool" else content
     calls = [_left_of_call(each) for each in columns.items(row.get("tool_calls"))]
-    inner = {"content": blocks.read(given, Author.AGENT).rest, "tool_calls": rests.filled(calls)}
-    if left := rests.left({}, (), inner):
+    inner = {"content": blocks.read(given, Author.AGENT).rest, "tool_calls": filled_rests(calls)}
+    if left := rest_of({}, (), inner):
         yield Record(name="members of row", value=left, why=Kept.BOOKKEEPING)
 
 
@@ -287,7 +289,7 @@ def _left_of_call(value: object) -> dict[str, object]:
     carried = {"id" if columns.first_text(call.get("id")) else "call_id"}
     carried |= {"type"} if call.get("type") == "function" else set()
     carried |= set() if function else {"name", "arguments"}
-    return rests.left(call, carried, {"function": rests.left(function, {"name", "arguments"})})
+    return rest_of(call, carried, {"function": rest_of(function, {"name", "arguments"})})
 
 
 def _mapped(row: Fields) -> frozenset[str]:

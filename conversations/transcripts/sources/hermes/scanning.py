@@ -15,7 +15,7 @@ from conversations.confined.processes import check
 from conversations.dialects import columns
 from conversations.transcripts.sources import lines
 from conversations.transcripts.sources.lines import Damaged
-from conversations.transcripts.sources.nodes import Unreadable
+from conversations.transcripts.sources.nodes import LINE_MAX_BYTES, Unreadable
 
 # The members that are lists whose elements are found one by one.
 LISTS = frozenset({"messages", "context_messages", "tool_calls"})
@@ -32,7 +32,6 @@ _INSIDE = re.compile(rb'["\\]')
 _LIST_OPENS = re.compile(rb'\s*"(\w+)"\s*:\s*')
 _NEXT_ELEMENT = re.compile(rb'\n    (?=\{)|\n  (?=[\]"])')
 _NEXT_MEMBER = re.compile(rb'\n  (?=")')
-_LONGEST_START = 8
 
 
 class Found(NamedTuple):
@@ -70,7 +69,7 @@ def bytes_at(path: Path, start: int, end: int) -> bytes:
     """Return these bytes, at most as many as a line may have. Raise Unreadable."""
     try:
         with path.open("rb") as file:
-            return _read(file, start, min(end, start + lines.LINE_MAX_BYTES))
+            return _read(file, start, min(end, start + LINE_MAX_BYTES))
     except OSError as error:
         raise Unreadable(f"{path.name} cannot be read: {error.strerror}") from error
 
@@ -200,6 +199,7 @@ class _Search:
         starts = _NEXT_ELEMENT if broken.list_name else _NEXT_MEMBER
         at, tail, size = broken.start + 1, b"", FIRST_BYTES
         self._file.seek(at)
+        longest_start = 8
         while chunk := self._file.read(size):
             check()
             self._left -= len(chunk)
@@ -212,5 +212,5 @@ class _Search:
                 is_list_end = mark == ord("]")
                 return _Start(start + is_list_end, 1, "", is_list_end)
             at += len(chunk)
-            tail, size = text[-_LONGEST_START:], CHUNK_BYTES
+            tail, size = text[-longest_start:], CHUNK_BYTES
         return None

@@ -26,9 +26,7 @@ ENDS = (".json", ".json.bak")
 UNUSABLE_ID = "its id is none that the program gives"
 OLD_NAME = "session_"  # the beginning of files' names in the oldest releases
 UNTITLED = frozenset({"", "Untitled", "New Chat"})
-PROBED_BYTES = 64 * 1024
 TELLING = (b'"messages"', b'"message_count"', b'"active_stream_id"', b'"composer_draft"')
-TRUNKS_MAX = 8  # conversations that are remembered for their continuations
 
 
 def is_source(path: Path) -> bool:
@@ -70,9 +68,10 @@ def _documents(folder: Path) -> list[Path]:
 def _is_session(file: Path) -> bool:
     if not file.name.endswith(ENDS):
         return False
+    probed_bytes = 64 * 1024
     try:
         with file.open("rb") as opened:
-            begins = opened.read(PROBED_BYTES)
+            begins = opened.read(probed_bytes)
     except OSError:
         return False
     return b'"session_id"' in begins and any(name in begins for name in TELLING)
@@ -184,7 +183,9 @@ class _Directory:
         if read is None:
             return
         self._trunks[source_id] = read
-        if len(self._trunks) > TRUNKS_MAX:
+        # Conversations that are remembered for their continuations
+        trunks_max = 8
+        if len(self._trunks) > trunks_max:
             self._trunks.popitem(last=False)
         told = read.head.told
         is_empty = not any(entry.is_said or entry.is_damaged for entry in read.every if not entry.skipped)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from conversations.confined.processes import check
 from conversations.payloads import bounds, jsontext
 from conversations.payloads.jsontext import InvalidJson
-from conversations.transcripts.sources import lines, whole_files
-from conversations.transcripts.sources.nodes import Unreadable
+from conversations.transcripts.sources import whole_files
+from conversations.transcripts.sources.nodes import VALUES_MAX, Unreadable
 
 MORE_TEXT = "more text follows after its end, and is left out"
 
@@ -42,7 +42,7 @@ def object_in(path: Path) -> JsonObject:
     """Return the object of a file, which may have the end of a longer one after it. Raise Unreadable."""
     text = whole_files.text_of(path, padding=_PADDING)
     try:
-        bounds.require_bounded(text, values_max=lines.VALUES_MAX, between=check)
+        bounds.require_bounded(text, values_max=VALUES_MAX, between=check)
     except InvalidJson as error:
         raise Unreadable(str(error)) from error
     with suppress(InvalidJson):

@@ -19,7 +19,6 @@ from conversations.transcripts.sources.openhands_v0.stores import METADATA, Even
 
 MISSING = "it is missing: what it tells is derived from the events"
 NOT_KEPT = "it has members that are not known, and left out"
-NOTED_MAX_CHARS = 2_000  # the part of the omitted members that the report shows
 KNOWN = frozenset(
     {
         *("conversation_id", "conversation_version", "user_id", "github_user_id", "sandbox_id", "public"),
@@ -28,7 +27,6 @@ KNOWN = frozenset(
         *("accumulated_cost", "prompt_tokens", "completion_tokens", "total_tokens"),
     }
 )
-DEFAULT_TITLE_ID_CHARS = 5  # the part of the id in the title that a conversation has at first
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,7 +51,9 @@ def read(stored: Stored, files: Sequence[EventFile], *, zone: tzinfo, note: Told
     told = _metadata(stored, note)
     tell_of_others(stored, note)
     title = _text(told, "title")
-    default = f"Conversation {stored.sid[:DEFAULT_TITLE_ID_CHARS]}"
+    # The part of the id in the title that a conversation has at first
+    default_title_id_chars = 5
+    default = f"Conversation {stored.sid[:default_title_id_chars]}"
     prompt, completion = (tokens(told.get(f"{name}_tokens")) for name in ("prompt", "completion"))
     return StoredFacts(
         created_at=columns.instant(told.get("created_at")) or _began(stored, files, zone),
@@ -75,6 +75,8 @@ def read(stored: Stored, files: Sequence[EventFile], *, zone: tzinfo, note: Told
 def _metadata(stored: Stored, note: Told) -> Fields:
     """Return the content of the first readable file."""
     problems: list[str] = []
+    # The part of the omitted members that the report shows
+    noted_max_chars = 2_000
     for directory in stored.directories:
         path = directory / METADATA
         try:
@@ -91,7 +93,7 @@ def _metadata(stored: Stored, note: Told) -> Fields:
         if told.get("pr_number") not in (None, list(_pr_number(told.get("pr_number")))):
             unknown["pr_number"] = told["pr_number"]
         if unknown:
-            problems.append(f"{NOT_KEPT}: {columns.as_json(dict(sorted(unknown.items())))[:NOTED_MAX_CHARS]}")
+            problems.append(f"{NOT_KEPT}: {columns.as_json(dict(sorted(unknown.items())))[:noted_max_chars]}")
         break
     else:
         told = {}
