@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conversations import access
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app import idempotency
 from sessions_app.idempotency import FORM, IdempotencyKey, RepeatableAnswer
 from sessions_app.models.idempotency import KEY_MAX_LENGTH

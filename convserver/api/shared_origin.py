@@ -14,8 +14,11 @@ from conversations.payloads import bounds, jsontext
 from convserver.api.v0.conversations import V0ConversationViewSet
 from convserver.api.v0.events import V0EventViewSet
 from convserver.api.v0.settings.views import V0SettingsViewSet
+from convserver.api.v0.workspace import V0WorkspaceViewSet
 from convserver.api.v1.agent import absent
+from convserver.api.v1.agent.git import AgentGitViewSet
 from convserver.api.v1.agent.urls import (
+    CHANGE_ACTIONS,
     UNDESCRIBED,
     absent_routes,
     conversation_routes,
@@ -37,10 +40,6 @@ View = Callable[..., HttpResponseBase]
 _ROLE = "role"
 _TELLING_MEMBERS = frozenset({"agent", "workspace", "tags"})
 """Members of a body that starts or changes a V1 conversation; V0 has none of them."""
-
-
-# A body with more is none that starts a conversation.
-_MEMBERS_MAX = 1_000
 
 
 def either(v0_view: View, agent_view: View, *, by: Callable[[HttpRequest], bool]) -> View:
@@ -95,7 +94,9 @@ def _is_body_of_v1(request: HttpRequest) -> bool:
 def _has_v1_members(text: str) -> bool:
     """Return whether this is a start or a message of V1; an event of V0 has an `action` and no `role`."""
     bounds.require_bounded(text)
-    members = jsontext.members(text, at_most=_MEMBERS_MAX)
+    # A body with more is none that starts a conversation.
+    members_max = 1_000
+    members = jsontext.members(text, at_most=members_max)
     return not _TELLING_MEMBERS.isdisjoint(members) or (_ROLE in members and "action" not in members)
 
 
@@ -146,6 +147,16 @@ urlpatterns = [
         rf"{_ONE}/events$",
         either(V0EventViewSet.as_view({"get": "list", "post": "create"}), events(), by=_is_for_agent_face),
         name="v0-events",
+    ),
+    *(
+        re_path(
+            rf"{_ONE}/git/{name}$",
+            either(
+                V0WorkspaceViewSet.as_view(methods), AgentGitViewSet.as_view(methods), by=_is_for_agent_face
+            ),
+            name=f"v0-git-{name}",
+        )
+        for name, methods in CHANGE_ACTIONS.items()
     ),
 ]
 

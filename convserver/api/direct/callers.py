@@ -19,7 +19,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from conversations import access
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from convserver.api.direct.recent_failure import recent_failure
 from convserver.api.errors import UNAVAILABLE
 from sessions_app import astore
@@ -40,6 +40,10 @@ class Caller(NamedTuple):
 
     user: access.Visitor
     conversation: ConversationRef | None
+
+    @property
+    def user_pk(self) -> int:
+        return access.pk_of(self.user)
 
 
 class Asked(NamedTuple):

@@ -11,15 +11,13 @@ from urllib.parse import parse_qsl
 from conversations import access
 from conversations.access import Visitor
 from conversations.cursors import ListCursor
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from convserver.api.openhands.text import decoded
 from convserver.pagination import PAGE_MAX
 
 SUCCESS = {"success": True}
 SUCCESS_JSON = json.dumps(SUCCESS, separators=(",", ":"))
 """The body by which V0 and V1 acknowledge an append."""
-FIELDS_MAX = 20
-"""Queries with more fields are left to the views."""
 # int() also reads the digits of other scripts, and any number of them: the views decide about those.
 _PAGE_LENGTH = re.compile("[0-9]{1,3}")
 
@@ -96,8 +94,10 @@ class Read(NamedTuple):
 
     def parameters(self) -> list[tuple[str, str]]:
         """Return the query's names and values. Raise NotDirect for more than a few."""
+        # Queries with more fields are left to the views.
+        fields_max = 20
         try:
-            return parse_qsl(self.query, keep_blank_values=True, max_num_fields=FIELDS_MAX)
+            return parse_qsl(self.query, keep_blank_values=True, max_num_fields=fields_max)
         except ValueError as error:
             raise NotDirect from error
 

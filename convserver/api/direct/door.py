@@ -19,7 +19,6 @@ from typing import Any
 from csp.utils import build_policy
 from django.conf import settings
 
-from conversations import access
 from conversations.exceptions import QuotaExceeded
 from conversations.storage import quotas
 from convserver.api.bounded_bodies import replayed
@@ -78,7 +77,7 @@ class DirectDoor:
         """Return the body and the headers of a success. Raise NotDirect."""
         try:
             client = await route.client_of(request)
-            quotas.admit_request(access.pk_of(client.caller.user))
+            quotas.admit_request(client.caller.user_pk)
             request.scope[COUNTED] = True
             answer = await route.answer(request, client)
         except QuotaExceeded as error:  # nothing was counted: the view asks once more, and words it

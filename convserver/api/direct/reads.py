@@ -102,6 +102,13 @@ ROUTES = (
         takes_conversation_keys=True,
     ),
     ReadRoute(
+        "agent-events-search",
+        re.compile(f"{_AGENT}/{ID}/events/search"),
+        "GET, HEAD",
+        agent.events,
+        takes_conversation_keys=True,
+    ),
+    ReadRoute(
         "agent-conversation",
         re.compile(f"{_AGENT}/{ID}"),
         "GET, PATCH, DELETE, HEAD",

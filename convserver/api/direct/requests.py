@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple, Self
-
-from django.conf import settings
 
 from convserver.api.direct.callers import Asked, Caller, get_callers
 from convserver.api.direct.calls import DirectAnswer, NotDirect
@@ -16,23 +13,11 @@ from convserver.api.scopes import needed
 from convserver.serving.clients import holder_of_share
 from sessions_app.identity.authentication import credentials_of, headers_of
 from sessions_app.identity.conversation_keys import PREFIX as CONVERSATION_KEY
-from sessions_app.identity.key_throttle import address_of
+from sessions_app.identity.key_throttle import address_of, is_secure
 
 ID = r"(?P<conversation_id>[A-Za-z0-9_-]{1,100})"
 
 _TAKES_JSON = re.compile(r"\*/\*|application/json(?: *, *[a-z]+/[a-z]+)*(?: *, *\*/\*)?")
-
-
-def is_secure(scope: Any, headers: Mapping[str, str]) -> bool:
-    """Return whether the client's way to the server is encrypted, as far as its proxy says."""
-    named = settings.SECURE_PROXY_SSL_HEADER
-    # The setting names the header as WSGI does.
-    if named is not None:
-        name = named[0].removeprefix("HTTP_").replace("_", "-").lower()
-        if name in headers:
-            # Of several proxies the first has seen the client; Django reads it in the same way.
-            return headers[name].split(",")[0].strip() == named[1]
-    return bool(scope.get("scheme") == "https")
 
 
 class DirectRequest(NamedTuple):

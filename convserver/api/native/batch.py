@@ -9,10 +9,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations.exceptions import InvalidConversationId
-from conversations.models import normal_id
 from conversations.store import labels
-from convserver.api.native.lists import LABEL_MAX_LENGTH
 from convserver.api.native.shapes import NativeBatch, refusals
 from convserver.api.native.view import Body, ChoiceField, NativeView, Text
 from convserver.api.scopes import WRITES
@@ -35,7 +32,7 @@ class BatchSerializer(Body):
     label = Text(  # type: ignore[assignment] # the class has no field left of this name
         default="",
         allow_blank=True,
-        max_length=LABEL_MAX_LENGTH,
+        max_length=labels.LABEL_MAX_LENGTH,
         help_text="For `label`: `name` or `name:value`. For `unlabel`: the name.",
     )
     undo = Text(default="", allow_blank=True, help_text="For `undo`: the `undo` of the answer.")
@@ -74,10 +71,10 @@ class BatchView(NativeView):
         """
         asked = self.checked_body(BatchSerializer)
         if asked["action"] == UNDO:
-            change = undo.read(request.user, asked["undo"])
+            change = undo.read(self.user_id, asked["undo"])
             return _answer(actions.take_back(request.user, change), [])
         order = _order(asked)
-        ids = {each: _normal(each) for each in asked["ids"]}
+        ids = {each: actions.stored_id(each) for each in asked["ids"]}
         rows = actions.reachable(request.user, order.action).with_public_ids(filter(None, ids.values()))
         found = actions.refs_of(rows)
         # A conversation of another user is answered as one that does not exist.
@@ -94,13 +91,6 @@ def _order(asked: dict[str, Any]) -> BatchOrder:
         return BatchOrder(action=action, name=asked["label"])
     name, value = labels.read_label(asked["label"])
     return BatchOrder(action=action, name=name, value=value)
-
-
-def _normal(text: str) -> str | None:
-    try:
-        return normal_id(text)
-    except InvalidConversationId:  # it names nothing
-        return None
 
 
 def _answer(done: BatchResult, not_found: list[str]) -> Response:

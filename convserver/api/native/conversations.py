@@ -35,19 +35,22 @@ from convserver.api.native.shapes import (
     NativeSteeredConversation,
     refusals,
 )
+from convserver.api.native.shapes.decisions import DecisionSerializer
 from convserver.api.native.view import Body, ChoiceField, Flag, NativeView, Text
 from convserver.api.scopes import OF_THE_USER, RUNS, WRITES, requires
 from convserver.event_loop import in_loop
 from convserver.pagination import list_page
-from sessions_app.identity import conversation_keys
+from sessions_app.checkpoints import copies
+from sessions_app.identity import conversation_keys, scopes
 from sessions_app.live import branches, marks
 from sessions_app.live.status import ListedConversation, listed
 from sessions_app.loops import decisions
 from sessions_app.loops.commands import CommandPending
 from sessions_app.loops.manager import get_manager
-from sessions_app.models import UnknownAnswer
+from sessions_app.models import AllowedFor, UnknownAnswer
 from sessions_app.openhands_v1 import steering
-from sessions_app.settings import agent_setups
+from sessions_app.workspaces import chosen
+from sessions_app.workspaces.beneath import PathRefused
 
 # The framework's field checks the values by its child, and the names not at all.
 _TAG_NAME = Text(max_length=TAG_NAME_MAX_LENGTH, trim_whitespace=False)
@@ -86,6 +89,14 @@ class NewConversationSerializer(Body):
     repository = Text(default=None, allow_null=True, max_length=500)
     branch = Text(default=None, allow_null=True, max_length=500)
     tags = TagsField(default=dict)
+    directory = Text(default=None, allow_null=True, max_length=4096, trim_whitespace=False)
+
+    def validate_directory(self, value: str | None) -> str | None:
+        """Return the path of a directory of the user's own. Raise ValidationError for another one."""
+        try:
+            return value and str(chosen.found(value))
+        except PathRefused as error:
+            raise serializers.ValidationError(str(error)) from error
 
 
 @extend_schema_serializer(component_name="ChangedNativeConversation")
@@ -125,29 +136,6 @@ class ForkSerializer(Body):
     )
     title = Text(default=None, allow_null=True, max_length=200, help_text="By default the same.")
     tags = TagsField(default=dict)
-
-
-class DecisionSerializer(Body):
-    """The body that decides about a call that waits for approval, or whose outcome is unknown."""
-
-    accept = Flag(default=None, help_text="Required without `outcome`.")
-    reason = Text(default="", allow_blank=True)
-    outcome = ChoiceField(
-        UnknownAnswer.choices,
-        default=None,
-        help_text="What to do about a call whose outcome is unknown; by default an approval runs it again "
-        "and a rejection skips it. 409 if no call's outcome is unknown.",
-    )
-    text = Text(default="", allow_blank=True, help_text="With `outcome`: what has happened, or why.")
-    seq = serializers.IntegerField(
-        default=None, allow_null=True, help_text="The seq of the call; 409 if another one is pending."
-    )
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Return the decision. Raise ValidationError if nothing is decided."""
-        if attrs["accept"] is None and attrs["outcome"] is None:
-            raise serializers.ValidationError({"accept": ["This is required without `outcome`."]})
-        return attrs
 
 
 class ConversationViewSet(ViewSetMixin, NativeView):
@@ -289,6 +277,8 @@ class ConversationViewSet(ViewSetMixin, NativeView):
         """
         conversation = access.writable(request.user, conversation_id)
         body = self.checked_body(DecisionSerializer)
+        if body["always"] == AllowedFor.USER:
+            scopes.require_user_wide(request.user)
         in_loop(_confirm, conversation, body)
         return Response(_state(request.user, conversation))
 
@@ -361,6 +351,7 @@ class ConversationViewSet(ViewSetMixin, NativeView):
         return Response(status=204)
 
 
+@transaction.atomic
 def _create(request: Request, body: dict[str, Any]) -> Response:
     conversation = creation.create(
         request.user,
@@ -371,13 +362,15 @@ def _create(request: Request, body: dict[str, Any]) -> Response:
         branch=body["branch"],
         tags=body["tags"],
     )
+    if body["directory"]:
+        chosen.choose(conversation, body["directory"])
     return Response(_state(request.user, conversation), status=201)
 
 
 def _fork(request: Request, source: ConversationRef, body: dict[str, Any]) -> Response:
     # None is not passed on: it would mean the default title of a new conversation.
     title = body["title"] or Conversation.objects.values_list("title", flat=True).get(pk=source.pk)
-    made = agent_setups.fork(
+    made = copies.fork(
         request.user,
         source,
         conversation_id=body["id"],
@@ -464,7 +457,11 @@ async def _confirm(conversation: ConversationRef, body: dict[str, Any]) -> None:
     outcome = body["outcome"]
     if outcome is None:
         await get_manager().confirm(
-            conversation, accept=body["accept"], reason=body["reason"], call_seq=body["seq"]
+            conversation,
+            accept=body["accept"],
+            reason=body["reason"],
+            call_seq=body["seq"],
+            always=body["always"] and AllowedFor(body["always"]),
         )
         return
     await get_manager().confirm(

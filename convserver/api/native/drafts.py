@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conversations import access
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from convserver.api.native.shapes import NativeDraft, NativeDraftConflict, refusals
 from convserver.api.native.view import Body, NativeView, Text
 from convserver.api.scopes import WRITES

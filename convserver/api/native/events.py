@@ -18,10 +18,9 @@ from rest_framework.request import Request
 
 from conversations import access, histories
 from conversations.cursors import EventCursor, InvalidCursor
-from conversations.events import SEQ_MAX, Appended, NewEvent
+from conversations.events import SEQ_MAX, Appended, ConversationRef, NewEvent
 from conversations.exceptions import ConversationError, ConversationNotFound, OutcomeUnknown
 from conversations.log import reads
-from conversations.models import ConversationRef
 from conversations.payloads import bounds, jsontext
 from convserver.api.bodies import TextParser
 from convserver.api.direct.calls import Append, NotDirect, Reply

@@ -11,7 +11,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conversations.store import labels
-from convserver.api.native.lists import LABEL_MAX_LENGTH
 from convserver.api.native.shapes import NativeLabels, refusals
 from convserver.api.native.view import NativeView
 from convserver.api.scopes import WRITES
@@ -22,13 +21,13 @@ class LabelsSerializer(serializers.Serializer[Any]):
     """The query of a page of labels."""
 
     name = serializers.CharField(
-        default=None, trim_whitespace=False, max_length=LABEL_MAX_LENGTH, help_text="Only its values."
+        default=None, trim_whitespace=False, max_length=labels.LABEL_MAX_LENGTH, help_text="Only its values."
     )
     after = serializers.CharField(
         default="",
         allow_blank=True,
         trim_whitespace=False,
-        max_length=LABEL_MAX_LENGTH,
+        max_length=labels.LABEL_MAX_LENGTH,
         help_text="The last label of the page before.",
     )
     limit = serializers.IntegerField(min_value=1, max_value=PAGE_MAX, default=PAGE_MAX)

@@ -16,7 +16,7 @@ from conversations.models import (
     Version,
     normal_id,
 )
-from conversations.store.labels import TAG_MAX_LENGTH, TAG_NAME_MAX_LENGTH
+from conversations.store.labels import LABEL_MAX_LENGTH
 from convserver.api.native.view import ChoiceField, MultipleChoiceField
 from convserver.pagination import PAGE_DEFAULT, PAGE_MAX
 from sessions_app.live import marks
@@ -25,8 +25,6 @@ from sessions_app.models import ExecutionStatus
 
 # The index leads to the rows of the first; each other one is a condition that is asked of every row.
 LABELS_MAX = 10
-# A name, a colon and a value.
-LABEL_MAX_LENGTH = TAG_NAME_MAX_LENGTH + 1 + TAG_MAX_LENGTH
 
 
 class FilterSerializer(serializers.Serializer[Any]):

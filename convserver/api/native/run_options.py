@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from drf_spectacular.utils import extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -11,7 +12,7 @@ from rest_framework.response import Response
 
 from conversations import access
 from convserver.api.native.shapes import NativeRunOptions, refusals
-from convserver.api.native.view import Body, ChoiceField, NativeView, Text
+from convserver.api.native.view import Body, ChoiceField, Flag, NativeView, Text
 from convserver.api.scopes import WRITES
 from sessions_app.agents import registry
 from sessions_app.agents.registry import AgentUnusable
@@ -22,6 +23,8 @@ from sessions_app.models import (
     UnknownOutcome,
     WhileWorking,
 )
+from sessions_app.sandbox_network.allowed import NEVER
+from sessions_app.sandbox_network.policy import NetworkPolicy
 from sessions_app.settings import run_options
 
 # JavaScript has no larger whole numbers that are exact.
@@ -59,6 +62,7 @@ class OptionsSerializer(Body):
     max_cost = Cost()
     max_turn_seconds = Count()
     max_seconds = Count()
+    network = Flag(allow_null=True, required=False)
 
     def validate_agent(self, name: str) -> str:
         """Return the name. Raise ValidationError unless it is empty or an agent's that can be chosen."""
@@ -68,6 +72,12 @@ class OptionsSerializer(Body):
             except AgentUnusable as error:
                 raise serializers.ValidationError(str(error)) from error
         return name
+
+    def validate_network(self, is_on: bool | None) -> bool | None:
+        """Return the choice. Raise ValidationError if the operator allows no network."""
+        if is_on and settings.CONFIGURATION.sandbox_settings.network == NetworkPolicy.OFF:
+            raise serializers.ValidationError(NEVER)
+        return is_on
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Refuse a body without changes."""

@@ -7,6 +7,7 @@ from rest_framework.routers import SimpleRouter
 
 from convserver.api.native.agents import AgentsView
 from convserver.api.native.batch import BatchView
+from convserver.api.native.checkpoints import CheckpointsView, RestoreFilesView
 from convserver.api.native.conversations import ConversationViewSet
 from convserver.api.native.drafts import DraftView, NewDraftView
 from convserver.api.native.events import EventsView
@@ -37,6 +38,8 @@ urlpatterns = [
     re_path(rf"^{_ONE}/events$", EventsView.as_view(), name="native-events"),
     re_path(rf"^{_ONE}/draft$", DraftView.as_view(), name="native-conversation-draft"),
     re_path(rf"^{_ONE}/options$", RunOptionsView.as_view(), name="native-conversation-options"),
+    re_path(rf"^{_ONE}/checkpoints$", CheckpointsView.as_view(), name="native-conversation-checkpoints"),
+    re_path(rf"^{_ONE}/restore-files$", RestoreFilesView.as_view(), name="native-conversation-restore-files"),
     re_path(rf"^{_ONE}/stream$", StreamView.as_view(), name="native-stream"),
     path("stream", ListStreamView.as_view(), name="native-list-stream"),
     path("agents", AgentsView.as_view(), name="native-agents"),

@@ -31,6 +31,7 @@ from sessions_app.idempotency import IdempotencyKeyReused
 from sessions_app.identity.scopes import ScopeTooSmall
 from sessions_app.loops.commands import CommandPending
 from sessions_app.settings.user_settings import ModelKeyMissing, SettingsNotFound
+from sessions_app.shell_commands.kept import UnknownCommand
 from sessions_app.sockets.native.frames import BadFrame, FrameTooLarge
 from sessions_app.workspaces.beneath import NoSuchFile
 
@@ -47,6 +48,7 @@ V0_STATUS: dict[type[ConversationError], int] = {
     IdempotencyKeyReused: 409,
     ScopeTooSmall: 403,
     NoSuchFile: 404,
+    UnknownCommand: 404,
     ConversationBusy: 503,
     OutcomeUnknown: 503,
     StoreUnavailable: 503,

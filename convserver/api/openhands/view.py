@@ -27,8 +27,6 @@ M = TypeVar("M", bound=BaseModel)
 
 PROBLEMS_MAX = 20
 """Of more problems with a request, only this many are reported."""
-SHOWN_DEPTH = 50
-"""A refused value with deeper nesting is not repeated in the answer."""
 SHOWN_MAX_BYTES = 1000
 """Neither is one with more JSON."""
 WORDS_MAX = 200
@@ -161,7 +159,9 @@ def _cut(words: Any) -> Any:
 
 def _can_be_shown(value: object) -> bool:
     """Return whether a value is short and shallow: a readable value may be too deep to write."""
-    return _room_beside(value, SHOWN_MAX_BYTES, depth=SHOWN_DEPTH) >= 0
+    # A refused value with deeper nesting is not repeated in the answer.
+    shown_depth = 50
+    return _room_beside(value, SHOWN_MAX_BYTES, depth=shown_depth) >= 0
 
 
 def _room_beside(value: object, room: int, *, depth: int) -> int:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from urllib.parse import parse_qsl
 
-from django.http import StreamingHttpResponse
+from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.http import content_disposition_header
 from rest_framework.request import Request
 
+from conversations.events import ConversationRef
 from conversations.exceptions import ConversationError
-from conversations.models import ConversationRef
 from convserver.exports.conversation import in_threads
 from sessions_app.workspaces import paths, records
 from sessions_app.workspaces.beneath import NoSuchFile, pieces, shown
@@ -24,7 +24,7 @@ class NotShown(ConversationError):
     code = "too_large"
 
 
-def named_in(request: Request, parameter: str) -> str | None:
+def named_in(request: Request | HttpRequest, parameter: str) -> str | None:
     """Return a path in the query, with bytes that are no UTF-8 as file systems' names have them."""
     query = request.META.get("QUERY_STRING", "")
     found = parse_qsl(query, keep_blank_values=True, errors="surrogateescape", max_num_fields=None)

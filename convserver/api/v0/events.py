@@ -15,10 +15,9 @@ from rest_framework.response import Response
 
 from conversations import access
 from conversations.dialects import v0
-from conversations.events import EVENT_ID_MAX_LENGTH, SEQ_MAX, EventFilter
+from conversations.events import EVENT_ID_MAX_LENGTH, SEQ_MAX, ConversationRef, EventFilter
 from conversations.exceptions import ConversationError, InvalidEvent
 from conversations.log import reads
-from conversations.models import ConversationRef
 from convserver.api.direct.calls import SUCCESS, SUCCESS_JSON, Append, NotDirect, Reply
 from convserver.api.direct.outcomes import in_loop_once
 from convserver.api.errors import UNAVAILABLE
@@ -33,7 +32,6 @@ from sessions_app.loops.manager import get_manager
 
 logger = logging.getLogger(__name__)
 
-LIMIT_MAX = 100
 PIECE_BYTES = 64 * 1024
 """A trajectory is sent in pieces of about this size, so that no piece delays other requests."""
 _IDEMPOTENT_IDS = UUID("0b0c8d0e-6a5f-4f0b-a7d7-0c2f3f6f9a52")
@@ -61,7 +59,8 @@ class V0EventViewSet(V0ViewSet):
         query = query_of(request, V0EventsQuery)
         body = optional_body_of(request, FilterBody)
         conversation = access.readable(request.user, conversation_id)
-        if not 0 <= query.limit <= LIMIT_MAX:
+        limit_max = 100
+        if not 0 <= query.limit <= limit_max:
             raise Refused(400, {"detail": "Invalid limit"})
         if not query.limit:  # an empty page has no next one
             return Response({"events": [], "has_more": False})

@@ -10,8 +10,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conversations import access
+from conversations.events import ConversationRef
 from conversations.exceptions import LoopUnavailable
-from conversations.models import ConversationRef
 from conversations.store import changes
 from convserver.api.errors import PASSING
 from convserver.api.openhands.errors import Refused

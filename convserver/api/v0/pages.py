@@ -12,9 +12,6 @@ from conversations.cursors import InvalidCursor, ListCursor
 from conversations.models import ConversationQuerySet
 from convserver.pagination import PAGE_DEFAULT, PAGE_MAX, Page, first_page
 
-# No list is this long, and no database takes larger numbers than 2**63 as an offset.
-_OFFSET_MAX = 1_000_000_000
-
 
 class V0PageQuery(BaseModel):
     """Which page of a list to return."""
@@ -70,6 +67,8 @@ def _text_or_none(value: object) -> str | None:
 
 
 def _bounded(offset: int) -> int:
-    if not 0 <= offset <= _OFFSET_MAX:
+    # No list is this long, and no database takes larger numbers than 2**63 as an offset.
+    offset_max = 1_000_000_000
+    if not 0 <= offset <= offset_max:
         raise InvalidCursor("This is not a page id of this list: use next_page_id of the page before.")
     return offset

@@ -6,12 +6,9 @@ import re
 from collections.abc import Sequence
 
 from conversations.dialects import v0
-from conversations.events import EventEnvelope, EventFilter
+from conversations.events import ConversationRef, EventEnvelope, EventFilter
 from conversations.log import reads
-from conversations.models import ConversationRef
 
-EVENTS_THROUGH = 4
-EVENTS_AFTER = 5
 SERVICE_ID = "remember_prompt"
 
 _INSTRUCTIONS = """\
@@ -34,8 +31,10 @@ _ANSWER = re.compile(r"<update_prompt>(.*?)</update_prompt>", re.DOTALL)
 def events_around(conversation: ConversationRef, seq: int) -> list[EventEnvelope]:
     """Return the events around `seq`: four up to it, and the five after it."""
     wanted = EventFilter(exclude_hidden=True, exclude_types=v0.NOT_FOR_PROMPTS)
-    through = reads.search_events(conversation, wanted, last=seq, newest_first=True, limit=EVENTS_THROUGH)
-    after = reads.search_events(conversation, wanted, first=seq + 1, limit=EVENTS_AFTER)
+    events_through = 4
+    through = reads.search_events(conversation, wanted, last=seq, newest_first=True, limit=events_through)
+    events_after = 5
+    after = reads.search_events(conversation, wanted, first=seq + 1, limit=events_after)
     return [*reversed(through.events), *after.events]
 
 

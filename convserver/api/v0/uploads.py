@@ -12,6 +12,8 @@ from convserver.api.openhands.errors import Detail, InvalidRequest
 from convserver.api.openhands.forms import FormParser
 from convserver.api.scopes import WRITES
 from convserver.api.v0.view import V0ViewSet
+from convserver.event_loop import in_loop
+from sessions_app.checkpoints import copies
 from sessions_app.storage.attachments import Attached, NewFile, Skipped
 from sessions_app.workspaces import uploads
 
@@ -55,6 +57,7 @@ class UploadViewSet(V0ViewSet):
         """
         conversation = access.writable(request.user, conversation_id)
         files = _files_of(request)
+        in_loop(copies.require, conversation)
         results = uploads.put_all(conversation, files)
         answer = UploadResponse(
             uploaded_files=[each.path for each in results if isinstance(each, Attached)],

@@ -43,8 +43,6 @@ urlpatterns = [
             ("list-files", "list_files"),
             ("select-file", "select_file"),
             ("zip-directory", "zip_directory"),
-            ("git/changes", "changes"),
-            ("git/diff", "diff"),
         )
     ),
     MicroagentConversationViewSet.route(

@@ -1,10 +1,11 @@
-"""The V0 wire's requests about a conversation's workspace: its files; there is no runtime (spec V0 §1.7)."""
+"""The V0 wire's requests about a conversation's workspace: its files, and their changes (spec V0 §1.7)."""
 
 from __future__ import annotations
 
 import posixpath
-from contextlib import suppress
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Literal
 
 from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
@@ -14,17 +15,23 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conversations import access
-from conversations.exceptions import ConversationNotFound
+from conversations.exceptions import ConversationError, ConversationNotFound
 from conversations.models import ConversationRef, Version
-from convserver.api.openhands import workspace_files
+from convserver.api.openhands import workspace_files, workspace_git
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
 from convserver.api.openhands.view import query_of
 from convserver.api.openhands.workspace_files import NotShown
 from convserver.api.scopes import WRITES
 from convserver.api.v0.view import V0ViewSet
 from convserver.event_loop import in_loop
+from convserver.serving.admission import Lane, in_lane
 from sessions_app.loops.manager import get_manager
 from sessions_app.openhands_v1 import sandboxes
+from sessions_app.repository_skills import reading
+from sessions_app.sandbox.base import NoSandbox
+from sessions_app.workspace_git import comparison
+from sessions_app.workspace_git.comparison import FileTooLong, NoFile
+from sessions_app.workspace_git.program import GitFailed
 from sessions_app.workspaces import archives, paths, records
 from sessions_app.workspaces.beneath import NoSuchFile, PathRefused
 
@@ -38,10 +45,28 @@ class RuntimeConfig(BaseModel):
     session_id: str | None
 
 
+class MicroagentInput(BaseModel):
+    """What a user is to give for one."""
+
+    name: str
+    description: str
+
+
+class Microagent(BaseModel):
+    """A microagent, with the names of the tool servers that it declares."""
+
+    name: str
+    type: Literal["repo", "knowledge"]
+    content: str
+    triggers: list[str]
+    inputs: list[MicroagentInput]
+    tools: list[str]
+
+
 class Microagents(BaseModel):
     """The microagents that are loaded."""
 
-    microagents: list[dict[str, Any]]
+    microagents: list[Microagent]
 
 
 class WebHosts(BaseModel):
@@ -64,7 +89,7 @@ class Change(BaseModel):
 
 
 class WorkspaceProblem(BaseModel):
-    """The requested file does not exist."""
+    """Why a file, or what git says of it, cannot be shown."""
 
     error: str
 
@@ -85,6 +110,13 @@ class DiffQuery(BaseModel):
     """Which file to compare."""
 
     path: str
+
+
+class FileDiff(BaseModel):
+    """A file before and after."""
+
+    modified: str
+    original: str
 
 
 class FileText(BaseModel):
@@ -112,7 +144,12 @@ _file: dict[str, Any] = {
         **_refused,
     },
 }
-_diff: dict[str, Any] = {"parameters": [DiffQuery], "responses": {400: Detail, **_refused}}
+_git_refused: dict[int, Any] = {400: Detail | WorkspaceProblem, 503: Detail}
+_changes: dict[str, Any] = {"responses": {200: list[Change], 404: Detail, **_git_refused}}
+_diff: dict[str, Any] = {
+    "parameters": [DiffQuery],
+    "responses": {200: FileDiff, 413: WorkspaceProblem, **_git_refused, **_refused},
+}
 _zip: dict[Any, Any] = {(200, "application/zip"): OpenApiTypes.BINARY, **_OF_ONE, 503: Detail}
 
 
@@ -131,9 +168,19 @@ class V0WorkspaceViewSet(V0ViewSet):
 
     @extend_schema(responses={200: Microagents, **_OF_ONE})
     def microagents(self, request: Request, conversation_id: str) -> Response:
-        """Return the loaded ones: none."""
-        _attached(request, conversation_id)
-        return Response({"microagents": []})
+        """Return the skills of its repository, and of its start: those with a trigger are knowledge."""
+        found = [
+            {
+                "name": each.name,
+                "type": "repo" if each.is_always else "knowledge",
+                "content": each.content,
+                "triggers": each.keywords,
+                "inputs": [{"name": one.name, "description": one.description} for one in each.inputs],
+                "tools": each.servers,
+            }
+            for each in reading.loaded(_attached(request, conversation_id))
+        ]
+        return Response({"microagents": found})
 
     @extend_schema(responses={200: WebHosts, **_OF_ONE})
     def web_hosts(self, request: Request, conversation_id: str) -> Response:
@@ -188,18 +235,41 @@ class V0WorkspaceViewSet(V0ViewSet):
             conversation, content, content_type="application/zip", name="workspace.zip"
         )
 
-    @extend_schema(responses={200: list[Change], **_OF_ONE})
+    @in_lane(Lane.ABROAD)  # git may take seconds
+    @extend_schema(**_changes)
     def changes(self, request: Request, conversation_id: str) -> Response:
-        """Return the files: none."""
-        _attached(request, conversation_id)
-        return Response([])
+        """Return the files that differ from the remote branch, or from the one that it comes from.
 
+        Without a remote repository, all files; none where there is no repository.
+        """
+        conversation = _attached(request, conversation_id)
+        with _git_problems(""):
+            found = workspace_git.changes_of(conversation, "", comparison.V0)
+        # A file that has become a link is one that was changed, to this wire.
+        return Response([{"status": each.status.replace("T", "M"), "path": each.path} for each in found])
+
+    @in_lane(Lane.ABROAD)
     @extend_schema(**_diff)
     def diff(self, request: Request, conversation_id: str) -> Response:
-        """Report that there are no commits."""
-        query_of(request, DiffQuery)
-        _attached(request, conversation_id)
-        raise Refused(404, {"error": "Not a git repository"})
+        """Return a file as it was there and as it is, without the end of its last line."""
+        path = query_of(request, DiffQuery).path
+        conversation = _attached(request, conversation_id)
+        with _git_problems("Error getting diff: "):
+            named = workspace_files.named_in(request, "path") or path
+            found = workspace_git.diff_of(conversation, named, comparison.V0)
+        if found is None:
+            raise Refused(404, {"error": "Not a git repository"})
+        return Response({"modified": found.modified, "original": found.original})
+
+
+@contextmanager
+def _git_problems(words: str) -> Iterator[None]:
+    """Refuse in this wire's words what git cannot answer."""
+    statuses: dict[type[ConversationError], int] = {NoFile: 404, FileTooLong: 413}
+    try:
+        yield
+    except (GitFailed, NoSandbox, PathRefused) as error:
+        raise Refused(statuses.get(type(error), 400), {"error": f"{words}{error}"}) from error
 
 
 def _attached(request: Request, conversation_id: str) -> ConversationRef:

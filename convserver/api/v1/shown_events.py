@@ -7,9 +7,8 @@ from functools import partial
 from typing import NamedTuple
 
 from conversations.dialects import v1
-from conversations.events import SomeEvents
+from conversations.events import ConversationRef, SomeEvents
 from conversations.log import reads
-from conversations.models import ConversationRef
 from convserver.api.openhands.text import storable
 from convserver.api.v1.batches import Read
 

@@ -242,6 +242,9 @@ class NativeRunOptions(BaseModel):
     max_cost: float | None = Field(description="US dollars that the models of the conversation cost.")
     max_turn_seconds: int | None = Field(description="Seconds for which the agent works in one turn.")
     max_seconds: int | None = Field(description="Seconds for which the agent works in the conversation.")
+    network: bool | None = Field(
+        description="Whether programs in the sandbox that start from now on reach public web servers."
+    )
 
 
 # Receipts

@@ -20,8 +20,10 @@ from convserver.api.schema import DoorSchema
 from convserver.api.scopes import WRITES
 from convserver.api.v1.agent.view import AgentViewSet
 from convserver.api.v1.authentication import conversation_of
+from sessions_app.workspaces import chosen
 
-NO_WORKSPACES = "This server has no workspaces beside those of conversations, and runs no commands in them."
+NO_WORKSPACES = "The directories of this server are chosen by its operator (CONVSERVER_WORKSPACE_ROOTS)."
+NO_OTHERS = "This server has no workspaces beside those of conversations."
 NO_SKILLS = "This server installs no skills. A conversation's start brings them, in `agent_context.skills`."
 NO_PLUGINS = "This server loads no plugins. Add tool servers to the settings instead."
 NO_EXTENSIONS = "This server runs no extensions of the web client."
@@ -45,8 +47,16 @@ def _managed(address: str) -> Iterator[tuple[str, str]]:
 API = "api/"
 ONE = "api/conversations/{conversation_id}/"
 """What the addresses about one conversation begin with."""
-NO_COMMANDS: dict[str, Any] = {"items": [], "next_page_id": None}
-NO_COMMITS: dict[str, Any] = {"commits": [], "has_more": False}
+
+
+def _directories() -> dict[str, Any]:
+    """Return the user's own directories in which a conversation may work, as a client's picker shows them."""
+    shown = [
+        {"id": str(each), "name": each.name or str(each), "path": str(each)} for each in chosen.offered()
+    ]
+    # A client looks for directories in a parent by itself, which only the files of conversations allow.
+    return {"workspaces": shown, "workspaceParents": []}
+
 
 EMPTY: dict[tuple[str, str], Any] = {
     ("get", "api/init"): {"state": "ready", "error": None},
@@ -54,22 +64,8 @@ EMPTY: dict[tuple[str, str], Any] = {
     ("get", "api/vscode/status"): {"running": False, "enabled": False},
     ("get", ONE + "vscode/status"): {"running": False, "enabled": False},
     ("get", ONE + "vscode/url"): {"url": None},
-    ("get", "api/git/commits"): NO_COMMITS,
-    ("get", "api/git/commits/{sha}/changes"): [],
-    ("get", ONE + "git/changes"): [],
-    ("get", ONE + "git/diff"): {"modified": None, "original": None},
-    ("get", ONE + "git/commits"): NO_COMMITS,
-    ("get", ONE + "git/commits/{sha}/changes"): [],
     ("get", "api/git/repositories/search"): {"items": [], "next_page_id": None, "missing_token": True},
-    ("get", "api/bash/bash_events/search"): NO_COMMANDS,
-    ("get", "api/bash/bash_events/"): [],
-    ("delete", "api/bash/bash_events"): {"cleared_count": 0},
-    ("get", ONE + "bash/bash_events/search"): NO_COMMANDS,
-    ("get", ONE + "bash/bash_events/"): [],
-    ("delete", ONE + "bash/bash_events"): {"cleared_count": 0},
     ("get", "api/llm/provider-connections"): [],
-    ("post", "api/hooks"): {"hook_config": None},
-    ("post", "api/skills"): {"skills": [], "sources": {}},
     ("get", "api/skills/installed"): {"skills": []},
     ("get", "api/skills/catalog"): {"skills": []},
     ("get", "api/skills/marketplace"): {"skills": []},
@@ -79,18 +75,14 @@ EMPTY: dict[tuple[str, str], Any] = {
     ("get", "api/canvas-extensions/installed"): {"canvas_extensions": []},
     ("post", "api/sub-agents"): {"agents": []},
     ("get", "api/meta-profiles"): {"meta_profiles": [], "active_meta_profile": None},
-    ("get", "api/workspaces"): {"workspaces": [], "workspaceParents": []},
+    ("get", "api/workspaces"): _directories,
 }
-"""The answers to reads, by method and address."""
+"""The answers to reads, by method and address, or a function that returns one."""
 
 REFUSED: dict[tuple[str, str], str] = {
     ("post", "api/init"): NO_INIT,
     ("post", "api/workspaces"): NO_WORKSPACES,
     ("post", "api/workspaces/parents"): NO_WORKSPACES,
-    ("post", "api/bash/start_bash_command"): NO_WORKSPACES,
-    ("post", "api/bash/execute_bash_command"): NO_WORKSPACES,
-    ("post", ONE + "bash/start_bash_command"): NO_WORKSPACES,
-    ("post", ONE + "bash/execute_bash_command"): NO_WORKSPACES,
     ("post", "api/skills/sync"): NO_SKILLS,
     ("post", "api/skills/install"): NO_SKILLS,
     ("post", "api/plugins/install"): NO_PLUGINS,
@@ -118,14 +110,9 @@ REFUSED: dict[tuple[str, str], str] = {
 UNKNOWN: dict[tuple[str, str], str] = {
     ("delete", "api/workspaces"): NO_WORKSPACES,
     ("delete", "api/workspaces/parents"): NO_WORKSPACES,
-    ("get", ONE + "workspace"): NO_WORKSPACES,
-    ("get", ONE + "workspace/{path}"): NO_WORKSPACES,
+    ("get", ONE + "workspace"): NO_OTHERS,
     ("get", "api/file/download-trajectory/{name}"): NO_TRAJECTORIES,
     ("get", ONE + "file/download-trajectory/{name}"): NO_TRAJECTORIES,
-    ("get", "api/bash/bash_events/{name}"): NO_WORKSPACES,
-    ("post", "api/bash/bash_commands/{name}/stop"): NO_WORKSPACES,
-    ("get", ONE + "bash/bash_events/{name}"): NO_WORKSPACES,
-    ("post", ONE + "bash/bash_commands/{name}/stop"): NO_WORKSPACES,
     **dict.fromkeys(_managed("api/skills/installed/{name}"), NO_SKILLS),
     ("post", "api/skills/installed/{name}/refresh"): NO_SKILLS,
     **dict.fromkeys(_managed("api/plugins/installed/{name}"), NO_PLUGINS),
@@ -231,7 +218,8 @@ class AbsentViewSet(AgentViewSet):
             conversation_of(request, named["conversation_id"])
         # HEAD is the action of GET; its answer has the same headers.
         method = "get" if request.method == "HEAD" else (request.method or "").lower()
-        return self.answers[method]
+        answer = self.answers[method]
+        return answer() if callable(answer) else answer
 
     @extend_schema(request=None, responses={204: None})
     def open_nothing(self, request: Request) -> HttpResponse:

@@ -44,6 +44,7 @@ from sessions_app.openhands_v1 import starts, steering
 from sessions_app.openhands_v1.information import SIZE, ConversationInformation, information_of
 from sessions_app.settings import agent_setups
 from sessions_app.settings.agent_setups import NewSetup
+from sessions_app.workspaces import chosen
 
 IDS = OpenApiParameter("ids", {"type": "array", "items": {"type": "string"}}, required=True)
 
@@ -228,6 +229,7 @@ def _started(request: Request, body: Start) -> tuple[ConversationRef, bool]:
             llm_model=started_agents.model_in(agent),
             tags=body.tags,
         )
+        chosen.choose_known(conversation, body.workspace["working_dir"])
     except ConversationExists:  # another user's, or created by another request just now
         existing = _brought_back(request, public_id) if public_id else None
         if existing is None:

@@ -12,10 +12,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conversations.dialects import v1
-from conversations.events import EventEnvelope
+from conversations.events import ConversationRef, EventEnvelope
 from conversations.exceptions import LoopUnavailable
 from conversations.log import reads
-from conversations.models import ConversationRef
 from convserver.api.direct.calls import SUCCESS_JSON, Append, NotDirect, Reply
 from convserver.api.direct.outcomes import in_loop_once
 from convserver.api.openhands.errors import Detail, InvalidRequest, Refused, ValidationProblems
@@ -30,7 +29,7 @@ from convserver.api.v1.agent.pages import (
     event_page,
     missing,
     queried,
-    spliced,
+    text_of_page,
 )
 from convserver.api.v1.agent.requests import ConfirmationDecision, Saying
 from convserver.api.v1.agent.view import AgentViewSet, described, done
@@ -80,7 +79,8 @@ class AgentEventViewSet(AgentViewSet):
         conversation = conversation_of(request, conversation_id)
         query = query_of(request, AgentEventPageQuery)
         page = event_page(conversation, query)
-        return spliced((_shown(event, conversation) for event in page.events), page.next_page_id)
+        texts = (_shown(event, conversation) for event in page.events)
+        return as_json(text_of_page(texts, page.next_page_id))
 
     @extend_schema(parameters=described(AgentEventsQuery), responses={200: int, **ONE})
     def count(self, request: Request, conversation_id: str) -> Response:

@@ -187,9 +187,9 @@ def missing(*where: str) -> InvalidRequest:
     return InvalidRequest([problem])
 
 
-def spliced(texts: Iterable[str], next_page_id: str | None) -> HttpResponse:
-    """Return a page of events as their JSON texts, without decoding them."""
-    return as_json(f'{{"items":[{",".join(texts)}],"next_page_id":{json.dumps(next_page_id)}}}')
+def text_of_page(texts: Iterable[str], next_page_id: str | None) -> str:
+    """Return a page of events as JSON, from their JSON texts, without decoding them."""
+    return f'{{"items":[{",".join(texts)}],"next_page_id":{json.dumps(next_page_id)}}}'
 
 
 def as_json(text: str) -> HttpResponse:

@@ -6,10 +6,13 @@ from typing import Any
 
 from django.db.models import QuerySet, Value
 
+from conversations.cursors import DirectedCursor
 from conversations.engines.compiled import CompiledQuery
 from conversations.models import Conversation, normal_id
-from convserver.api.direct.calls import DirectAnswer, Read
+from convserver.api.direct.calls import DirectAnswer, NotDirect, Read
 from convserver.api.openhands.view import NullRenderer
+from convserver.api.v1.agent.pages import AgentEventPageQuery, text_of_page
+from convserver.api.v1.log_pages import LogPlace, page_of_log
 from convserver.pagination import PAGE_MAX, page_of_places, places
 from sessions_app.openhands_v1.information import SIZE, information_in, information_rows
 
@@ -43,3 +46,20 @@ def first_page(read: Read) -> DirectAnswer:
     found = {row["pk"]: information_in(row) for row in _SOME.rows(pks=page.pks)}
     items = [found[pk] for pk in page.pks if pk in found]
     return DirectAnswer(NullRenderer().render({"items": items, "next_page_id": page.next_page_id}))
+
+
+def events(read: Read) -> DirectAnswer:
+    """Return a page of the events of one conversation. Raise NotDirect, also if there is none."""
+    # Of a repeated parameter the last one counts, as in the view.
+    given = dict(read.parameters())
+    if not given.keys() <= {"page_id", "limit", "sort_order"}:
+        raise NotDirect
+    query = AgentEventPageQuery.model_validate(given)
+    newest_first = query.newest_first
+    # The id of an event, which agent servers give, is left to the view.
+    after = DirectedCursor.decode(query.page_id, newest_first=newest_first).seq if query.page_id else None
+    page = page_of_log(
+        read, normal_id(read.conversation_id), LogPlace(query.limit, newest_first, after=after)
+    )
+    next_page_id = None if page.end is None else DirectedCursor(page.end, newest_first).encode()
+    return DirectAnswer(text_of_page(page.shown, next_page_id).encode())

@@ -38,6 +38,7 @@ from convserver.api.v1.agent.view import AgentViewSet, done
 from convserver.api.v1.authentication import conversation_of, require_more_than_one
 from convserver.event_loop import in_loop
 from convserver.serving.admission import Lane, in_lane
+from sessions_app.checkpoints import copies
 from sessions_app.loops.manager import get_manager
 from sessions_app.openhands_v1 import input as v1_input
 from sessions_app.openhands_v1 import questions
@@ -254,7 +255,7 @@ class SteeringViewSet(AgentViewSet):
 
 
 def _fork(request: Request, source: ConversationRef, body: Fork) -> Response:
-    copy = agent_setups.fork(
+    copy = copies.fork(
         request.user,
         source,
         conversation_id=body.id.hex if body.id else None,

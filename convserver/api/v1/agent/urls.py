@@ -14,14 +14,17 @@ from django.urls import URLPattern, path, re_path
 
 from convserver.api.v1.agent import absent
 from convserver.api.v1.agent.absent import AbsentViewSet
+from convserver.api.v1.agent.commands import CommandViewSet
 from convserver.api.v1.agent.conversations import AgentConversationViewSet
 from convserver.api.v1.agent.events import AgentEventViewSet
+from convserver.api.v1.agent.git import AgentGitViewSet
 from convserver.api.v1.agent.server_routes import AgentServerInfoView
 from convserver.api.v1.agent.settings.agent_profiles import AgentProfileViewSet
 from convserver.api.v1.agent.settings.models import ModelViewSet
 from convserver.api.v1.agent.settings.profiles import ProfileViewSet as ModelProfileViewSet
 from convserver.api.v1.agent.settings.secrets import UserSecretViewSet
 from convserver.api.v1.agent.settings.views import AgentSettingsViewSet, ToolServerViewSet
+from convserver.api.v1.agent.skills import RepositorySkillViewSet
 from convserver.api.v1.agent.steering import SteeringViewSet
 from convserver.api.v1.agent.workspace import AgentWorkspaceViewSet, FileViewSet
 from convserver.web.probes import AliveView, HealthView, ReadyView
@@ -57,6 +60,25 @@ FILE_ACTIONS: dict[str, Any] = {
 }
 """Those of a conversation; each is also there for the one whose key is given."""
 
+COMMAND_ACTIONS: dict[str, Any] = {
+    "start_bash_command": {"post": "start"},
+    "execute_bash_command": {"post": "execute"},
+    "bash_events/search": {"get": "search"},
+    "bash_events/": {"get": "batch"},
+    "bash_events": {"delete": "clear"},
+    "bash_events/(?P<event_id>[^/]+)": {"get": "retrieve"},
+    "bash_commands/(?P<command_id>[^/]+)/stop": {"post": "stop"},
+}
+"""Those of commands; the same without a conversation."""
+
+COMMIT_ACTIONS: dict[str, Any] = {
+    "commits": {"get": "commits"},
+    "commits/(?P<sha>[^/]+)/changes": {"get": "commit_changes"},
+}
+"""Those of git that no other wire has; the same without a conversation."""
+
+CHANGE_ACTIONS: dict[str, Any] = {"changes": {"get": "changes"}, "diff": {"get": "diff"}}
+
 EVENT_ACTIONS: dict[str, Any] = {
     "search": {"get": "search"},
     "count": {"get": "count"},
@@ -77,6 +99,9 @@ def conversation_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
     """Yield all routes about conversations below a prefix."""
     yield path(prefix, many(**options), name="agent-conversations")
     yield from free_routes(prefix, **options)
+    for name, methods in CHANGE_ACTIONS.items():
+        view = AgentGitViewSet.as_view(methods, **options)
+        yield re_path(_one(prefix, f"/git/{name}$"), view, name=f"agent-conversation-git-{name}")
     yield from absent_routes(absent.ONE, _one(prefix, "/"), **options)
     yield re_path(_one(prefix, "$"), one(**options), name="agent-conversation")
     yield re_path(_one(prefix, "/events$"), events(**options), name="agent-events")
@@ -97,9 +122,25 @@ def free_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
         view = FileViewSet.as_view(methods, **options)
         route = f"agent-conversation-file-{name.replace('_', '-')}"
         yield re_path(_one(prefix, f"/file/{name}$"), view, name=route)
+    viewed = FileViewSet.as_view({"get": "show"}, **options)
+    name = "agent-conversation-workspace-file"
+    yield re_path(_one(prefix, r"/workspace/(?P<path>[\s\S]+)\Z"), viewed, name=name)
+    yield from _command_and_commit_routes(_one(prefix, "/"), "agent-conversation", **options)
     # The last of them: `search` could also be an id.
     event = _one(prefix, r"/events/(?P<event_id>[^/]+)$")
     yield re_path(event, AgentEventViewSet.as_view({"get": "retrieve"}, **options), name="agent-event")
+
+
+def _command_and_commit_routes(base: str, named: str, **options: Any) -> Iterator[URLPattern]:
+    """Yield the routes about commands and commits below an address."""
+    for room, viewset, actions in (
+        ("bash", CommandViewSet, COMMAND_ACTIONS),
+        ("git", AgentGitViewSet, COMMIT_ACTIONS),
+    ):
+        for address, methods in actions.items():
+            (action,) = methods.values()
+            route = f"{named}-{room}-{action.replace('_', '-')}"
+            yield re_path(f"{base}{room}/{address}$", viewset.as_view(methods, **options), name=route)
 
 
 def workspace_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
@@ -110,8 +151,7 @@ def workspace_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
     yield path(f"{prefix}tools/", tools, name="agent-tools")
     yield path(f"{prefix}vscode/url", editor, name="agent-vscode-url")
     of_a_path = {
-        "git/changes": partial(AgentWorkspaceViewSet.as_view, {"get": "changes"}),
-        "git/diff": partial(AgentWorkspaceViewSet.as_view, {"get": "diff"}),
+        **{f"git/{name}": partial(AgentGitViewSet.as_view, each) for name, each in CHANGE_ACTIONS.items()},
         "file/upload": partial(FileViewSet.as_view, FILE_ACTIONS["upload"]),
         "file/download": partial(FileViewSet.as_view, FILE_ACTIONS["download"]),
     }
@@ -120,11 +160,15 @@ def workspace_routes(prefix: str, **options: Any) -> Iterator[URLPattern]:
         yield path(f"{prefix}{name}", each(**UNDESCRIBED), name=route)
         # A path may have slashes and line ends.
         yield re_path(rf"^{prefix}{name}/(?P<path>[\s\S]+)\Z", each(**options), name=route)
+    yield from _command_and_commit_routes(f"^{prefix}", "agent", **options)
     looks = {"archive": "archive", "home": "home", "search_subdirs": "subdirectories"}
     actions: dict[str, Any] = {name: {"get": action} for name, action in looks.items()}
     for name, methods in {**actions, "create_directory": FILE_ACTIONS["create_directory"]}.items():
         view = FileViewSet.as_view(methods, **options)
         yield path(f"{prefix}file/{name}", view, name=f"agent-file-{name.replace('_', '-')}")
+    for name in ("skills", "hooks"):
+        said = RepositorySkillViewSet.as_view({"post": name}, **options)
+        yield path(f"{prefix}{name}", said, name=f"agent-{name}")
 
 
 PROFILES = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import mimetypes
 import posixpath
-import re
 from typing import Any, Literal
 
 from django.http import StreamingHttpResponse
@@ -13,32 +13,30 @@ from pydantic import BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from convserver.api.openhands import workspace_files
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
 from convserver.api.openhands.forms import FormParser
 from convserver.api.openhands.view import Done, query_of
 from convserver.api.scopes import WRITES
+from convserver.api.v1.agent import meant
+from convserver.api.v1.agent.meant import PATH, given_path, named_path
 from convserver.api.v1.agent.pages import missing
 from convserver.api.v1.agent.view import AgentViewSet, described, done
 from convserver.api.v1.authentication import conversation_of
+from convserver.event_loop import in_loop
+from sessions_app.checkpoints import copies
 from sessions_app.models import ATTACHMENT_NAME_MAX_LENGTH
+from sessions_app.openhands_v1 import information
+from sessions_app.sandbox import choice
+from sessions_app.sandbox.base import SandboxName
 from sessions_app.workspaces import archives, paths, records, uploads
 from sessions_app.workspaces.beneath import NoSuchFile, shown
+from sessions_app.workspaces.excludes import DEFAULT_EXCLUDES
 
-PATH = OpenApiParameter("path", str, description="In newer clients' form.")
 EXCLUDE = OpenApiParameter("exclude", str, many=True, description="Patterns of what is left out, too.")
 FIELD = "file"
 _REFUSED: dict[Any, Any] = {400: Detail, 404: Detail, 422: ValidationProblems, 503: Detail}
-_PAGE = re.compile(r"https?://[^/]+/conversations/([0-9a-f-]{32,36})(?:[/?#].*)?")
-"""The addresses of a conversation's page, as a browser sends them."""
-
-
-class NoDiff(BaseModel):
-    """A file that nothing is known of."""
-
-    modified: None
-    original: None
 
 
 class NoAddress(BaseModel):
@@ -106,24 +104,16 @@ class ArchiveQuery(BaseModel):
 
 
 class AgentWorkspaceViewSet(AgentViewSet):
-    """What agents elsewhere have beside files: tools, changes since a commit, an editor."""
+    """What agents elsewhere have beside files: tools, an editor."""
 
     needs = WRITES
 
     @extend_schema(responses={200: list[str]})
     def tools(self, request: Request) -> Response:
-        """Return none: agents have tools of their own."""
-        return Response([])
-
-    @extend_schema(parameters=[PATH], responses={200: list[dict[str, Any]]})
-    def changes(self, request: Request, path: str = "") -> Response:
-        """Return none."""
-        return Response([])
-
-    @extend_schema(parameters=[PATH], responses={200: NoDiff})
-    def diff(self, request: Request, path: str = "") -> Response:
-        """Return an empty diff."""
-        return Response({"modified": None, "original": None})
+        """Return the tools of workspaces that a start may name for its agent."""
+        state = choice.state()
+        tools = [] if state.name == SandboxName.OFF else ["file_editor", "glob", "grep"]
+        return Response([*tools, "terminal"] if state.works else tools)
 
     @extend_schema(responses={200: NoAddress})
     def editor(self, request: Request) -> Response:
@@ -145,12 +135,14 @@ class FileViewSet(AgentViewSet):
     )
     def upload(self, request: Request, path: str = "", conversation_id: str = "") -> Response:
         """Store the file in the workspace, in the place of one that is there; 404 without a conversation."""
-        conversation = _meant_by(request, conversation_id)
+        named = path or given_path(request)
+        conversation = meant.required(request, conversation_id, named)
         file = request.FILES.get(FIELD)
         if file is None:
             raise missing("body", FIELD)
-        name = path or workspace_files.named_in(request, PATH.name) or file.name or ""
+        name = named or file.name or ""
         content = file.read()
+        in_loop(copies.require, conversation)
         uploads.put(conversation, name, content)
         return Response(UploadedSize(success=True, file_size=len(content)).model_dump())
 
@@ -159,14 +151,27 @@ class FileViewSet(AgentViewSet):
     )
     def download(self, request: Request, path: str = "", conversation_id: str = "") -> StreamingHttpResponse:
         """Return a file for saving, as long as it is now."""
-        conversation = _meant_by(request, conversation_id)
-        return workspace_files.download(conversation, path or _required(request))
+        conversation = meant.required(request, conversation_id, path or given_path(request))
+        return workspace_files.download(conversation, path or named_path(request))
+
+    @extend_schema(responses={(200, "application/octet-stream"): OpenApiTypes.BINARY, **_REFUSED})
+    def show(self, request: Request, conversation_id: str, path: str) -> StreamingHttpResponse:
+        """Return a file below the working directory that clients are shown; pictures with their type."""
+        conversation = conversation_of(request, conversation_id)
+        whole = posixpath.join(information.working_directory(conversation), path)
+        answer = workspace_files.download(conversation, whole)
+        media_type = mimetypes.guess_type(path)[0]
+        # No type that could contain a script: the pages of this server have the same origin.
+        if media_type in ("image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp"):
+            answer.headers["Content-Type"] = media_type
+        return answer
 
     @extend_schema(request=None, parameters=[PATH], responses={200: Done, **_REFUSED})
     def create_directory(self, request: Request, conversation_id: str = "") -> Response:
         """Make a directory with those above it; one that is there stays as it is."""
-        conversation = _meant_by(request, conversation_id)
-        uploads.make_directory(conversation, _required(request))
+        conversation = meant.required(request, conversation_id, given_path(request))
+        in_loop(copies.require, conversation)
+        uploads.make_directory(conversation, named_path(request))
         return done()
 
     @extend_schema(
@@ -178,9 +183,9 @@ class FileViewSet(AgentViewSet):
 
         The other format of the wire is one of git repositories, which workspaces are not.
         """
-        conversation = _meant_by(request, conversation_id)
+        conversation = meant.required(request, conversation_id, given_path(request))
         query = query_of(request, ArchiveQuery)
-        path = _required(request)
+        path = named_path(request)
         target = paths.relative(conversation, path)
         with records.opened(conversation) as tree:
             if tree is not None:
@@ -192,7 +197,7 @@ class FileViewSet(AgentViewSet):
         name = posixpath.basename(target or paths.home_of(conversation)) or "workspace"
         # A start may name any working directory; the name is that of a file at the client.
         name = name if len(name) <= ATTACHMENT_NAME_MAX_LENGTH else "workspace"
-        excludes = [*(archives.DEFAULT_EXCLUDES if query.use_default_excludes else ()), *_excluded(request)]
+        excludes = [*(DEFAULT_EXCLUDES if query.use_default_excludes else ()), *_excluded(request)]
         return workspace_files.streamed(
             conversation,
             archives.tar_gz(conversation, target, name, excludes),
@@ -203,7 +208,7 @@ class FileViewSet(AgentViewSet):
     @extend_schema(responses={200: HomeDirectory, 503: Detail})
     def home(self, request: Request) -> Response:
         """Return the workspace of the conversation that the request means, with its directories."""
-        conversation = _meant_if_any(request)
+        conversation = meant.by_credentials(request)
         home = paths.HOME if conversation is None else paths.home_of(conversation)
         with_hidden = request.query_params.get("include_hidden") == "true"
         names = [] if conversation is None else _directories(conversation, "", with_hidden=with_hidden)
@@ -217,10 +222,10 @@ class FileViewSet(AgentViewSet):
     def subdirectories(self, request: Request) -> Response:
         """Return one page of the directories in a directory, without links; none without a conversation."""
         query = query_of(request, SubdirectoryQuery)
-        conversation = _meant_if_any(request)
+        conversation = meant.by_credentials(request)
         names: list[str] = []
         if conversation is not None:
-            target = paths.relative(conversation, _required(request))
+            target = paths.relative(conversation, named_path(request))
             names = _directories(conversation, target, with_hidden=query.include_hidden)
         start = names.index(query.page_id) if query.page_id in names else 0
         end = start + query.limit
@@ -238,16 +243,6 @@ def _directories(conversation: ConversationRef, target: str, *, with_hidden: boo
     return [name for name in found if with_hidden or not name.startswith(".")]
 
 
-def _required(request: Request) -> str:
-    """Return the absolute path in the query. Raise InvalidRequest for none, Refused for a relative one."""
-    path = workspace_files.named_in(request, PATH.name)
-    if path is None:
-        raise missing("query", PATH.name)
-    if not path.startswith("/"):
-        raise Refused(400, {"detail": "Path must be absolute"})
-    return path
-
-
 def _excluded(request: Request) -> list[str]:
     """Return the patterns of a request, of which there may be a hundred. Raise Refused."""
     patterns_most = 100
@@ -255,22 +250,3 @@ def _excluded(request: Request) -> list[str]:
     if len(found) > patterns_most:
         raise Refused(400, {"detail": f"At most {patterns_most} patterns may be excluded."})
     return found
-
-
-def _meant_by(request: Request, conversation_id: str) -> ConversationRef:
-    """Return the conversation whose files a request means. Raise Refused if it is unknown."""
-    found = conversation_of(request, conversation_id) if conversation_id else _meant_if_any(request)
-    if found is None:
-        raise Refused(404, {"detail": "Not Found"})
-    return found
-
-
-def _meant_if_any(request: Request) -> ConversationRef | None:
-    """Return the conversation that a request without an id means; None if there is none.
-
-    A web client that needs no key has none to send; its page's address names the conversation.
-    """
-    if isinstance(request.auth, ConversationRef):
-        return request.auth
-    page = _PAGE.fullmatch(request.headers.get("Referer", ""))
-    return None if page is None else conversation_of(request, page[1])

@@ -25,10 +25,9 @@ from rest_framework.response import Response
 from conversations import access
 from conversations.cursors import InvalidCursor, PlaceCursor
 from conversations.dialects import v1
-from conversations.events import EventFilter
+from conversations.events import ConversationRef, EventFilter
 from conversations.exceptions import ConversationNotFound
 from conversations.log import reads
-from conversations.models import ConversationRef
 from conversations.search import across_logs
 from conversations.search.across_logs import LogPlace
 from convserver.api.openhands.errors import Detail, ValidationProblems

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from convserver.api.openhands.errors import Detail, Refused
 from convserver.api.openhands.view import body_of
 from convserver.api.scopes import RUNS

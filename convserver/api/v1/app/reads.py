@@ -9,17 +9,14 @@ from django.db.models import QuerySet, Value
 from pydantic import TypeAdapter
 
 from conversations.cursors import PlaceCursor
-from conversations.dialects import v1
 from conversations.engines.compiled import CompiledQuery
-from conversations.events import SEQ_MAX
-from conversations.log.reads import take_bytes
-from conversations.models import Conversation, Event
-from conversations.models.events import envelope
+from conversations.models import Conversation
 from convserver.api.addresses import seen_by
 from convserver.api.direct.calls import DirectAnswer, NotDirect, Read, shown_and_more
 from convserver.api.openhands.view import NullRenderer
 from convserver.api.v1.app.events import AppEventOrder, EventSearchQuery, page_text
 from convserver.api.v1.app.shapes import AppConversationPage, conversation_rows, conversations_in
+from convserver.api.v1.log_pages import LogPlace, page_of_log
 from convserver.pagination import PAGE_MAX
 
 _IDS = TypeAdapter(list[UUID])
@@ -35,22 +32,7 @@ def _page(rows: int, *, user: Value) -> QuerySet[Conversation, dict[str, Any]]:
     return conversation_rows(Conversation.objects.owned_by(user).top_level().newest_first())[:rows]
 
 
-def _places(
-    rows: int, newest_first: bool, *, public_id: Value, user: Value, first: Value, last: Value
-) -> QuerySet[Event, Any]:
-    conversation = Conversation.objects.active().owned_by(user).with_public_ids([public_id])
-    events = Event.objects.of_one(conversation).between(first, last)
-    ordered = events.newest_first() if newest_first else events.oldest_first()
-    return ordered.values("conversation_id", "seq", "size", "conversation__next_seq")[:rows]
-
-
-def _events(newest_first: bool, *, pk: Value, first: Value, last: Value) -> QuerySet[Event, Any]:
-    events = Event.objects.of_key(pk).between(first, last)
-    return (events.newest_first() if newest_first else events.oldest_first()).envelope_rows()
-
-
 _SOME, _PAGE = CompiledQuery(_some), CompiledQuery(_page)
-_PLACES, _EVENTS = CompiledQuery(_places), CompiledQuery(_events)
 
 
 def conversations(read: Read) -> DirectAnswer:
@@ -86,26 +68,9 @@ def events(read: Read) -> DirectAnswer:
         raise NotDirect
     newest_first = query.sort_order is AppEventOrder.TIMESTAMP_DESC
     cursor = PlaceCursor.decode(query.page_id) if query.page_id else None
-    # Seqs have no holes. The bound keeps PostgreSQL from sorting the rest of a log that it takes for short.
-    first, last = 0, SEQ_MAX if newest_first else query.limit
-    if cursor is not None and newest_first:
-        first, last = cursor.seq - 1 - query.limit, cursor.seq - 1
-    elif cursor is not None:
-        first, last = cursor.seq + 1, cursor.seq + 1 + query.limit
-    public_id = query.conversation_id__eq.hex
-    # The keys and sizes first: a page ends before its events are more than memory should hold.
-    places = _PLACES.rows(
-        query.limit + 1, newest_first, public_id=public_id, user=read.user_pk, first=first, last=last
-    )
-    if not places:
+    place = None if cursor is None else cursor.seq
+    page = page_of_log(read, query.conversation_id__eq.hex, LogPlace(query.limit, newest_first, after=place))
+    if cursor is not None and cursor.conversation_pk != page.conversation_pk:
         raise NotDirect
-    end_of_log = places[0]["conversation__next_seq"]
-    if len(places) < min(min(last + 1, end_of_log) - max(first, 0), query.limit + 1):
-        raise NotDirect  # the log has a hole, which only a damaged one has: the view looks behind it
-    pk: int = places[0]["conversation_id"]
-    if cursor is not None and cursor.conversation_pk != pk:
-        raise NotDirect
-    shown = take_bytes((place["seq"], place["size"]) for place in places[: query.limit])
-    found = _EVENTS.tuples(newest_first, pk=pk, first=min(shown), last=max(shown))
-    end = PlaceCursor(pk, shown[-1]) if len(places) > len(shown) else None
-    return DirectAnswer(page_text([v1.shown(envelope(*row), public_id) for row in found], end).encode())
+    end = None if page.end is None else PlaceCursor(page.conversation_pk, page.end)
+    return DirectAnswer(page_text(page.shown, end).encode())

@@ -27,8 +27,8 @@ from convserver.api.v1.app.shapes import (
 from convserver.api.v1.app.view import IDS, AppViewSet, PageQuery, described, of_list, texts_of
 from convserver.event_loop import in_loop
 from convserver.pagination import first_page
-from sessions_app.models.v1 import DEFAULT_WORKING_DIR
 from sessions_app.openhands_v1 import sandboxes, steering
+from sessions_app.workspaces.paths import PROJECT
 
 _OF_ONE: dict[int, Any] = {404: Detail}
 _STOPPED: dict[int, Any] = {**_OF_ONE, 503: Detail}
@@ -56,7 +56,7 @@ SPEC = SandboxSpecInfo(
     command=None,
     created_at=datetime(2025, 1, 1, tzinfo=UTC),
     initial_env={},
-    working_dir=DEFAULT_WORKING_DIR,
+    working_dir=PROJECT,
 )
 
 

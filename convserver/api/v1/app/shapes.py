@@ -26,7 +26,7 @@ from sessions_app.identity.authentication import lets_everybody_in
 from sessions_app.live.status import iso
 from sessions_app.models import DEFAULT_MODEL, ExecutionStatus, StartTask
 from sessions_app.openhands_v1 import sandboxes
-from sessions_app.openhands_v1.sandboxes import Sandbox, SandboxStatus
+from sessions_app.openhands_v1.sandboxes import SandboxStatus, V1Sandbox
 from sessions_app.settings import run_options
 
 Moment = Annotated[datetime, PlainSerializer(iso, return_type=str, when_used="json")]
@@ -312,7 +312,7 @@ def started_of(tasks: Sequence[StartTask], *, origin: str) -> list[AppConversati
 SANDBOX_SPEC = "convserver"
 
 
-def sandbox_info(sandbox: Sandbox) -> SandboxInfo:
+def sandbox_info(sandbox: V1Sandbox) -> SandboxInfo:
     """Return a sandbox; its key only while it can be used."""
     # Where every client is let in, no key is needed, and none is shown.
     is_open = sandbox.status is not SandboxStatus.MISSING and not lets_everybody_in()

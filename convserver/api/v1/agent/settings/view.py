@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, Field
 from rest_framework.request import Request
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from convserver.api.openhands.errors import Refused
 from convserver.api.openhands.text import storable
 from convserver.api.openhands.view import body_in

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from convserver.api.openhands.errors import Detail, Refused, ValidationProblems
 from convserver.api.openhands.git_tokens import NewProviders, store_tokens
 from convserver.api.openhands.new_settings import Text
