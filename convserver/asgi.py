@@ -29,6 +29,7 @@ from sessions_app.identity.key_throttle import ThrottledKeys
 from sessions_app.live.hub import hub
 from sessions_app.loops.manager import close_manager, get_manager
 from sessions_app.routing import router
+from sessions_app.shell_commands import kept
 from sessions_app.sockets.v0 import server
 
 # The end waits this long for agents and statements: more than agents and tasks have to let go.
@@ -107,6 +108,7 @@ async def _closed() -> dict[str, str]:
         async with asyncio.timeout(CLOSING_S):
             # Doors first, so that nothing new begins.
             await server.close()
+            await kept.close()
             await background.close()
             await close_manager()
     except TimeoutError:

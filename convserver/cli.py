@@ -14,11 +14,10 @@ from convserver.configuration import LogFormat
 from convserver.serving import log_format
 from convserver.variables import ConfigurationError
 
-# Of the name of a session, PostgreSQL keeps this much.
-NAME_MAX = 63
 CONCURRENCY = 50  # a worker plays at most this many turns at a time, unless its command line says otherwise
 CONCURRENCY_MAX = 10_000
 OTHERS = {
+    "doctor": "say what is configured, what is missing, and how to get it",
     "manage": "run a management command: migrate, createsuperuser, create_token, …",
     "export": "write all conversations of a user into a zip file",
     "backup": "write the whole store into a directory, while the server runs",
@@ -39,7 +38,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog=program.command(), description="A durable conversation server for AI agents."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("serve", help="migrate the database, and start the server")
+    serve = commands.add_parser("serve", help="migrate the database, and start the server")
+    serve.add_argument(
+        "--workspace",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="a directory of yours in which conversations may work, as in CONVSERVER_WORKSPACE_ROOTS",
+    )
     work = commands.add_parser("worker", help="run agents for servers with CONVSERVER_MANAGER=clustered")
     work.add_argument(
         "--concurrency",
@@ -67,9 +73,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if others and chosen.command in ("serve", "worker", "mcp"):
         parser.error(f"unrecognized arguments: {' '.join(others)}")
     private_files.create_privately()  # before the settings are loaded, which may write the secret key
-    # PostgreSQL shows it to operators for each session of this process, and of programs that it starts.
+    # PostgreSQL shows it to operators for each session of this process, and of programs that it starts, and
+    # keeps 63 characters of it.
     name = f"convserver {chosen.command} {os.getpid()} {socket.gethostname()}"
-    os.environ.setdefault("PGAPPNAME", name[:NAME_MAX])
+    os.environ.setdefault("PGAPPNAME", name[:63])
     try:
         return _run(chosen, [*others, *getattr(chosen, "rest", ())])
     except ConfigurationError as error:
@@ -84,7 +91,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(chosen: argparse.Namespace, arguments: Sequence[str]) -> int:
     match chosen.command:
         case "serve":
+            given = [os.environ.get("CONVSERVER_WORKSPACE_ROOTS"), *chosen.workspace]
+            os.environ["CONVSERVER_WORKSPACE_ROOTS"] = ",".join(filter(None, given))
             return serving.serve()
+        case "doctor":
+            return management.look_for_problems(arguments)
         case "worker":
             return serving.work_for_cluster(chosen.concurrency, chosen.probe_port)
         case "import":

@@ -12,20 +12,23 @@ from urllib.parse import urlsplit
 from convserver.quotas import Quotas, RunLimits, quotas_of, run_limits_of
 from convserver.variables import (
     ConfigurationError,
-    Given,
     addresses,
     choice,
     classes,
     documentation_of,
+    files,
     flag,
     keys,
+    sandboxes,
     values_of,
     variable,
     whole,
     whole_or_none,
     words,
 )
+from convserver.variables.sandboxes import SandboxSettings
 from sessions_app.outbound.internal import InternalAddress
+from sessions_app.sandbox.base import SandboxName
 
 LOOPBACK_ADDRESSES = ("127.0.0.1", "::1")
 # One document may bring a hundred images or a long file; sockets and bodies have the same limit.
@@ -73,27 +76,12 @@ BUILT_IN_MANAGERS = {
 }
 
 
-def _frontend_dir(name: str, text: str, _: Given) -> Path | None:
-    if not text:
-        return None
-    try:
-        path = Path(text).expanduser().resolve()
-        index = (path / "index.html").resolve()
-        with index.open("rb"):
-            is_complete = index.is_relative_to(path)  # no file that a link puts elsewhere is served
-    except (OSError, RuntimeError, ValueError):  # RuntimeError: no home directory, links in a circle
-        is_complete = False
-    if not is_complete:
-        raise ConfigurationError(
-            f"{name} is {text!r}, but it must be a directory with an index.html that can be "
-            "read: the output of a frontend's build."
-        )
-    return path
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Configuration:
-    """The checked values: each field declares its variable. Parsers may use the fields above."""
+    """The checked values: each field declares its variable. Parsers may use the fields above.
+
+    A field whose value has a key or a password is not in the `repr`, which ends up in logs.
+    """
 
     auth: AuthMode = variable(
         "CONVSERVER_AUTH",
@@ -127,12 +115,14 @@ class Configuration:
         "DATABASE_URL",
         addresses.database_url,
         shown="SQLite under `CONVSERVER_DATA_DIR`",
+        repr=False,
         meaning="`sqlite:///…` or `postgresql://…`",
     )
     redis_url: str | None = variable(
         "REDIS_URL",
         addresses.redis_url,
         shown="none",
+        repr=False,
         meaning="carries hints between processes; without it, hints stay in the process, or go through "
         "PostgreSQL [in a cluster](#many-processes). Hints bring the text of events; they are "
         "encrypted with `SECRET_KEY`, unless Redis is on this machine or reached by `rediss://` "
@@ -193,6 +183,16 @@ class Configuration:
         "has cut off is run again. Of any other call, the outcome is then unknown "
         "([below](#tools))",
     )
+    commands_never_asked: tuple[tuple[str, ...], ...] = variable(
+        "CONVSERVER_COMMANDS_NEVER_ASKED",
+        sandboxes.commands,
+        shown="none",
+        meaning="beginnings of commands, separated by commas, for example `git status, ls, pytest -q`: the "
+        "terminal runs a command that begins with these words without approval, also where calls of tools "
+        "have to be approved. A line with `;`, `&`, a pipe, a redirection, `$(` or a backquote always asks, "
+        "and so do several lines. `create_pull_request` is a tool, which then [does not ask](#repositories) "
+        "either",
+    )
     store: str = variable(
         "CONVSERVER_STORE",
         classes.class_path(BUILT_IN_STORES, "a store"),
@@ -200,14 +200,12 @@ class Configuration:
         meaning="where the metadata of conversations is kept: `standalone`, the database, or the dotted "
         "path of a class of your own ([below](#a-store-a-validator-a-manager-of-your-own))",
     )
-    """Dotted path of the class that stores conversations."""
     validator: str = variable(
         "CONVSERVER_VALIDATOR",
         classes.class_path(BUILT_IN_VALIDATORS, "a validator"),
         default="standalone",
         meaning="who may join a conversation: `standalone`, its owner, or the dotted path of a class",
     )
-    """Dotted path of the class that decides who may join."""
     manager: str = variable(
         "CONVSERVER_MANAGER",
         classes.class_path(BUILT_IN_MANAGERS, "a manager"),
@@ -276,12 +274,17 @@ class Configuration:
     )
     workspaces: Path = variable(
         "CONVSERVER_WORKSPACES",
-        lambda _, text, given: (
-            Path(text).expanduser().absolute() if text else given.known["data_dir"] / "workspaces"
-        ),
+        files.workspaces,
         shown="`workspaces` in `CONVSERVER_DATA_DIR`",
         meaning="the directory of the [files of conversations](#files-of-conversations); processes on "
         "several machines need one that all of them see",
+    )
+    workspace_roots: tuple[Path, ...] = variable(
+        "CONVSERVER_WORKSPACE_ROOTS",
+        files.workspace_roots,
+        shown="none",
+        meaning="local mode: [directories of yours](#your-own-directories) in which conversations may work, "
+        "separated by commas; `convserver serve --workspace DIR` adds one",
     )
     workspace_max_mb: int = variable(
         "CONVSERVER_WORKSPACE_MAX_MB",
@@ -300,6 +303,20 @@ class Configuration:
         whole(1, 200),
         default="64",
         meaning="the most directories above a file of a conversation",
+    )
+    sandbox: SandboxName = variable(
+        "CONVSERVER_SANDBOX",
+        sandboxes.sandbox,
+        default="auto",
+        meaning="where commands of agents run ([below](#the-sandbox)): `auto`, in bubblewrap where it works, "
+        "else nowhere; `bubblewrap`; `docker`; `none`, without a sandbox, local mode only, and each has to "
+        "be approved; `off`: agents have neither a terminal nor files",
+    )
+    sandbox_settings: SandboxSettings = variable(
+        "CONVSERVER_SANDBOX_…",
+        sandboxes.sandbox_settings,
+        shown="2000 MB, 512 processes",
+        meaning="what a sandbox may use, its network, and who runs it ([below](#the-sandbox))",
     )
     allow_set_conversation_id: bool = variable(
         "ALLOW_SET_CONVERSATION_ID",
@@ -353,6 +370,7 @@ class Configuration:
         "SESSION_API_KEY",
         keys.session_api_key,
         shown="none",
+        repr=False,
         meaning="a key that every request must send (`X-Session-API-Key`); a browser asks for it once, "
         "and again when it changes. At least 16 random characters: accounts mode refuses shorter "
         "keys, local mode warns. After ten different wrong keys an address is refused for five "
@@ -363,6 +381,7 @@ class Configuration:
         "SECRET_KEY",
         keys.secret_key,
         shown="kept in the data directory",
+        repr=False,
         meaning="encrypts secrets; required in accounts mode, at least 32 characters; processes share "
         "hints only if they share this key",
     )
@@ -376,7 +395,7 @@ class Configuration:
     )
     frontend_dir: Path | None = variable(
         "CONVSERVER_FRONTEND_DIR",
-        _frontend_dir,
+        files.frontend,
         shown="none",
         meaning="a built single-page frontend with an `index.html`, served at `/` ([below](#a-frontend))",
     )
@@ -453,11 +472,8 @@ class Configuration:
 
     @property
     def hint_keys(self) -> tuple[str, ...]:
-        """The keys that encrypt hints between processes.
-
-        Hints over a local Redis, a Unix socket or `rediss://` are not encrypted by the server. In PostgreSQL
-        every role may listen, so they are.
-        """
+        """The keys that encrypt hints between processes; none over a local Redis, a socket or `rediss://`."""
+        # In PostgreSQL every role may listen.
         parts = urlsplit(self.redis_url or "postgresql:")
         is_near = parts.scheme == "redis" and addresses.is_loopback(parts.hostname or "localhost")
         is_private = is_near or parts.scheme in ("rediss", "unix")

@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app.loops.manager import get_manager
 
 P = ParamSpec("P")

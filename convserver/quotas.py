@@ -61,7 +61,6 @@ class RunLimits:
 NAMES = tuple(field.name for field in fields(Quotas))
 LIMIT_NAMES = tuple(field.name for field in fields(RunLimits))
 COSTS = frozenset({"turn_cost", "cost"})  # the limits that need not be whole numbers
-MOST = 1_000_000_000  # the highest value of a variable
 
 
 def none() -> dict[str, str]:
@@ -88,7 +87,9 @@ def quotas_of(_: str, __: str, given: Given) -> Quotas:
 
 def _quota(given: Given, name: str, *, default: int) -> int:
     text = given.environment.get(name) or str(default)
-    found: int = whole(0, MOST)(name, text, given)
+    # The highest value of a variable
+    most = 1_000_000_000
+    found: int = whole(0, most)(name, text, given)
     return found
 
 

@@ -50,6 +50,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "convserver.serving.request_log.RefusalsMiddleware",  # outermost: it logs what the others refuse
+    "convserver.serving.compression.PageCompressionMiddleware",  # outside what reads or changes pages
     "corsheaders.middleware.CorsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "convserver.serving.static_files.StaticFilesMiddleware",

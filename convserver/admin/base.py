@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from django.contrib import messages
 from django.contrib.admin import ShowFacets
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.contrib.admin.models import LogEntry
+from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet, TextField
@@ -18,7 +18,8 @@ from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 
-from conversations.server_log import log_act
+from conversations.models import Conversation
+from conversations.server_log import ids_of, log_act
 from convserver.admin.filters import FormFilter
 from convserver.admin.pages import KeysetChangeList, UncountedPaginator
 from convserver.admin.widgets import ModelAdmin, TextInput
@@ -168,6 +169,34 @@ def log_row(request: HttpRequest, row: Model, action: str, **facts: object) -> N
     log_act(f"Admin: {action}", by_user=request.user.pk, row=row._meta.label_lower, key=row.pk, **facts)
 
 
+def record_act(request: HttpRequest, conversations: Sequence[Conversation], action: str) -> None:
+    """Add an entry to the admin's log for each conversation, and a line to the server's log."""
+    _enter(request, conversations, action)
+    for conversation in conversations:
+        log_act(f"Admin: {action}", by_user=request.user.pk, **ids_of(conversation.ref))
+
+
+def record_change(request: HttpRequest, row: Model, action: str) -> None:
+    """Store an entry about a change of a row that is no conversation."""
+    _enter(request, [row], action)
+    log_row(request, row, action)
+
+
+def _enter(request: HttpRequest, rows: Sequence[Model], action: str) -> None:
+    if rows:
+        LogEntry.objects.log_actions(request.user.pk, rows, CHANGE, action)  # type: ignore[arg-type]
+
+
 def may_change(request: HttpRequest, model: type[Model]) -> bool:
     """Return whether this member of staff has the `change` permission, which actions ask for."""
     return request.user.has_perm(f"{model._meta.app_label}.change_{model._meta.model_name}")
+
+
+def may_read(request: HttpRequest) -> bool:
+    """Return whether this member of staff may read events, which is a permission of its own."""
+    return request.user.has_perm("conversations.view_event")
+
+
+def may_purge(request: HttpRequest) -> bool:
+    """Return whether the visitor may purge, which cannot be undone and has a permission of its own."""
+    return request.user.has_perm("conversations.add_purge")

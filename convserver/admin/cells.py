@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from django.contrib import admin
 from django.db.models import Model
@@ -17,9 +17,11 @@ from conversations.models import Conversation
 
 ID_END_SHOWN = 4
 LISTED_MAX = 20  # a cell lists at most this many rows
+SELECTED_MAX = 100  # staff act on at most this many rows: a request may wait seconds for each of them
 NAMED_MAX = 5  # a message or a banner names at most this many
 
 Look = Callable[[Any], Any]
+Cell = TypeVar("Cell", bound=Callable[..., tuple[str, str] | None])
 
 
 def column(description: str, value: str | Look, look: Look | None = None, *, empty: str | None = None) -> Any:
@@ -39,6 +41,16 @@ def column(description: str, value: str | Look, look: Look | None = None, *, emp
 
     vars(cell).update(path=value)  # for the test that every named attribute exists
     return cell
+
+
+def label(description: str, colours: Mapping[str, str]) -> Callable[[Cell], Cell]:
+    """Make a column of coloured labels of a method that returns the key of a colour and the text."""
+
+    def labelled(cell: Cell) -> Cell:
+        vars(cell).update(short_description=description, label=colours)
+        return cell
+
+    return labelled
 
 
 def moment(value: datetime) -> SafeString:
@@ -92,6 +104,37 @@ def counted(count: int, noun: str) -> str:
 def bounded(count: int, most: int) -> str:
     """Return a number of rows that were counted up to `most`, and one more to know whether there are more."""
     return f"more than {number(most)}" if count > most else number(count)
+
+
+def lasting(time: timedelta) -> str:
+    """Return a length of time in its two largest units."""
+    seconds = max(int(time.total_seconds()), 0)
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds} s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes} min"
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def milliseconds(value: float) -> str:
+    """Return a short length of time in milliseconds."""
+    if value < 0.1:
+        return "under 0.1 ms"
+    return f"{value:.1f} ms" if value < 100 else f"{value:.0f} ms"
+
+
+def size(count: int) -> str:
+    """Return a number of bytes in the largest unit that leaves at least one of it."""
+    value = float(count)
+    for unit in ("bytes", "KB", "MB", "GB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit in ("bytes", "KB") else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TB"
 
 
 def cut(text: str, limit: int = 60) -> str:

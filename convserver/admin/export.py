@@ -10,8 +10,8 @@ from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.http import content_disposition_header
 
 from conversations.models import Conversation, ConversationRef
+from convserver.admin.base import record_act
 from convserver.admin.parameters import shown_parameters
-from convserver.admin.resources import audit
 from convserver.exports.conversation import pages, safe_name
 from sessions_app.live.status import iso
 from sessions_app.sockets.native import frames
@@ -36,7 +36,7 @@ class ExportPart(NamedTuple):
 def exported(request: HttpRequest, conversations: Sequence[Conversation]) -> StreamingHttpResponse:
     """Return a download of {conversation, events}, or of a list of them for more than one."""
     # Before the first byte: an export that was begun was read.
-    audit.record(request, conversations, "Exported as JSON")
+    record_act(request, conversations, "Exported as JSON")
     name = f"conversations-{len(conversations)}.json"
     if len(conversations) == 1:
         name = f"conversation-{safe_name(conversations[0].public_id)}.json"

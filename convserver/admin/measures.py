@@ -79,6 +79,12 @@ def _size(path: Path) -> int:
         return 0
 
 
+def disk_of_workspaces() -> tuple[int, int]:
+    """Return the same of the disk that holds the files of conversations."""
+    usage = disk_usage(settings.CONFIGURATION.workspaces)
+    return usage.free, usage.total
+
+
 def disk() -> tuple[int, int]:
     """Return the free and the total bytes of the disk that holds the data directory."""
     usage = disk_usage()

@@ -11,13 +11,13 @@ from urllib.parse import urlencode
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import Model, QuerySet
+from django.db.models import Count, Model, QuerySet, Sum
 from django.utils import timezone
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from conversations.engines import durability
-from conversations.models import Conversation, Event, GuardRepair
+from conversations.models import Conversation, Event, GuardRepair, VerificationFinding
 from convserver.admin import cells, measures
 from sessions_app.live.state_words import in_state
 from sessions_app.models import (
@@ -28,6 +28,7 @@ from sessions_app.models import (
     ExecutionStatus,
     ProcessRecord,
     ProcessRole,
+    Workspace,
 )
 from sessions_app.operation import problems as operation
 from sessions_app.operation.figures import COUNTED_MAX, Figures
@@ -99,7 +100,7 @@ def _card(problem: OperatorProblem, now: datetime) -> ProblemCard:
     if problem.conversation is not None:  # one alone: its page has what a list of one would not
         link = f"{cells.list_of(Conversation)}?{urlencode({'q': problem.conversation})}"
         text = "Open the conversation"
-    lasts = lasting(now - problem.since) if problem.since else ""
+    lasts = cells.lasting(now - problem.since) if problem.since else ""
     # Between backquotes there is code.
     parts = enumerate(problem.advice.split("`"))
     advice = format_html_join("", "{}", ((cells.code(part) if odd % 2 else part,) for odd, part in parts))
@@ -130,8 +131,8 @@ def _turn(loop: Any, now: datetime) -> RunningTurn:
     return RunningTurn(
         conversation=cells.link(loop.conversation),
         owner=loop.conversation.owner.get_username(),
-        age=lasting(now - loop.updated_at),
-        progress=lasting(now - loop.progress_at),
+        age=cells.lasting(now - loop.updated_at),
+        progress=cells.lasting(now - loop.progress_at),
         process=cells.process(loop.owner_pid, loop.owner_host) or "",
         is_stalled=loop.progress_at <= AgentLoop.objects.stalled_before(now),
     )
@@ -165,7 +166,7 @@ def _traffic(found: Figures, now: datetime, may_view: OfModel) -> Iterator[Overv
         at = cells.list_of(Delivery)
         oldest = found.undelivered.since
         late = Delivery.objects.failing()
-        lag = lasting(now - oldest) if oldest else "No pending deliveries"
+        lag = cells.lasting(now - oldest) if oldest else "No pending deliveries"
         yield OverviewFigure("Webhook lag", lag, link=f"{at}?pending=yes")
         yield _counted("Failing deliveries", late, f"{at}?failing=yes", is_bad=True)
 
@@ -183,7 +184,7 @@ def events_per_minute(now: datetime) -> str:
 
 def _server(now: datetime) -> Iterator[OverviewFigure]:
     database = measures.database_ms()
-    yield OverviewFigure("Database answers in", milliseconds(database), is_bad=database > SLOW_MS)
+    yield OverviewFigure("Database answers in", cells.milliseconds(database), is_bad=database > SLOW_MS)
     yield _hints()
     if sentence := durability.of_file(connection):
         yield OverviewFigure("Acknowledged events are missing", sentence, is_bad=True)
@@ -193,13 +194,26 @@ def _server(now: datetime) -> Iterator[OverviewFigure]:
     # A guard that was repaired had been removed by hand, which operators must learn of.
     lately = GuardRepair.objects.filter(repaired_at__gt=now - timedelta(days=30))
     if (repair := lately.order_by("-pk").first()) is not None:
-        value = f"{lasting(now - repair.repaired_at)} ago: {repair.guards}"
+        value = f"{cells.lasting(now - repair.repaired_at)} ago: {repair.guards}"
         yield OverviewFigure("Guards repaired", value, is_bad=True)
-    yield OverviewFigure("Database size", size(measures.database_bytes()))
+    yield OverviewFigure("Database size", cells.size(measures.database_bytes()))
+    yield from _workspaces()
     free, total = measures.disk()
     # SQLite needs room for its log, and a backup as much as the database.
     is_bad = free < total / 10
-    yield OverviewFigure("Free on the data disk", f"{size(free)} of {size(total)}", is_bad=is_bad)
+    yield OverviewFigure("Free on the data disk", f"{cells.size(free)} of {cells.size(total)}", is_bad=is_bad)
+
+
+def _workspaces() -> Iterator[OverviewFigure]:
+    """Yield how much the workspaces hold, and the room for them."""
+    held = Workspace.objects.aggregate(number=Count("pk"), bytes=Sum("bytes"))
+    value = f"{cells.size(held['bytes'] or 0)} in {cells.counted(held['number'], 'workspace')}"
+    yield OverviewFigure("Files of conversations", value)
+    free, total = measures.disk_of_workspaces()
+    # Of a large disk a tenth is enough; of a small one, less than what one workspace may hold is too little.
+    is_bad = free < max(total / 10, 1_000_000_000)
+    value = f"{cells.size(free)} of {cells.size(total)}"
+    yield OverviewFigure("Free for files of conversations", value, is_bad=is_bad)
 
 
 def _installation(found: Figures, may_view: OfModel) -> Iterator[OverviewFigure]:
@@ -210,12 +224,12 @@ def _installation(found: Figures, may_view: OfModel) -> Iterator[OverviewFigure]
                 value = cells.number(found.presence.count(role))
                 yield OverviewFigure(f"{role.capitalize()}s that run", value, link=link)
         since = found.unanswered.since
-        value = lasting(found.at - since) if since else "None"
+        value = cells.lasting(found.at - since) if since else "None"
         yield OverviewFigure("Oldest unanswered message", value)
     if may_view(BackupRecord):
         newest = {"Newest backup": found.backup, "Newest verified backup": found.verified_backup}
         for title, record in newest.items():
-            value = f"{lasting(found.at - record.ended_at)} ago" if record else "Never"
+            value = f"{cells.lasting(found.at - record.ended_at)} ago" if record else "Never"
             yield OverviewFigure(title, value, link=cells.list_of(BackupRecord))
 
 
@@ -227,7 +241,7 @@ def _hints() -> OverviewFigure:
         return OverviewFigure(title, "Redis is not used")
     if took is None:
         return OverviewFigure(title, "No answer", is_bad=True)
-    return OverviewFigure(title, milliseconds(took), is_bad=took > SLOW_MS)
+    return OverviewFigure(title, cells.milliseconds(took), is_bad=took > SLOW_MS)
 
 
 def _counted(title: str, rows: QuerySet[Any], link: str, *, is_bad: bool = False) -> OverviewFigure:
@@ -237,32 +251,20 @@ def _counted(title: str, rows: QuerySet[Any], link: str, *, is_bad: bool = False
     return OverviewFigure(title, value, link=link, is_bad=is_bad and count > 0)
 
 
-def lasting(time: timedelta) -> str:
-    """Return a length of time in its two largest units."""
-    seconds = max(int(time.total_seconds()), 0)
-    if seconds < 60:
-        return f"{seconds} s"
-    minutes, seconds = divmod(seconds, 60)
-    if minutes < 60:
-        return f"{minutes} min {seconds} s"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 24:
-        return f"{hours} h {minutes} min"
-    return f"{hours // 24} d {hours % 24} h"
+class DamageBanner(NamedTuple):
+    """The words about damage, and links to the conversations with it, the newest damage first."""
+
+    text: str
+    links: list[SafeString]
 
 
-def milliseconds(value: float) -> str:
-    """Return a short length of time in milliseconds."""
-    if value < 0.1:
-        return "under 0.1 ms"
-    return f"{value:.1f} ms" if value < 100 else f"{value:.0f} ms"
-
-
-def size(count: int) -> str:
-    """Return a number of bytes in the largest unit that leaves at least one of it."""
-    value = float(count)
-    for unit in ("bytes", "KB", "MB", "GB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit in ("bytes", "KB") else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TB"
+def damage_banner() -> DamageBanner | None:
+    """Return the banner about damage that was found and is not repaired; None without damage."""
+    newest = list(VerificationFinding.objects.order_by("-pk").values_list("conversation")[: COUNTED_MAX + 1])
+    if not newest:
+        return None
+    count = len(newest)
+    places = f"{cells.bounded(count, COUNTED_MAX)} place{'' if count == 1 else 's'}"
+    pks = list(dict.fromkeys(pk for (pk,) in newest if pk is not None))[: cells.NAMED_MAX]
+    rows = Conversation.objects.in_bulk(pks)
+    return DamageBanner(f"The store is damaged in {places}.", [cells.link(rows[pk]) for pk in pks])

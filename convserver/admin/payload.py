@@ -9,7 +9,6 @@ from collections.abc import Iterator
 READ_MAX_CHARACTERS = 100_000
 # The bound after indenting, which makes long texts of deep nesting.
 SHOWN_MAX_CHARACTERS = 200_000
-INDENT_MAX = 20
 
 # A string may be cut off, where the beginning of a payload ends inside it.
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
@@ -50,4 +49,5 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _line(depth: int) -> str:
-    return "\n" + "  " * max(0, min(depth, INDENT_MAX))
+    indent_max = 20
+    return "\n" + "  " * max(0, min(depth, indent_max))

@@ -18,19 +18,12 @@ from conversations.exceptions import ConversationError
 from conversations.models import Conversation
 from conversations.store import purging
 from convserver.admin import cells
-from convserver.admin.base import staff_page
-from convserver.admin.resources import audit
-from convserver.admin.steering import SELECTED_MAX
+from convserver.admin.base import may_purge, record_act, staff_page
 from convserver.web.pages import number_in
 from sessions_app.retention import selection
 
 if TYPE_CHECKING:
     from convserver.admin.resources.conversations import ConversationAdmin
-
-
-def may_purge(request: HttpRequest) -> bool:
-    """Return whether the visitor may purge, which cannot be undone and has a permission of its own."""
-    return request.user.has_perm("conversations.add_purge")
 
 
 def question(request: HttpRequest, rows: Sequence[Conversation]) -> HttpResponse | None:
@@ -71,7 +64,7 @@ def _rows(request: HttpRequest) -> list[Conversation]:
     """Return the deleted conversations that the request names."""
     given = request.POST.getlist("pk") if request.method == "POST" else request.GET.getlist("pk")
     # The address may be typed by hand: it names no more than a list would let one select.
-    pks = [pk for pk in map(number_in, given[:SELECTED_MAX]) if pk is not None]
+    pks = [pk for pk in map(number_in, given[: cells.SELECTED_MAX]) if pk is not None]
     rows = Conversation.objects.deleted().with_pks(pks)
     return list(provisional_titles.noted(rows.select_related("owner").order_by("pk")))
 
@@ -93,7 +86,7 @@ def _purge(request: HttpRequest, rows: Sequence[Conversation]) -> None:
             messages.warning(request, f"{row.public_id} was not purged: it was restored or purged meanwhile.")
         else:
             begun.append(row)
-    audit.record(request, begun, "Purged")
+    record_act(request, begun, "Purged")
     if begun:
         count = cells.counted(len(begun), "conversation")
         messages.success(request, f"Purging {count}. See Purges for how far it is.")

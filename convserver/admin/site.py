@@ -18,7 +18,6 @@ from django.utils.text import capfirst
 from conversations.access import pk_of
 from conversations.models import Conversation, VerificationFinding
 from convserver.admin import cells, overview, repairs
-from convserver.admin.resources import verification
 from convserver.admin.widgets import AdminAuthenticationForm
 from convserver.web.login import CountedForm, key_address, takes_key_alone, tell_when_to_return
 from convserver.web.pages import can_log_out
@@ -164,7 +163,7 @@ def first_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "groups": overview.groups(found, lambda model: may_view(request, model)),
         "turns": overview.turns() if may_see_conversations and may_view(request, AgentLoop) else [],
         "own_entries": LogEntry.objects.filter(user=pk_of(request.user)).order_by("-pk")[:10],
-        "damage": verification.banner() if may_view(request, VerificationFinding) else None,
+        "damage": overview.damage_banner() if may_view(request, VerificationFinding) else None,
         "repairs": repairs.banner() if may_see_conversations else None,
         "may_see_nothing": not any(group["title"] for group in navigation(request)),
     }

@@ -16,7 +16,7 @@ from conversations.exceptions import ConversationError
 from conversations.models import Conversation, ConversationRef
 from conversations.store import deletion
 from convserver.admin import cells
-from convserver.admin.resources import audit
+from convserver.admin.base import record_act
 from convserver.batches import actions
 from convserver.event_loop import in_loop
 from sessions_app.identity import conversation_keys
@@ -24,8 +24,6 @@ from sessions_app.identity.authentication import is_keyed, lets_everybody_in
 from sessions_app.loops.manager import get_manager
 
 logger = logging.getLogger(__name__)
-
-SELECTED_MAX = 100  # to stop an agent can take seconds, and the request waits for all of them
 
 
 class SteeringAction(StrEnum):
@@ -70,9 +68,9 @@ def steer(action: SteeringAction, conversations: Sequence[Conversation]) -> list
 
 def selected(request: HttpRequest, queryset: QuerySet[Conversation]) -> list[Conversation]:
     """Return the rows that were selected in a list; none, with a message, if they are too many."""
-    rows = list(queryset[: SELECTED_MAX + 1])
-    if len(rows) > SELECTED_MAX:
-        messages.error(request, f"Nothing was done. Select {SELECTED_MAX} conversations at most.")
+    rows = list(queryset[: cells.SELECTED_MAX + 1])
+    if len(rows) > cells.SELECTED_MAX:
+        messages.error(request, f"Nothing was done. Select {cells.SELECTED_MAX} conversations at most.")
         return []
     return rows
 
@@ -83,7 +81,7 @@ def steer_and_tell(
     """Do this with each, record what was done, and show the visitor every outcome."""
     outcomes = steer(action, conversations)
     done = [outcome.conversation for outcome in outcomes if outcome.problem is None]
-    audit.record(request, done, action.done)
+    record_act(request, done, action.done)
     if done:
         messages.success(request, f"{action.done}: {_names(done)}.")
     for outcome in [each for each in outcomes if each.problem][: cells.NAMED_MAX]:

@@ -13,9 +13,8 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_GET, require_http_methods
 
 from conversations.models import Conversation, StoredBytes
-from convserver.admin import cells, purging
-from convserver.admin.base import staff_page
-from convserver.admin.resources import audit, events
+from convserver.admin import cells
+from convserver.admin.base import may_purge, may_read, record_change, staff_page
 from convserver.exports import account
 from convserver.pagination import COUNTED_MAX
 from sessions_app.retention import user_deletions
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 def may_delete(request: HttpRequest, admin: UserAdmin, user: User) -> bool:
     """Return whether the visitor may delete this person: a purge, and a change of the account."""
     is_own = user.pk == request.user.pk  # the deletion would end the session that confirms it
-    return not is_own and purging.may_purge(request) and admin.has_change_permission(request, user)
+    return not is_own and may_purge(request) and admin.has_change_permission(request, user)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -46,7 +45,7 @@ def page(request: HttpRequest, pk: int, *, admin: UserAdmin) -> HttpResponseBase
         person=user,
         count=cells.bounded(count, COUNTED_MAX),
         bytes=StoredBytes.objects.filter(owner=user).values_list("total", flat=True).first() or 0,
-        may_export=events.may_read(request),
+        may_export=may_read(request),
     )
 
 
@@ -54,9 +53,9 @@ def page(request: HttpRequest, pk: int, *, admin: UserAdmin) -> HttpResponseBase
 def export(request: HttpRequest, pk: int, *, admin: UserAdmin) -> HttpResponseBase:
     """Download all conversations of the person, without deleted ones."""
     user = _opened(request, pk, admin)
-    if not events.may_read(request):
+    if not may_read(request):
         raise PermissionDenied
-    audit.record_change(request, user, "Exported all conversations")
+    record_change(request, user, "Exported all conversations")
     return account.download(user, name=f"conversations-of-user-{user.pk}.zip")
 
 
@@ -79,7 +78,7 @@ def _delete(request: HttpRequest, user: User) -> HttpResponseBase:
         messages.error(request, f"Nothing was deleted. {error}")
         return HttpResponseRedirect(request.path)
     user.refresh_from_db()  # the deletion has given the account another name
-    audit.record_change(request, user, "Deleted with all data")
+    record_change(request, user, "Deleted with all data")
     messages.success(
         request, f"The account is closed and is called {user.username} now. Its data is being removed."
     )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from django.contrib.auth.models import User
 
@@ -48,19 +47,6 @@ else:
             return cls
 
 
-Cell = TypeVar("Cell", bound=Callable[..., tuple[str, str] | None])
-
-
-def label(description: str, colours: Mapping[str, str]) -> Callable[[Cell], Cell]:
-    """Make a column of coloured labels of a method that returns the key of a colour and the text."""
-
-    def labelled(cell: Cell) -> Cell:
-        vars(cell).update(short_description=description, label=colours)
-        return cell
-
-    return labelled
-
-
 __all__ = [
     "AdminAuthenticationForm",
     "AdminPasswordChangeForm",
@@ -77,5 +63,4 @@ __all__ = [
     "Textarea",
     "UserAdmin",
     "UserChangeForm",
-    "label",
 ]

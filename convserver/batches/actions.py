@@ -13,9 +13,9 @@ from django.db import transaction
 from conversations import access
 from conversations.access import Visitor
 from conversations.engines import failures
-from conversations.exceptions import ConversationError
+from conversations.exceptions import ConversationError, InvalidConversationId
 from conversations.log.locks import lock_all
-from conversations.models import Conversation, ConversationQuerySet, ConversationRef
+from conversations.models import Conversation, ConversationQuerySet, ConversationRef, normal_id
 from conversations.store import delete as delete_from_store
 from conversations.store import deletion, labels
 from convserver.batches import undo
@@ -77,7 +77,7 @@ def carry_out(user: Visitor, order: BatchOrder, conversations: Sequence[Conversa
     done.unchanged = len(conversations) - len(before) - len(done.refused)
     if before:
         value = order.value if order.action is BatchAction.LABEL else None
-        done.undo = undo.written(user, UndoableChange(order.action, order.name, value, before))
+        done.undo = undo.written(access.pk_of(user), UndoableChange(order.action, order.name, value, before))
     return done
 
 
@@ -96,6 +96,14 @@ def take_back(user: Visitor, change: UndoableChange) -> BatchResult:
         done.changed = list(_ACTS[inverse](user, BatchOrder(action=inverse), refs_of(rows), done))
     done.unchanged = len(change.before) - len(done.changed) - len(done.refused)
     return done
+
+
+def stored_id(text: str) -> str | None:
+    """Return an id in its stored form; None for a text that names nothing."""
+    try:
+        return normal_id(text)
+    except InvalidConversationId:
+        return None
 
 
 def refs_of(rows: ConversationQuerySet) -> list[ConversationRef]:

@@ -6,8 +6,6 @@ from typing import ClassVar, NamedTuple
 
 from django.core import signing
 
-from conversations import access
-from conversations.access import Visitor
 from conversations.exceptions import ConversationError
 
 UNDO_S = 3_600  # the text cannot be revoked, so it ends by itself
@@ -30,20 +28,20 @@ class UndoableChange(NamedTuple):
     """By id of each changed conversation: the earlier value of its tag, None for none."""
 
 
-def written(user: Visitor, change: UndoableChange) -> str:
+def written(user_pk: int, change: UndoableChange) -> str:
     """Return the text that undoes a change; only this user can use it."""
     # Compressed: it comes back in a form, with the ids of up to 200 conversations.
-    return signing.dumps([access.pk_of(user), *change], salt=_SALT, compress=True)
+    return signing.dumps([user_pk, *change], salt=_SALT, compress=True)
 
 
-def read(user: Visitor, text: str) -> UndoableChange:
+def read(user_pk: int, text: str) -> UndoableChange:
     """Return what `written` was given. Raise CannotUndo."""
     try:
-        user_pk, *change = signing.loads(text, salt=_SALT, max_age=UNDO_S)
+        changed_by, *change = signing.loads(text, salt=_SALT, max_age=UNDO_S)
     except signing.SignatureExpired as error:
         raise CannotUndo("This can't be undone any more: more than an hour has passed.") from error
     except (signing.BadSignature, ValueError) as error:
         raise CannotUndo("This is not the `undo` of a change that was made here.") from error
-    if user_pk != access.pk_of(user):
+    if changed_by != user_pk:
         raise CannotUndo("This is not the `undo` of a change that you have made.")
     return UndoableChange(*change)

@@ -9,8 +9,6 @@ from django.utils.module_loading import import_string
 from convserver.configuration import BUILT_IN_VALIDATORS, STANDALONE, Configuration
 from convserver.variables import ConfigurationError
 
-MISSING_SHOWN = 5  # of the methods that a configured class lacks, at most this many are named
-
 
 def require(configuration: Configuration) -> None:
     """Raise ConfigurationError if a class that the configuration names cannot be used."""
@@ -31,9 +29,11 @@ def _require_class(variable: str, path: str, base_path: str) -> None:
     found, base = _class_of(variable, path), import_string(base_path)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ConfigurationError(f"{variable} is {path!r}, but that is no subclass of {base.__name__}.")
+    # Of the methods that a configured class lacks, at most this many are named
+    missing_shown = 5
     if missing := sorted(getattr(found, "__abstractmethods__", ())):
         raise ConfigurationError(
-            f"{variable} is {path!r}, but its class lacks {', '.join(missing[:MISSING_SHOWN])}."
+            f"{variable} is {path!r}, but its class lacks {', '.join(missing[:missing_shown])}."
         )
 
 

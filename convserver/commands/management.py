@@ -141,6 +141,12 @@ def export_conversations(arguments: Sequence[str]) -> int:
     return _ran("export", "convserver", "export_conversations", arguments)
 
 
+def look_for_problems(arguments: Sequence[str]) -> int:
+    """Run the command that looks at the installation; it ends the process itself unless all is well."""
+    django.setup()
+    return _ran("doctor", "convserver", "doctor", arguments)
+
+
 def run_on_store(name: str, arguments: Sequence[str]) -> int:
     """Run one of the commands that read the whole store; it ends the process itself unless all is well."""
     _prepare()

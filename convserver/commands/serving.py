@@ -45,10 +45,6 @@ from sessions_app.live import open_streams
 logger = logging.getLogger(__name__)
 
 PORT_MAX = 65_535
-# A thread that computes lets others run this often. A request takes the interpreter some thirty times, after
-# each statement of the database and each step on the event loop: with Python's own 5 ms it would wait for
-# that long each time beside the work of another thread.
-SWITCH_INTERVAL_S = 0.001
 SHUTDOWN_WAIT_S = 15
 UNREAD_WAIT_S = 30.0
 # Pings keep an idle socket open through proxies; client libraries answer them by themselves.
@@ -101,7 +97,11 @@ def work_for_cluster(concurrency: int, probe_port: int | None) -> int:
 def _begun() -> Configuration:
     """Set the interpreter and Django up, and return the configuration."""
     heap.bound()
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    # A thread that computes lets others run this often. A request takes the interpreter some thirty times,
+    # after each statement of the database and each step on the event loop: with Python's own 5 ms it would
+    # wait for that long each time beside the work of another thread.
+    switch_interval_s = 0.001
+    sys.setswitchinterval(switch_interval_s)
     gc.disable()  # everything that is loaded stays: collecting garbage would only make the start slower
     django.setup()
     configuration: Configuration = settings.CONFIGURATION

@@ -13,9 +13,10 @@ from conversations import access
 from conversations.access import Visitor
 from conversations.models import Conversation, ConversationQuerySet
 from convserver.exports import openhands
-from convserver.exports.conversation import file_name, in_threads, json_lines, safe_name, source
+from convserver.exports.conversation import Format, file_name, in_threads, json_lines, safe_name, source
 from convserver.exports.openhands import Layout
-from sessions_app.models import Attachment
+from sessions_app.models import Attachment, Workspace
+from sessions_app.workspaces import archives
 
 
 def download(
@@ -24,14 +25,16 @@ def download(
     *,
     layout: Layout | None = None,
     name: str | None = None,
+    with_workspaces: bool = False,
 ) -> StreamingHttpResponse:
     """Return the conversations that the visitor may read, without deleted ones, as a zip file.
 
     `chosen` are those that are wanted; None for all. `layout` is that of the files, None for JSON lines.
+    `with_workspaces` adds the files of each workspace, as a zip file in this one.
     """
     name = name or f"conversations-{timezone.now():%Y-%m-%d}.zip"
     return StreamingHttpResponse(
-        in_threads(access.pk_of(user), pieces(user, chosen, layout)),
+        in_threads(access.pk_of(user), pieces(user, chosen, layout, with_workspaces=with_workspaces)),
         content_type="application/zip",
         headers={
             "Content-Disposition": content_disposition_header(True, name),
@@ -40,29 +43,40 @@ def download(
     )
 
 
-def in_layout(user: Visitor, row: Conversation, layout: Layout) -> StreamingHttpResponse:
-    """Return one conversation as a zip file in a layout, named after its title."""
+def in_layout(
+    user: Visitor, row: Conversation, layout: Layout | None, *, with_workspaces: bool = False
+) -> StreamingHttpResponse:
+    """Return one conversation as a zip file in a layout, or as JSON lines, named after its title."""
     title = file_name(row.shown_title) or f"conversation-{safe_name(row.public_id)}"
     chosen = Conversation.objects.visible_to(user).filter(pk=row.pk)
-    return download(user, chosen, layout=layout, name=f"{title}.{layout}.zip")
+    name = f"{title}.{layout or Format.JSONL}.zip"
+    return download(user, chosen, layout=layout, name=name, with_workspaces=with_workspaces)
 
 
 def pieces(
-    user: Visitor, chosen: ConversationQuerySet | None = None, layout: Layout | None = None
+    user: Visitor,
+    chosen: ConversationQuerySet | None = None,
+    layout: Layout | None = None,
+    *,
+    with_workspaces: bool = False,
 ) -> Iterator[bytes]:
     """Yield the zip file piece by piece; each step reads at most one page of a log, or one attachment.
 
     Some pieces are empty. A conversation that is deleted meanwhile is left out.
     """
     zipped = ZipStream(compress_type=ZIP_DEFLATED)
-    for path, content in files(user, chosen, layout):
+    for path, content in files(user, chosen, layout, with_workspaces=with_workspaces):
         zipped.add(content, path)
         yield from zipped.all_files()
     yield from zipped.finalize()
 
 
 def files(
-    user: Visitor, chosen: ConversationQuerySet | None = None, layout: Layout | None = None
+    user: Visitor,
+    chosen: ConversationQuerySet | None = None,
+    layout: Layout | None = None,
+    *,
+    with_workspaces: bool = False,
 ) -> Iterator[tuple[str, bytes | Iterator[bytes]]]:
     """Yield the path and the content of each file of an export; read a content before the next file."""
     for row in rows(user, chosen):
@@ -77,6 +91,10 @@ def files(
         # The names at once and the contents one by one: only one attachment is in memory.
         for name in list(attachments.values_list("name", flat=True)):
             yield f"attachments/{folder}/{name}", attachments.content_of(name) or b""
+        own = Workspace.objects.filter(conversation_id=row.pk, users_directory="")
+        if with_workspaces and own.exists():
+            # A zip file of its own: an import passes over it, whatever the names and contents in it are.
+            yield f"workspaces/{folder}.zip", archives.zipped(row.ref)
 
 
 def rows(user: Visitor, chosen: ConversationQuerySet | None = None) -> Iterator[Conversation]:

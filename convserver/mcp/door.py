@@ -23,7 +23,6 @@ from sessions_app.identity.authentication import credentials_of, headers_of
 from sessions_app.identity.key_throttle import address_of
 from sessions_app.models import Scope
 
-BODY_MAX_BYTES = 256 * 1024
 NO_STREAM = "This door sends nothing by itself: POST each message."
 NO_DATABASE = "The server could not reach its database. Try again."
 
@@ -68,11 +67,12 @@ class _Running:
     """The library's manager, which runs as a task of its event loop from the first request on."""
 
     def __init__(self, answering: Server[Any]) -> None:
+        body_max_bytes = 256 * 1024
         self._manager = StreamableHTTPSessionManager(
             answering,
             json_response=True,
             stateless=True,  # any process may answer the next request
-            max_request_body_size=BODY_MAX_BYTES,
+            max_request_body_size=body_max_bytes,
         )
         self._is_ready = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run())

@@ -12,9 +12,8 @@ from urllib.parse import quote
 
 import httpx
 
-from convserver.api.direct.requests import is_secure
 from sessions_app.identity.authentication import headers_of
-from sessions_app.identity.key_throttle import address_of
+from sessions_app.identity.key_throttle import address_of, is_secure
 
 WAIT_S = 60.0
 _KEYS = ("authorization", "x-session-api-key")

@@ -17,8 +17,6 @@ from convserver.mcp.native import NativeDoor, NativeRefused
 
 RESULT_MAX_BYTES = 25_000  # a longer result is cut, and says where the next one continues
 TEXT_MAX_CHARS = 2_000  # a longer text is cut in a page of events; `read_event` returns the rest
-# The characters that `read_event` returns at a time: an escaped character can take six bytes.
-PIECE_CHARS = 4_000
 # Conversations found by their titles leave the other half to events.
 TITLES_MAX_BYTES = RESULT_MAX_BYTES // 2
 NOTE = "Note:"
@@ -135,7 +133,9 @@ async def read_event(door: NativeDoor, given: Mapping[str, Any]) -> Any:
         raise NativeRefused(f"There is no event {seq}. The newest is {found['last_seq']}.")
     [event] = found["events"]
     text = event["text"]
-    end = offset + PIECE_CHARS
+    # The characters that `read_event` returns at a time: an escaped character can take six bytes.
+    piece_chars = 4_000
+    end = offset + piece_chars
     return {
         **_place(event),
         "text": text[offset:end],

@@ -24,7 +24,6 @@ BUSY = "Too many people are logging in at the moment. Try again in a few seconds
 
 ACCOUNT_FREE = 30
 """Wrong passwords for one account in a window, from all addresses, before attempts are delayed."""
-ACCOUNT_WINDOW_S = 900
 ACCOUNT_DELAY_S = 0.5
 ACCOUNT_DELAY_MAX_S = 8.0
 
@@ -64,21 +63,13 @@ class Guesses:
         self._all.add(-1)
 
 
-def said_of_attempts(left: int) -> str:
-    """Return what follows "Wrong password.", after a space; empty while more than three attempts are left."""
-    if left > 3:
-        return ""
-    if left == 0:
-        return " That was the last attempt: wait five minutes before the next one."
-    return f" {left} attempt{'' if left == 1 else 's'} left, then you have to wait five minutes."
-
-
 class AccountAttempts:
     """The attempts at one account's password from all addresses; counted before they are checked."""
 
     def __init__(self, username: str) -> None:
         name = normalize("NFKC", username.strip()).lower()  # as the form reads it
-        self._count = _Count(f"account {name}", window_s=ACCOUNT_WINDOW_S)
+        account_window_s = 900
+        self._count = _Count(f"account {name}", window_s=account_window_s)
 
     def one_more(self) -> float:
         """Count one more attempt, and return its delay in seconds, which each wrong one doubles."""

@@ -23,8 +23,6 @@ CONNECTIONS_MIN = 32
 DESCRIPTORS_MIN = 128
 HELD_MAX_BYTES = 16 * 1024 * 1024
 """Unfinished requests of unknown clients hold at most this much memory in all."""
-# Below this share of the limit there is room again, as far as the log is concerned.
-RECOVERED = 0.75
 
 
 class NoRoom(OSError):
@@ -90,7 +88,9 @@ class Connections:
             self._by_subscriber[place.subscriber] -= 1
             if not self._by_subscriber[place.subscriber]:  # else the table would grow with every address
                 del self._by_subscriber[place.subscriber]
-        if len(self._places) < self._limit * RECOVERED:
+        # Below this share of the limit there is room again, as far as the log is concerned.
+        recovered = 0.75
+        if len(self._places) < self._limit * recovered:
             self._crowd.worked()
 
     def wait(self, place: ConnectionPlace) -> None:

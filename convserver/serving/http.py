@@ -37,9 +37,6 @@ from convserver.serving.clients import EVERYBODY, client_of
 from convserver.serving.live_responses import LiveResponse
 from convserver.serving.measuring import name_route
 
-# Requests that waited for a thread in vain are answered in these.
-REFUSAL_THREADS = 2
-
 Answer = Callable[[HttpRequest, Permit | None], Awaitable[HttpResponseBase]]
 
 
@@ -76,7 +73,9 @@ class OneThreadHandler(ASGIHandler):
 
         self._in_thread = in_threads(THREADS, "")
         self._in_thread_abroad = in_threads(ABROAD_THREADS, "-abroad")
-        self._in_thread_refused = in_threads(REFUSAL_THREADS, "-refused")
+        # Requests that waited for a thread in vain are answered in these.
+        refusal_threads = 2
+        self._in_thread_refused = in_threads(refusal_threads, "-refused")
         self._middleware_chain = self._answered
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

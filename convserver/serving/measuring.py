@@ -10,7 +10,6 @@ from conversations import counts
 
 _ROUTE = "convserver.route"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-CLIENT_LEFT = 499  # the status of a request that ended without an answer
 UNMATCHED = "unmatched"
 """Requests that were refused before they had a route, and those at addresses that lead nowhere."""
 
@@ -31,7 +30,9 @@ class MeasuredRequests:
         if scope["type"] != "http":
             await self.application(scope, receive, send)
             return
-        route, status, began = [UNMATCHED], [CLIENT_LEFT], time.monotonic()
+        # The status of a request that ended without an answer
+        client_left = 499
+        route, status, began = [UNMATCHED], [client_left], time.monotonic()
 
         async def sent(message: Any) -> None:
             if message["type"] == "http.response.start":

@@ -18,7 +18,6 @@ from conversations.server_log import log_minor_refusal, log_refusal, printable
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 RIGHTS_MISSING = frozenset({401, 403, 429})
 """Statuses that are always warnings: the client lacks permission, or asks too often."""
-CODE_SHOWN = 50
 # The attribute of an answer that refuses nothing, whatever its status.
 _LEFT_OUT = "is_left_out_of_log"
 # They come all the time; a change of the server's health has a line of its own.
@@ -121,7 +120,8 @@ def _code(response: HttpResponseBase) -> str | None:
     """Return the native door's code of the error, or the one that a page has named."""
     body = _body(response)
     code = body.get("code", _present.code) if isinstance(body, dict) else _present.code
-    return printable(code, limit=CODE_SHOWN) if isinstance(code, str) else None
+    code_shown = 50
+    return printable(code, limit=code_shown) if isinstance(code, str) else None
 
 
 def _body(response: HttpResponseBase) -> object:

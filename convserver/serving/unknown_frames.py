@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from convserver.configuration import UNKNOWN_BODY_MAX_BYTES
 
-_MASK_BYTES = 4
-
 
 class TooLarge(Exception):
     """A message has more than UNKNOWN_BODY_MAX_BYTES."""
@@ -64,4 +62,5 @@ def _frame_bytes(data: bytearray) -> int | None:
     if head_bytes > 2:
         length = int.from_bytes(data[2:head_bytes])
     is_masked = bool(data[1] & 0x80)
-    return head_bytes + (_MASK_BYTES if is_masked else 0) + length
+    mask_bytes = 4
+    return head_bytes + (mask_bytes if is_masked else 0) + length

@@ -16,7 +16,7 @@ from convserver.batches.actions import BATCH_MAX, BatchAction, BatchOrder, Batch
 from convserver.pagination import COUNTED_MAX, newest_page
 from convserver.serving.admission import Lane, in_lane
 from convserver.web.listing import Filters, normal_ids
-from convserver.web.pages import person, refusal
+from convserver.web.pages import person, refusal, user_id_of
 
 # The conversations that one request changes if all that match are selected: other writers come in between.
 STEP = 50
@@ -55,7 +55,7 @@ class BadAction(ConversationError):
 
 def _done(request: HttpRequest) -> dict[str, Any]:
     if token := request.POST.get("undo"):
-        return _words(actions.take_back(request.user, undo.read(request.user, token)), None)
+        return _words(actions.take_back(request.user, undo.read(user_id_of(request), token)), None)
     order = _order(request)
     pks, following = _all_that_match(request) if request.POST.get("all") == "true" else _chosen(request)
     rows = actions.reachable(request.user, order.action).with_pks(pks)

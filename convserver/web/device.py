@@ -11,11 +11,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
-from conversations import access
-from convserver.passwords.login_throttle import said_of_attempts
 from convserver.token_fields import GrantFields
-from convserver.web.login import attempt, tell_when_to_return
-from convserver.web.pages import page, person
+from convserver.web.login import attempt, said_of_attempts, tell_when_to_return
+from convserver.web.pages import page, person, user_id_of
 from sessions_app import device_logins
 from sessions_app.identity.addresses import subscriber
 from sessions_app.models import TOKEN_NAME_MAX_LENGTH, DeviceLogin
@@ -58,7 +56,7 @@ class DeviceCodeForm(forms.Form):
         if code is None:  # a misspelling, not an attempt at guessing: it is not counted
             raise ValidationError(NO_CODE)
         guesses = attempt(self._request, "device code", too_many=TOO_MANY)
-        self.found = device_logins.called(code, access.pk_of(self._request.user))
+        self.found = device_logins.called(code, user_id_of(self._request))
         if self.found is None:
             raise ValidationError(UNKNOWN + said_of_attempts(guesses.left()))
         # Every user can begin a login: knowing its code must give no new attempts at those of others.
@@ -110,7 +108,7 @@ def device(request: HttpRequest) -> HttpResponse:
 
 
 def _decided(request: HttpRequest, code: str, row: DeviceLogin) -> HttpResponse:
-    user_pk = access.pk_of(request.user)
+    user_pk = user_id_of(request)
     if request.POST.get("decision") != "approve":
         is_first = device_logins.deny(row, user_pk)
         return _answered(request, "Denied. The program gets no access.", is_first=is_first)
@@ -129,7 +127,7 @@ def _shown(
     request: HttpRequest, code: str, row: DeviceLogin, refused: DeviceApprovalForm | None = None
 ) -> HttpResponse:
     """Show who asks, with a form to answer while the login is pending."""
-    name = usage.free_name(access.pk_of(request.user), device_logins.TOKEN_NAME)
+    name = usage.free_name(user_id_of(request), device_logins.TOKEN_NAME)
     context = {
         "code": code,
         "login": row,

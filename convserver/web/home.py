@@ -6,12 +6,12 @@ from contextlib import suppress
 from uuid import UUID, uuid4
 
 from django.conf import settings
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from conversations import access
 from conversations.exceptions import ConversationError
 from conversations.store import ConversationExists, creation
 from convserver.quickstart import example_id
@@ -20,9 +20,10 @@ from convserver.web.conversations.messages import message_id, say, text_of
 from convserver.web.conversations.page import not_said
 from convserver.web.listing import remember_order
 from convserver.web.login import takes_key_alone
-from convserver.web.pages import page, person, takes_form
+from convserver.web.pages import page, person, takes_form, user_id_of
 from sessions_app.agents.chosen import cues, uses_model
 from sessions_app.settings import run_options
+from sessions_app.workspaces import chosen
 
 
 @require_safe
@@ -46,16 +47,24 @@ def begin(request: HttpRequest) -> HttpResponse:
     text = text_of(request)
     if not text:
         return redirect("new")
-    choices = AgentForm(request.POST, user_id=access.pk_of(request.user))
+    choices = AgentForm(request.POST, user_id=user_id_of(request))
     if not choices.is_valid():
         return _refused(request, choices, text)
+    directory = request.POST.get("directory", "")
+    try:
+        if directory:
+            chosen.found(directory)
+    except ConversationError as error:
+        return _refused(request, choices, text, str(error))
     said = message_id(request)
     conversation_id = UUID(said).hex  # derived, so that the form needs no second id
     # A form that is sent again finds its conversation and its message.
-    with suppress(ConversationExists):
+    with suppress(ConversationExists), transaction.atomic():
         conversation = creation.create(request.user, conversation_id=conversation_id)
         if any(choices.cleaned_data.values()):
             run_options.change(conversation, choices.cleaned_data)
+        if directory:
+            chosen.choose(conversation, directory)
     try:
         say(request, conversation_id, text=text, message_id=said)
     except ConversationError as error:
@@ -63,9 +72,9 @@ def begin(request: HttpRequest) -> HttpResponse:
     return redirect("conversation", conversation_id)
 
 
-def _refused(request: HttpRequest, choices: AgentForm, text: str) -> HttpResponse:
-    """Show the page again with the text, and the reason why this agent or model was refused."""
-    problem = next(iter(choices.errors.values()))[0]
+def _refused(request: HttpRequest, choices: AgentForm, text: str, problem: str = "") -> HttpResponse:
+    """Show the page again with the text, and why this agent, model or directory was refused."""
+    problem = problem or str(next(iter(choices.errors.values()))[0])
     context = _beginning(request, choices) | {"typed": text, "problem": problem}
     return page(request, "web/home.html", context, status=400)
 
@@ -78,10 +87,12 @@ def _beginning(request: HttpRequest, choices: AgentForm | None = None) -> dict[s
         "origin": origin,
         "socket_origin": origin.replace("http", "ws", 1),
         "begin": reverse("begin"),
-        "cues": cues(access.pk_of(request.user)).items(),
+        "cues": cues(user_id_of(request)).items(),
         "asks_model": uses_model(),
         "credential": _credential(),
-        "choices": choices or AgentForm(user_id=access.pk_of(request.user)),
+        "directories": chosen.offered(),
+        "chosen_directory": request.POST.get("directory", ""),
+        "choices": choices or AgentForm(user_id=user_id_of(request)),
     }
 
 

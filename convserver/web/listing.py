@@ -37,7 +37,6 @@ PAGE_ROWS = 40
 LABELS_MAX = 10  # the labels in one filter
 TEXTS = ("repository", "trigger", "model", "source", "directory")  # the filters that take any text
 ORDER_COOKIE = "list_order"
-YEAR_S = 365 * 24 * 3600  # browsers keep a cookie for 400 days at most
 # Labels that an import stores for itself, which rows do not show.
 HIDDEN_LABELS = frozenset({"source_id", "shown_branch", "directory", "user_id"})
 # The states with a word in the row; others have a word only for screen readers, beside the dot.
@@ -281,10 +280,12 @@ def rows_by_ids(user: Visitor, filters: Filters, ids: Sequence[str]) -> list[Lis
 
 def remember_order(request: HttpRequest, answer: HttpResponse) -> HttpResponse:
     """Return the answer with a cookie for the order that the request chose, if any."""
+    # Browsers keep a cookie for 400 days at most
+    year_s = 365 * 24 * 3600
     if "order" in request.GET and "id" not in request.GET:
         order = _order(request.GET["order"])
         answer.set_cookie(
-            ORDER_COOKIE, order, max_age=YEAR_S, samesite="Lax", secure=request.is_secure(), httponly=True
+            ORDER_COOKIE, order, max_age=year_s, samesite="Lax", secure=request.is_secure(), httponly=True
         )
     return answer
 

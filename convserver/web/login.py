@@ -24,7 +24,6 @@ from convserver.passwords.login_throttle import (
     WINDOW_S,
     AccountAttempts,
     Guesses,
-    said_of_attempts,
 )
 from convserver.serving import request_log
 from sessions_app.identity import key_throttle
@@ -175,3 +174,12 @@ class KeyView(_ThrottledLogin):
         return super().get_context_data(
             **kwargs, login_address="" if takes_key_alone() else reverse("login") + query
         )
+
+
+def said_of_attempts(left: int) -> str:
+    """Return what follows "Wrong password.", after a space; empty while more than three attempts are left."""
+    if left > 3:
+        return ""
+    if left == 0:
+        return " That was the last attempt: wait five minutes before the next one."
+    return f" {left} attempt{'' if left == 1 else 's'} left, then you have to wait five minutes."

@@ -48,7 +48,7 @@ def person(view: View[P]) -> View[P]:
             return redirect_to_login(_page_of(request))
         try:
             # Pages count like requests by REST, whose throttle classes they do not pass.
-            quotas.admit_request(access.pk_of(request.user))
+            quotas.admit_request(user_id_of(request))
             return view(request, *args, **kwargs)
         except ConversationDeleted:
             context = {"deleted_id": kwargs.get("conversation_id")}
@@ -62,6 +62,11 @@ def person(view: View[P]) -> View[P]:
             return shown
 
     return cast("View[P]", shown)
+
+
+def user_id_of(request: HttpRequest) -> int:
+    """Return the key of the person who asks, in a view for people who have logged in."""
+    return access.pk_of(request.user)
 
 
 def takes_form(leads: View[P]) -> Callable[[View[P]], View[P]]:

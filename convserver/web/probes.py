@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -239,9 +240,9 @@ def resources() -> Resources:
         )
 
 
-def disk_usage() -> Any:
-    """Return the total, used and free bytes of the disk that holds the data directory."""
-    # The data directory is made when there is something to keep in it.
-    data_dir = settings.CONFIGURATION.data_dir
-    there = next(path for path in (data_dir, *data_dir.parents) if path.exists())
+def disk_usage(directory: Path | None = None) -> Any:
+    """Return the total, used and free bytes of the disk that holds a directory: that of data, or this one."""
+    # A directory is made when there is something to keep in it.
+    kept = directory or settings.CONFIGURATION.data_dir
+    there = next(path for path in (kept, *kept.parents) if path.exists())
     return psutil.disk_usage(str(there))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
 
-from convserver.web.listing import YEAR_S
 from convserver.web.settings_pages.page import form_of, saved
 
 COOKIE = "theme"
@@ -24,7 +23,8 @@ def choose(request: HttpRequest) -> HttpResponse:
     answer = saved(request, "look", "Saved.") if request.accepts("text/html") else HttpResponse(status=204)
     chosen = request.POST.get("theme", "")
     if chosen in THEMES:
-        answer.set_cookie(COOKIE, chosen, max_age=YEAR_S, samesite="Lax", secure=request.is_secure())
+        year_s = 365 * 24 * 3600  # browsers keep a cookie for 400 days at most
+        answer.set_cookie(COOKIE, chosen, max_age=year_s, samesite="Lax", secure=request.is_secure())
     else:
         answer.delete_cookie(COOKIE)
     return answer

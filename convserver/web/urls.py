@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from convserver.web import batch, device, home, rows, search, theme, trash
+from convserver.web import batch, device, home, restoring, rows, search, theme, trash
 from convserver.web.conversations import (
     access_keys,
     actions,
@@ -12,11 +12,14 @@ from convserver.web.conversations import (
     agent,
     answer,
     branching,
+    changes,
     decisions,
     event_output,
     export,
+    files,
     labels,
     limits,
+    options,
     usage,
 )
 from convserver.web.conversations import (
@@ -45,7 +48,13 @@ urlpatterns = [
     path("c/<str:conversation_id>/answer", answer.answer, name="conversation-answer"),
     path("c/<str:conversation_id>/usage", usage.usage, name="conversation-usage"),
     path("c/<str:conversation_id>/agent", agent.agent, name="conversation-agent"),
+    path("c/<str:conversation_id>/files", files.files, name="conversation-files"),
+    path("c/<str:conversation_id>/changes", changes.changes, name="conversation-changes"),
+    path("c/<str:conversation_id>/changed-files", restoring.changed, name="conversation-changed-files"),
+    path("c/<str:conversation_id>/restore-files", restoring.restore_files, name="conversation-restore-files"),
+    path("c/<str:conversation_id>/file", files.download, name="conversation-file"),
     path("c/<str:conversation_id>/limits", limits.limits, name="conversation-limits"),
+    path("c/<str:conversation_id>/network", options.network, name="conversation-network"),
     path("c/<str:conversation_id>/events/<int:seq>/output", event_output.download, name="event-output"),
     re_path(
         r"^c/(?P<conversation_id>[^/]+)/export\.(?P<format>jsonl|md|html)$", export.export, name="export"
@@ -73,6 +82,7 @@ urlpatterns = [
     path("settings/tools", tool_servers.add, name="settings-tools"),
     path("settings/tools/remove", tool_servers.remove, name="settings-tools-remove"),
     path("settings/tools/test", tool_servers.try_connection, name="settings-tools-test"),
+    path("settings/tools/ask", tool_servers.ask_again, name="settings-tools-ask"),
     path("settings/approval", tool_servers.ask_for_approval, name="settings-approval"),
     path("settings/secrets", secrets.add, name="settings-secrets"),
     path("settings/secrets/change", secrets.change, name="settings-secrets-change"),

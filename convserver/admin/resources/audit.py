@@ -1,39 +1,15 @@
-"""The audit of the admin: an entry in its log for staff, and a line in the server's log."""
+"""The list of what staff did: the entries of the admin's log."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from django.contrib import admin
-from django.contrib.admin.models import CHANGE, LogEntry
-from django.db.models import Model
-from django.http import HttpRequest
+from django.contrib.admin.models import LogEntry
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from conversations.models import Conversation
-from conversations.server_log import ids_of, log_act
 from convserver.admin import cells, filters
-from convserver.admin.base import ReadOnlyAdmin, log_row
+from convserver.admin.base import ReadOnlyAdmin
 from convserver.admin.cells import column
-
-
-def record(request: HttpRequest, conversations: Sequence[Conversation], action: str) -> None:
-    """Add an entry to the admin's log for each conversation, and a line to the server's log."""
-    _enter(request, conversations, action)
-    for conversation in conversations:
-        log_act(f"Admin: {action}", by_user=request.user.pk, **ids_of(conversation.ref))
-
-
-def record_change(request: HttpRequest, row: Model, action: str) -> None:
-    """Store an entry about a change of a row that is no conversation."""
-    _enter(request, [row], action)
-    log_row(request, row, action)
-
-
-def _enter(request: HttpRequest, rows: Sequence[Model], action: str) -> None:
-    if rows:
-        LogEntry.objects.log_actions(request.user.pk, rows, CHANGE, action)  # type: ignore[arg-type]
 
 
 @admin.register(LogEntry)

@@ -9,8 +9,7 @@ from django.http import HttpRequest
 
 from convserver.admin import cells, filters
 from convserver.admin.base import ReadOnlyAdmin, Row
-from convserver.admin.cells import column
-from convserver.admin.widgets import label
+from convserver.admin.cells import column, label
 from sessions_app.models import Connection, RemoteProgram
 
 PRESENT, ABSENT = "present", "expired"

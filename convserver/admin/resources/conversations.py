@@ -19,14 +19,13 @@ from conversations import provisional_titles
 from conversations.exceptions import InvalidConversationId
 from conversations.models import Conversation, ConversationQuerySet, Version, normal_id
 from convserver.admin import cells, filters, purging, repairs
-from convserver.admin.base import ReadOnlyAdmin, StaffPages, sections, staff_pages
-from convserver.admin.cells import column
+from convserver.admin.base import ReadOnlyAdmin, StaffPages, may_purge, may_read, sections, staff_pages
+from convserver.admin.cells import column, label
 from convserver.admin.export import exported
 from convserver.admin.parameters import as_text, shown_parameters
 from convserver.admin.resources import events
 from convserver.admin.resources.loops import LOOP_LABELS, agent_name
 from convserver.admin.steering import SteeringAction, selected, steer_and_tell, steering_action
-from convserver.admin.widgets import label
 from convserver.web.conversations.usage import UNIT_WORDS, used_words
 from sessions_app.agents import metering
 from sessions_app.identity.authentication import lets_everybody_in
@@ -99,10 +98,10 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
     )
 
     def has_purge_permission(self, request: HttpRequest) -> bool:
-        return purging.may_purge(request)
+        return may_purge(request)
 
     def has_export_permission(self, request: HttpRequest) -> bool:
-        return events.may_read(request)
+        return may_read(request)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Conversation]:
         """Return the rows with what their list shows, in two queries whatever their number."""
@@ -146,7 +145,7 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
     ) -> HttpResponse:
         allowed = {
             "may_steer": self.has_steer_permission(request),
-            "may_read_events": events.may_read(request),
+            "may_read_events": may_read(request),
             "may_purge": self.has_purge_permission(request),
             "has_keys": not lets_everybody_in(),
         }

@@ -21,9 +21,8 @@ from conversations.events import SEQ_MAX, EventEnvelope
 from conversations.log import reads
 from conversations.models import Conversation, Event
 from convserver.admin import cells
-from convserver.admin.base import staff_page
+from convserver.admin.base import may_read, record_act, staff_page
 from convserver.admin.payload import READ_MAX_CHARACTERS, indented
-from convserver.admin.resources import audit
 from convserver.admin.widgets import TextInput
 from convserver.exports.conversation import safe_name
 
@@ -31,11 +30,6 @@ PAGE = 50
 TEXT_READ_MAX = 20_000
 
 KIND_LABELS = {"message": "primary", "tool_call": "info", "tool_result": "success", "error": "danger"}
-
-
-def may_read(request: HttpRequest) -> bool:
-    """Return whether this member of staff may read events, which is a permission of its own."""
-    return request.user.has_perm("conversations.view_event")
 
 
 def opened(request: HttpRequest, admin: ModelAdmin[Conversation], pk: int) -> Conversation:
@@ -72,7 +66,7 @@ def events_page(request: HttpRequest, pk: int, *, admin: ModelAdmin[Conversation
     page = _page(conversation, form.cleaned_data if form.is_valid() else {})
     # Recorded before it is shown, with the numbers that were read, so that the log says who knows what.
     read = f"{page[0]['seq']} to {page[-1]['seq']}" if page else "(there were none)"
-    audit.record(request, [conversation], f"Read events {read}")
+    record_act(request, [conversation], f"Read events {read}")
     context = {
         "form": SeqForm(),
         "events": [_row(event) for event in page],
@@ -93,7 +87,7 @@ def event_page(request: HttpRequest, pk: int, seq: int, *, admin: ModelAdmin[Con
     event = rows.first()
     if event is None:
         raise Http404("There is no such event.")
-    audit.record(request, [conversation], f"Read event {seq}")
+    record_act(request, [conversation], f"Read event {seq}")
     context = {
         "event": event,
         "seq": seq,
@@ -119,7 +113,7 @@ def payload_download(
     text = _at(conversation, seq).values_list("payload", flat=True).first()
     if text is None:
         raise Http404("There is no such event.")
-    audit.record(request, [conversation], f"Downloaded the payload of event {seq}")
+    record_act(request, [conversation], f"Downloaded the payload of event {seq}")
     name = f"conversation-{safe_name(conversation.public_id)}-event-{seq}.json"
     disposition = content_disposition_header(True, name)
     return HttpResponse(text, content_type="application/json", headers={"Content-Disposition": disposition})

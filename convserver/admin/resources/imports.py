@@ -12,8 +12,7 @@ from django.utils.safestring import SafeString
 
 from convserver.admin import cells, filters
 from convserver.admin.base import ReadOnlyAdmin, staff_page
-from convserver.admin.cells import column
-from convserver.admin.widgets import label
+from convserver.admin.cells import column, label
 from convserver.web.settings_pages.imports import counts_of, formats, state_words
 from sessions_app.imports.uploads import pieces, runs
 from sessions_app.models import ImportRun, ImportState

@@ -10,9 +10,8 @@ from django.utils import timezone
 from conversations.models import Conversation
 from convserver.admin import cells, filters
 from convserver.admin.base import ReadOnlyAdmin, may_change, sections
-from convserver.admin.cells import column
+from convserver.admin.cells import column, label
 from convserver.admin.steering import SteeringAction, selected, steer_and_tell
-from convserver.admin.widgets import label
 from sessions_app.live.state_words import LOOP_WORDS, NOT_STARTED, WORDS, in_state, state_of_loop
 from sessions_app.models import AgentLoop, AgentLoopQuerySet, ExecutionStatus, LoopStatus
 

@@ -16,9 +16,6 @@ from convserver.admin.base import ReadOnlyAdmin
 from convserver.admin.cells import column
 from sessions_app.models import ModelUse, ModelUseQuerySet, Used, used_in
 
-SUMS_SHOWN = 10
-"""Rows in each table of sums: the newest days, and the users and models that have cost the most."""
-
 
 @dataclass(frozen=True, slots=True)
 class UseSum:
@@ -91,7 +88,9 @@ def tables(rows: ModelUseQuerySet) -> list[UseTable]:
 def _table(
     title: str, rows: QuerySet[ModelUse, dict[str, Any]], name_of: Callable[[dict[str, Any]], str]
 ) -> UseTable:
-    return UseTable(title, [_sum(name_of(row), used_in(row)) for row in rows[:SUMS_SHOWN]])
+    # Rows in each table of sums: the newest days, and the users and models that have cost the most
+    sums_shown = 10
+    return UseTable(title, [_sum(name_of(row), used_in(row)) for row in rows[:sums_shown]])
 
 
 def _sum(title: str, used: Used) -> UseSum:

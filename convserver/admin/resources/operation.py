@@ -8,9 +8,8 @@ from django.http import HttpRequest
 
 from convserver.admin import cells
 from convserver.admin.base import ReadOnlyAdmin
-from convserver.admin.cells import column
-from convserver.admin.overview import lasting, size
-from convserver.admin.widgets import ModelAdmin, label
+from convserver.admin.cells import column, label
+from convserver.admin.widgets import ModelAdmin
 from sessions_app.models import BackupRecord, ProcessRecord
 from sessions_app.operation import heartbeats
 
@@ -61,8 +60,8 @@ class BackupRecordAdmin(ReadOnlyAdmin[BackupRecord]):
 
     ended = column("Ended (UTC)", "ended_at", cells.moment)
     outcome_shown = column("Result", lambda record: record.get_outcome_display())
-    size_shown = column("Size", "size", size)
-    took = column("Took", "duration", lasting)
+    size_shown = column("Size", "size", cells.size)
+    took = column("Took", "duration", cells.lasting)
 
     @admin.display(description="Verified")
     def verified(self, record: BackupRecord) -> str:

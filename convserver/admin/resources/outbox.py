@@ -14,13 +14,10 @@ from django.http import HttpRequest
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation, normal_id
 from convserver.admin import cells, filters
-from convserver.admin.base import ListAdmin, Row, edited_columns
+from convserver.admin.base import ListAdmin, Row, edited_columns, may_read, record_change
 from convserver.admin.cells import column
-from convserver.admin.resources import audit
-from convserver.admin.resources.events import may_read
 from convserver.admin.widgets import AnyModelForm, PasswordInput, Textarea, TextInput
-from sessions_app.models import Delivery, Endpoint, EndpointKind
-from sessions_app.models.webhooks import DeliveryQuerySet
+from sessions_app.models import Delivery, DeliveryQuerySet, Endpoint, EndpointKind
 from sessions_app.webhooks import deliveries as outbox
 from sessions_app.webhooks import transport
 from sessions_app.webhooks.transport import WebhookCredentials
@@ -228,7 +225,7 @@ class EndpointAdmin(EventReadersOnly[Endpoint]):
         endpoints = list(queryset)
         count = outbox.try_again(Delivery.objects.filter(endpoint__in=[each.pk for each in endpoints]))
         for endpoint in endpoints:
-            audit.record_change(request, endpoint, "Retried")
+            record_change(request, endpoint, "Retried")
         messages.success(request, f"Retrying now: {cells.counted(count, 'conversation')}.")
 
 

@@ -12,8 +12,7 @@ from django.http import HttpRequest
 from conversations.models import Purge
 from convserver.admin import cells
 from convserver.admin.base import ListAdmin, ReadOnlyAdmin
-from convserver.admin.cells import column
-from convserver.admin.widgets import label
+from convserver.admin.cells import column, label
 from convserver.pagination import COUNTED_MAX
 from sessions_app.models import RetentionPolicy
 from sessions_app.retention import policies

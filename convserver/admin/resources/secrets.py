@@ -15,8 +15,7 @@ from convserver.admin.base import ListAdmin, edited_columns
 from convserver.admin.cells import column
 from convserver.admin.widgets import AnyModelForm, PasswordInput
 from convserver.api.openhands.tool_servers import McpConfig, entered_config
-from sessions_app.git_providers.base import InvalidName, ProviderType
-from sessions_app.git_providers.names import host_of
+from sessions_app.git_providers.base import InvalidName, ProviderType, host_of
 from sessions_app.models import Secret, SecretKind
 from sessions_app.settings.user_settings import SettingSecret, store_secret
 

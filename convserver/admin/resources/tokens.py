@@ -11,10 +11,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
 from convserver.admin import cells, filters, widgets
-from convserver.admin.base import ReadOnlyAdmin, staff_page
+from convserver.admin.base import ReadOnlyAdmin, may_read, record_change, staff_page
 from convserver.admin.cells import column
-from convserver.admin.resources import audit
-from convserver.admin.resources.events import may_read
 from convserver.admin.resources.users import within_reach
 from convserver.admin.widgets import AnyModelForm
 from convserver.token_fields import GrantFields
@@ -99,7 +97,7 @@ class ApiTokenAdmin(ReadOnlyAdmin[ApiToken]):
         valid = list(queryset.filter(revoked_at__isnull=True))
         for token in valid:
             token.revoke()
-            audit.record_change(request, token, "Revoked")
+            record_change(request, token, "Revoked")
         messages.success(request, f"Revoked {cells.counted(len(valid), 'token')}.")
 
     @admin.display(description="Access")

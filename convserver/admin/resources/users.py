@@ -17,8 +17,8 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from conversations.storage import quotas
-from convserver.admin import cells, filters, purging, user_deletion, widgets
-from convserver.admin.base import ListAdmin, StaffPages, sections, staff_pages
+from convserver.admin import cells, filters, user_deletion, widgets
+from convserver.admin.base import ListAdmin, StaffPages, may_purge, sections, staff_pages
 from convserver.admin.cells import column
 from sessions_app.models import UserDeletion
 from sessions_app.storage import usage
@@ -98,7 +98,7 @@ class UserAdmin(widgets.UserAdmin, ListAdmin[User]):
         return False
 
     def has_purge_permission(self, request: HttpRequest) -> bool:
-        return purging.may_purge(request)
+        return may_purge(request)
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
         # The framework's class allows more look-ups.

@@ -2,36 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from django.contrib import admin
-from django.utils.safestring import SafeString
 
-from conversations.models import Conversation, DamageKind, Outcome, VerificationFinding, VerificationRun
+from conversations.models import DamageKind, Outcome, VerificationFinding, VerificationRun
 from convserver.admin import cells, filters
 from convserver.admin.base import ReadOnlyAdmin
 from convserver.admin.cells import column
-from convserver.admin.overview import lasting
-from sessions_app.operation.figures import COUNTED_MAX
-
-
-class DamageBanner(NamedTuple):
-    """The words about damage, and links to the conversations with it, the newest damage first."""
-
-    text: str
-    links: list[SafeString]
-
-
-def banner() -> DamageBanner | None:
-    """Return the banner about damage that was found and is not repaired; None without damage."""
-    newest = list(VerificationFinding.objects.order_by("-pk").values_list("conversation")[: COUNTED_MAX + 1])
-    if not newest:
-        return None
-    count = len(newest)
-    places = f"{cells.bounded(count, COUNTED_MAX)} place{'' if count == 1 else 's'}"
-    pks = list(dict.fromkeys(pk for (pk,) in newest if pk is not None))[: cells.NAMED_MAX]
-    rows = Conversation.objects.in_bulk(pks)
-    return DamageBanner(f"The store is damaged in {places}.", [cells.link(rows[pk]) for pk in pks])
 
 
 @admin.register(VerificationFinding)
@@ -82,4 +58,4 @@ class VerificationRunAdmin(ReadOnlyAdmin[VerificationRun]):
     @admin.display(description="Took")
     def took(self, run: VerificationRun) -> str:
         until = run.finished_at or max(run.updated_at, run.started_at)
-        return lasting(until - run.started_at)
+        return cells.lasting(until - run.started_at)

@@ -24,8 +24,8 @@ class Command(BaseCommand):
     requires_system_checks = ()  # they would import every page and every route
     help = (
         "Write everything that the database holds into a new directory below DIR, named after the time: "
-        "conversations, attachments, accounts, settings. The server may run meanwhile. `convserver restore` "
-        "brings it back."
+        "conversations, attachments, accounts, settings; other files of conversations only with "
+        "--workspaces. The server may run meanwhile. `convserver restore` brings it back."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -36,6 +36,11 @@ class Command(BaseCommand):
             "--with-secret-key",
             action="store_true",
             help=f"add the secret key, sealed with the passphrase in {PASSPHRASE}, or one that is asked for",
+        )
+        parser.add_argument(
+            "--workspaces",
+            action="store_true",
+            help="add the files of conversations (CONVSERVER_WORKSPACES) as a compressed tar file",
         )
         parser.add_argument(
             "--keep",
@@ -60,6 +65,7 @@ class Command(BaseCommand):
         *args: Any,
         directory: Path,
         with_secret_key: bool,
+        workspaces: bool,
         keep: int | None,
         no_check: bool,
         verify: bool,
@@ -69,7 +75,10 @@ class Command(BaseCommand):
         try:
             passphrase = sealed_key.new_passphrase() if with_secret_key else None
             with records.recorded(directory) as record:
-                made = self._back_up(record, directory, passphrase=passphrase, check=not no_check)
+                made = taking.back_up(
+                    directory, passphrase=passphrase, check=not no_check, with_workspaces=workspaces
+                )
+                self._note(record, made)
                 if verify:
                     self._verify(record, made)
         except BackupError as error:
@@ -90,10 +99,8 @@ class Command(BaseCommand):
             except OSError as error:
                 raise CommandError(f"An older backup cannot be removed: {error}.") from error
 
-    def _back_up(
-        self, record: BackupRecord, directory: Path, *, passphrase: str | None, check: bool
-    ) -> Backup:
-        made = taking.back_up(directory, passphrase=passphrase, check=check)
+    def _note(self, record: BackupRecord, made: Backup) -> None:
+        """Fill in the record, and say what was made."""
         problems = made.manifest.problems
         record.outcome = BackupOutcome.DAMAGED if problems else BackupOutcome.MADE
         record.place, record.size = str(made.path.absolute()), made.size
@@ -103,7 +110,21 @@ class Command(BaseCommand):
             f"{made.path}: {counts['conversations_conversation']:,} conversations, "
             f"{counts['conversations_event']:,} events, {made.size:,} bytes"
         )
-        return made
+        if (files := made.manifest.workspaces) is not None:
+            self.stdout.write(
+                f"{made.path}: with {files.entries:,} files, directories and links of {files.workspaces:,} "
+                f"conversations, {files.bytes:,} bytes"
+            )
+            if files.changed or files.unread:
+                self.stderr.write(
+                    f"Files of conversations were in use: {files.changed:,} changed while they were read, "
+                    f"and may be neither as before nor as after; {files.unread:,} were gone or could not be "
+                    "read."
+                )
+        elif counts.get("sessions_app_workspace"):
+            self.stdout.write(
+                f"{made.path}: without the files of conversations, which --workspaces would add"
+            )
 
     def _verify(self, record: BackupRecord, made: Backup) -> None:
         try:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from argparse import ArgumentParser
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError
 
+from conversations.exceptions import StoreUnavailable
 from convserver.exports import account
 from convserver.exports.openhands import Layout
 from sessions_app.imports import options
@@ -38,11 +39,20 @@ class Command(BaseCommand):
             "ends with .zip, else into a directory (default: JSON lines)",
         )
         parser.add_argument(
+            "--workspaces", action="store_true", help="add the files of workspaces, a zip file for each"
+        )
+        parser.add_argument(
             "--owner", metavar="USERNAME", help="whose conversations; required in accounts mode"
         )
 
     def handle(
-        self, *args: Any, file: Path, owner: str | None, layout: Layout | None = None, **others: Any
+        self,
+        *args: Any,
+        file: Path,
+        owner: str | None,
+        layout: Layout | None = None,
+        workspaces: bool = False,
+        **_: Any,
     ) -> None:
         """Write it under another name until it is complete, and say how much it is."""
         options.prepare_database(dry_run=True)
@@ -51,14 +61,15 @@ class Command(BaseCommand):
             raise CommandError(f"{file} exists already: choose another name.")
         unfinished = file.with_name(f"{file.name}.unfinished")
         is_directory = layout is not None and file.suffix != ".zip"
+        parts: dict[str, Any] = {"layout": layout, "with_workspaces": workspaces}
         try:
             if is_directory:
                 unfinished.mkdir()  # outside the block below, which would remove what another export fills
             try:
                 if is_directory:
-                    said = f"{_fill_directory(unfinished, user, layout):,} files"
+                    said = f"{_fill_directory(unfinished, account.files(user, **parts)):,} files"
                 else:
-                    said = f"{_write_zip(unfinished, user, layout):,} bytes"
+                    said = f"{_write_zip(unfinished, account.pieces(user, **parts)):,} bytes"
                 unfinished.replace(file)  # under its own name a file is always complete
             finally:
                 if is_directory:
@@ -70,15 +81,16 @@ class Command(BaseCommand):
             raise CommandError(
                 f"{unfinished} exists already: remove it unless an export fills it."
             ) from error
-        except OSError as error:
-            raise CommandError(f"{file} cannot be written: {error.strerror}.") from error
+        except (OSError, StoreUnavailable) as error:
+            reason = getattr(error, "strerror", None) or str(error).rstrip(".")
+            raise CommandError(f"{file} cannot be written: {reason}.") from error
         self.stdout.write(f"{file}: {said}")
 
 
-def _write_zip(path: Path, user: User, layout: Layout | None) -> int:
+def _write_zip(path: Path, pieces: Iterable[bytes]) -> int:
     """Return the number of bytes."""
     with path.open("wb") as target:
-        for piece in account.pieces(user, layout=layout):
+        for piece in pieces:
             target.write(piece)
         target.flush()
         os.fsync(target.fileno())  # before it gets its name: after a crash no cut file has it
@@ -96,10 +108,10 @@ def _written(path: str) -> Path:
     return place.with_name(name[: NAME_MAX_BYTES - len(end.encode())].decode(errors="ignore") + end)
 
 
-def _fill_directory(directory: Path, user: User, layout: Layout | None) -> int:
+def _fill_directory(directory: Path, files: Iterable[tuple[str, bytes | Iterator[bytes]]]) -> int:
     """Return the number of files."""
     count = 0
-    for path, content in account.files(user, layout=layout):
+    for path, content in files:
         # As it is yielded, since the next step reads on: a log is one page at a time in memory.
         place = directory / _written(path)
         place.parent.mkdir(parents=True, exist_ok=True)

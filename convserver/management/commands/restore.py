@@ -10,11 +10,13 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from conversations.exceptions import StoreUnavailable
 from convserver.backups import restoring, sealed_key, secret_keys
 from convserver.backups.failures import BackupError
 from convserver.backups.manifest import Manifest
 from convserver.backups.restoring import Target
 from convserver.backups.sealed_key import PASSPHRASE, Keys
+from sessions_app.workspaces import records
 
 
 class Command(BaseCommand):
@@ -45,6 +47,11 @@ class Command(BaseCommand):
             help=f"bring the secret key back, too; its passphrase is in {PASSPHRASE}, or asked for",
         )
         parser.add_argument(
+            "--without-workspaces",
+            action="store_true",
+            help="leave out the files of conversations that the backup has",
+        )
+        parser.add_argument(
             "--accept-damage",
             action="store_true",
             help="restore a backup of a damaged database as it is",
@@ -57,6 +64,7 @@ class Command(BaseCommand):
         yes: bool,
         dry_run: bool,
         with_secret_key: bool,
+        without_workspaces: bool,
         accept_damage: bool,
         **others: Any,
     ) -> None:
@@ -72,12 +80,14 @@ class Command(BaseCommand):
                 self.stdout.write("The backup is whole: it was loaded into a scratch database, and removed.")
                 return
             target = restoring.target()
+            files = restoring.files_target(found, is_wanted=not without_workspaces)
             if not yes:
                 _ask(target)
-            restoring.restore(directory, found, target, accept_damage=accept_damage)
+            restoring.restore(directory, found, target, files, accept_damage=accept_damage)
         except BackupError as error:
             raise CommandError(str(error)) from error
         self.stdout.write(f"{target.name} is restored.")
+        self._tell_of_files(found, has_files=files is not None)
         self._finish_keys(found, keys)  # last: a restore that fails leaves the key as it was
 
     def _show(self, found: Manifest) -> None:
@@ -86,6 +96,20 @@ class Command(BaseCommand):
             f"{found.counts['conversations_conversation']:,} conversations, "
             f"{found.counts['conversations_event']:,} events."
         )
+
+    def _tell_of_files(self, found: Manifest, *, has_files: bool) -> None:
+        if has_files and found.workspaces is not None:
+            self.stdout.write(
+                f"The files of {found.workspaces.workspaces:,} conversations are in "
+                f"{settings.CONFIGURATION.workspaces}."
+            )
+            return
+        try:
+            missing = records.place_missing() if found.counts.get("sessions_app_workspace") else None
+        except StoreUnavailable as error:
+            missing = str(error)
+        if missing:
+            self.stderr.write(f"The files of conversations were not restored. {missing}")
 
     def _finish_keys(self, found: Manifest, keys: Keys | None) -> None:
         if keys is not None:

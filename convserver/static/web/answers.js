@@ -1,9 +1,10 @@
 // Answers that are being given: rendered by the server as they grow, until the stored message takes their place.
 
 import { body, head } from "./article.js";
+import { BackOff } from "./back_off.js";
 
 const ANSWER_MS = 15_000; // a request may be dead without a word
-const AGAIN_MS = 1_500; // after one that failed
+const AGAIN_MS = 1_500; // after the first one that failed
 const LATER_MS = 500; // after one that lacked what was heard of
 
 export class Answers {
@@ -14,6 +15,10 @@ export class Answers {
     this.onShown = onShown;
     this.stored = new Set(stored);
     this.isAsking = false;
+    this.tries = new BackOff(() => {
+      this.isAsking = false;
+      this.ask();
+    }, AGAIN_MS);
     document.addEventListener("visibilitychange", () => this.ask());
   }
 
@@ -33,12 +38,10 @@ export class Answers {
     const wait = await this.fetch().catch((problem) => {
       console.warn("an answer was not fetched:", problem);
       this.hasGrown = true;
-      return AGAIN_MS;
     });
-    setTimeout(() => {
-      this.isAsking = false;
-      this.ask();
-    }, wait);
+    if (wait === undefined) return this.tries.failed();
+    this.tries.worked();
+    this.tries.later(wait);
   }
 
   /** Show what the server has of the answer; return after how many milliseconds it may be asked again. */

@@ -18,6 +18,7 @@ export class Approval {
     this.box = root.querySelector("#approval");
     this.events = root.querySelector("#events");
     this.reason = root.querySelector("#reason");
+    this.always = this.box.querySelector("[name=always]");
     this.toEnd = root.querySelector("#to-end");
     this.ask = ask;
     this.refresh = refresh;
@@ -53,7 +54,7 @@ export class Approval {
     if (!isAsked || !isConnected) this.decided = undefined; // nobody knows whether it has arrived; the call's seq keeps it harmless
     if (this.box.hidden === isAsked) {
       this.box.hidden = !isAsked;
-      this.reason.value = "";
+      this.reason.value = this.always.value = "";
       this.refreshed.clear();
     }
     this.enable();
@@ -86,6 +87,7 @@ export class Approval {
     const call = this.box.hidden ? undefined : this.call;
     const obstacle = call ? this.reading.obstacle(call) : "";
     this.askAbout(this.isUntold ? "outcome" : "approval");
+    this.always.hidden = this.isUntold || !call?.matches("[data-allowable]");
     for (const button of this.box.querySelectorAll("button")) {
       button.disabled = !decides || (RUNNING.has(button.dataset.action) && obstacle !== "");
     }
@@ -127,7 +129,8 @@ export class Approval {
     }
     const { seq } = call.dataset;
     const words = this.reason.value.trim();
-    const decision = isUntold ? { outcome: action, text: words } : { accept: action === "approve", reason: words };
+    const always = action === "approve" && !this.always.hidden && this.always.value;
+    const decision = isUntold ? { outcome: action, text: words } : { accept: action === "approve", reason: words, ...(always && { always }) };
     if (!this.ask(action, { type: "confirm", ...decision, seq: Number(seq) })) return;
     this.decided = seq;
     this.enable();

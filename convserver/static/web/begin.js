@@ -1,11 +1,12 @@
 // The first message of a conversation that does not exist yet.
 
+import { BackOff } from "./back_off.js";
 import { Composer } from "./composer.js";
 import { csrf } from "./csrf.js";
 import { UnsentStore } from "./unsent_store.js";
 import { uuid } from "./uuid.js";
 
-const RETRY_MS = 3000;
+const RETRY_MS = 3000; // after the first failure
 const ANSWER_MS = 30_000;
 const POST_MS = 120_000; // of megabytes
 const KEPT_MS = 5_000; // a browser that does not say so by then has kept nothing
@@ -20,6 +21,12 @@ addEventListener("pageshow", ({ persisted }) => persisted && location.reload());
 /** Make the conversation, trying until it is there: what was written stays in the box so long. */
 async function create() {
   composer.note("Starting…");
+  let again;
+  const tries = new BackOff(() => again(), RETRY_MS);
+  const rest = () => {
+    tries.failed();
+    return new Promise((over) => (again = over));
+  };
   for (let problem; (problem = await problemOfCreating()); await rest()) composer.note(problem);
 }
 
@@ -53,8 +60,6 @@ function ask(what, body, wait, method = "POST") {
     signal: AbortSignal.timeout(wait),
   });
 }
-
-const rest = () => new Promise((over) => setTimeout(over, RETRY_MS));
 
 /** Keep the message like any that is on its way: the conversation's page sends it until it is stored. */
 async function begin(said) {

@@ -16,7 +16,7 @@ const root = document.getElementById("conversation");
 const { login, user } = document.body.dataset;
 const id = root.dataset.id;
 
-let asked = Number(root.dataset.asked); // the newest message to the agent, -1 if there is none
+let asked = Number(root.dataset.asked); // the newest message to the agent, or -1
 const queue = new MessageQueue(root, { user, id, send: (frame) => socket.send(frame), isUploading: () => socket.isUploading, onCount: (n) => line.showWaiting(n), onAgain: sayAgain, onWorking: (message) => whileWorking().then((it) => it.refused(message), console.warn) });
 const log = new Log(root, { onShown: shown });
 const agent = new AgentControls(root, {
@@ -30,12 +30,12 @@ const agent = new AgentControls(root, {
 const line = new ConnectionLine(root.querySelector("#connection"), { onTry: () => socket.hurry() });
 const composer = new Composer(document.getElementById("composer"), { user, id, onSend: (message) => say(message) });
 
-let answers; // shows answers that are being given, once there is one
+let answers; // shows answers being given
 let working; // says what messages do while the agent works
-let elapsed; // shows how long the agent has been working, once it has
+let elapsed; // shows how long the agent works
 const stored = new Set(); // ids of answers that are given
 let again; // a message is being sent once more
-let cursor = Number(root.dataset.lastSeq); // the newest event that this page has heard of
+let cursor = Number(root.dataset.lastSeq); // the newest event known here
 let place = root.dataset.cursor; // the same, as the server tells histories apart
 let seen = Number(root.dataset.seen);
 let was; // the name of the state that the agent was in last
@@ -43,7 +43,7 @@ let isPaused = root.dataset.execution === "paused"; // the turn, by the log
 let isDeleted = false;
 let isReplaying = true; // what is heard of the agent is newer than what is heard of the log
 let announcing = false; // what is replayed is not read aloud
-let leaving = false; // this page logs out, and the answer to that says where to go
+let leaving = false; // this page logs out
 
 const socket = new LiveSocket({
   address: () => `/ws/conversations/${encodeURIComponent(id)}?after=${place}&payload=false`,
@@ -64,13 +64,19 @@ const socket = new LiveSocket({
 
 document.querySelector("form[data-log-out]")?.addEventListener("submit", () => (leaving = true));
 
-// The list hears of it when a conversation that was deleted is brought back.
+// The conversation was restored in the list.
 document.addEventListener("stands", ({ detail }) => detail === id && socket.state.name === "ended" && location.reload());
 
 const history = () => import("./history.js");
+root.onclick = (event) => {
+  const link = event.target.closest("[data-beside]");
+  if (!link || event.ctrlKey || event.metaKey) return;
+  event.preventDefault();
+  import("./beside.js").then((it) => it.follow(link));
+};
 
 function take(frame) {
-  // The server has another log by now: one from a backup, or a new one.
+  // The server has another log by now.
   if (frame.code === "cursor_ahead" || frame.code === "history_replaced") return history().then(({ loadAnew }) => loadAnew(id));
   switch (frame.type) {
     case "hello":

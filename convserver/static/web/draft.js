@@ -1,11 +1,10 @@
-// What is being written: a row of the server with a version, mirrored here while it cannot be reached.
+// What is being written: a row of the server with a version, mirrored here.
 
 import { csrf } from "./csrf.js";
 import { Mirror } from "./mirror.js";
 
 const REST_MS = 400; // after the last key, before it is sent
-const RETRY_MS = 3000;
-const GET_MS = 30_000; // what has not come by then never will: a line may be dead without a word
+const GET_MS = 30_000; // of a line that may be dead; the longest wait after failures, too
 const PUT_MS = 120_000; // of megabytes
 
 export class Draft {
@@ -14,8 +13,9 @@ export class Draft {
     this.address = id ? `/api/native/conversations/${encodeURIComponent(id)}/draft` : "/api/native/draft";
     this.id = id || null;
     Object.assign(this, { read, write, onCopy, onNote });
-    this.version = this.newest = 0; // the one that was taken here, and the newest that was heard of
+    this.version = this.newest = 0; // the one taken here, and the newest heard of
     this.isDirty = false;
+    this.wait = 0;
     this.busy = Promise.resolve();
     this.begin();
     this.pull();
@@ -69,7 +69,7 @@ export class Draft {
     if (this.newest > this.version && !this.isPushing) this.pull();
   }
 
-  /** Take what the server has, unless something was typed here that it does not have. */
+  /** Take what the server has, unless it lacks what was typed here. */
   pull() {
     return this.inTurn(async () => {
       const answer = await fetch(this.address, { signal: AbortSignal.timeout(GET_MS) });
@@ -119,7 +119,7 @@ export class Draft {
     }
   }
 
-  /** Another device was first: what is typed here stays, and what was typed there is kept beside it. */
+  /** Another device was first: what is typed here stays, and what was typed there is kept. */
   async clash(stored) {
     this.setAside(stored.text === this.offered ? { ...stored, text: "" } : stored);
     this.version = stored.version;
@@ -127,7 +127,7 @@ export class Draft {
     await this.put(stored.version);
   }
 
-  /** Keep what is not what is typed here, until somebody takes it. */
+  /** Keep what is not what is typed here. */
   setAside({ text, images }) {
     const mine = this.read();
     const others = (images ?? []).filter((image) => !mine.images.includes(image));
@@ -154,12 +154,16 @@ export class Draft {
     this.mirror.draft = { version, isDirty, isPartial, offered, text, images };
   }
 
-  /** One request at a time; without a server the mirror holds, and it is tried again. */
+  /** One request at a time, tried again ever more seldom. */
   inTurn(step) {
-    this.busy = this.busy.then(step).catch(() => {
-      clearTimeout(this.timer);
-      this.timer = setTimeout(() => this.pull(), RETRY_MS);
-    });
+    this.busy = this.busy.then(step).then(
+      () => (this.wait = 0),
+      () => {
+        clearTimeout(this.timer);
+        this.wait = Math.min(2 * this.wait + 2000 * (1 + Math.random()), GET_MS);
+        this.timer = setTimeout(() => this.pull(), this.wait);
+      },
+    );
     return this.busy;
   }
 }

@@ -1,4 +1,4 @@
-// The list, live: the socket says what changed, the server writes those rows, and they are put in their place.
+// The list, live: the socket says what changed, and the server writes those rows.
 
 import { setServerTime } from "./clock.js";
 import "./place.js";
@@ -9,14 +9,15 @@ import { setAsking } from "./window_title.js";
 const AT_A_TIME = 20;
 const REST_MS = 120; // what changes together is fetched together
 const RETRY_MS = 3_000;
-const ANSWER_MS = 30_000; // a line may be dead without a word
+const ANSWER_MS = 30_000; // of a line that may be dead; the longest wait, too
 
 const changed = new Set();
 const gone = new Set(); // since rows were asked for, which may still show them
 let timer;
+let retryMs = RETRY_MS;
 let isFetching = false;
 
-let focus; // its module, once somebody is at the page
+let focus; // its module
 let fetching; // one promise, so that what waits for it acts in order
 
 function fetchFocus() {
@@ -34,7 +35,7 @@ function later(wait) {
   if (!isFetching) timer ??= setTimeout(fetchChanged, wait);
 }
 
-/** One request at a time, for a bounded number of rows. */
+/** One request at a time. */
 async function fetchChanged() {
   timer = undefined;
   const list = document.getElementById("list");
@@ -46,20 +47,23 @@ async function fetchChanged() {
   let wait = REST_MS;
   const again = () => {
     ids.forEach((id) => changed.add(id));
-    wait = RETRY_MS;
+    wait = retryMs;
+    retryMs = Math.min(wait * (1.5 + Math.random()), ANSWER_MS);
   };
   try {
     const asked = query(ids);
     const answer = await fetch(`${list.dataset.rows}?${asked}`, { signal: AbortSignal.timeout(ANSWER_MS) });
     const html = await answer.text();
     const { rows } = await import("./rows.js");
-    if (answer.status >= 500) again();
-    else if (answer.ok && !answer.redirected && `${query(ids)}` === `${asked}`) rows.take(ids.filter((id) => !gone.has(id)), html);
+    if (answer.status >= 500) return again();
+    retryMs = RETRY_MS;
+    if (answer.ok && !answer.redirected && `${query(ids)}` === `${asked}`) rows.take(ids.filter((id) => !gone.has(id)), html);
   } catch {
     again(); // the network is gone; the socket is, too
+  } finally {
+    isFetching = false;
+    if (changed.size) later(wait);
   }
-  isFetching = false;
-  if (changed.size) later(wait);
 }
 
 function query(ids) {
@@ -98,9 +102,12 @@ function stand({ name, code }) {
   if (name === "connecting") return;
   const why = code === 4401 ? "You have been logged out. Reload the page to log in." : "Not connected. This list may be out of date.";
   document.getElementById("cut-off").textContent = name === "open" ? "" : why;
+  if (name !== "open" || !timer) return;
+  clearTimeout(timer);
+  fetchChanged();
 }
 
-// Whoever is only shown the list needs none of it. Keys move in it from the first one that is pressed there.
+// Keys move in the list from the first one that is pressed there.
 const fetchKeys = () => import("./roving.js").catch(() => {});
 document.addEventListener("keydown", fetchKeys, { once: true, capture: true });
 document.getElementById("sidebar")?.addEventListener("focusin", fetchKeys, { once: true });
@@ -116,13 +123,13 @@ if (document.getElementById("list")) {
   });
 }
 
-// What was typed before the scripts ran is looked for as well, once htmx listens.
+// What was typed before the scripts ran, once htmx listens.
 document.addEventListener("DOMContentLoaded", () => {
   const find = document.getElementById("find");
   if (find && find.value !== find.defaultValue) find.dispatchEvent(new Event("input", { bubbles: true }));
 });
 
-// What was typed to find a title may be looked for in all messages as well.
+// What was typed to find a title is also looked for in messages.
 document.getElementById("everywhere")?.addEventListener("click", (click) => {
   const words = document.getElementById("find").value.trim();
   if (words) click.currentTarget.search = new URLSearchParams({ q: words });
@@ -132,7 +139,6 @@ const select = (row) => import("./selection.js").then(({ pick }) => pick(row));
 document.addEventListener("click", ({ target }) => target.closest?.("[data-selects]") && select());
 document.addEventListener("key", ({ detail }) => detail === "x" && select(document.activeElement.closest(".row")));
 
-// What was done to a row by a button, here.
 document.addEventListener("row", ({ detail }) => detail?.id && note(detail.id));
 document.addEventListener("htmx:load", ({ detail: { elt } }) => elt.matches?.(".row") && withFocus(({ came }) => came(elt)));
 document.addEventListener("htmx:beforeRequest", ({ detail: { elt } }) => {
@@ -147,7 +153,7 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   location.reload(); // whoever is not logged in any more is asked to
 });
 
-/** At once if the module is here: the page changes under what comes late. */
+/** At once if the module is here. */
 function withFocus(act) {
   if (focus) act(focus);
   else fetchFocus().then(act, () => {});

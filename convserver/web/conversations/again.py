@@ -23,7 +23,7 @@ from convserver.web.conversations.branching import COPIED_AT_ONCE_S
 from convserver.web.conversations.messages import message_id, say
 from convserver.web.conversations.page import not_said
 from convserver.web.pages import named, number_in, page, person
-from sessions_app.settings import agent_setups
+from sessions_app.checkpoints import copies
 
 NOTHING_ASKED = "There is no question before this message, so there is no other answer to it."
 
@@ -94,7 +94,7 @@ def _begun(
     row = Conversation.objects.get(pk=source.pk)
     try:
         with suppress(ConversationExists):
-            made = agent_setups.fork(
+            made = copies.fork(
                 request.user,
                 trunk,
                 through=said.seq - 1,

@@ -9,7 +9,7 @@ from django import forms
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from convserver.api.openhands.model_names import MODEL_NAMES
 from convserver.web.conversations.options import options_page
 from convserver.web.pages import person

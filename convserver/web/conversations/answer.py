@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from conversations import access
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from convserver.rendering.text.previews import Preview, Previews
 from convserver.web.pages import number_in, person
 from sessions_app.live.feed import unfinished_answer, unfinished_through

@@ -12,7 +12,7 @@ from conversations.log import reads
 from conversations.models import Conversation, ConversationRef
 from conversations.store import copying
 from convserver.web.pages import named, number_in, page, person
-from sessions_app.settings import agent_setups
+from sessions_app.checkpoints import copies
 
 COPIED_AT_ONCE_S = 5.0  # of a long log, the request copies this long; a background task copies the rest
 
@@ -29,7 +29,7 @@ def branch(request: HttpRequest, conversation_id: str) -> HttpResponse:
         return _asked(request, source, after)
     row = Conversation.objects.get(pk=source.pk)
     try:
-        made = agent_setups.fork(request.user, source, through=after, title=row.title)
+        made = copies.fork(request.user, source, through=after, title=row.title)
     except EventNotFound as error:
         raise Http404 from error
     copying.advance(made, seconds=COPIED_AT_ONCE_S)  # the page of an unfinished copy shows its progress

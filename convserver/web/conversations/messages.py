@@ -9,9 +9,8 @@ from uuid import UUID, uuid4
 from django.http import HttpRequest
 
 from conversations import access
-from conversations.events import Appended
+from conversations.events import Appended, ConversationRef
 from conversations.exceptions import ConversationError, EventConflict
-from conversations.models import ConversationRef
 from convserver.event_loop import in_loop
 from sessions_app import astore
 from sessions_app.loops.manager import get_manager

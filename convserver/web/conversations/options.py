@@ -1,16 +1,22 @@
-"""The pages that change options of one conversation's agent."""
+"""The pages that change options of one conversation, and that of its network."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.views.decorators.http import require_http_methods
 
 from conversations import access
-from convserver.web.pages import named, page
+from conversations.events import ConversationRef
+from convserver.web.pages import named, page, person
+from sessions_app.sandbox_network.allowed import NEVER
+from sessions_app.sandbox_network.policy import NetworkPolicy
 from sessions_app.settings import run_options
 
 
@@ -42,3 +48,43 @@ def options_page(
         form = form_of(conversation, initial={each: getattr(stored, each) for each in options})
     context = {"conversation": named(conversation), "form": form}
     return page(request, f"web/{name}.html", context, status=status)
+
+
+class NetworkForm(forms.Form):
+    """Whether the programs of a conversation have a network."""
+
+    network = forms.TypedChoiceField(
+        required=False,
+        label="Network of the sandbox",
+        coerce=lambda value: value == "True",
+        empty_value=None,
+        help_text="It counts for terminals and commands that start from now on. A terminal that runs keeps "
+        "what it has until it is reset.",
+    )
+
+    def __init__(self, _: ConversationRef, **values: Any) -> None:
+        super().__init__(auto_id="network-%s", **values)
+        policy = settings.CONFIGURATION.sandbox_settings.network
+        default = "on" if policy == NetworkPolicy.ALLOWED else "off"
+        choices = [("", f"The server's default: {default}"), ("False", "Off")]
+        if policy != NetworkPolicy.OFF:
+            choices.append(("True", "On: public web servers, by the server's proxy"))
+        self.fields["network"].choices = choices  # type: ignore[attr-defined]
+        self.fields["network"].error_messages["invalid_choice"] = (
+            NEVER if policy == NetworkPolicy.OFF else "Choose one of the list."
+        )
+        self.never = NEVER if policy == NetworkPolicy.OFF else ""
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@person
+def network(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    """Show whether programs of a conversation have a network, or switch it."""
+    return options_page(
+        request,
+        conversation_id,
+        name="network",
+        options=["network"],
+        form_of=NetworkForm,
+        saved="Network saved. It counts for terminals and commands that start from now on.",
+    )

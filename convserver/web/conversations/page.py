@@ -20,7 +20,7 @@ from conversations.exceptions import ConversationError
 from conversations.log import reads
 from conversations.models import Conversation, ConversationRef
 from convserver.api.errors import NATIVE_STATUS, retry_headers, status_of
-from convserver.rendering import CallOutcome, PendingCall, render_page
+from convserver.rendering import CallOutcome, FilesShown, PendingCall, render_page
 from convserver.web.conversations.agent import words_of
 from convserver.web.conversations.branches import branches_of
 from convserver.web.conversations.messages import message_id, say, text_of, why_not_said
@@ -30,6 +30,7 @@ from convserver.web.pages import number_in, page, person, takes_form, to_convers
 from sessions_app.agents.chosen import cues, uses_model
 from sessions_app.agents.remote.names import name_in, not_connected
 from sessions_app.agents.remote.waiting import name_away
+from sessions_app.checkpoints import kept
 from sessions_app.identity.authentication import is_keyed
 from sessions_app.live.status import (
     ConversationState,
@@ -38,8 +39,8 @@ from sessions_app.live.status import (
     progress_of,
     states_of,
 )
-from sessions_app.models import SUSPENDED, THERE, AgentLoop, ExecutionStatus, LoopEnd, ToolRun
-from sessions_app.settings import run_options
+from sessions_app.models import SUSPENDED, THERE, AgentLoop, ExecutionStatus, LoopEnd, RunState, ToolRun
+from sessions_app.settings import allowed_tools, run_options
 
 PAGE_EVENTS = 50  # the events of the log that are shown at once
 # The events after them that are read for the results of their calls: most results follow soon.
@@ -205,8 +206,16 @@ def _shown(found: ConversationRef, page: list[EventEnvelope], first: int, last_s
     beyond = reads.read_after(found, last, limit=BEYOND_EVENTS) if last < last_seq else []
     still = _still(found, is_end=last >= last_seq)
     # Only a turn that waits can have such a call: all other pages do without the query.
-    untold = _untold(found) if still == {CallOutcome.WAITING} else None
-    shown = render_page(page, conversation_id=found.public_id, beyond=beyond, still=still, untold=untold)
+    untold, allowable = _asked(found) if still == {CallOutcome.WAITING} else (None, set[int]())
+    shown = render_page(
+        page,
+        conversation_id=found.public_id,
+        beyond=beyond,
+        still=still,
+        untold=untold,
+        allowable=allowable,
+        files=FilesShown(*kept.shown(found, first, last)),
+    )
     # A decision may be stored that the log does not have yet.
     asked = shown.asked if shown.asked and AgentLoop.objects.of(found).undecided().exists() else None
     has_calls = any(mark in shown.html for mark in _CALLS)
@@ -227,9 +236,11 @@ def _cursor(read: list[EventEnvelope], end: int) -> str:
     return EventCursor(end, found).encode()
 
 
-def _untold(found: ConversationRef) -> int | None:
-    """Return the seq of the call whose outcome the user is asked for, if there is one."""
-    return ToolRun.objects.of(found).unknown().values_list("call_seq", flat=True).first()
+def _asked(found: ConversationRef) -> tuple[int | None, Set[int]]:
+    """Return the seq of the call whose outcome the user is asked for, or those that can be allowed always."""
+    runs = list(ToolRun.objects.of(found).filter(state__in=[RunState.UNKNOWN, RunState.WAITING]))
+    untold = next((run.call_seq for run in runs if run.state == RunState.UNKNOWN), None)
+    return untold, {run.call_seq for run in runs if allowed_tools.allowable(runs) and untold is None}
 
 
 def _still(found: ConversationRef, *, is_end: bool) -> Set[CallOutcome]:

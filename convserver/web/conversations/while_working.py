@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app.loops.inputs import while_working
 from sessions_app.models import WhileWorking
 
 WORDS: Final[Mapping[WhileWorking, str]] = {
-    WhileWorking.QUEUE: "wait until it is done",
-    WhileWorking.STEER: "reach it before its next step",
-    WhileWorking.INTERRUPT: "interrupt it",
-    WhileWorking.REJECT: "are not sent",
+    WhileWorking.QUEUE: "queue it",
+    WhileWorking.STEER: "show it before the next step",
+    WhileWorking.INTERRUPT: "interrupt the agent",
+    WhileWorking.REJECT: "refuse it",
 }
-"""The ends of the sentence `While the agent works, messages …`."""
+"""The ends of the sentence `If I write while the agent works: …`."""
 
 
 class Choice(NamedTuple):

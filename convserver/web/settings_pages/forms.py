@@ -145,7 +145,7 @@ class LimitsForm(Form):
         min_value=1,
         max_value=2**31 - 1,  # the column's
         label="Steps per message",
-        help_text=f"How often a model is asked until it has answered; {MAX_ITERATIONS} unless you say.",
+        help_text=f"Most model calls for one message (default {MAX_ITERATIONS}).",
         widget=forms.NumberInput(attrs={"placeholder": str(MAX_ITERATIONS)}),
     )
     max_budget_per_task = forms.FloatField(
@@ -211,6 +211,7 @@ class CommandForm(Form):
     command = forms.CharField(
         max_length=TEXT_MAX,
         label="Command",
+        help_text="Only the program here; its arguments in the next field.",
         error_messages={"required": "Enter the command that starts the server."},
         widget=forms.TextInput(attrs={**OFF, "placeholder": "npx"}),
     )

@@ -13,11 +13,9 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
-from conversations import access
-from conversations.access import Visitor
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation
-from convserver.web.pages import number_in, page, person, takes_form
+from convserver.web.pages import number_in, page, person, takes_form, user_id_of
 from sessions_app.imports.followers import programs
 from sessions_app.imports.uploads import pieces, runs
 from sessions_app.imports.uploads.runs import NewImport
@@ -25,7 +23,6 @@ from sessions_app.imports.ways import WAYS
 from sessions_app.models import ImportedConversation, ImportRun, ImportState
 
 LINES_SHOWN = 100
-RUNS_SHOWN = 50
 TITLES = {
     "convserver": "Another server like this one",
     "openhands-v0": "OpenHands V0",
@@ -74,10 +71,10 @@ def imports(request: HttpRequest) -> HttpResponse:
 @person
 def import_run(request: HttpRequest, import_id: str) -> HttpResponse:
     """Show the progress of an import, and its report."""
-    run = runs.found(access.pk_of(request.user), import_id)
+    run = runs.found(user_id_of(request), import_id)
     number = number_in(request.GET.get("after")) or 0
     found = list(ImportedConversation.objects.of(run.pk, after=number)[: LINES_SHOWN + 1])
-    here = _here(request.user, found)  # a link to a conversation that was deleted since leads nowhere
+    here = _here(request, found)  # a link to a conversation that was deleted since leads nowhere
     context = {
         "run": run,
         "title": TITLES.get(run.format, run.format),
@@ -86,7 +83,7 @@ def import_run(request: HttpRequest, import_id: str) -> HttpResponse:
         "lines": [(line, line.conversation in here) for line in found[:LINES_SHOWN]],
         "next": found[LINES_SHOWN - 1].number if len(found) > LINES_SHOWN else None,
         "is_first": number == 0,
-        "is_own": run.user_id == access.pk_of(request.user),
+        "is_own": run.user_id == user_id_of(request),
     }
     return page(request, "web/import_run.html", context)
 
@@ -94,7 +91,7 @@ def import_run(request: HttpRequest, import_id: str) -> HttpResponse:
 @takes_form(lambda request, import_id: redirect("settings-import"))
 def remove(request: HttpRequest, import_id: str) -> HttpResponse:
     """Cancel an import, or remove its report from the list, as the button says."""
-    run = runs.found(access.pk_of(request.user), import_id)
+    run = runs.found(user_id_of(request), import_id)
     if request.POST.get("do") == "forget":
         runs.forget(run)
     else:
@@ -111,7 +108,7 @@ def follow(request: HttpRequest) -> HttpResponse:
     is_on = request.POST.get("do") == "on"
     name = request.POST.get("program", "")
     try:
-        programs.switch(access.pk_of(request.user), name, is_on=is_on)
+        programs.switch(user_id_of(request), name, is_on=is_on)
     except programs.NotFollowed as error:
         messages.error(request, str(error))
     return redirect(f"{reverse('settings-import')}#follow")
@@ -134,8 +131,9 @@ def state_words(run: ImportRun) -> str:
 
 
 def _show(request: HttpRequest, problem: str = "") -> HttpResponse:
-    user_id = access.pk_of(request.user)
-    rows = ImportRun.objects.of(user_id).order_by("-pk")[:RUNS_SHOWN]
+    user_id = user_id_of(request)
+    runs_shown = 50
+    rows = ImportRun.objects.of(user_id).order_by("-pk")[:runs_shown]
     context = {
         "runs": [(run, state_words(run), run.received * 100 // run.size) for run in rows],
         "formats": formats(),
@@ -162,7 +160,7 @@ def _take(request: HttpRequest) -> HttpResponse:
         zone=form.cleaned_data["timezone"] or "UTC",
     )
     try:
-        run = runs.begin(access.pk_of(request.user), new)
+        run = runs.begin(user_id_of(request), new)
         # In pieces as scripts send it: each is bounded, counted and stored in a transaction of its own.
         for chunk in file.chunks(pieces.PIECE_MAX_BYTES):
             pieces.put(run, run.received, chunk)
@@ -173,10 +171,10 @@ def _take(request: HttpRequest) -> HttpResponse:
     return redirect("settings-import-run", run.public_id)
 
 
-def _here(user: Visitor, lines: list[ImportedConversation]) -> set[str]:
-    """Return the ids of the imported conversations that the user may read."""
+def _here(request: HttpRequest, lines: list[ImportedConversation]) -> set[str]:
+    """Return the ids of the imported conversations that the person may read."""
     ids = [line.conversation for line in lines if line.conversation]
-    rows = Conversation.objects.visible_to(user).with_public_ids(ids)
+    rows = Conversation.objects.visible_to(request.user).with_public_ids(ids)
     return set(rows.values_list("public_id", flat=True))
 
 

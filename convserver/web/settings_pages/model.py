@@ -6,12 +6,11 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.debug import sensitive_post_parameters
 
-from conversations import access
 from conversations.exceptions import ConversationError
 from convserver.event_loop import in_loop
 from convserver.serving.admission import Lane, in_lane
 from convserver.web.settings_pages.forms import ModelForm
-from convserver.web.settings_pages.page import back, busy, form_of, not_saved, saved, show
+from convserver.web.settings_pages.page import back, busy, not_saved, saved, show, users_form_of
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.models import SecretKind
 from sessions_app.outbound.model_trial import Finding, ModelSetup, TrialUnderWay, try_model
@@ -21,18 +20,18 @@ from sessions_app.settings.user_settings import SettingSecret
 
 @in_lane(Lane.ABROAD)
 @sensitive_post_parameters("key")
-@form_of("model")
-def change(request: HttpRequest) -> HttpResponse:
+@users_form_of("model")
+def change(request: HttpRequest, user_id: int) -> HttpResponse:
     """Store the model, and its key if one was typed; try it if the button says so."""
     form = ModelForm(request.POST)
-    if not form.is_valid() or not _stored(request, form):
+    if not form.is_valid() or not _stored(user_id, form):
         return show(request, form)
     stored = " ".join(filter(None, ["Saved.", placeholder_keys.note_on(form.cleaned_data["key"])]))
     # Saved before the trial, which may take seconds or be refused: what was typed is not lost.
     if request.POST.get("do") != "test":
         return saved(request, "model", stored)
     try:
-        finding = _finding(access.pk_of(request.user))
+        finding = _finding(user_id)
     except TrialUnderWay as error:
         return busy(request, "model", f"{stored} {error}", error.code)
     if finding.is_fault:
@@ -41,9 +40,9 @@ def change(request: HttpRequest) -> HttpResponse:
     return back("model")
 
 
-def _stored(request: HttpRequest, form: ModelForm) -> bool:
+def _stored(user_id: int, form: ModelForm) -> bool:
     """Store the edited fields; return False after adding the reason to the form."""
-    user_id, given = access.pk_of(request.user), form.cleaned_data
+    given = form.cleaned_data
     found = user_settings.settings_of(user_id)
     edits = form.edits(
         {"model": (found and found.llm_model) or "", "base_url": (found and found.llm_base_url) or ""}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 from uuid import uuid4
 
@@ -12,9 +13,8 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from conversations import access
 from convserver.serving import request_log
-from convserver.web.pages import page, person, takes_form
+from convserver.web.pages import page, person, takes_form, user_id_of
 from convserver.web.settings_pages.forms import (
     ApprovalForm,
     CommandForm,
@@ -30,10 +30,11 @@ from convserver.web.settings_pages.stored_servers import servers_of
 from sessions_app.agents.chosen import uses_model
 from sessions_app.identity.authentication import lets_everybody_in
 from sessions_app.models import ApiToken
-from sessions_app.settings import user_settings
+from sessions_app.settings import allowed_tools, user_settings
 from sessions_app.settings.user_settings import SettingSecret
 
 FormView = Callable[[HttpRequest], HttpResponse]
+UsersFormView = Callable[[HttpRequest, int], HttpResponse]
 
 
 @require_safe
@@ -44,7 +45,7 @@ def settings(request: HttpRequest) -> HttpResponse:
 
 def show(request: HttpRequest, *refused: Form | PasswordForm, **more: Any) -> HttpResponse:
     """Show all sections; refused forms with their errors, and the status 400."""
-    user_id = access.pk_of(request.user)
+    user_id = user_id_of(request)
     stored = user_settings.settings_of(user_id)
     forms: dict[str, Form | PasswordForm] = {
         "model": ModelForm(
@@ -63,6 +64,7 @@ def show(request: HttpRequest, *refused: Form | PasswordForm, **more: Any) -> Ht
         "forms": forms,
         "has_key": SettingSecret.LLM_API_KEY in user_settings.setting_secrets(user_id),
         "servers": servers_of(user_id),
+        "allowed": allowed_tools.of_user(user_id),
         "secrets": user_settings.custom_secrets(user_id),
         "tokens": ApiToken.objects.valid()
         .filter(user_id=user_id)
@@ -79,6 +81,20 @@ def show(request: HttpRequest, *refused: Form | PasswordForm, **more: Any) -> Ht
 def form_of(section: str) -> Callable[[FormView], FormView]:
     """Return a decorator for a view that takes a form of a section; its address leads to the section."""
     return takes_form(lambda request: back(section))
+
+
+def users_form_of(section: str) -> Callable[[UsersFormView], FormView]:
+    """Return a decorator like `form_of`, for a view that is given the key of the user, too."""
+
+    def decorate(view: UsersFormView) -> FormView:
+        @form_of(section)
+        @wraps(view)
+        def taken(request: HttpRequest) -> HttpResponse:
+            return view(request, user_id_of(request))
+
+        return taken
+
+    return decorate
 
 
 def saved(request: HttpRequest, section: str, words: str) -> HttpResponse:

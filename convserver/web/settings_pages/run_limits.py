@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
 
-from conversations import access
 from convserver.web.settings_pages.forms import LimitsForm
-from convserver.web.settings_pages.page import form_of, saved, show
+from convserver.web.settings_pages.page import saved, show, users_form_of
 from sessions_app.settings import user_settings
 
 
-@form_of("limits")
-def change(request: HttpRequest) -> HttpResponse:
+@users_form_of("limits")
+def change(request: HttpRequest, user_id: int) -> HttpResponse:
     """Store the limits; an empty field means the default."""
     form = LimitsForm(request.POST)
     if not form.is_valid():
         return show(request, form)
-    user_settings.change_settings(access.pk_of(request.user), form.cleaned_data, secrets={})  # keeps the keys
+    user_settings.change_settings(user_id, form.cleaned_data, secrets={})  # keeps the keys
     return saved(request, "limits", "Saved.")

@@ -5,24 +5,23 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.debug import sensitive_post_parameters
 
-from conversations import access
 from conversations.exceptions import ConversationError
 from convserver.web.settings_pages.forms import KEY_MAX, SecretForm, as_pasted
-from convserver.web.settings_pages.page import form_of, not_saved, saved, show
+from convserver.web.settings_pages.page import not_saved, saved, show, users_form_of
 from sessions_app.settings import user_settings
 from sessions_app.settings.user_settings import SecretExists
 
 
 @sensitive_post_parameters("value")
-@form_of("secrets")
-def add(request: HttpRequest) -> HttpResponse:
+@users_form_of("secrets")
+def add(request: HttpRequest, user_id: int) -> HttpResponse:
     form = SecretForm(request.POST)
     if not form.is_valid():
         return show(request, form)
     given = form.cleaned_data
     try:
         user_settings.create_custom_secret(
-            access.pk_of(request.user), given["label"], given["value"], description=given["description"]
+            user_id, given["label"], given["value"], description=given["description"]
         )
     except SecretExists:
         form.add_error(
@@ -36,10 +35,10 @@ def add(request: HttpRequest) -> HttpResponse:
 
 
 @sensitive_post_parameters("value")
-@form_of("secrets")
-def change(request: HttpRequest) -> HttpResponse:
+@users_form_of("secrets")
+def change(request: HttpRequest, user_id: int) -> HttpResponse:
     """Replace the value of a secret, or delete it."""
-    user_id, name = access.pk_of(request.user), request.POST.get("name", "")
+    name = request.POST.get("name", "")
     value = as_pasted(request.POST.get("value", ""))
     try:
         if request.POST.get("do") == "delete":

@@ -5,12 +5,11 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from conversations import access
 from conversations.exceptions import ConversationNotFound, QuotaExceeded
 from convserver.serving import request_log
 from convserver.web.conversations.messages import message_id
 from convserver.web.settings_pages.forms import TokenForm
-from convserver.web.settings_pages.page import form_of, not_saved, saved, show
+from convserver.web.settings_pages.page import not_saved, saved, show, users_form_of
 from sessions_app.models import ApiToken
 from sessions_app.storage import usage
 
@@ -21,8 +20,8 @@ COOKIE = "tokens-made"
 HOUR_S = 3600
 
 
-@form_of("tokens")
-def create(request: HttpRequest) -> HttpResponse:
+@users_form_of("tokens")
+def create(request: HttpRequest, user_id: int) -> HttpResponse:
     """Create a token and show its text, which no other page shows: the answer is not a redirect."""
     # A reload of the answer sends the form again, which creates no second token.
     form = TokenForm(request.user, request.POST)
@@ -32,7 +31,7 @@ def create(request: HttpRequest) -> HttpResponse:
     if form_id in made:
         return not_saved(request, "tokens", MADE_BEFORE)
     try:
-        row, text = usage.issue_token(access.pk_of(request.user), form.cleaned_data["label"], form.grant)
+        row, text = usage.issue_token(user_id, form.cleaned_data["label"], form.grant)
     except ConversationNotFound:
         form.add_error("conversation", "This conversation no longer exists.")
         return show(request, form)
@@ -50,9 +49,9 @@ def create(request: HttpRequest) -> HttpResponse:
     return answer
 
 
-@form_of("tokens")
-def revoke(request: HttpRequest) -> HttpResponse:
-    rows = ApiToken.objects.valid().filter(user_id=access.pk_of(request.user))
+@users_form_of("tokens")
+def revoke(request: HttpRequest, user_id: int) -> HttpResponse:
+    rows = ApiToken.objects.valid().filter(user_id=user_id)
     row = rows.called(request.POST.get("token", "")).first()
     if row is None:
         return not_saved(request, "tokens", "This token no longer exists.")

@@ -8,17 +8,17 @@ from typing import NamedTuple
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.debug import sensitive_post_parameters
 
-from conversations import access
 from conversations.exceptions import ConversationError
 from convserver.event_loop import in_loop
 from convserver.rendering.text import visible
 from convserver.serving.admission import Lane, in_lane
+from convserver.web.pages import number_in
 from convserver.web.settings_pages import stored_servers
 from convserver.web.settings_pages.forms import ApprovalForm, CommandForm, ServerForm
-from convserver.web.settings_pages.page import busy, form_of, not_saved, saved, show
+from convserver.web.settings_pages.page import busy, not_saved, saved, show, users_form_of
 from sessions_app.agents.llm.tools.trial import ToolTrial, try_server
 from sessions_app.outbound.model_trial import TrialUnderWay
-from sessions_app.settings import user_settings
+from sessions_app.settings import allowed_tools, user_settings
 
 GONE = "This tool server was removed meanwhile."
 TOOLS_SHOWN = 50
@@ -26,14 +26,14 @@ DESCRIPTION_MAX_CHARS = 300
 
 
 @sensitive_post_parameters()
-@form_of("tools")
-def add(request: HttpRequest) -> HttpResponse:
+@users_form_of("tools")
+def add(request: HttpRequest, user_id: int) -> HttpResponse:
     """Add a tool server: a program if the form has a command, otherwise an address."""
     form = (CommandForm if "command" in request.POST else ServerForm)(request.POST)
     if not form.is_valid() or form.server is None:
         return show(request, form)
     try:
-        stored_servers.add(access.pk_of(request.user), form.server)
+        stored_servers.add(user_id, form.server)
     except ConversationError as error:
         form.add_error(None, str(error))
         return show(request, form)
@@ -41,10 +41,10 @@ def add(request: HttpRequest) -> HttpResponse:
 
 
 @in_lane(Lane.ABROAD)
-@form_of("tools")
-def try_connection(request: HttpRequest) -> HttpResponse:
+@users_form_of("tools")
+def try_connection(request: HttpRequest, user_id: int) -> HttpResponse:
     """Connect a tool server, and show its tools or its problems."""
-    user_id, reference = access.pk_of(request.user), request.POST.get("server", "")
+    reference = request.POST.get("server", "")
     try:
         server = stored_servers.tool_server(user_id, reference)
     except ConversationError as error:
@@ -80,9 +80,8 @@ class ShownTrial(NamedTuple):
         )
 
 
-@form_of("tools")
-def remove(request: HttpRequest) -> HttpResponse:
-    user_id = access.pk_of(request.user)
+@users_form_of("tools")
+def remove(request: HttpRequest, user_id: int) -> HttpResponse:
     if request.POST.get("do") == "all":
         stored_servers.remove_all(user_id)
         return saved(request, "tools", "All tool servers removed.")
@@ -93,11 +92,20 @@ def remove(request: HttpRequest) -> HttpResponse:
     return saved(request, "tools", "Tool server removed.")
 
 
-@form_of("tools")
-def ask_for_approval(request: HttpRequest) -> HttpResponse:
+@users_form_of("tools")
+def ask_again(request: HttpRequest, user_id: int) -> HttpResponse:
+    """Withdraw that the calls of a tool run without approval."""
+    pk = number_in(request.POST.get("tool"))
+    if pk is None or not allowed_tools.withdraw(user_id, pk):
+        return not_saved(request, "tools", "This tool was withdrawn already.")
+    return saved(request, "tools", "From its next turn on, the agent asks before it uses the tool.")
+
+
+@users_form_of("tools")
+def ask_for_approval(request: HttpRequest, user_id: int) -> HttpResponse:
     """Store whether calls of tools wait for the user's approval."""
     form = ApprovalForm(request.POST)
     asks = form.is_valid() and form.cleaned_data["asks"]
-    user_settings.change_settings(access.pk_of(request.user), {"confirmation_mode": asks}, secrets={})
+    user_settings.change_settings(user_id, {"confirmation_mode": asks}, secrets={})
     told = "Saved. Tool calls wait for your approval." if asks else "Saved. Tool calls run without approval."
     return saved(request, "tools", told)
