@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from benchmarks import measurements, rows, table
 from benchmarks.databases import DATABASE_URL, Database, PostgreSQL, SQLite
 from benchmarks.flooding.floods import Floods
+from benchmarks.limits import agent_server
 from benchmarks.measured.lists import FEW, MANY, Lists
 from benchmarks.report import Report
 from benchmarks.rounds import FAILURES, Rounds
@@ -36,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.list or unknown:
         print("\n".join(row.title for row in (rows.ROWS if unknown else chosen)))
         return _refuse(f"No row is called {' or '.join(map(repr, unknown))}.") if unknown else 0
+    if not (chosen := _possible(chosen)):
+        return 0
     # Whoever ends this ends its servers too, and leaves no database behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     plan = QUICK if asked.quick else FULL
@@ -68,6 +71,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="print the titles of the rows and end")
     parser.add_argument("--output", type=Path, metavar="FILE", help="where the raw rounds are written")
     return parser
+
+
+def _possible(chosen: list[rows.Row]) -> list[rows.Row]:
+    """Return the rows that can be measured here, and say why the others cannot."""
+    others = [row for row in chosen if not row.needs_agent_server]
+    if len(others) == len(chosen):
+        return chosen
+    try:
+        installed = agent_server.version(agent_server.python())
+    except agent_server.NoAgentServer as error:
+        _say(f"rows beside an agent server are left out: {error}")
+        return others
+    _say(f"the agent server is {agent_server.PACKAGE} {installed}")
+    return chosen
 
 
 def _place(asked: argparse.Namespace, started_at: datetime) -> Path:

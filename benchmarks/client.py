@@ -19,6 +19,7 @@ import uvloop
 from benchmarks.clients.audience import Listener, Mute, Speaker
 from benchmarks.clients.connections import Connection, Sender
 from benchmarks.clients.conversing import Talker
+from benchmarks.clients.joins import Joining
 from benchmarks.clients.openings import Opening
 from benchmarks.clients.rest import Asker, Getter, Poster, Renamer
 from benchmarks.clients.sockets import Appender, Replay
@@ -31,6 +32,7 @@ QUESTIONS_WAIT_S = 120.0
 AUDIENCE_WAIT_S = 60.0
 WARM_UP_S = 0.3
 WARM_UP_QUESTIONS = 10
+WARM_UP_JOINS = 3
 LAST_ANSWER_WAIT_S = 5.0
 
 
@@ -141,6 +143,25 @@ async def _opened_together(job: Job) -> int:
     return len(readers)
 
 
+async def _joins(job: Job) -> Result:
+    """Open the sockets in turns, each until all events are there: what slows one down slows them all."""
+    latencies_ms: list[list[float]] = [[] for _ in job.questions]
+    for _ in range(WARM_UP_JOINS + job.times):
+        for question, own_ms in zip(job.questions, latencies_ms, strict=True):
+            joining = Joining(job, question)
+            began = time.perf_counter()
+            await _connect(joining, question.port)
+            await _unless(joining.failure, joining.complete.wait(), REPLAY_WAIT_S)
+            own_ms.append((time.perf_counter() - began) * 1000)
+            joining.check()
+            joining.leave()
+    return {
+        "rate": 0.0,
+        "events": job.events,
+        "latencies_ms": [each[WARM_UP_JOINS:] for each in latencies_ms],
+    }
+
+
 async def _renames(job: Job) -> Result:
     """Let the clients wait for what is locked until the questions are answered; their waits come last."""
     renamers = [Renamer(job, place) for place in range(len(job.paths))]
@@ -237,6 +258,7 @@ def main() -> None:
         "audience": _audience,
         "rename": _renames,
         "ask for": _asks_for,
+        "join": _joins,
     }
     result = uvloop.run(works.get(job.sort, _appends)(job))
     print(json.dumps(result))

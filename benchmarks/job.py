@@ -47,7 +47,8 @@ class Job:
     """`append` (to the native socket), `echo` (to a bare one), `replay` (of either), `open` (by Socket.IO);
     `audience` (of V1 sockets, the first address being that of who appends);
     by REST `post v0`, `post native`, and `post bare` to what only answers; `get`; `rename` what is locked;
-    `talk` to agents; `ask` where questions are all there is; `ask for` a time."""
+    `talk` to agents; `join` V1 sockets, whose addresses the questions have;
+    `ask` where questions are all there is; `ask for` a time."""
     port: int = 0
     more_ports: Sequence[int] = ()
     """Of servers beside that one, over which the senders are spread."""
@@ -61,7 +62,7 @@ class Job:
     seconds: float = 0.0
     """Length of the measurement; a replay ends by itself, and questions end it when all are answered."""
     events: int = 0
-    """How many a replay, or an opening, brings, or an audience is shown."""
+    """How many a replay, an opening or a join brings, or an audience is shown."""
     questions: Sequence[Question] = ()
     """What one more client asks in turns, while the others append or open."""
     times: int = 0

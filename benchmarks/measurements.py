@@ -13,9 +13,12 @@ from benchmarks.flooding import floods
 from benchmarks.job import Job, Question, Result, carry_out
 from benchmarks.measured import (
     appends,
+    beside,
     clusters,
+    commands,
     hanging,
     importing,
+    listing,
     lists,
     locked,
     moving_in,
@@ -200,9 +203,29 @@ def _pages(bench: Workbench) -> Values:
         yield f"shown {key}, ms", cost_ms
 
 
+def _beside(measure: Callable[..., Values], bench: Workbench) -> Values:
+    assert bench.shared is not None
+    yield from measure(bench.shared, bench.convserver(), bench.agent_server(), bench.plan.asks)
+
+
 def _lists(bench: Workbench) -> Values:
     for key, latencies_ms in bench.lists.run(bench.plan.asks).items():
         yield f"{key} ms", median(latencies_ms)
+
+
+def _listing(bench: Workbench) -> Values:
+    took = listing.measured(bench.database, bench.directory)
+    yield "list files, ms", took.list_ms
+    yield "scan files, ms", took.scan_ms
+
+
+def _commands(bench: Workbench) -> Values:
+    bench.stop_servers()
+    took = commands.measured(bench.database, bench.directory)
+    yield "first output, ms", took.output_ms
+    yield "first output by a pipe, ms", took.pipe_ms
+    yield "sandbox start, ms", took.start_ms
+    yield "bash start, ms", took.bare_start_ms
 
 
 def _limit(key: str, clients: int) -> Measurement:
@@ -349,8 +372,21 @@ MEASUREMENTS: Sequence[Measurement] = [
         only_on="PostgreSQL",
         is_steady=True,
     ),
+    *(
+        Measurement(
+            keys=[key, beside.theirs(key)],
+            measure=partial(_beside, measure),
+            prepare=Workbench.make_shared,
+        )
+        for key, measure in ((beside.PAGE_KEY, beside.pages), (beside.JOIN_KEY, beside.joins))
+    ),
     Measurement(keys=["moving in", "bulk insert", "moving in, MB"], measure=_moving_in),
     Measurement(keys=["verify, s", "scan, s", "verify, MB"], measure=_verifying, is_steady=True),
+    Measurement(keys=["list files, ms", "scan files, ms"], measure=_listing, is_steady=True),
+    Measurement(
+        keys=["first output, ms", "first output by a pipe, ms", "sandbox start, ms", "bash start, ms"],
+        measure=_commands,
+    ),
     Measurement(keys=["shown page, ms", "shown costliest, ms"], measure=_pages, is_steady=True),
     Measurement(
         keys=[f"{name} at {count} ms" for name in lists.PAGES for count in (lists.FEW, lists.MANY)],

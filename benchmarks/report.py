@@ -8,15 +8,17 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
-from benchmarks import machine, rows
+from benchmarks import machine
 from benchmarks.databases import Database
+from benchmarks.findings import Finding, findings
+from benchmarks.rows import Row
 from benchmarks.samples import Samples
 
 
 class Report:
     """What was found on each engine so far."""
 
-    def __init__(self, path: Path, started_at: datetime, chosen: Sequence[rows.Row]) -> None:
+    def __init__(self, path: Path, started_at: datetime, chosen: Sequence[Row]) -> None:
         self.path = path
         self._started_at = started_at
         self._rows = chosen
@@ -38,12 +40,12 @@ class Report:
         """Say whether anything could not be measured."""
         return bool(self._failures) or any(samples.failed() for samples in self._samples.values())
 
-    def findings(self) -> list[rows.Finding]:
+    def findings(self) -> list[Finding]:
         """Return what is known of each row, engine by engine."""
         return [
             finding
             for name, samples in self._samples.items()
-            for finding in rows.findings(self._facts[name]["engine"], self._rows, samples)
+            for finding in findings(self._facts[name]["engine"], self._rows, samples)
         ]
 
     def write(self) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from benchmarks.flooding import floods
-from benchmarks.measured import clusters, importing, locked, purging, reads
+from benchmarks.measured import beside, clusters, importing, locked, purging, reads
 from benchmarks.measured.appends import DOORS
-from benchmarks.samples import Samples
 
 MB, MS, S = "MB", "ms", "s"
 
@@ -35,6 +33,8 @@ class Row:
     """The one engine that it is about."""
     is_quick: bool = True
     """It is among the rows of a quick run, whose minutes do not suffice for all."""
+    needs_agent_server: bool = False
+    """It is left out where the agent server of OpenHands cannot be installed."""
 
     @property
     def keys(self) -> list[str]:
@@ -44,27 +44,6 @@ class Row:
     def is_called(self, names: Sequence[str]) -> bool:
         """Say whether any of these stands in its title, in any case; no name means every row."""
         return not names or any(name.casefold() in self.title.casefold() for name in names)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
-    """What the rounds say about one row."""
-
-    engine: str
-    title: str
-    unit: str
-    limit_title: str
-    target: str
-    value: float | None = None
-    """None where nothing was measured."""
-    limit: float | None = None
-    ratio: float | None = None
-    is_met: bool | None = None
-    """None where nothing is asked."""
-    load: float | None = None
-    """The percent of the machine that others used just before: the median of the rounds."""
-    failures: Sequence[str] = ()
-    """Why it could not be measured, in some rounds or in all."""
 
 
 ROWS = [
@@ -348,6 +327,24 @@ ROWS = [
         unit=MS,
         on_sqlite=True,
     ),
+    *(
+        Row(
+            title=f"{title}, beside an agent server",
+            key=key,
+            limit=beside.theirs(key),
+            limit_title="openhands-agent-server",
+            ratio_at_least=at_least,
+            ratio_at_most=at_most,
+            unit=unit,
+            on_sqlite=True,
+            is_quick=False,
+            needs_agent_server=True,
+        )
+        for title, key, unit, at_least, at_most in (
+            (f"page of {beside.PAGE} V1 events", beside.PAGE_KEY, "answers/s", 1.0, None),
+            (f"join with {beside.EVENTS:,} V1 events", beside.JOIN_KEY, MS, None, 1.0),
+        )
+    ),
     Row(
         title="1,000 V1 sockets on one conversation, 200 events, deliveries",
         key="audience",
@@ -413,6 +410,36 @@ ROWS = [
             cluster.name for cluster in clusters.CLUSTERS[1:] if key.format(cluster.name) in cluster.keys
         )
     ),
+    Row(
+        title="list a directory of 100,000 files of a workspace",
+        key="list files, ms",
+        limit="scan files, ms",
+        limit_title="bare scan, sorted",
+        below=1_000,
+        unit=MS,
+        on_sqlite=True,
+        is_quick=False,
+    ),
+    Row(
+        title="first output of an agent's command at a reader",
+        key="first output, ms",
+        limit="first output by a pipe, ms",
+        limit_title="bare pipe",
+        below=50,
+        unit=MS,
+        on_sqlite=True,
+        is_quick=False,
+    ),
+    Row(
+        title="a shell in the sandbox, from start to end",
+        key="sandbox start, ms",
+        limit="bash start, ms",
+        limit_title="the shell alone",
+        ratio_at_most=10,
+        unit=MS,
+        on_sqlite=True,
+        is_quick=False,
+    ),
     Row(title="HTML of 50 recorded events", key="shown page, ms", unit=MS),
     Row(
         title="HTML of one event, the costliest of all hostile texts in all places",
@@ -425,65 +452,7 @@ ROWS = [
     ),
 ]
 
-_ENGINE_LIMITS = {"PostgreSQL": "pgbench", "SQLite": "bare loop, 1 connection"}
-
 
 def chosen(names: Sequence[str], *, quick: bool = False) -> list[Row]:
     """Return the rows in whose title one of these stands; all if there is none, or those that `quick` has."""
     return [row for row in ROWS if row.is_called(names) and (names or row.is_quick or not quick)]
-
-
-def findings(engine: str, rows: Sequence[Row], samples: Samples) -> list[Finding]:
-    """Return what the samples say about each row; most targets hold for PostgreSQL only."""
-    return [_finding(engine, row, samples) for row in rows if row.only_on in (None, engine)]
-
-
-def _finding(engine: str, row: Row, samples: Samples) -> Finding:
-    asked = row.on_sqlite or engine == "PostgreSQL"
-    values, limits = samples.of(row.key), samples.of(row.limit) if row.limit else []
-    # Rounds are compared within themselves: what slows a round down slows both of its sides.
-    pairs = list(samples.paired(row.key, row.limit)) if row.limit else []
-    value = (max if row.unit == MB else median)(values) if values else None
-    ratio = median(value / limit for value, limit in pairs) if pairs else None
-    judged = median((value - row.spare) / limit for value, limit in pairs) if pairs else None
-    is_measured = value is not None and (ratio is not None or not row.limit)
-    return Finding(
-        engine=engine,
-        title=row.title,
-        unit=row.unit,
-        limit_title=_limit_title(engine, row),
-        target=_target(row) if asked else "",
-        value=value,
-        limit=median(limits) if limits else None,
-        ratio=ratio,
-        is_met=_is_met(row, value, judged) if asked and is_measured else None,
-        load=samples.load(*row.keys),
-        failures=samples.failures(*row.keys),
-    )
-
-
-def _limit_title(engine: str, row: Row) -> str:
-    if not row.limit_title.startswith("engine"):
-        return row.limit_title
-    return row.limit_title.replace("engine", "pgbench") if engine == "PostgreSQL" else _ENGINE_LIMITS[engine]
-
-
-def _target(row: Row) -> str:
-    if row.ratio_at_least is not None:
-        return f"ratio ≥ {row.ratio_at_least:.2f}"
-    if row.ratio_at_most is not None:
-        spare = f", and {row.spare:.0f} {row.unit}" if row.spare else ""
-        return f"ratio ≤ {row.ratio_at_most:.2f}{spare}"
-    if row.at_least is not None:
-        return f"≥ {row.at_least:,.0f} {row.unit}"
-    return f"< {row.below:,.0f} {row.unit}" if row.below is not None else ""
-
-
-def _is_met(row: Row, value: float | None, ratio: float | None) -> bool | None:
-    if row.ratio_at_least is not None:
-        return ratio is not None and ratio >= row.ratio_at_least
-    if row.ratio_at_most is not None:
-        return ratio is not None and ratio <= row.ratio_at_most
-    if row.at_least is not None:
-        return value is not None and value >= row.at_least
-    return value is not None and value < row.below if row.below is not None else None

@@ -19,13 +19,13 @@ from typing import NamedTuple
 import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
-START_WAIT_S = 60.0
+START_WAIT_S = 120.0
 STOP_WAIT_S = 20.0
 SAMPLE_EVERY_S = 0.01
 
-OWN_PREFIXES = ("CONVSERVER_", "LLM_", "DJANGO_")
+OWN_PREFIXES = ("CONVSERVER_", "LLM_", "DJANGO_", "OH_", "OPENHANDS_")
 OWN_NAMES = {"DATABASE_URL", "REDIS_URL", "HOST", "PORT", "SECRET_KEY", "SESSION_API_KEY", "WEB_CONCURRENCY"}
-"""What the server reads: a developer's shell must not change what is measured."""
+"""What the servers read: a developer's shell must not change what is measured."""
 
 
 class Server(NamedTuple):
@@ -95,6 +95,26 @@ def consumers(data_dir: Path) -> Iterator[Server]:
         yield server
 
 
+@contextmanager
+def agent_server(python: Path, data_dir: Path) -> Iterator[Server]:
+    """Run the agent server of OpenHands by the interpreter that has it, on its files in this directory."""
+    port, own_dir = _free_port(), data_dir / "agent-server"
+    own_dir.mkdir(exist_ok=True)
+    own = {
+        "HOME": str(own_dir),
+        "OH_CONVERSATIONS_PATH": str(own_dir / "conversations"),
+        "OH_WORKSPACE_PATH": str(own_dir / "workspace"),
+        "OH_BASH_EVENTS_DIR": str(own_dir / "bash-events"),
+        "OH_ENABLE_VSCODE": "false",
+        "OH_PRELOAD_TOOLS": "false",
+        # Its library of models would ask another host for their prices.
+        "LITELLM_LOCAL_MODEL_COST_MAP": "true",
+    }
+    module = ["openhands.agent_server", "--host", "127.0.0.1", "--port", str(port)]
+    with _running(module, port, own, data_dir / "agent-server.log", python=str(python)) as server:
+        yield server
+
+
 Start = Callable[[], AbstractContextManager[Server]]
 """Starts a process when it is entered, and stops it when it is left."""
 
@@ -130,13 +150,19 @@ class Memory:
 
 @contextmanager
 def _running(
-    module: Sequence[str], port: int, own: dict[str, str], log_path: Path, given: str = ""
+    module: Sequence[str],
+    port: int,
+    own: dict[str, str],
+    log_path: Path,
+    given: str = "",
+    *,
+    python: str = sys.executable,
 ) -> Iterator[Server]:
     with log_path.open("ab") as log, TemporaryFile("w+") as said:
         said.write(given)
         said.seek(0)
         process = subprocess.Popen(
-            [sys.executable, "-m", *module],
+            [python, "-m", *module],
             cwd=ROOT,
             env=environment() | own,
             stdin=said,

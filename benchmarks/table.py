@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.rows import MB, MS, Finding
+from benchmarks.findings import Finding
+from benchmarks.rows import MB, MS
 
 _HEAD = ("engine", "what", "value", "limit", "limit is", "ratio", "target", "ok?", "load")
 

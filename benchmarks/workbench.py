@@ -15,8 +15,8 @@ from benchmarks import server
 from benchmarks.databases import TEMPLATE_ID, Database, PostgreSQL, SQLite
 from benchmarks.flooding.floods import Floods
 from benchmarks.job import Job, Question, carry_out
-from benchmarks.limits import engines
-from benchmarks.measured import appends, reads
+from benchmarks.limits import agent_server, engines
+from benchmarks.measured import appends, beside, reads
 from benchmarks.measured.lists import Lists
 
 SHORT, LONG = 100, 100_000
@@ -92,6 +92,8 @@ class Workbench:
         """By name, the addresses of reads that are polled."""
         self.read_statements: dict[str, str] = {}
         """By address, the SQL of these reads."""
+        self.shared: beside.Shared | None = None
+        """What the agent server has too."""
         self._servers = ExitStack()
         self._running: dict[str, server.Server] = {}
 
@@ -126,6 +128,11 @@ class Workbench:
     def consumers(self) -> server.Server:
         """Return this round's consumers that send frames back."""
         return self._server("consumers", lambda: server.consumers(self.directory))
+
+    def agent_server(self) -> server.Server:
+        """Return the agent server of this round."""
+        own = agent_server.python()
+        return self._server("agent server", lambda: server.agent_server(own, self.directory))
 
     def bare_reads(self) -> server.Server:
         """Return this round's bare application that reads what the server does."""
@@ -168,6 +175,14 @@ class Workbench:
         self.database.execute(*self.database.analysis(), "SELECT 1")
         paths = list(self.read.values())
         self.read_statements = reads.statements(self.database, self.directory, paths)
+
+    def make_shared(self) -> None:
+        """Make a conversation that the agent server has as well."""
+        with (
+            server.convserver(self.database.url, self.directory) as ours,
+            server.agent_server(agent_server.python(), self.directory) as other,
+        ):
+            self.shared = beside.shared(ours, other, self.directory)
 
     def fresh(self, key: str, *, conversations: int) -> list[str]:
         """Make short conversations for one measurement and return their public ids."""

@@ -12,8 +12,9 @@ WAIT_S = 30
 
 
 def post(running: Server, path: str, body: object) -> str:
-    """Return the answer to a POST of JSON. Raise ClientFailed."""
-    return _answer(Request(_url(running, path), method="POST", data=json.dumps(body).encode()))
+    """Return the answer to a POST of JSON without blanks. Raise ClientFailed."""
+    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+    return _answer(Request(_url(running, path), method="POST", data=text.encode()))
 
 
 def get(running: Server, path: str) -> str:
