@@ -39,6 +39,7 @@ from sessions_app.identity import key_holders, key_throttle
 from sessions_app.identity.authentication import local_user
 from sessions_app.loops.manager import close_manager
 from sessions_app.operation import figures
+from sessions_app.sandbox.base import SandboxName
 from sessions_app.sockets.v0 import server as socketio_v0
 from tests.support.people.clients import WAIT_S, Client, Server
 from tests.support.people.web_browser import Browser
@@ -110,6 +111,13 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile(FULL if config.getoption("--full") else QUICK)
     if connection.vendor == "postgresql":
         connection.settings_dict["OPTIONS"]["pool"]["max_idle"] = KEPT_IDLE_S
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Begin each test with the same umask: commands of ours that a test calls change it for the process."""
+    # The account of the sandbox may read what a test writes that root runs.
+    os.umask(0o022)
 
 
 @pytest.hookimpl(trylast=True)
@@ -201,6 +209,15 @@ def fresh_figures() -> Iterator[None]:
 def quick_passwords() -> Iterator[None]:
     """Hash passwords the quick way: the real one is slow on purpose."""
     with override_settings(PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"]):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_sandbox() -> Iterator[None]:
+    """Let no agent run commands; a test that needs them says so."""
+    off = replace(settings.CONFIGURATION, sandbox=SandboxName.OFF)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(settings, "CONFIGURATION", off)
         yield
 
 

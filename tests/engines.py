@@ -5,8 +5,8 @@ works. Of a whole suite, failed tests run again at the end (`tests.support.runne
 
 Run as `python -m tests.engines [pytest arguments]`. TEST_DATABASE_URL and TEST_REDIS_URL say where to
 look; CONVSERVER_REQUIRE_ENGINES=all makes a missing engine a failure, and so a missing package from npm
-(`tests.support.wires.npm`), which tests drive with node where they can, and a missing Chromium, in which
-they look at the pages.
+(`tests.support.wires.npm`), which tests drive with node where they can, a missing Chromium, in which they
+look at the pages, and a bubblewrap that is missing or does not work.
 """
 
 from __future__ import annotations

@@ -277,6 +277,24 @@ def _menu(page: Page, studio: Studio) -> None:
     page.get_by_label("More about this conversation").click()
 
 
+@_scene("files")
+def _files(page: Page, studio: Studio) -> None:
+    talk = studio.create(title="A talk with files")
+    shown = Path(__file__).read_bytes()[:1_500]
+    files = [("files", (name, shown)) for name in ("main.py", "notes.txt", "pyproject.toml")]
+    HTTP.post(f"{studio.url}/api/conversations/{talk}/upload-files", files=files).raise_for_status()
+    page.goto(f"{studio.url}/c/{talk}")
+    page.get_by_role("link", name="Files", exact=True).click()
+    page.get_by_role("link", name="notes.txt").wait_for()
+
+
+@_scene("file")
+def _file(page: Page, studio: Studio) -> None:
+    _files(page, studio)
+    page.get_by_role("link", name="main.py").click()
+    page.locator("#beside code").wait_for()
+
+
 @_scene("streaming")
 def _streaming(page: Page, studio: Studio) -> None:
     talk = Talk(page, studio, studio.create(title="What is in this repository?")).open()
@@ -371,6 +389,21 @@ def _model_tool(page: Page, studio: Studio) -> None:
     expect(page.locator("#events article.message.agent").last).to_contain_text("is gone")
 
 
+@_scene("model-files-changed", MODEL)
+def _model_files_changed(page: Page, studio: Studio) -> None:
+    talk = Talk(page, studio, studio.create(title="Write the new page")).open()
+    _say(talk, "Please write the new page.")
+    page.get_by_role("button", name="Approve").click()
+    expect(page.locator("#events .files-changed")).to_contain_text("The agent changed 3 files.")
+
+
+@_scene("model-files-restored", MODEL)
+def _model_files_restored(page: Page, studio: Studio) -> None:
+    _model_files_changed(page, studio)
+    page.locator("#events .files-changed").get_by_role("link", name="Restore files").click()
+    page.get_by_role("button", name="Restore files").wait_for()
+
+
 @_scene("model-failed", MODEL)
 def _model_failed(page: Page, studio: Studio) -> None:
     talk = Talk(page, studio, studio.create(title="Good morning")).open()
@@ -384,6 +417,12 @@ def _answers(asked: Asked) -> Answer:
     told = json.dumps(asked.body["messages"])
     if "rejected" in told:
         return Answer(401, {"error": {"message": "Incorrect API key provided."}})
+    if "new page" in told:
+        if asked.body["messages"][-1]["role"] == "tool":
+            return completion(["The new page is written."])
+        return calling(
+            ("terminal", {"command": "mkdir site && cd site && touch index.html style.css app.js"})
+        )
     if "old build" not in told:
         return completion([REVIEW], reasoning=["The user wants a review. ", "I look at the sums first."])
     if asked.body["messages"][-1]["role"] == "tool":

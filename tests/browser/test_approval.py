@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 from uuid import uuid4
@@ -267,6 +268,47 @@ def test_a_call_that_is_stopped_while_it_waits_stays_one_card(talk: Talk) -> Non
     expect(talk.page.locator("#events article.tool_call .results")).to_contain_text("Stopped")
     expect(talk.waiting).to_have_count(0)
     expect(talk.page.locator("#events").get_by_text("Result of")).to_have_count(0)
+
+
+@pytest.fixture
+def careful(page: Page, site: Site) -> Iterator[None]:
+    """Ask for an approval before each tool call, for as long as the test takes."""
+
+    def ask(is_on: bool) -> None:
+        page.goto(f"{site.url}/settings")
+        page.get_by_label("Ask for my approval before each tool call").set_checked(is_on)
+        page.locator("form[action$=approval]").get_by_role("button").click()
+        expect(page.get_by_role("status").filter(has_text="Saved.")).to_be_visible()
+
+    ask(True)
+    yield
+    ask(False)
+
+
+def test_a_tool_is_allowed_with_its_approval_until_that_is_withdrawn(careful: None, talk: Talk) -> None:
+    page, scope = talk.page, talk.approval.get_by_label("For which calls the approval is")
+    cards = page.locator("#events article.tool_call")
+    talk.say("/approve")
+    talk.asked()
+    expect(scope).to_be_hidden()
+    talk.approval.get_by_role("button", name="Reject").click()
+    talk.answered("OK, I won't.")
+    talk.say("/tool")
+    talk.asked()
+    scope.select_option("Always in this conversation")
+    talk.approval.get_by_role("button", name="Approve").click()
+    expect(cards.nth(1).locator(".results > *")).to_have_count(1)
+    talk.say("/tool")
+    expect(cards.nth(2).locator(".results > *")).to_have_count(1)
+    page.goto(f"{talk.site.url}/settings#tools")
+    allowed = page.get_by_role("listitem").filter(has_text="Only in A talk")
+    expect(allowed.locator("strong")).to_have_text("run")
+    allowed.get_by_role("button", name="Ask again before run runs").click()
+    expect(allowed).to_have_count(0)
+    talk.open()
+    talk.say("/tool")
+    talk.asked()
+    expect(scope).to_have_value("")
 
 
 @pytest.mark.slow

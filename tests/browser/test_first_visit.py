@@ -138,7 +138,7 @@ def test_a_first_page_brings_little_script_and_style(page: Page, site: Site) -> 
     for path, most in (("/", FIRST_MAX_BYTES), (f"/c/{conversation_id}", OWN_MAX_BYTES)):
         sizes = _loaded(page, path)
         own = sum(size for name, size in sizes.items() if name != VENDORED)
-        assert own < most, sizes
+        assert own < most, (own, sizes)
 
 
 @pytest.mark.slow

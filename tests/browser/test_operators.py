@@ -37,9 +37,9 @@ WIDER_THAN_THE_SCREEN = """() => [...document.querySelectorAll("main *, #main *"
 ENDPOINT = """
 from sessions_app.models import Endpoint
 from sessions_app.webhooks import deliveries, transport
-from sessions_app.webhooks.transport import Credentials
+from sessions_app.webhooks.transport import WebhookCredentials
 endpoint = Endpoint(name="refusing", base_url="{url}", event_buffer_size=1, flush_delay_s=0)
-transport.seal_into(endpoint, Credentials({{}}, ""))
+transport.seal_into(endpoint, WebhookCredentials({{}}, ""))
 deliveries.begin(endpoint)
 """
 

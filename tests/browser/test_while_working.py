@@ -19,7 +19,7 @@ def menu(talk: Talk) -> Locator:
     """Open the conversation's menu, and return the choice in it."""
     if not talk.page.locator("#menu[open]").count():
         talk.page.locator("#menu > summary").click()
-    return talk.page.get_by_label("While the agent works, messages")
+    return talk.page.get_by_label("If I write while the agent works:")
 
 
 def choose(talk: Talk, words: str) -> None:
@@ -38,14 +38,14 @@ def work(talk: Talk, text: str) -> None:
 @pytest.mark.slow
 def test_the_choice_is_kept_and_messages_wait_by_default(talk: Talk) -> None:
     expect(menu(talk)).to_have_value("queue")
-    choose(talk, "interrupt it")
+    choose(talk, "interrupt the agent")
     talk.page.reload()
     talk.is_connected()
     expect(menu(talk)).to_have_value("interrupt")
 
 
 def test_a_message_that_steers_is_seen_in_the_turn_that_is_played(talk: Talk) -> None:
-    choose(talk, "reach it before its next step")
+    choose(talk, "show it before the next step")
     work(talk, STEPS)
     expect(talk.box).to_have_attribute("placeholder", "Steer the agent…")
     talk.say("turn left")
@@ -57,7 +57,7 @@ def test_a_message_that_steers_is_seen_in_the_turn_that_is_played(talk: Talk) ->
 
 
 def test_a_message_that_interrupts_is_answered_and_what_it_has_cut_off_says_so(talk: Talk) -> None:
-    choose(talk, "interrupt it")
+    choose(talk, "interrupt the agent")
     work(talk, SLOWLY)
     talk.say("never mind")
     talk.answered("You said: never mind")
@@ -70,7 +70,7 @@ def test_a_message_that_interrupts_is_answered_and_what_it_has_cut_off_says_so(t
 
 @pytest.mark.slow
 def test_a_message_that_is_refused_stays_in_the_box_and_goes_out_when_the_agent_is_done(talk: Talk) -> None:
-    choose(talk, "are not sent")
+    choose(talk, "refuse it")
     work(talk, SLOW)
     talk.say("my long text")
     expect(talk.box).to_have_value("my long text")
@@ -86,7 +86,7 @@ def test_a_message_that_is_refused_stays_in_the_box_and_goes_out_when_the_agent_
 
 
 def test_a_message_for_when_the_agent_is_done_can_be_edited_and_outlives_its_page(talk: Talk) -> None:
-    choose(talk, "are not sent")
+    choose(talk, "refuse it")
     work(talk, SLOW)
     talk.say("my long text")
     talk.page.get_by_role("button", name="Send when it is done").click()

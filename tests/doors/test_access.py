@@ -292,7 +292,29 @@ ROWS = [
         Row(f"agent-{what.replace('/', '-')}", f"/agent/api/{what}{rest}", THEIR_OWN)
         for what, rest in (("tools", "/"), ("vscode/url", ""), ("git/changes", "/a"), ("git/diff", "/a"))
     ),
-    # no key of a conversation says whose file it is
+    *(
+        Row(f"agent-git-{what}", f"/agent/api/git/{path}?path=/a", THEIR_OWN)
+        for what, path in (("commits", "commits"), ("commit-changes", "commits/abcd/changes"))
+    ),
+    # no key of a conversation says whose commands and files these are
+    *(
+        Row(
+            f"agent-bash-{what}",
+            f"/agent/api/bash/{path}",
+            Statuses(status, status, 401),
+            method=method,
+            body=body,
+        )
+        for what, method, path, body, status in (
+            ("start", "POST", "start_bash_command", {"command": "true"}, 404),
+            ("execute", "POST", "execute_bash_command", {"command": "true"}, 404),
+            ("search", "GET", "bash_events/search", None, 200),
+            ("batch", "GET", "bash_events/?event_ids=none", None, 200),
+            ("retrieve", "GET", "bash_events/none", None, 404),
+            ("clear", "DELETE", "bash_events", None, 200),
+            ("stop", "POST", f"bash_commands/{v1.NONE}/stop", None, 404),
+        )
+    ),
     *(
         Row(
             f"agent-file-{path.split('?')[0].split('/')[0].replace('_', '-')}",
@@ -308,6 +330,10 @@ ROWS = [
         )
     ),
     Row("agent-file-home", "/agent/api/file/home", THEIR_OWN),
+    *(
+        Row(f"agent-{name}", f"/agent/api/{name}", THEIR_OWN, method="POST", body={"project_dir": "/none"})
+        for name in ("skills", "hooks")
+    ),
     Row("agent-file-search-subdirs", "/agent/api/file/search_subdirs?path=/workspace", THEIR_OWN),
     *(
         Row(f"agent-{what or 'root'}".replace("_", "-"), f"/agent/{what}", OPEN_TO_ALL)
@@ -366,6 +392,14 @@ ROWS = [
         body={"max_tokens": 1000},
     ),
     Row("native-agents", "/api/native/agents", THEIR_OWN),
+    Row("native-conversation-checkpoints", NATIVE + "/{id}/checkpoints", OWNERS),
+    Row(
+        "native-conversation-restore-files",
+        NATIVE + "/{id}/restore-files",
+        Statuses(404, 404, 401),
+        method="POST",
+        body={"seq": 0},
+    ),
     Row("native-conversation-receipts", NATIVE + "/{id}/receipts", OWNERS),
     Row("native-stream", NATIVE + "/{id}/stream?follow=false", OWNERS),
     Row("native-list-stream", "/api/native/stream?follow=false", THEIR_OWN),
@@ -972,7 +1006,7 @@ async def test_a_join_of_a_new_id_makes_it_the_joiners_own(
 
 
 async def test_an_address_without_a_socket_closes_with_4404(dial: Dial) -> None:
-    for path in ("/ws/nowhere", "/agent/sockets/bash-events", "/agent/app-backends/some-app/feed"):
+    for path in ("/ws/nowhere", "/agent/app-backends/some-app/feed"):
         assert (await refusal(dial, path))[0] == 4404, path
 
 

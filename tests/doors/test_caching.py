@@ -7,7 +7,7 @@ import re
 import httpx
 import pytest
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 
 pytestmark = pytest.mark.one_engine
 

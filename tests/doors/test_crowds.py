@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack
 import pytest
 
 from conversations import live as hints
+from conversations.events import ConversationRef
 from conversations.hints import Hint
 from conversations.log import writes
-from conversations.models import ConversationRef
 from sessions_app import astore
 from sessions_app.live import hub
 from sessions_app.live.event_cache import RecentEvents

@@ -11,8 +11,8 @@ from django.db import connection
 from django.test import Client as Browser
 from django.test.utils import CaptureQueriesContext
 
+from conversations.events import ConversationRef
 from conversations.log import writes
-from conversations.models import ConversationRef
 from conversations.store import creation
 from sessions_app import astore
 from tests.conftest import Join, on_sqlite

@@ -49,6 +49,7 @@ GOOD = {
     "app-conversations": f"{APP}?ids={{child}}&ids={{v1}}",
     "app-search": f"{APP}/search?limit=2",
     "app-event-search": f"{EVENTS}{{v1}}&limit=2",
+    "agent-events-search": f"{AGENT}/{{v1}}/events/search?limit=2",
     "agent-conversation": f"{AGENT}/{{v1}}",
     "agent-conversations-search": f"{AGENT}/search?limit=2",
 }
@@ -89,6 +90,18 @@ OTHERS = (
     *(f"{EVENTS}{{v1}}&{more}" for more in ("kind__eq=MessageEvent", "kind__eq=x", "a=b")),
     "/api/v1/events/search?limit=3",
     *(f"{AGENT}/{which}" for which in ("{v0}", "{child}", "{spelled}", "{deleted}", "other", "{v1}?a=b")),
+    *(
+        f"{AGENT}/{which}/events/search"
+        for which in ("{v0}", "{v1}", "{spelled}", "{deleted}", "{child}", "other", "a..b")
+    ),
+    *(
+        f"{AGENT}/{{v1}}/events/search?{more}"
+        for more in ("limit=1", "limit=0", "limit=101", "limit=x", "sort_order=TIMESTAMP_DESC&limit=2")
+    ),
+    *(
+        f"{AGENT}/{{v1}}/events/search?{more}"
+        for more in ("limit=4", "page_id=x", "page_id=", "kind=MessageEvent", "a=b", "limit=1&limit=3")
+    ),
     *(
         f"{AGENT}/search{query}"
         for query in ("", "?limit=0", "?limit=3&sort_order=CREATED_AT", "?status=idle")
@@ -272,6 +285,13 @@ async def test_pages_of_events_go_on_where_the_one_before_ended(doors: Doors, wo
         assert await doors.compare("GET", f"{path}&page_id={page_id}") == 200
         other = f"{EVENTS}{world.v0.public_id}&page_id={page_id}"
         assert await doors.compare("GET", other) == 400
+        path = world.address(f"{AGENT}/{{v1}}/events/search?limit=3&sort_order={order}")
+        first = (await doors.get(path)).json()
+        assert await doors.compare("GET", f"{path}&page_id={first['next_page_id']}") == 200
+        # An agent server's own page id: the event with which the page begins.
+        assert await doors.compare("GET", f"{path}&page_id={first['items'][1]['id']}") == 200
+        other_order = path.replace(order, "TIMESTAMP" if order.endswith("DESC") else "TIMESTAMP_DESC")
+        assert await doors.compare("GET", f"{other_order}&page_id={first['next_page_id']}") == 422
 
 
 Take = Callable[[User, ApiToken, World], object]

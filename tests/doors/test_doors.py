@@ -8,8 +8,8 @@ from django.contrib import admin
 from django.contrib.auth.models import User
 from django.test import Client as Admin
 
+from conversations.events import ConversationRef
 from conversations.log import writes
-from conversations.models import ConversationRef
 from conversations.store import creation, deletion
 from sessions_app.models import ImportRun
 from tests.support.data.events import event

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from django.contrib.auth.models import User
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.capacity import parsing

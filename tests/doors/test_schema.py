@@ -23,7 +23,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from convserver import __version__
 from convserver.api.native import shapes
 from convserver.api.schema import NativeRefusal, document

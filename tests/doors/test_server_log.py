@@ -19,7 +19,7 @@ from django.db import DatabaseError, transaction
 from django.http import HttpRequest, HttpResponse
 
 from conversations import server_log
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from conversations.outages import Outage
 from conversations.server_log import Allowance, log_act, log_on_commit
 from conversations.store import creation, deletion

@@ -41,6 +41,7 @@ WORDS = {
     4004: ABSENT,
     "Authentication failed": UNKNOWN,
     "This needs a token with the scope `read`.": SMALL,
+    "This token is for one conversation only. Use a token for all conversations.": SMALL,
     "invalid_session_api_key": UNKNOWN,
     "Conversation not found.": ABSENT,
 }
@@ -62,12 +63,15 @@ class Door:
     """Whether it is about all of a user's conversations: a stranger finds their own."""
     runs: bool = False
     """Whether to read is not enough."""
+    is_silent: bool = False
+    """Whether it says nothing before it is asked for something."""
 
 
 V1_ROUTE = r"^(?:agent/)?sockets/{}/(?P<conversation_id>[^/]+)$"
 AGENT_ROUTE = "^ws/agents/(?P<name>[^/]+)$"
 TOKEN, KEY = {"token": "token"}, {"key": "session_api_key"}
 V1: dict[str, Any] = {"by_address": True, "by_frame": KEY, "knows_keys": True}
+COMMANDS_ROUTE = "^(?:agent/)?sockets/bash-events$"
 DOORS = {
     "list": Door(route="^ws/conversations$", path="/ws/conversations", by_frame=TOKEN, is_of_all=True),
     "native": Door(
@@ -83,6 +87,7 @@ DOORS = {
     "session": Door(route=V1_ROUTE.format("session"), path=session_path(), **V1),
     "the agent's events": Door(route=V1_ROUTE.format("events"), path=f"/agent{events_path()}", **V1),
     "the agent's session": Door(route=V1_ROUTE.format("session"), path=f"/agent{session_path()}", **V1),
+    "commands": Door(route=COMMANDS_ROUTE, path="/sockets/bash-events", is_of_all=True, is_silent=True, **V1),
     "v0": Door(route=r"^socket\.io/", path="/socket.io/", by_address=True),
     "v0 by polling": Door(route=r"^socket\.io/", path="/socket.io/", by_address=True),
 }
@@ -120,6 +125,8 @@ OF_ALL = EXPECTED | {
 
 def expected(door: Door) -> dict[str, str]:
     answers = OF_ALL if door.is_of_all else WITH_KEYS if door.knows_keys else EXPECTED
+    if door.is_of_all and door.knows_keys:  # each key opens what is its own
+        answers = answers | {"the conversation's key": IN, "another conversation's key": IN}
     return answers | {"a token that only reads": SMALL} if door.runs else answers
 
 
@@ -202,6 +209,8 @@ def knock(dial: Dial, connect: Connect, rest: httpx.AsyncClient) -> Knock:
             client = await dial(door.path, headers=headers_with(carrier, credential), query=query)
             key = dict.fromkeys(door.by_frame.values(), credential) if carrier == "frame" else {}
             await client.send({"type": "auth", **key})  # who is known already may send it, too
+            if door.is_silent:
+                await client.send({"nonsense": True})
             await client.receive()
         except SocketClosed as closed:
             return told(closed.code, closed.reason)
@@ -244,7 +253,9 @@ def knock(dial: Dial, connect: Connect, rest: httpx.AsyncClient) -> Knock:
 def test_every_socket_has_a_door_here() -> None:
     routes: list[Any] = routing.router.routes
     assert [str(route.pattern) for route in routes] == [
-        *dict.fromkeys(DOORS[name].route for name in ("v0", "list", "native", "agent", "events", "session")),
+        *dict.fromkeys(
+            DOORS[name].route for name in ("v0", "list", "native", "agent", "events", "session", "commands")
+        ),
         NOWHERE,
     ]
     assert {door.route for door in DOORS.values()} == {str(route.pattern) for route in routes} - {NOWHERE}

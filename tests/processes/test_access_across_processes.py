@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 
 import pytest
 from django.contrib.auth.models import User
 
 from conversations.models import ConversationRef, Version
-from conversations.store import creation
+from conversations.store import creation, deletion
 from sessions_app.identity import conversation_keys
 from sessions_app.models import ApiToken
 from tests.conftest import on_postgresql
-from tests.support.people.clients import Server
-from tests.support.wires.network import NetworkClient
+from tests.doors.v1.test_v1_commands import processes_with
+from tests.support.people.clients import HTTP, Server
+from tests.support.people.commands import require_bubblewrap
+from tests.support.wires.network import NetworkClient, wait_until
 from tests.support.wires.v1_socket import ID, auth, events_path, session_path
 
 ANNOUNCED_S = 1.0
@@ -90,3 +93,35 @@ def test_without_hints_the_poll_closes_sockets(server: Server, talk: Conversatio
     for token in ApiToken.objects.all():
         token.revoke()
     assert close_codes(clients, v0, within_s=UNANNOUNCED_S) == [4401, 4401, 4001, 4001]
+
+
+def begin_command(server: Server, talk: ConversationRef, credential: str, mark: str) -> None:
+    """Start a command that would run for ten minutes in the server."""
+    path = f"/agent/api/conversations/{talk.public_id}/bash/start_bash_command"
+    headers = {"x-session-api-key": credential}
+    body = {"command": f"sleep {mark}", "timeout": 3600}
+    HTTP.post(f"{server.url}{path}", json=body, headers=headers).raise_for_status()
+    wait_until(lambda: bool(processes_with(mark)))
+
+
+@pytest.mark.parametrize("hints", [pytest.param(True, marks=on_postgresql), False])
+def test_commands_in_another_process_end_with_the_access_and_with_the_conversation(
+    server: Server, talk: ConversationRef, alice: User, hints: bool
+) -> None:
+    require_bubblewrap()
+    server.start(
+        constants={} if hints else {"sessions_app.live.hub.POLL_S": POLL_S},
+        CONVSERVER_AUTH="accounts",
+        CONVSERVER_ALLOWED_HOSTS="127.0.0.1",
+        CONVSERVER_SANDBOX="auto",
+        **({} if hints else {"CONVSERVER_TEST_RUN": "another"}),
+    )
+    (lost, text), (_, other) = [ApiToken.issue(alice.pk, name) for name in ("laptop", "phone")]
+    marks = [f"600.{secrets.randbelow(10**9)}" for _ in range(2)]
+    for token, mark in zip((text, other), marks, strict=True):
+        begin_command(server, talk, token, mark)
+    lost.revoke()
+    wait_until(lambda: not processes_with(marks[0]))
+    assert processes_with(marks[1])
+    deletion.soft_delete(talk)
+    wait_until(lambda: not processes_with(marks[1]))

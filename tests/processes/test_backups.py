@@ -9,6 +9,7 @@ import secrets
 import shutil
 import sqlite3
 import subprocess
+import tarfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -255,6 +256,13 @@ def begin(server: Server, store: Store, *, secret_key: str = "") -> None:
         HTTP.post(f"{server.url}/api/native/conversations", json={"id": id}).raise_for_status()
 
 
+def begin_with_file(server: Server, store: Store) -> None:
+    """The same, with a file in the workspace of the first conversation."""
+    begin(server, store)
+    files = {"files": ("notes.txt", b"kept")}
+    HTTP.post(f"{server.url}/api/conversations/first/upload-files", files=files).raise_for_status()
+
+
 def append(server: Server, talk: str, id: str, text: str = "hello") -> None:
     """Return once the event is acknowledged."""
     body = {"type": "event", "id": id, "event": json.loads(payload(text))}
@@ -371,6 +379,115 @@ def test_what_was_acknowledged_before_a_backup_under_load_is_served_elsewhere_af
     assert (tmp_path / "other/data/secret_key").read_text() == SECRET
     ((content,),) = elsewhere.ask("SELECT content FROM sessions_app_attachment")
     assert bytes(content) == CONTENT
+
+
+def test_the_files_of_conversations_come_back_with_their_links_and_modes(
+    server: Server, store: Store, elsewhere: Store, tmp_path: Path
+) -> None:
+    begin_with_file(server, store)
+    (workspace,) = server.file.with_name("workspaces").glob("?" * 32)
+    plant(workspace)
+    workspace.with_name(f"{workspace.name}.git").mkdir()  # beside it, and no part of it
+    done = run(server, store, "backup", str(tmp_path / "backups"), "--workspaces", "--verify")
+    assert (done.returncode, "of 1 conversations" in done.stdout) == (0, True), done.stderr
+    (backup,) = (tmp_path / "backups").glob("convserver-*")
+    about = json.loads((backup / "manifest.json").read_text())["workspaces"]
+    assert about == {"workspaces": 1, "entries": 7, "bytes": 4 + 5 + 0, "changed": 0, "unread": 0}
+    server.stop()
+    (tmp_path / "other").mkdir()
+    other = Server(tmp_path / "other")
+    place = other.file.with_name("workspaces")
+    (place / "taken").mkdir(parents=True)
+    refused = run(other, elsewhere, "restore", str(backup), "--yes")
+    assert (refused.returncode, "is not empty" in refused.stderr) == (1, True), refused.stderr
+    (place / "taken").rmdir()
+    done = run(other, elsewhere, "restore", str(backup), "--yes")
+    assert (done.returncode, "The files of 1 conversations are in" in done.stdout) == (0, True), done.stderr
+    assert {each.name for each in place.iterdir()} == {workspace.name, ".convserver-workspaces"}
+    assert tree_of(place / workspace.name) == tree_of(workspace)
+    try:
+        other.start(constants=None, **elsewhere.variables)
+        listing = HTTP.get(f"{other.url}/api/conversations/first/list-files").raise_for_status().json()
+        assert "notes.txt" in listing
+    finally:
+        other.kill()
+
+
+def plant(workspace: Path) -> None:
+    """Fill a workspace with what programs leave in one."""
+    (workspace / "bin").mkdir()
+    (workspace / "bin/run").write_text("run 1")
+    (workspace / "bin/run").chmod(0o755)
+    (workspace / "bin").chmod(0o555)
+    (workspace / ("ü" * 60)).mkdir(mode=0o700)
+    (workspace / os.fsdecode(b"\xff")).touch(0o640)
+    (workspace / "inside").symlink_to("bin/run")
+    (workspace / "outside").symlink_to("/etc/passwd")
+    os.mkfifo(workspace / "pipe")
+
+
+def tree_of(directory: Path) -> dict[str, tuple[Any, ...]]:
+    """Return what is in a directory: the kinds, modes, targets and contents."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for each in directory.rglob("*"):
+        about = each.lstat()
+        if each.is_symlink():
+            found[str(each.relative_to(directory))] = ("link", str(each.readlink()))
+        elif each.is_dir():
+            found[str(each.relative_to(directory))] = ("directory", about.st_mode)
+        elif each.is_file():
+            content = each.read_bytes()
+            found[str(each.relative_to(directory))] = (about.st_mode, int(about.st_mtime), content)
+    return found
+
+
+def test_a_restore_with_files_of_conversations_that_fails_leaves_both_places_empty(
+    server: Server, store: Store, elsewhere: Store, tmp_path: Path
+) -> None:
+    begin_with_file(server, store)
+    backup = back_up(server, store, tmp_path / "backups", "--workspaces")
+    server.stop()
+    (tmp_path / "other").mkdir()
+    other = Server(tmp_path / "other")
+    archive = backup / "workspaces.tar.gz"
+    stranger = "f" * 32
+    with tarfile.open(archive, "w:gz") as written:
+        for name in (stranger, f"{stranger}/file"):
+            member = tarfile.TarInfo(name)
+            member.type = tarfile.DIRTYPE if name == stranger else tarfile.REGTYPE
+            written.addfile(member)
+    vouch_for(backup)
+    refused = run(other, elsewhere, "restore", str(backup), "--yes")
+    assert (refused.returncode, "the workspace of no conversation" in refused.stderr) == (1, True)
+    assert not list(other.file.with_name("workspaces").iterdir())
+    done = run(other, elsewhere, "restore", str(backup), "--yes", "--without-workspaces")
+    assert (done.returncode, "were not restored" in done.stderr) == (0, True), done.stderr
+
+
+def test_without_the_option_the_files_of_conversations_are_not_in_a_backup_and_a_restore_says_what_to_do(
+    server: Server, store: Store, elsewhere: Store, tmp_path: Path
+) -> None:
+    begin_with_file(server, store)
+    backup = back_up(server, store, tmp_path / "backups")
+    assert json.loads((backup / "manifest.json").read_text())["workspaces"] is None
+    server.stop()
+    (tmp_path / "other").mkdir()
+    other = Server(tmp_path / "other")
+    done = run(other, elsewhere, "restore", str(backup), "--yes")
+    place = other.file.with_name("workspaces")
+    assert (done.returncode, f"{str(place)!r}" in done.stderr) == (0, True), done.stderr
+    listing = f"{other.url}/api/conversations/first/list-files"
+    try:
+        other.start(constants=None, **elsewhere.variables)
+        refused = HTTP.get(listing)
+        assert (refused.status_code, "not restored" in refused.text) == (503, True)
+        place.mkdir()
+        (place / ".convserver-workspaces").touch()
+        assert HTTP.get(listing).raise_for_status().json() == []
+        shutil.copytree(server.file.with_name("workspaces"), place, dirs_exist_ok=True)
+        assert HTTP.get(listing).raise_for_status().json() == ["notes.txt"]
+    finally:
+        other.kill()
 
 
 def test_a_restore_needs_an_empty_place_and_serves_the_backup_there(
@@ -634,7 +751,10 @@ def vouch_for(backup: Path, **differences: Any) -> None:
     """Write a manifest that agrees with the files as they are now."""
     text = json.loads((backup / manifest.NAME).read_text())
     files = {name: manifest.described(backup / name) for name in text.pop("files")}
-    manifest.write(replace(manifest.Manifest(**text, files=files), **differences), backup)
+    held = text.pop("workspaces")
+    workspaces = None if held is None else manifest.WorkspaceFiles(**held)
+    found = manifest.Manifest(**text, workspaces=workspaces, files=files)
+    manifest.write(replace(found, **differences), backup)
 
 
 @pytest.mark.slow(on="postgresql")

@@ -12,8 +12,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.db.models import F
 
+from conversations.events import ConversationRef
 from conversations.log import writes
-from conversations.models import ConversationRef
 from faults.clock import Clock
 from sessions_app.agents.remote import attachments
 from sessions_app.loops import leases

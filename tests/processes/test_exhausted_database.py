@@ -16,7 +16,7 @@ import pytest
 from psycopg import sql
 
 from conversations.engines import failures
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from tests.conftest import on_postgresql
 from tests.support.data.events import event
 from tests.support.people.clients import HTTP, Server, database_url

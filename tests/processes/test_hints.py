@@ -18,11 +18,11 @@ from django.conf import settings
 from django.contrib.auth.models import User
 
 from conversations import hints
+from conversations.events import ConversationRef
 from conversations.hint_channels import over_redis
 from conversations.hint_channels.over_redis import RedisHints
 from conversations.live import appended, conversation_group, user_group
 from conversations.log import reads, writes
-from conversations.models import ConversationRef
 from conversations.store import creation
 from sessions_app.identity.authentication import local_user
 from tests.conftest import once

@@ -8,8 +8,8 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
+from conversations.events import ConversationRef
 from conversations.log import writes
-from conversations.models import ConversationRef
 from tests.support.data.events import event
 from tests.support.people.clients import Server
 from tests.support.wires.network import NetworkClient

@@ -46,7 +46,6 @@ AGENT = "tests.support.people.held_agent.HeldAgent"
 CALLS = 2
 """How often each model calls its tool, before it says END."""
 END = "That is all."
-SETTLED_WITHIN_S = 15.0
 WITHIN_S = 300.0
 """For what needs no bound."""
 SWEEPS_OFTEN = {"sessions_app.loops.manager.SWEEP_S": 0.2}
@@ -207,19 +206,17 @@ def play(server: Server, alice: User, chance: random.Random, directory: Path, *,
         set_up(alice, base_url, counted)
         talks.begin(alice, chance, POINTS * at_once)
         server.start(constants=SWEEPS_OFTEN, **environment)
-        held_s = seconds_until(lambda: talks.are_held)
+        wait_until(lambda: talks.are_held, within_s=WITHIN_S)
         server.kill()
         for name in talks.all:
             (directory / name).unlink()
         server.start(constants=SWEEPS_OFTEN, **environment)
         settled_s = seconds_until(lambda: talks.are_settled)
-        # On a machine so busy that the turns came late to their points, they go on late as well.
-        assert settled_s < max(SETTLED_WITHIN_S, 2 * held_s)
         assert talks.waiting() == {name for name, talk in talks.all.items() if talk.is_unknown}
         ran = counts(counted)
         assert all(times == 1 for (tool, _), times in ran.items() if tool == "count")
         answers = answer_all(talks, chance)
-        seconds_until(lambda: talks.are_over)
+        wait_until(lambda: talks.are_over, within_s=WITHIN_S)
         server.kill()
     for talk in talks.all.values():
         require_whole(talk)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
+from conversations.events import ConversationRef
 from conversations.log import writes
-from conversations.models import ConversationRef
 from sessions_app import astore
 from tests.support.data.events import event
 from tests.support.people.clients import Server, program_environment

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from django.contrib.auth.models import User
 
+from conversations.events import ConversationRef
 from conversations.log import writes
-from conversations.models import ConversationRef
 from sessions_app.models import ApiToken, Grant, Scope
 from tests.support.data.events import event
 from tests.support.people.clients import WAIT_S, Server

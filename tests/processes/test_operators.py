@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 from prometheus_client.parser import text_string_to_metric_families
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app.models import ProcessRecord
 from tests.conftest import on_postgresql, on_sqlite
 from tests.support.people.clients import HTTP, Server

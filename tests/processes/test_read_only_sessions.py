@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from conversations.engines import failures
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from conversations.store import creation
 from tests.conftest import on_postgresql
 from tests.support.data.events import event

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import connection
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app.models import ApiToken
 from tests.doors.test_access import login_cookie
 from tests.support.people.clients import WAIT_S, Server

@@ -14,6 +14,7 @@ from conversations.events import EventEnvelope
 from convserver.rendering import render_page
 from convserver.rendering.page import PendingCall
 from convserver.rendering.subjects import SHOWN_MAX_CHARS
+from convserver.rendering.tools import SUMMARY_MAX_CHARS
 from tests.conftest import once
 from tests.support.wires.page_parts import PageParts
 from tests.support.wires.v0_wire import stored
@@ -187,3 +188,57 @@ def test_a_call_that_cannot_be_read_is_not_whole() -> None:
 def test_any_command_stands_there_to_its_last_character(command: str) -> None:
     _, waiting = asked(v0("run", command=command))
     assert waiting == PendingCall(seq=1, is_whole=True)
+
+
+def test_a_short_call_is_shown_as_a_call_where_that_hides_nothing(subtests: pytest.Subtests) -> None:
+    def mcp(**arguments: Any) -> EventEnvelope:
+        return v0("call_tool_mcp", name="add", arguments=arguments)
+
+    for call, said in [
+        (mcp(a=2, b=40), "add(a = 2, b = 40)"),
+        (mcp(to="Bob", cc=None, dry=True, at=0.5), 'add(to = "Bob", cc = null, dry = true, at = 0.5)'),
+        (v1("MCPToolAction", "add", {"a": 2}, data={"a": 2}), "add(a = 2)"),
+    ]:
+        with subtests.test(said):
+            assert said in asked(call)[0]
+    for call in [
+        mcp(a="1\n2"),
+        mcp(a='say "no"'),
+        mcp(a="C:\\"),
+        mcp(a="\x1b[8m"),
+        mcp(a=[1]),
+        mcp(a="x" * 120),
+        mcp(name="other"),
+        mcp(**{'path = "/a", dry': True}),
+        mcp(**{"a\n": 1}),
+        mcp(**{"": 1}),
+        mcp(a=10**80),
+        v0("run", command="ls", cwd="/etc"),
+    ]:
+        with subtests.test(call["payload"]):
+            assert not re.search(r"add\(|\(a =", asked(call)[0])
+
+
+def test_a_call_that_has_run_says_on_one_line_what_it_was(subtests: pytest.Subtests) -> None:
+    for arguments, said in [
+        ({}, "()"),
+        ({"a": 2, "path": "/a"}, '(a = 2, path = "/a")'),
+        ({"text": "word " * 100, "many": [1]}, f'(text = "{"word " * 12}'[:67]),
+        ({str(number): number for number in range(50)}, "18 = 18, 19 = 19, …)"),
+        ({"a": 10**80}, "(a = …)"),
+    ]:
+        with subtests.test(said):
+            call = stored(
+                json.dumps(
+                    {
+                        "action": "call_tool_mcp",
+                        "source": "agent",
+                        "args": {"name": "picture", "arguments": arguments},
+                    }
+                ),
+                seq=1,
+            )
+            page = render_page([call], conversation_id=CONVERSATION)
+            line = PageParts(re.findall(r'<code class="summary">.*?</code>', page.html)[0]).text
+            assert said in line
+            assert len(line) <= SUMMARY_MAX_CHARS + 1

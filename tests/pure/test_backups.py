@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from convserver import configuration
 from convserver.backups import directories, manifest, restoring, sealed_key, secret_keys
 from convserver.backups.failures import BackupError
-from convserver.backups.manifest import Manifest
+from convserver.backups.manifest import DATABASE, Manifest
 from convserver.backups.sealed_key import Keys
-from convserver.backups.taking import DATABASE
 
 PASSPHRASE = "a long passphrase"
 FILES = {DATABASE[connection.vendor]: b"all that was said", sealed_key.NAME: b"{}"}

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import measurements, rows, table
+from benchmarks import findings, measurements, rows, table
 from benchmarks.databases import SQLite
 from benchmarks.flooding.floods import Floods, require_a_flood
 from benchmarks.job import ClientFailed
+from benchmarks.limits import agent_server
 from benchmarks.measured.lists import Lists
 from benchmarks.measurements import MEASUREMENTS, Measurement
 from benchmarks.report import Report
@@ -144,7 +145,7 @@ def test_what_a_row_spares_comes_on_top_of_its_ratio(flooded_ms: float, is_met: 
     samples = Samples()
     samples.keep(0, "idle", 10.0, busy=0.0)
     samples.keep(0, "flooded", flooded_ms, busy=0.0)
-    (found,) = rows.findings("SQLite", [row], samples)
+    (found,) = findings.findings("SQLite", [row], samples)
     assert found.is_met is is_met
 
 
@@ -153,6 +154,24 @@ def test_what_the_server_does_not_take_for_its_users_is_no_flood(said: str) -> N
     with pytest.raises(ClientFailed):
         require_a_flood("events-1", said, "")
     require_a_flood("events-1", 'flooding\n{"sent": 5, "429": 3}', "")
+
+
+@pytest.mark.parametrize(
+    ("named", "told"), [("", "neither python3.12 nor python3.13"), ("sh", "sh is not Python")]
+)
+def test_without_a_new_python_there_is_no_agent_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, told: str
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "sh").symlink_to("/bin/sh")
+    monkeypatch.setenv(agent_server.PYTHON_VARIABLE, named)
+    with pytest.raises(agent_server.NoAgentServer, match=f"{told}.*{agent_server.PYTHON_VARIABLE}"):
+        agent_server.python(tmp_path / "environment")
+
+
+def test_an_agent_server_that_is_installed_is_taken_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / ".installed").touch()
+    assert agent_server.python(tmp_path) == tmp_path / "bin" / "python"
 
 
 def test_every_row_is_measured() -> None:

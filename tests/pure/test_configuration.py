@@ -8,8 +8,10 @@ import re
 import secrets
 import socket
 import stat
+import traceback
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from convserver.configuration import (
 )
 from convserver.passwords.login_throttle import GUESSES_MAX
 from convserver.quotas import RunLimits
-from convserver.variables import ConfigurationError, documentation_of
+from convserver.variables import ConfigurationError, declared_in, documentation_of
 from tests.support.data.hashers import QUICK_PASSWORDS
 from tests.support.people.clients import WAIT_S, Server
 from tests.support.runner import forks
@@ -340,6 +342,15 @@ def test_accounts_mode_needs_a_key_and_its_names(data_dir: Path, missing: str) -
     ("variable", "text"),
     [
         ("DATABASE_URL", "postgresql://u:hunter2@h:x/t"),
+        ("DATABASE_URL", "postgresql://u:hunter2/ss@h/t"),
+        ("DATABASE_URL", "postgresql://u:hunter2?ss@h/t"),
+        ("DATABASE_URL", "postgresql://u:hunter2#ss@h/t"),
+        ("DATABASE_URL", "postgresql://u:[hunter2@h/t"),
+        ("DATABASE_URL", "postgresql://u:hunter2\u2100@h/t"),
+        ("REDIS_URL", "redis://:hunter2/ss@h/0"),
+        ("LLM_BASE_URL", "https://me:hunter2/ss@example.org/v1"),
+        ("PERMITTED_CORS_ORIGINS", "https://me:hunter2@example.org"),
+        ("PERMITTED_CORS_ORIGINS", "https://me:hunter2/ss@example.org"),
         ("REDIS_URL", "http://u:hunter2@h"),
         ("SECRET_KEY_FALLBACKS", f"{'k' * 50},hunter2"),
     ],
@@ -347,7 +358,9 @@ def test_accounts_mode_needs_a_key_and_its_names(data_dir: Path, missing: str) -
 def test_a_refusal_shows_no_password(data_dir: Path, variable: str, text: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         read(data_dir, {variable: text})
-    assert "hunter2" not in str(refused.value)
+    shown = "".join(traceback.format_exception(refused.value))
+    assert "hunter2" not in shown
+    assert variable in shown
 
 
 def test_logins_and_links_made_under_an_earlier_key_stay_valid(data_dir: Path) -> None:
@@ -357,8 +370,37 @@ def test_logins_and_links_made_under_an_earlier_key_stay_valid(data_dir: Path) -
     assert forks.printed_by(program, environment).split() == ["j" * 50, "i" * 50]
 
 
-def test_earlier_keys_are_not_shown_with_the_configuration(data_dir: Path) -> None:
-    assert "hunter2" not in repr(read(data_dir, {"SECRET_KEY_FALLBACKS": "hunter2" * 5}))
+SECRETS = {
+    "DATABASE_URL": "postgresql://me:hunter2@db/talks",
+    "REDIS_URL": "redis://:hunter2@redis/0",
+    "LLM_API_KEY": "hunter2",
+    "SESSION_API_KEY": "hunter2" * 5,
+    "SECRET_KEY": "hunter2" * 5,
+    "SECRET_KEY_FALLBACKS": f"{'hunter2' * 5},{'hunter2' * 6}",
+}
+"""Each variable that may have a key or a password."""
+NOT_SECRET = {"LLM_BASE_URL", "CONVSERVER_CONVERSATION_KEY_DAYS"}
+"""Named as if they had one; the first is refused with a password, the second is a number."""
+
+
+def test_no_key_and_no_password_is_shown_with_the_configuration(data_dir: Path) -> None:
+    found = read(data_dir, SECRETS)
+    assert "hunter2" in str(asdict(found))
+    assert "hunter2" not in repr(found)
+    kept = read(data_dir)
+    assert kept.secret_key not in repr(kept)
+
+
+def test_each_variable_that_sounds_secret_is_known_to_be_or_not() -> None:
+    variables = declared_in(Configuration)
+    sounding = {
+        each.name
+        for each in variables.values()
+        if re.search("KEY|SECRET_|PASSWORD|TOKEN|CREDENTIAL|URL", each.name)
+    }
+    assert sounding == {*SECRETS, *NOT_SECRET}
+    hidden = {variables[each.name].name for each in fields(Configuration) if not each.repr}
+    assert hidden == set(SECRETS)
 
 
 # Whom a proxy speaks for

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessions_app.agents.llm.tools import messages, results
+from sessions_app.agents.llm.tools.calls import Outcome
+from sessions_app.agents.llm.tools.programs.stderr import LastLines, secrets_of
 from sessions_app.agents.llm.tools.results import EMPTY, UNREADABLE, outcome_of
-from sessions_app.agents.llm.tools.stderr import LastLines, secrets_of
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC"
@@ -77,7 +78,7 @@ TEXTS: dict[str, tuple[Any, str]] = {
 def test_what_is_readable_of_a_result_is_kept_and_the_rest_is_named(subtests: pytest.Subtests) -> None:
     for name, (result, said) in TEXTS.items():
         with subtests.test(name):
-            assert outcome_of(result) == (said, False, ())
+            assert outcome_of(result) == Outcome(said)
 
 
 def test_images_and_other_files_are_kept_beside_the_text(subtests: pytest.Subtests) -> None:
@@ -120,7 +121,7 @@ def test_images_and_other_files_are_kept_beside_the_text(subtests: pytest.Subtes
     }
     for name, (block, said, file) in rows.items():
         with subtests.test(name):
-            assert outcome_of({"content": [block]}) == (said, False, (file,))
+            assert outcome_of({"content": [block]}) == Outcome(said, files=(file,))
     assert outcome_of({"content": [image("no Base64!")]}).text == "(image/png can't be read.)"
 
 
@@ -134,7 +135,9 @@ def test_files_of_a_result_are_bounded_and_the_words_stay() -> None:
 
 
 def test_an_error_is_one_whatever_it_holds() -> None:
-    assert outcome_of({"content": [text("no such file")], "isError": True}) == ("no such file", True, ())
+    assert outcome_of({"content": [text("no such file")], "isError": True}) == Outcome(
+        "no such file", is_error=True
+    )
     assert outcome_of({"content": [], "isError": True}).is_error
 
 

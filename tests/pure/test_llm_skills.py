@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sessions_app.agents.llm import skills
+from sessions_app import front_matter
+from sessions_app.agents.llm.guidance import skills
+from sessions_app.repository_skills import skill as skill_files
 
 
 def told(*listed: Any, said: str = "Hello.") -> list[str]:
-    return list(skills.told(skills.skills_in({"skills": list(listed)}), [said]))
+    return list(skills.told(skill_files.of_start({"skills": list(listed)}), [said]))
 
 
 def skill(name: str, **members: Any) -> dict[str, Any]:
@@ -46,4 +48,11 @@ def test_skills_that_are_too_long_together_are_only_named() -> None:
 
 def test_what_is_no_skill_is_passed_over() -> None:
     assert told("text", None, {}, {"name": "a"}, skill("empty", content=" ")) == []
-    assert skills.skills_in({"skills": "none"}) == []
+    assert skill_files.of_start({"skills": "none"}) == []
+
+
+def test_an_alias_in_front_matter_is_refused_as_it_stands_for_many_copies() -> None:
+    copies = ", ".join(["*a"] * 2_000)
+    found = front_matter.read(f"---\ninputs: [&a {{name: {'x' * 8_000}}}, {copies}]\n---\nText")
+    assert (found.content, found.mappings("inputs")) == ("Text", [])
+    assert found.problem == "its front matter is no YAML"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from convserver.rendering.text.blocks import blocks
 from convserver.rendering.text.markdown import markdown
 from convserver.rendering.text.previews import GROWTH, Preview

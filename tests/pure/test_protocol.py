@@ -15,8 +15,8 @@ from django.contrib.auth.models import User
 from django.urls import get_resolver
 
 from conversations import live, models
+from conversations.events import ConversationRef
 from conversations.log import reads
-from conversations.models import ConversationRef
 from conversations.store import changes, creation
 from convserver import pagination
 from convserver.api.errors import NATIVE_STATUS
@@ -96,7 +96,9 @@ RUN_IN_ORDER = [
     *(200 for _ in range(6)),
     409,
     204,
-    *(200 for _ in range(7)),
+    *(200 for _ in range(5)),
+    404,
+    *(200 for _ in range(3)),
     201,
     204,
     200,
@@ -391,6 +393,7 @@ def native_routes() -> Iterator[str]:
         "native-conversation-branches": "/conversations/{id}/branches",
         "native-conversation-pending-calls": "/conversations/{id}/pending-calls",
         "native-conversation-rotate-key": "/conversations/{id}/rotate-key",
+        "native-conversation-restore-files": "/conversations/{id}/restore-files",
         "native-agents": "/agents",
         "native-account-export": "/export",
         "native-batch": "/batch",

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from conversations.transcripts.sources import rests
-from conversations.transcripts.sources.nodes import Kept, Record
-from conversations.transcripts.sources.rests import Rests
+from conversations.transcripts.sources.nodes import (
+    PATHS_MAX,
+    Kept,
+    Record,
+    Rests,
+    filled_rests,
+    rest_of_block,
+)
 
 
 def kept(rest_of: Rests, rest: Mapping[str, object]) -> object:
@@ -43,15 +48,15 @@ def test_values_are_compared_whatever_they_are() -> None:
 
 def test_more_members_than_can_be_compared_are_kept_each_time() -> None:
     rest_of = Rests()
-    many: dict[str, object] = {f"m{number}": number for number in range(rests.PATHS_MAX + 1)}
+    many: dict[str, object] = {f"m{number}": number for number in range(PATHS_MAX + 1)}
     kept(rest_of, many)
-    assert kept(rest_of, many) == {f"m{rests.PATHS_MAX}": rests.PATHS_MAX}
+    assert kept(rest_of, many) == {f"m{PATHS_MAX}": PATHS_MAX}
 
 
 def test_the_rest_of_a_block_has_its_type_and_only_if_there_is_any() -> None:
     block = {"type": "text", "text": "words", "of": {"a": 1, "b": None}, "none": None}
-    assert rests.left_of_block(block, {"text"}) == {"type": "text", "of": {"a": 1, "b": None}}
-    assert rests.left_of_block(block, {"text", "of"}) == {}
-    assert rests.left_of_block(block, {"text"}, {"of": {}}) == {}
-    assert rests.filled([{}, {"type": "text", "of": 1}]) == [{}, {"type": "text", "of": 1}]
-    assert rests.filled([{}, {}]) == []
+    assert rest_of_block(block, {"text"}) == {"type": "text", "of": {"a": 1, "b": None}}
+    assert rest_of_block(block, {"text", "of"}) == {}
+    assert rest_of_block(block, {"text"}, {"of": {}}) == {}
+    assert filled_rests([{}, {"type": "text", "of": 1}]) == [{}, {"type": "text", "of": 1}]
+    assert filled_rests([{}, {}]) == []

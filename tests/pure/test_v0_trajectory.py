@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversations.dialects import v0
+from conversations.events import ConversationRef
 from conversations.log.reads import PAGE_MAX_EVENTS
-from conversations.models import ConversationRef
 from sessions_app import astore
 from tests.support.data.events import event
 from tests.support.people.scripted_agent import Hooked, hooked

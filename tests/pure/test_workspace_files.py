@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,6 +26,7 @@ from conversations.exceptions import ConversationBusy, StoreUnavailable
 from sessions_app.workspaces import beneath
 from sessions_app.workspaces.beneath import NoSuchFile, PathRefused
 from sessions_app.workspaces.tree import FilesHeld, Tree, WorkspaceLimits, is_draft
+from tests.support.data.descriptors import descriptors_in
 
 SECRET = b"secret"
 TRIES = 20_000
@@ -88,10 +93,6 @@ def written(tree: Tree, path: str, content: bytes = b"new") -> FilesHeld:
     return draft.added
 
 
-def descriptors() -> int:
-    return len(names_in(Path("/proc/self/fd")))
-
-
 def names_in(directory: Path) -> list[str]:
     return sorted(each.name for each in directory.iterdir())
 
@@ -126,7 +127,7 @@ def test_a_link_that_leads_out_is_refused(tree: Tree, workspace: Path, outside: 
     (workspace / "inner").mkdir()
     (workspace / "link").symlink_to(target.format(outside=outside))
     (workspace / "behind").symlink_to("inner/../link")
-    before = descriptors()
+    before = descriptors_in(workspace.parent)
     for path in ("link", "link/file", "behind/file"):
         with pytest.raises(PathRefused):
             read(tree, path)
@@ -137,7 +138,7 @@ def test_a_link_that_leads_out_is_refused(tree: Tree, workspace: Path, outside: 
     assert list(tree.walk()) != []
     assert [each.path for each in tree.walk()] == ["inner"]
     assert tree.names("", 10) == ["inner/", "behind", "link"]
-    assert descriptors() == before
+    assert descriptors_in(workspace.parent) == before
     assert names_in(outside) == ["file"]
 
 
@@ -176,12 +177,12 @@ def test_what_is_no_file_is_refused_without_waiting_for_it(tree: Tree, workspace
     with suppress(PermissionError):  # only root may make a device
         os.mknod(workspace / "null", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
         names.append("null")
-    before = descriptors()
+    before = descriptors_in(workspace.parent)
     for name in names:
         with pytest.raises(PathRefused):
             read(tree, name)
     assert [each.path for each in tree.walk()] == ["directory"]
-    assert descriptors() == before
+    assert descriptors_in(workspace.parent) == before
 
 
 def test_a_name_may_have_any_byte(tree: Tree, workspace: Path) -> None:
@@ -281,14 +282,14 @@ def test_nothing_outside_is_touched_while_links_are_swapped(
     (workspace / "real" / "deep").mkdir(parents=True)
     (workspace / "real" / "file").write_bytes(b"inside")
     (outside / "deep").mkdir()
-    before = descriptors()
+    before = descriptors_in(workspace.parent)
     with swapping(workspace):
         found = Counter(reached(tree, number) for number in range(TRIES // len(OPENERS)))
     assert found.keys() == {b"", b"inside"}
     assert names_in(outside) == ["deep", "file"]
     assert (outside / "file").read_bytes() == SECRET
     assert list((outside / "deep").iterdir()) == []
-    assert descriptors() == before
+    assert descriptors_in(workspace.parent) == before
 
 
 NAMES = some.sampled_from(["a", "b", "c", "..", ".", ""])
@@ -344,6 +345,24 @@ def test_a_file_is_written_whole_for_its_owner_alone(tree: Tree, workspace: Path
     assert names_in(workspace / "a" / "b") == ["file"]
 
 
+def test_a_file_whose_name_cannot_be_synced_is_there_and_counted(
+    tree: Tree, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = descriptors_in(workspace.parent)
+    draft = tree.draft("a/file", b"new")
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(StoreUnavailable):
+        draft.keep()
+    assert not draft.is_open
+    draft.discard()
+    assert (workspace / "a" / "file").read_bytes() == b"new"
+    assert descriptors_in(workspace.parent) == before
+
+
 def test_a_link_is_written_through_if_it_stays_inside(tree: Tree, workspace: Path) -> None:
     (workspace / "real").mkdir()
     (workspace / "link").symlink_to("real/file")
@@ -362,22 +381,22 @@ def test_a_file_of_others_is_not_written_through_a_second_name(
 
 def test_a_draft_is_seen_by_no_client_and_leaves_nothing(tree: Tree, workspace: Path) -> None:
     (workspace / "file").write_bytes(b"old")
-    before = descriptors()
+    before = descriptors_in(workspace.parent)
     drafts = [tree.draft("file", b"new"), tree.draft("a/b/c", b"new")]
     assert (tree.names("", 9), tree.names("a/b", 9)) == (["a/", "file"], [])
-    assert [each.path for each in tree.walk()] == ["a", "a/b", "file"]
+    assert [each.path for each in tree.walk()] == ["file", "a", "a/b"]
     assert any(map(is_draft, names_in(workspace)))
     for draft in drafts:
         draft.discard()
     assert names_in(workspace) == ["file"]
     assert (workspace / "file").read_bytes() == b"old"
-    assert descriptors() == before
+    assert descriptors_in(workspace.parent) == before
 
 
 def test_a_directory_is_not_replaced_by_a_file(tree: Tree, workspace: Path) -> None:
     (workspace / "directory").mkdir()
     (workspace / "link").symlink_to("directory")
-    before = descriptors()
+    before = descriptors_in(workspace.parent)
     for path in ("directory", "link", "", "directory/."):
         with pytest.raises(PathRefused):
             written(tree, path)
@@ -386,7 +405,7 @@ def test_a_directory_is_not_replaced_by_a_file(tree: Tree, workspace: Path) -> N
     with pytest.raises(PathRefused):
         draft.keep()
     draft.discard()
-    assert descriptors() == before
+    assert descriptors_in(workspace.parent) == before
     assert names_in(workspace) == ["directory", "later", "link"]
 
 
@@ -447,7 +466,7 @@ def test_many_files_are_listed_in_a_bounded_part(workspace: Path, opener: None) 
 def test_a_walk_gives_files_with_their_directories_in_order(tree: Tree, workspace: Path) -> None:
     for path in ("b/2", "b/1", "a", "c/d/e"):
         written(tree, path, path.encode())
-    before = descriptors()
+    before = descriptors_in(workspace.parent)
     found = []
     for each in tree.walk():
         content = b""
@@ -461,7 +480,87 @@ def test_a_walk_gives_files_with_their_directories_in_order(tree: Tree, workspac
         *(("c", b""), ("c/d", b""), ("c/d/e", b"c/d/e")),
     ]
     assert [each.path for each in tree.walk("b")] == ["1", "2"]
-    assert descriptors() == before
+    assert descriptors_in(workspace.parent) == before
+
+
+def make_deep(workspace: Path, names: Sequence[str]) -> None:
+    """Make directories in one another, a file in each; their path may be longer than a system call takes."""
+    at = os.open(workspace, os.O_RDONLY)
+    for name in names:
+        os.mkdir(name, dir_fd=at)
+        deeper = os.open(name, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = deeper
+        with os.fdopen(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=at), "wb") as file:
+            file.write(b"12")
+    os.close(at)
+
+
+@pytest.mark.parametrize("name", ["d", "d" * 200])
+def test_a_walk_needs_few_descriptors_however_deep_and_long_its_paths_are(
+    workspace: Path, opener: None, name: str
+) -> None:
+    make_deep(workspace, [name] * 60)
+    with tree_of(workspace, depth=100) as tree:
+        before = descriptors_in(workspace.parent)
+        found = 0
+        for each in tree.walk():
+            found += 1
+            assert descriptors_in(workspace.parent) <= before + 2
+            if not each.is_directory:
+                os.close(each.opened()[0])
+        assert found == 120
+        assert tree.measured() == FilesHeld(120, 120)
+        assert descriptors_in(workspace.parent) == before
+
+
+def test_a_directory_that_becomes_a_link_on_a_walk_is_not_followed(tree: Tree, workspace: Path) -> None:
+    for path in ("a/b/file", "a/c/file", "real/b/of others", "real/c/of others"):
+        written(tree, path)
+    found = []
+    for each in tree.walk():
+        found.append(each.path)
+        if each.path == "a/b":
+            (workspace / "a").rename(workspace / "moved")
+            (workspace / "a").symlink_to("real")
+    of_real = ["real", "real/b", "real/b/of others", "real/c", "real/c/of others"]
+    assert found == ["a", "a/b", "a/c", *of_real]
+
+
+def test_a_walk_looks_at_nothing_in_a_directory_that_is_left_out(tree: Tree) -> None:
+    for path in ("a/b/c", "node_modules/x/y", "z"):
+        written(tree, path)
+    asked = []
+
+    def is_left_out(path: str, is_directory: bool) -> bool:
+        asked.append((path, is_directory))
+        return path in ("node_modules", "a/b/c")
+
+    found = [(each.path, each.is_left_out) for each in tree.walk("", is_left_out)]
+    assert found == [
+        *(("z", False), ("a", False), ("a/b", False), ("a/b/c", True), ("node_modules", True)),
+    ]
+    assert asked[1:] == [("z", False), ("a", True), ("a/b", True), ("a/b/c", False), ("node_modules", True)]
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE])
+def test_what_cannot_be_looked_at_for_the_servers_reasons_is_not_taken_for_gone(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    written(tree, "a/b/file")
+    listed = os.scandir
+
+    def fail_below(directory: int) -> Any:
+        if names_in(Path(f"/proc/self/fd/{directory}")) == ["file"]:
+            raise OSError(code, os.strerror(code))
+        return listed(directory)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "scandir", fail_below)
+        with pytest.raises(OSError, match=os.strerror(code)):
+            list(tree.walk())
+        with pytest.raises(StoreUnavailable, match=os.strerror(code)):
+            tree.measured()
 
 
 def test_a_file_that_becomes_a_link_on_a_walk_is_not_followed_out(
@@ -488,23 +587,60 @@ def test_drafts_of_a_crash_are_removed_once_they_are_old(tree: Tree, workspace: 
 def test_a_tree_of_any_depth_is_removed_in_steps_without_following_a_link(
     workspace: Path, outside: Path, opener: None
 ) -> None:
-    at = os.open(workspace, os.O_RDONLY)
-    for number in range(300):
-        os.mkdir("d", dir_fd=at)
-        deeper = os.open("d", os.O_RDONLY, dir_fd=at)
-        os.close(at)
-        at = deeper
-        with os.fdopen(os.open(f"{number}", os.O_CREAT | os.O_WRONLY, dir_fd=at), "wb") as file:
-            file.write(b"12")
-    os.close(at)
+    make_deep(workspace, ["d"] * 300)
     (workspace / "link").symlink_to(outside)
     with tree_of(workspace) as tree:
-        before = descriptors()
+        before = descriptors_in(workspace.parent)
         removed = []
         while (step := tree.remove_some(20)) is not None:
             assert step.files <= 20
             removed.append(step.bytes)
-        assert descriptors() == before
+        assert descriptors_in(workspace.parent) == before
     assert sum(removed) >= 600
     assert names_in(workspace) == []
     assert (outside / "file").read_bytes() == SECRET
+
+
+MOUNTED = """
+import os, subprocess, sys
+from sessions_app.workspaces import beneath
+from sessions_app.workspaces.tree import Tree, WorkspaceLimits
+
+workspace, other, mount, opener = sys.argv[1:]
+way = ["--bind", other] if mount == "bound" else ["-t", "tmpfs", "none"]
+subprocess.run(["mount", *way, f"{workspace}/a/mounted"], check=True)
+open(f"{workspace}/a/mounted/file", "w").close()
+if opener != "openat2":
+    beneath.has_openat2 = lambda: False
+tree = Tree(os.open(workspace, beneath.DIRECTORY), WorkspaceLimits(1_000, 1_000, 8))
+try:
+    tree.remove_some(100)
+except OSError as error:
+    print(error.strerror)
+print(os.listdir(f"{workspace}/a/mounted"))
+"""
+"""A program that removes a workspace in which it has mounted another file system, for itself alone."""
+
+
+@pytest.mark.parametrize(
+    ("mount", "opener"), [("tmpfs", "openat2"), ("tmpfs", "by hand"), ("bound", "openat2")]
+)
+def test_a_file_system_that_is_mounted_in_a_workspace_is_not_emptied(
+    workspace: Path, outside: Path, mount: str, opener: str
+) -> None:
+    if opener == "openat2" and not beneath.has_openat2():
+        pytest.skip("this kernel has no openat2")
+    if subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this account cannot mount a file system")
+    (workspace / "a" / "mounted").mkdir(parents=True)
+    program = ["unshare", "--mount", sys.executable, "-c", MOUNTED]
+    done = subprocess.run(
+        [*program, str(workspace), str(outside), mount, opener],
+        cwd=Path(__file__).parents[2],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    told, left = done.stdout.splitlines()
+    assert told == "another file system is mounted in the workspace: unmount it"
+    assert "'file'" in left

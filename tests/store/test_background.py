@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from convserver.asgi import lifespan
 from convserver.commands.serving import WORKER_MANAGER
 from convserver.configuration import BUILT_IN_MANAGERS, CLUSTERED

@@ -6,8 +6,8 @@ import tracemalloc
 
 from django.db import connection
 
+from conversations.events import ConversationRef
 from conversations.log import writes
-from conversations.models import ConversationRef
 from convserver.backups import contents
 from tests.support.data import damage
 from tests.support.data.events import event, payload

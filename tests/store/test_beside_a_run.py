@@ -11,7 +11,7 @@ import httpx
 import pytest
 from django.contrib.auth.models import User
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app import astore
 from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.models import ModelUse

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app import astore
 from sessions_app.capacity.append_queue import BATCH_MAX_EVENTS
 from sessions_app.storage import checkpoints

@@ -11,11 +11,10 @@ import httpx
 import pytest
 from django.contrib.auth.models import User
 
-from conversations.events import Appended
+from conversations.events import Appended, ConversationRef
 from conversations.exceptions import ConversationError, TooManyWaiting
 from conversations.log import writes
 from conversations.log.append import AppendOutcome, AppendRequest
-from conversations.models import ConversationRef
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.capacity import append_queue

@@ -16,7 +16,6 @@ from conversations.log import reads, writes
 from conversations.models import ConversationQuerySet, ConversationRef
 from conversations.store import creation
 from sessions_app import astore
-from sessions_app.capacity.shares import share_of
 from sessions_app.live import status
 from sessions_app.models import ApiToken
 from tests.conftest import Join, on_postgresql
@@ -113,7 +112,7 @@ async def test_the_state_that_a_join_shows_is_read_in_its_users_share(
     reading, states, counts = astore.database()._reading, status.states, list[bool]()
 
     def noted(rows: ConversationQuerySet) -> dict[int, status.ConversationState]:
-        counts.append(reading.is_used_up(bob.pk, share_of(astore.READERS)))
+        counts.append(reading.is_used_up(bob.pk, astore.READERS // 2))
         return states(rows)
 
     monkeypatch.setattr(status, "states", noted)

@@ -12,11 +12,10 @@ from django.db import InterfaceError, OperationalError, connection, connections
 from hypothesis import settings, stateful
 from hypothesis import strategies as st
 
-from conversations.events import NewEvent
+from conversations.events import ConversationRef, NewEvent
 from conversations.exceptions import ConversationError
 from conversations.log import reads, writes
 from conversations.log.append import AppendRequest
-from conversations.models import ConversationRef
 from conversations.store import creation
 from faults.checker.history import Did, Record
 from faults.checker.judge import checked

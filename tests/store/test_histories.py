@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from conversations import histories
 from conversations.cursors import FINGERPRINT_LENGTH, EventCursor, InvalidCursor
-from conversations.events import EventEnvelope, NewEvent
+from conversations.events import ConversationRef, EventEnvelope, NewEvent
 from conversations.exceptions import CursorAhead, HistoryReplaced
 from conversations.log import reads, writes
 from conversations.log.append import AppendRequest
-from conversations.models import ConversationRef
 from conversations.store import creation
 from tests.support.data.events import event
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app.agents.llm import agent as llm_agent
 from sessions_app.agents.llm import endings, prompts, requests
 from sessions_app.agents.llm.streams.answer import AnswerStream

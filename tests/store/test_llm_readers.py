@@ -15,7 +15,6 @@ from conversations.models import ConversationRef, Version
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.agents.llm import agent as llm_agent
-from sessions_app.agents.llm import prompts
 from sessions_app.agents.llm.models import Wire
 from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.settings import agent_setups, run_options, user_settings
@@ -108,7 +107,8 @@ CASES = {
     "a hang": Case([completion(["Once ", NEVER])], [("agent", "Once ")], status="idle", stops_after="Once "),
     "401": Case([Answer(401, {})], [("error", WRONG_KEY)], status="error"),
     "429": Case(
-        [Answer(429, {}), completion(["Hello."])], [("notice", prompts.BUSY_NOTICE), ("agent", "Hello.")]
+        [Answer(429, {}), completion(["Hello."])],
+        [("notice", "Rate limit reached. Trying again in 1 s."), ("agent", "Hello.")],
     ),
     "500": Case([Answer(500, {})], [("error", FAILED)], status="error"),
     "a cut stream": Case(

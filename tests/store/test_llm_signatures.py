@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app.agents.llm.streams import signatures
 from sessions_app.agents.llm.streams.signatures import Signed
 from tests.conftest import Join

@@ -20,6 +20,7 @@ from conversations.models import ConversationRef, Version
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.agents.llm.tools import calls, connections, repetition, results, servers
+from sessions_app.agents.llm.tools.hands import Hands
 from sessions_app.agents.llm.tools.opening import needed, open_tools
 from sessions_app.agents.sources import BUILT_IN_AGENTS
 from sessions_app.loops.manager import get_manager
@@ -462,7 +463,7 @@ async def test_with_accounts_an_address_inside_is_not_asked(bob: User, accounts:
     talk = await astore.call(lambda: creation.create(bob, conversation_id="talk", version=Version.V0))
     async with tool_server("shttp") as (url, ran):
         await give(bob, shttp_servers=[{"url": url}])
-        tools = await open_tools(await needed(talk))
+        tools = await open_tools(await needed(talk), Hands(talk))
         assert tools.tools == {}
         assert "no public address was found for its host" in tools.notices[0]
         await tools.close()

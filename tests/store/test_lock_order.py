@@ -11,7 +11,7 @@ from django.db import connections, transaction
 
 from conversations.models import Conversation, ConversationRef
 from conversations.store import creation
-from sessions_app.openhands_v1 import sandboxes, steering
+from sessions_app.openhands_v1 import steering
 from tests.conftest import on_postgresql
 from tests.support.people.clients import WAIT_S
 
@@ -21,7 +21,7 @@ Work = Callable[[Sequence[ConversationRef]], None]
 
 
 @on_postgresql
-@pytest.mark.parametrize("work", [sandboxes.note_paused, steering._hide])
+@pytest.mark.parametrize("work", [steering.note_paused, steering._hide])
 @pytest.mark.parametrize("turned_round", [False, True])
 def test_whoever_waits_for_a_conversation_has_locked_no_later_one(
     alice: User, work: Work, turned_round: bool

@@ -14,9 +14,9 @@ from django.contrib.auth.models import User
 from django.db import OperationalError
 from django.utils import timezone
 
+from conversations.events import ConversationRef
 from conversations.exceptions import ConversationBusy, LoopUnavailable
 from conversations.log import writes
-from conversations.models import ConversationRef
 from conversations.store import creation, deletion
 from sessions_app import astore
 from sessions_app.live import presence

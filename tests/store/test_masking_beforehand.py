@@ -11,11 +11,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
-from conversations.events import NewEvent
+from conversations.events import ConversationRef, NewEvent
 from conversations.exceptions import ConversationBusy, InvalidEvent, MaskingDeferred
 from conversations.log import append, writes
 from conversations.log.append import AppendOutcome, AppendRequest
-from conversations.models import ConversationRef
 from conversations.redaction import secrets
 from conversations.redaction.masking import MASK
 from conversations.redaction.secrets import MaskedEvents

@@ -11,7 +11,6 @@ from conversations import dialects
 from conversations.events import Dialect
 from conversations.models import ConversationRef, Version
 from sessions_app.agents.llm import agent as llm_agent
-from sessions_app.agents.llm import prompts
 from tests.conftest import Join
 from tests.store.test_llm_tools import give, program
 from tests.support.people.model_talks import answers_of, events, model, notices_of, said, told
@@ -38,7 +37,7 @@ async def test_a_notice_before_the_answer_leaves_the_question_the_models_last_me
         second = await said(client, "Thank you.")
     unusable, busy = notices_of(first)
     assert unusable.startswith("The tool server `maps` can't be used: ")
-    assert busy == prompts.BUSY_NOTICE
+    assert busy == "Rate limit reached. Trying again in 1 s."
     assert answers_of(first) == ["Hvannadalshnjúkur."]
     assert told(asked[0]) == told(asked[1]) == [("user", QUESTION)]
     assert told(asked[2]) == [

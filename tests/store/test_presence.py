@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from django.contrib.auth.models import User
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app import astore
 from sessions_app.live import presence
 from sessions_app.models import Connection

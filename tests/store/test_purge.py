@@ -61,7 +61,7 @@ from sessions_app.models import (
     UnfinishedAnswer,
 )
 from sessions_app.processes import this_process
-from sessions_app.retention import erasing, places, purges, rounds
+from sessions_app.retention import places, purges, rounds
 from sessions_app.retention.failures import RetentionFailures
 from sessions_app.storage import usage
 from sessions_app.storage.attachments import NewFile, attach
@@ -110,7 +110,7 @@ def full(conversation: ConversationRef, alice: User) -> ConversationRef:
     attach(conversation, [NewFile(name=f"{WORD}.txt", content=f"file of {WORD}".encode())])
     drafts.write(alice.pk, conversation, Edit(text=f"draft of {WORD}", images=[], version=0))
     marks.mark(alice.pk, conversation, pinned=True)
-    AgentLoop.objects.create(conversation_id=pk, error=WORD, decision_reason=WORD)
+    AgentLoop.objects.create(conversation_id=pk, error=WORD)
     UnfinishedAnswer.objects.create(
         conversation_id=pk, turn_id="t", event_id="e", through=0, text=WORD, reasoning=WORD
     )
@@ -151,7 +151,7 @@ def test_after_a_purge_the_word_is_nowhere(full: ConversationRef, alice: User, r
     assert files_with(WORD)
     assert columns_with(WORD)
     purge(full)
-    assert erasing.erase(rewrites=rewrites)
+    assert rounds.erase(rewrites=rewrites)
     assert columns_with(WORD) == []
     if rewrites or connection.vendor == "sqlite":
         assert files_with(WORD) == []
@@ -170,10 +170,10 @@ def test_after_a_purge_the_word_is_nowhere_in_an_index_that_was_merged_often(
         for number in range(6):
             writes.append(talk, [event(f"I say {WORD} {number} {place} to you") for place in range(100)])
             index_all()
-            assert erasing.erase()
+            assert rounds.erase()
         assert columns_with(WORD)
         purge(talk)
-        assert erasing.erase()
+        assert rounds.erase()
         assert columns_with(WORD) == []
         assert files_with(WORD) == []
 
@@ -189,7 +189,7 @@ def test_tables_are_not_written_anew_without_the_memory_for_it(
             pytest.skip("this library of SQLite makes temporary files")
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1000))
     with pytest.raises(StoreUnavailable, match="and 1,000 bytes are free"):
-        erasing.erase(rewrites=True)
+        rounds.erase(rewrites=True)
 
 
 def test_every_table_says_what_a_purge_does_to_it() -> None:
@@ -445,7 +445,7 @@ def test_where_there_is_no_index_of_titles_the_files_are_cleaned_all_the_same(
     with connection.cursor() as cursor:
         cursor.execute(f"ALTER INDEX IF EXISTS {index} RENAME TO titles_elsewhere")
         try:
-            assert erasing.erase()
+            assert rounds.erase()
         finally:
             cursor.execute(f"ALTER INDEX IF EXISTS titles_elsewhere RENAME TO {index}")
     assert Purge.objects.get().erased_at is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from django.contrib.auth.models import User
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.agents.llm import agent as llm_agent

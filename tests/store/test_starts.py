@@ -9,8 +9,8 @@ import httpx
 import pytest
 from django.contrib.auth.models import User
 
+from conversations.events import ConversationRef
 from conversations.exceptions import LoopUnavailable
-from conversations.models import ConversationRef
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.agents import chosen

@@ -6,9 +6,9 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from conversations.events import ConversationRef
 from conversations.exceptions import Fenced
 from conversations.log import writes
-from conversations.models import ConversationRef
 from convserver.backups.taking_over import void_leases
 from sessions_app.loops import leases
 from sessions_app.models import ProcessRecord

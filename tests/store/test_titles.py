@@ -104,6 +104,24 @@ async def test_where_the_agent_fails_the_beginning_of_the_message_serves(
     assert await title(conversation) == shown
 
 
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("**Fix** the [bug](http://x.example)", "Fix the bug"),
+        ("# Plan\n\n1. `read` it", "Plan read it"),
+        ("Use my_long_name &amp; *stars*", "Use my_long_name & stars"),
+        ("~~Old~~ ![a chart](http://x.example/y.png)", "Old a chart"),
+        ("---", "---"),
+    ],
+)
+async def test_a_title_that_a_message_gives_is_plain_text(
+    conversation: ConversationRef, message: str, shown: str
+) -> None:
+    await say(conversation, message)
+    await astore.call(titles.set_provisional_title, conversation)
+    assert await title(conversation) == shown
+
+
 async def test_conversations_that_begin_with_the_same_command_have_titles_that_differ(alice: User) -> None:
     begun = [
         await astore.call(creation.create, alice, conversation_id=each) for each in ("mine", "yours", None)

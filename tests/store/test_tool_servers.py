@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from conversations.events import Dialect
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef, Dialect
 from sessions_app import astore
 from sessions_app.agents.llm.tools import messages
 from sessions_app.settings import user_settings

@@ -73,8 +73,13 @@ def test_a_conversation_that_comes_twice_is_stored_once_and_the_report_says_so(a
     run = carried_out(uploaded(alice, zipped(files)))
     assert Conversation.objects.count() == 1
     records = run.totals["records"]
-    assert (records["found"], records["stored"]) == (4, 1)
-    assert records["skipped"] == {
-        "it has no message": 1,
-        "an earlier conversation is the same to the last byte": 2,
-    }
+    assert (records["found"], records["stored"]) == (2, 1)
+    assert records["skipped"] == {"an earlier conversation is the same to the last byte": 1}
+
+
+def test_the_nodes_above_first_messages_are_no_records_of_a_report(alice: User) -> None:
+    run = carried_out(
+        uploaded(alice, chats(*(chat(f"chat-{number}") for number in range(3))), "conversations.json")
+    )
+    records = run.totals["records"]
+    assert (records["found"], records["stored"], records["skipped"]) == (3, 3, {})

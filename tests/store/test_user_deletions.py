@@ -24,6 +24,7 @@ from sessions_app.live import drafts, marks
 from sessions_app.live.drafts import Edit
 from sessions_app.models import (
     AccessRemoval,
+    AllowedTool,
     ApiToken,
     Attachment,
     Endpoint,
@@ -39,7 +40,7 @@ from sessions_app.models import (
     UserDeletion,
     UserSettings,
 )
-from sessions_app.retention import erasing, places, rounds, user_deletions
+from sessions_app.retention import places, rounds, user_deletions
 from sessions_app.retention.failures import RetentionFailures
 from sessions_app.retention.user_deletions import UserNotDeletable
 from sessions_app.storage.attachments import NewFile, attach
@@ -61,6 +62,7 @@ def person(database: None) -> User:
         _conversation_of(user, f"of-a-person-{number}")
     token, _ = ApiToken.issue(user.pk, f"laptop of {NAME}", Grant())
     Secret.objects.create(user=user, kind=SecretKind.CUSTOM, name=NAME, value=seal(NAME))
+    AllowedTool.objects.create(user=user, name=f"call {NAME}", source="workspace")
     UserSettings.objects.create(user=user, email=NAME, llm_model=NAME)
     FollowedProgram.objects.create(user=user, format="codex", problem=NAME)
     StartTask.objects.create(user=user, status="READY", request={"title": NAME})
@@ -104,9 +106,9 @@ def delete(user: User) -> UserDeletion:
 def test_nothing_that_names_a_deleted_person_is_left(person: User) -> None:
     assert columns_with(NAME)
     deletion = delete(person)
-    assert erasing.is_due()
-    assert erasing.erase(rewrites=connection.vendor == "postgresql")
-    assert not erasing.is_due()
+    assert rounds.has_unerased()
+    assert rounds.erase(rewrites=connection.vendor == "postgresql")
+    assert not rounds.has_unerased()
     assert columns_with(NAME) == []
     assert files_with(NAME) == []
     row = User.objects.get(pk=person.pk)

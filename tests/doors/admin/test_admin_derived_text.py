@@ -116,7 +116,6 @@ def around(alice: User, all_derived: list[ConversationRef]) -> None:
             execution_status=ExecutionStatus.RUNNING,
             turn_id="t",
             decision=False,
-            decision_reason=f"No {MARK}",
         )
         Connection.objects.create(conversation_id=pk, user=alice, door="native")
         RemoteProgram.objects.create(conversation_id=pk, user=alice, name=f"helper {number}")

@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client as Browser
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app.models import ModelUse
 
 pytestmark = pytest.mark.one_engine

@@ -8,8 +8,10 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from html import unescape
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import Permission, User
@@ -22,13 +24,21 @@ from conversations.log import writes
 from conversations.models import Conversation, ConversationRef, GuardRepair
 from conversations.store import creation
 from convserver.admin import measures, overview
-from sessions_app.models import AgentLoop, Connection, Delivery, Endpoint, UnfinishedAnswer
+from sessions_app.models import (
+    AgentLoop,
+    Connection,
+    Delivery,
+    Endpoint,
+    UnfinishedAnswer,
+    Workspace,
+)
 from sessions_app.webhooks import deliveries, transport
 from sessions_app.webhooks.transport import WebhookCredentials
 from tests.conftest import once
 from tests.support.data.events import event
 
 PAGE = "/admin/"
+ROOMY = psutil.disk_usage("/")._replace(total=10**12, used=0, free=10**12)
 LONG_AGO = timedelta(minutes=9)
 FAILED = "Agents whose last turn failed in the last 24 hours"
 STUCK = "Agents whose last turn got stuck in the last 24 hours"
@@ -182,6 +192,28 @@ def test_the_server_is_measured(boss: Browser) -> None:
     assert re.fullmatch(r"[\d.]+ [MGT]B of [\d.]+ [MGT]B", shown["Free on the data disk"])
     hints = shown["Redis delivery time"]
     assert hints.endswith(" ms") if settings.CONFIGURATION.redis_url else hints == "Redis is not used"
+
+
+def test_a_lack_of_room_for_files_of_conversations_is_marked(
+    boss: Browser, configured: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured(workspaces=tmp_path / "mounted/workspaces")  # not made yet
+    (tmp_path / "mounted").mkdir()
+    for free, total, is_marked in ((0.9, 5, True), (90, 1_000, True), (110, 1_000, False), (1.1, 5, False)):
+        found = ROOMY._replace(total=int(total * 10**9), free=int(free * 10**9))
+        usages = {str(tmp_path / "mounted"): found}
+        monkeypatch.setattr(psutil, "disk_usage", lambda path, usages=usages: usages.get(path, ROOMY))
+        page = boss.get(PAGE).content.decode()
+        classes = r'class="(admin-figure[^"]*)"[^<]*<span[^>]*>Free for files of conversations<'
+        (shown,) = re.findall(classes, page)
+        assert ("admin-bad" in shown) is is_marked, (free, total)
+
+
+def test_the_files_of_conversations_are_counted(boss: Browser, alice: User) -> None:
+    assert figures(boss)["Files of conversations"] == "0 bytes in 0 workspaces"
+    for _ in range(2):
+        Workspace.objects.create(conversation_id=creation.create(alice).pk, bytes=2_048, files=1)
+    assert figures(boss)["Files of conversations"] == "4 KB in 2 workspaces"
 
 
 @pytest.fixture

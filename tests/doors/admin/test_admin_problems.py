@@ -12,8 +12,8 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client as Browser
 from django.utils import timezone
 
+from conversations.events import ConversationRef
 from conversations.log import writes
-from conversations.models import ConversationRef
 from sessions_app.models import AgentLoop, BackupOutcome, BackupRecord, Delivery, Endpoint, ProcessRecord
 from sessions_app.webhooks import deliveries, transport
 from sessions_app.webhooks.transport import WebhookCredentials

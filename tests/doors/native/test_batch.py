@@ -165,7 +165,7 @@ async def test_what_cannot_be_done_is_refused_in_a_sentence(
 async def test_an_undo_is_of_the_user_who_has_made_the_change(
     rest: httpx.AsyncClient, four: None, bob: User
 ) -> None:
-    theirs = await astore.call(undo.written, bob, undo.UndoableChange("archive", "", None, {"a": None}))
+    theirs = await astore.call(undo.written, bob.pk, undo.UndoableChange("archive", "", None, {"a": None}))
     answer = await rest.post(BATCH, json={"action": "undo", "undo": theirs})
     assert answer.status_code == 400
 

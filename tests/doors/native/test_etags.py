@@ -10,8 +10,8 @@ import httpx
 import pytest
 from django.conf import settings
 
+from conversations.events import ConversationRef
 from conversations.log import writes
-from conversations.models import ConversationRef
 from conversations.store import changes
 from convserver.api.native import conversations as native
 from convserver.api.native import etags

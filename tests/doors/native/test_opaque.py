@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from conversations import opaque
 from conversations.cursors import InvalidCursor, KeyCursor, ListCursor
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.models import ApiToken

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app import astore
 from sessions_app.loops.inputs import receipts
 from sessions_app.loops.manager import ConversationManager

@@ -11,9 +11,9 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from conversations.events import ConversationRef
 from conversations.log import reads, writes
 from conversations.log.append import AppendRequest
-from conversations.models import ConversationRef
 from conversations.store import creation
 from sessions_app import astore
 from sessions_app.loops.inputs import receipts, while_working

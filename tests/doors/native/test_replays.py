@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from conversations.events import EventEnvelope
+from conversations.events import ConversationRef, EventEnvelope
 from conversations.log import writes
-from conversations.models import ConversationRef
 from convserver.asgi import application
 from sessions_app import astore
 from sessions_app.sockets import socket

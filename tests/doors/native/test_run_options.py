@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app import astore
 from sessions_app.settings import agent_setups, run_options
 from tests.conftest import once

@@ -11,7 +11,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client as LoginClient
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from conversations.store import changes, creation, deletion
 from convserver.quotas import Quotas
 from sessions_app import astore

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from conversations.events import ConversationRef
 from conversations.log import writes
-from conversations.models import ConversationRef
 from sessions_app.capacity.openings import opening
 from sessions_app.live import feed
 from sessions_app.sockets.socket import FRAMES_IN_A_ROW, Socket

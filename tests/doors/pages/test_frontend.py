@@ -16,7 +16,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import override_settings
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from convserver import configuration
 from convserver.configuration import AuthMode
 from convserver.variables import ConfigurationError

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversations import dialects
-from conversations.dialects import CALL_INTERRUPTED, columns
-from conversations.events import EventEnvelope
+from conversations.dialects import CALL_INTERRUPTED, columns, file_tool
+from conversations.events import Dialect, EventEnvelope
 from convserver.rendering import render_page
 from convserver.rendering.cards import CallOutcome
 from convserver.rendering.text import addresses
@@ -259,6 +259,23 @@ def test_an_edit_is_shown_as_lines_that_went_and_came() -> None:
 def test_a_change_of_a_file_has_the_numbers_of_its_lines(extras: dict[str, str]) -> None:
     edited = {"observation": "edit", "content": "Done", "extras": {"path": "a", **extras}}
     assert "11 a2\u2212b2+x33 c" in page(event(edited)).text
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+def test_what_the_servers_own_agent_edits_is_shown_as_a_change(dialect: Dialect) -> None:
+    edit = file_tool.edit_of("/workspace/a", "a\nb\nc\n", "a\nx\nc\n")
+    authored = dialects.author(dialect).tool_result(
+        name=file_tool.FILE_TOOL,
+        arguments={"command": "str_replace", "path": "/workspace/a", "old_str": "b", "new_str": "x"},
+        content="The file /workspace/a has been edited.",
+        edit=edit,
+        tool_call_id="c1",
+        event_id="e1",
+        call_event_id="e0",
+    )
+    text = page(event(json.loads(authored.payload))).text
+    assert "11 a2\u2212b2+x33 c" in text
+    assert "Edit file" in text
 
 
 def test_tasks_say_how_far_they_are() -> None:

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from convserver.passwords import login_throttle
 from sessions_app import astore
 from sessions_app.identity import principals

@@ -13,7 +13,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from conversations.redaction.masking import MASK
 from conversations.store import changes, creation
 from convserver.api.openhands.tool_servers import SseServer

@@ -14,11 +14,10 @@ from conversations import dialects
 from conversations.dialects import AgentState, v0
 from conversations.dialects.v0.actions import ACTIONS
 from conversations.dialects.v0.observations import OBSERVATIONS
-from conversations.events import NewEvent
+from conversations.events import ConversationRef, NewEvent
 from conversations.exceptions import InvalidEvent
 from conversations.log import reads, writes
 from conversations.log.append import AppendOutcome, AppendRequest
-from conversations.models import ConversationRef
 from conversations.payloads import jsontext
 from tests.pure.test_payload import PAYLOADS
 from tests.support.data.events import event as new_event

@@ -11,8 +11,8 @@ from urllib.parse import quote
 import pytest
 from django.contrib.auth.models import User
 
+from conversations.events import ConversationRef
 from conversations.log import writes
-from conversations.models import ConversationRef
 from conversations.redaction.masking import MASK, Masks
 from conversations.store import creation
 from sessions_app.models import AgentSetup, SecretKind

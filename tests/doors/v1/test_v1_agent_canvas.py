@@ -149,7 +149,7 @@ async def test_what_a_workspace_would_have_is_empty(
     assert await sent(canvas, "POST", "/api/hooks", {"project_dir": "/workspace"}) == {"hook_config": None}
     assert await got(canvas, "/api/llm/provider-connections") == []
     refused = await canvas.post("/api/bash/execute_bash_command", json={"command": "ls"})
-    assert (refused.status_code, "workspaces" in refused.json()["detail"]) == (400, True)
+    assert (refused.status_code, "No conversation of yours" in refused.json()["detail"]) == (404, True)
 
 
 async def test_an_answer_without_a_body_names_no_type_that_a_page_would_parse(

@@ -12,9 +12,8 @@ import pytest
 from django.contrib.auth.models import User
 
 from conversations import dialects
-from conversations.events import NewEvent
+from conversations.events import ConversationRef, NewEvent
 from conversations.log import writes
-from conversations.models import ConversationRef
 from conversations.search import across_logs
 from conversations.store import creation, deletion, forks
 from sessions_app import astore

@@ -11,7 +11,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client as Browser
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from conversations.store import deletion
 from sessions_app import astore
 from sessions_app.models import ApiToken

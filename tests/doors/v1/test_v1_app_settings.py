@@ -10,7 +10,7 @@ import httpx
 import pytest
 from django.contrib.auth.models import User
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from sessions_app import astore
 from sessions_app.git_providers.base import ProviderType
 from sessions_app.identity import conversation_keys

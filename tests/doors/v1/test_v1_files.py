@@ -13,7 +13,7 @@ import httpx
 import pytest
 from django.contrib.auth.models import User
 
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef
 from convserver.quotas import Quotas
 from sessions_app import astore
 from sessions_app.identity.conversation_keys import key_of
@@ -63,7 +63,7 @@ async def put(talk: ConversationRef, **files: bytes) -> None:
 
 
 def only_one_in(root: Path) -> Path:
-    (found,) = root.iterdir()
+    (found,) = filter(Path.is_dir, root.iterdir())
     return found
 
 

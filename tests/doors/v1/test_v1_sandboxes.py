@@ -16,7 +16,7 @@ from conversations.store import creation, deletion
 from sessions_app import astore
 from sessions_app.loops.manager import ConversationManager
 from sessions_app.models import AgentLoop, ApiToken
-from sessions_app.openhands_v1 import sandboxes
+from sessions_app.openhands_v1 import sandboxes, steering
 from sessions_app.openhands_v1.sandboxes import SandboxStatus
 from tests.support.people.scripted_agent import ask, manager, stage, until_said
 from tests.support.wires.app_face import (
@@ -283,7 +283,7 @@ async def test_a_loop_that_was_started_meanwhile_is_not_noted_as_stopped(
     talk: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
     await astore.call(AgentLoop.objects.create, conversation_id=talk.pk, status="running")
-    await astore.call(sandboxes.note_paused, [talk])
+    await astore.call(steering.note_paused, [talk])
     assert await statuses(rest) == ("RUNNING", "RUNNING", "RUNNING")
 
 

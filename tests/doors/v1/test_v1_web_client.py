@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -154,3 +155,81 @@ async def test_a_start_that_fails_says_why_to_who_polls(page: httpx.AsyncClient)
     start = await posted(page, CONVERSATIONS, {"selected_repository": "owner/name"})
     (found,) = await answered(page, STARTS, ids=start["id"])
     assert (found["status"], bool(found["detail"])) == ("ERROR", True)
+
+
+SETTINGS_OF_1_5: dict[str, Any] = {
+    "language": "en",
+    "agent": "CodeActAgent",
+    "max_iterations": None,
+    "security_analyzer": None,
+    "confirmation_mode": None,
+    "llm_model": "openai/gpt-x",
+    "llm_base_url": "http://127.0.0.1:9/v1",
+    "remote_runtime_resource_factor": None,
+    "secrets_store": {"provider_tokens": {}},
+    "enable_default_condenser": True,
+    "enable_sound_notifications": False,
+    "enable_proactive_conversation_starters": True,
+    "enable_solvability_analysis": True,
+    "user_consents_to_analytics": True,
+    "sandbox_base_container_image": None,
+    "sandbox_runtime_container_image": None,
+    "mcp_config": None,
+    "search_api_key": "",
+    "sandbox_api_key": None,
+    "max_budget_per_task": None,
+    "condenser_max_size": 240,
+    "email": "",
+    "email_verified": None,
+    "git_user_name": "openhands",
+    "git_user_email": "openhands@all-hands.dev",
+    "v1_enabled": True,
+    "provider_tokens_set": {},
+    "llm_api_key_set": True,
+    "search_api_key_set": False,
+    "is_new_user": False,
+}
+"""What the form of consent posts that the frontend 1.5 shows first: all that it was given, and the answer."""
+HOME_OF_1_5 = ("/api/v1/web-client/config", "/api/settings", "/api/conversations?limit=10")
+SETTINGS_PAGE_OF_1_5 = (
+    *("/api/v1/web-client/config", "/api/settings", "/api/options/models"),
+    *("/api/options/agents", "/api/options/security-analyzers"),
+)
+V0_CHAT_OF_1_5 = ("", "/config", "/microagents", "/git/changes")
+
+
+async def all_answered(page: httpx.AsyncClient, paths: Iterable[str]) -> None:
+    for path in paths:
+        answer = await page.get(path)
+        assert answer.status_code == 200, (path, answer.text)
+        assert answer.headers["content-type"].startswith("application/json"), path
+
+
+async def test_the_pages_of_frontend_1_5_are_answered_all_that_they_ask(page: httpx.AsyncClient) -> None:
+    model = {name: SETTINGS_OF_1_5[name] for name in ("llm_model", "llm_base_url")}
+    await posted(page, "/api/settings", {**model, "llm_api_key": "none"})
+    await all_answered(page, HOME_OF_1_5)
+    await posted(page, "/api/settings", SETTINGS_OF_1_5)
+    assert (await answered(page, "/api/settings"))["v1_enabled"] is True
+    await all_answered(page, SETTINGS_PAGE_OF_1_5)
+
+
+async def test_a_v1_chat_of_frontend_1_5_is_answered_all_that_it_asks(page: httpx.AsyncClient) -> None:
+    conversation_id = await created(page)
+    v0 = f"{INFOS}/{conversation_id}"
+    await all_answered(
+        page,
+        (
+            v0,
+            f"/api/v1/conversation/{conversation_id}/events/search?limit=100",
+            f"{v0}/events/count",
+            f"{CONVERSATIONS}/{conversation_id}/skills",
+            f"{v0}/config",
+        ),
+    )
+
+
+async def test_a_v0_chat_of_frontend_1_5_is_answered_all_that_it_asks(page: httpx.AsyncClient) -> None:
+    conversation_id = (await posted(page, INFOS, {}))["conversation_id"]
+    paths = (f"{INFOS}/{conversation_id}{rest}" for rest in V0_CHAT_OF_1_5)
+    await all_answered(page, (*paths, "/api/conversations?limit=10"))

@@ -23,7 +23,7 @@ from tests.support.runner import forks
 from tests.support.runner.prepared_servers import prepared_servers
 from tests.support.servers.ports import free_port
 
-WAIT_S = 20.0
+WAIT_S = 40.0
 HTTP = httpx.Client(
     timeout=WAIT_S, trust_env=False, limits=httpx.Limits(max_connections=None, max_keepalive_connections=0)
 )
@@ -226,6 +226,7 @@ def program_environment(directory: Path) -> dict[str, str]:
         **kept,
         "DATABASE_URL": database_url(),
         "CONVSERVER_DATA_DIR": str(directory / "data"),
+        "CONVSERVER_SANDBOX": "off",  # a test that needs one says so
         "CONVSERVER_TEST_RUN": settings.TEST_RUN,
         "SECRET_KEY": settings.SECRET_KEY,  # one installation with the tests: they hear each other's hints
         "PYTHONWARNINGS": "default",

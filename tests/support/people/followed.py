@@ -133,6 +133,7 @@ class Stored:
     def __init__(self) -> None:
         self.of: dict[str, list[int]] = defaultdict(list)
         """By session: the numbers of the lines, in the order in which they were stored."""
+        self._undamaged: dict[str, list[int]] = defaultdict(list)
         self.damaged: list[str] = []
         """The payloads of lines that could not be read."""
         self._at: dict[int, float] = {}
@@ -150,17 +151,22 @@ class Stored:
     def look_anew(self) -> None:
         """See everything, in the order of the logs, also what a dead follower's transaction stored late."""
         self.of.clear()
+        self._undamaged.clear()
         self.damaged.clear()
         self._take(Event.objects.order_by("conversation_id", "seq"))
 
     def _take(self, rows: QuerySet[Event]) -> None:
         found = rows.values_list("pk", "conversation__tags__source_id", "payload", "received_at")
         for self._seen, session, payload, at in found:
-            if DAMAGED.search(payload):
+            if is_damaged := DAMAGED.search(payload) is not None:
                 self.damaged.append(payload)
             if marks := MARK.findall(payload):  # a damaged line begins with what is left of another one
-                self.of[session].append(int(marks[-1]))
-                self._at.setdefault(int(marks[-1]), at.timestamp())
+                number = int(marks[-1])
+                self.of[session].append(number)
+                # What a cut of the file leaves of a line that was stored whole before has its number, too.
+                if not is_damaged:
+                    self._undamaged[session].append(number)
+                self._at.setdefault(number, at.timestamp())
 
     def whole_sessions(self, journal: list[Entry]) -> dict[str, int]:
         """Return those that end with a whole line and whose whole lines are stored, with the last number.
@@ -181,12 +187,16 @@ class Stored:
         }
 
     def require_order(self, journal: list[Entry]) -> None:
-        """Fail if a line is stored twice, before an earlier one, in another session, or was never written."""
+        """Fail if a whole line is stored twice or before an earlier one.
+
+        Fail also if any is stored in another session, or was never written.
+        """
         written = defaultdict(set)
         for entry in journal:
             written[entry.session].add(entry.number)
         for session, numbers in self.of.items():
-            wrong = [pair for pair in pairwise(numbers) if pair[0] >= pair[1]]
+            order = self._undamaged[session]
+            wrong = [pair for pair in pairwise(order) if pair[0] >= pair[1]]
             assert not wrong, _told(session, {number for pair in wrong for number in pair})
             assert set(numbers) <= written[session]
 

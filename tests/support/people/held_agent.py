@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from conversations.dialects.command_tool import CommandEnd
+from conversations.dialects.file_tool import FileEdit
 from sessions_app.agents.base import ToolCall, Turn
 from sessions_app.agents.llm.agent import LlmAgent
 
@@ -74,10 +76,17 @@ class HeldTurn:
         return key
 
     async def tool_result(
-        self, call: ToolCall, content: str, *, exit_code: int = 0, files: Sequence[str] = ()
+        self,
+        call: ToolCall,
+        content: str,
+        *,
+        exit_code: int = 0,
+        end: CommandEnd | None = None,
+        files: Sequence[str] = (),
+        edit: FileEdit | None = None,
     ) -> None:
         await self._come_to(BEFORE_RESULT, call.arguments)
-        await self._turn.tool_result(call, content, exit_code=exit_code, files=files)
+        await self._turn.tool_result(call, content, exit_code=exit_code, end=end, files=files, edit=edit)
         await self._come_to(AFTER_RESULT, call.arguments)
 
     async def _come_to(self, point: str, arguments: Mapping[str, Any]) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from conversations.events import EventEnvelope
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef, EventEnvelope
 
 
 class Listener:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import NamedTuple
 
+from convserver.rendering.text import formulas
+
 _VOID = frozenset({"br", "hr", "img", "meta"})
 
 _ELEMENTS = {
@@ -14,6 +16,7 @@ _ELEMENTS = {
     *("figure", "figcaption", "button", "img", "svg", "path", "ul", "ol", "li", "blockquote", "br", "hr"),
     *("table", "thead", "tbody", "tr", "th", "td", "em", "strong", "s", "h3", "h4", "h5", "h6"),
     "audio",
+    *formulas.TAGS,
 }
 _ATTRIBUTES = {
     "article": {
@@ -85,6 +88,9 @@ class PageParts(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert tag in _ELEMENTS, tag
+        if tag in formulas.TAGS:
+            assert all(formulas.filtered(name, value or "") for name, value in attrs), (tag, attrs)
+            attrs = []
         attributes = {name: value or "" for name, value in attrs}
         assert attributes.keys() <= _ATTRIBUTES.get(tag, {"class"}), (tag, attributes)
         assert len(attributes) == len(attrs), attrs

@@ -93,9 +93,24 @@ ROUTES = [
         if each.base == absent.ONE
         for method, action in each.actions.items()
     ),
+    # no sandbox works here
+    Route("agent-conversation-bash-start", "/bash/start_bash_command", body={"command": "true"}, owner=400),
+    Route(
+        "agent-conversation-bash-execute", "/bash/execute_bash_command", body={"command": "true"}, owner=400
+    ),
+    Route("agent-conversation-bash-search", "/bash/bash_events/search", method="GET"),
+    Route("agent-conversation-bash-batch", "/bash/bash_events/?event_ids=none", method="GET"),
+    Route("agent-conversation-bash-retrieve", "/bash/bash_events/none", method="GET", owner=404),
+    Route("agent-conversation-bash-clear", "/bash/bash_events", method="DELETE"),
+    Route("agent-conversation-bash-stop", f"/bash/bash_commands/{NONE}/stop", owner=404),
+    Route("agent-conversation-git-changes", "/git/changes?path=/workspace", method="GET"),
+    Route("agent-conversation-git-diff", "/git/diff?path=/workspace/a", method="GET"),
+    Route("agent-conversation-git-commits", "/git/commits?path=/workspace", method="GET"),
+    Route("agent-conversation-git-commit-changes", "/git/commits/abcd/changes?path=/workspace", method="GET"),
     Route("agent-conversation-file-upload", "/file/upload?path=/workspace/a", owner=422),  # no form
     Route("agent-conversation-file-create-directory", "/file/create_directory?path=/workspace/a"),
     Route("agent-conversation-file-download", "/file/download?path=/workspace/none", method="GET", owner=404),
+    Route("agent-conversation-workspace-file", "/workspace/none", method="GET", owner=404),
     Route("agent-conversation-file-archive", "/file/archive?path=/workspace&format=tar.gz", method="GET"),
     Route("agent-conversation", "", method="DELETE"),
 ]

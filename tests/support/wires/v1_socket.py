@@ -9,8 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from conversations.dialects import v1
-from conversations.events import NewEvent
-from conversations.models import ConversationRef
+from conversations.events import ConversationRef, NewEvent
 from tests.support.data.events import event
 from tests.support.people.clients import Client
 

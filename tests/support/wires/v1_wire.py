@@ -111,11 +111,20 @@ metadata = Fields(
     },
 )
 
+_file_command = one_of("view", "create", "str_replace", "insert", "undo_edit")
 ACTIONS = {
     "FinishAction": Fields({"message": is_text}, {}),
     "ThinkAction": Fields({"thought": is_text}, {}),
     "TerminalAction": Fields({"command": is_text}, {"is_input": is_flag, "reset": is_flag}),
     "MCPToolAction": Fields({}, {"data": is_object}),
+    "FileEditorAction": Fields(
+        {"command": _file_command, "path": is_text},
+        {
+            **dict.fromkeys(("file_text", "old_str", "new_str"), is_text),
+            "insert_line": lambda value: is_whole(value) and value >= 0,
+            "view_range": list_of(is_whole),
+        },
+    ),
 }
 _seen = {"content": list_of(is_part), "is_error": is_flag}
 OBSERVATIONS = {
@@ -126,6 +135,10 @@ OBSERVATIONS = {
         {**_seen, "exit_code": is_whole, "timeout": is_flag, "metadata": metadata},
     ),
     "MCPToolObservation": Fields({"tool_name": is_text}, _seen),
+    "FileEditorObservation": Fields(
+        {"command": _file_command},
+        {**_seen, **dict.fromkeys(("path", "old_content", "new_content"), is_text), "prev_exist": is_flag},
+    ),
 }
 
 
