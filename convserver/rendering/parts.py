@@ -31,6 +31,7 @@ from convserver.rendering.text import code, visible
 from convserver.rendering.text.images import IMAGES_MAX, image, returned
 from convserver.rendering.text.markdown import is_long, markdown
 from convserver.rendering.text.pieces import PAGE_MAX_CHARS, LongTexts
+from convserver.rendering.text.runnable import Origin
 
 _OUTCOMES = {
     CallOutcome.RUNNING: "Running…",
@@ -193,16 +194,22 @@ class Parts:
         """Return Markdown as HTML, or as plain text if it is too long."""
         html: SafeString | None = None
         if len(text) <= self._markdown_left:
-            html = markdown(text, breaks=breaks)
+            html = markdown(text, breaks=breaks, origin=self._origin(event))
         if html is None:
             parts = self._long_body(event, text, breaks=breaks) if is_long(text) else []
             return {"parts": parts} if parts else {"html": "", **self._text(event, text)}
         self._markdown_left -= len(text)
         return {"html": html, "output": None, "download": ""}
 
+    def _origin(self, event: EventEnvelope) -> Origin:
+        if self._whole:
+            return Origin(event["seq"])
+        arguments = [self.conversation_id, event["seq"], ""]
+        return Origin(event["seq"], reverse("event-preview", args=arguments))
+
     def _long_body(self, event: EventEnvelope, text: str, *, breaks: bool) -> list[dict[str, Any]]:
         """Return long Markdown in parts up to the page's bound; empty if no part can be rendered."""
-        pieces, rest = self._long_texts.rendered(text, breaks=breaks)
+        pieces, rest = self._long_texts.rendered(text, breaks=breaks, origin=self._origin(event))
         parts = [
             {"html": each.html} if each.html is not None else {"html": "", **self._text(event, each.text)}
             for each in pieces

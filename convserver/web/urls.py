@@ -14,7 +14,6 @@ from convserver.web.conversations import (
     branching,
     changes,
     decisions,
-    event_output,
     export,
     files,
     labels,
@@ -25,6 +24,7 @@ from convserver.web.conversations import (
 from convserver.web.conversations import (
     page as conversation,
 )
+from convserver.web.events import output, previews
 from convserver.web.settings_pages import (
     account,
     imports,
@@ -55,7 +55,12 @@ urlpatterns = [
     path("c/<str:conversation_id>/file", files.download, name="conversation-file"),
     path("c/<str:conversation_id>/limits", limits.limits, name="conversation-limits"),
     path("c/<str:conversation_id>/network", options.network, name="conversation-network"),
-    path("c/<str:conversation_id>/events/<int:seq>/output", event_output.download, name="event-output"),
+    path("c/<str:conversation_id>/events/<int:seq>/output", output.download, name="event-output"),
+    re_path(
+        r"^c/(?P<conversation_id>[^/]+)/events/(?P<seq>\d{1,18})/preview/(?P<digest>[0-9a-f]{16}|)$",
+        previews.preview,
+        name="event-preview",
+    ),
     re_path(
         r"^c/(?P<conversation_id>[^/]+)/export\.(?P<format>jsonl|md|html)$", export.export, name="export"
     ),

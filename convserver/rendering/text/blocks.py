@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 FENCE = re.compile(r"( {0,3})(`{3,}(?=[^`]*$)|~{3,})(.*)")
+DETAILS_OPENED = re.compile(r"<details(?: open)?>\s*(?:<summary>(.*?)</summary>\s*)?", re.IGNORECASE)
+DETAILS_CLOSED = re.compile(r"</details>\s*", re.IGNORECASE)
 _HEADING = re.compile(r"#{1,6}(?:\s|$)")
 _ITEM = re.compile(r" {0,3}(?:[-+*]|\d{1,9}[.)])(?:\s|$)")
 
@@ -38,11 +40,22 @@ def blocks(text: str, *, is_all: bool = True) -> list[str]:
     return [text[start:end] for start, end in pairwise(starts) if end > start]
 
 
+def fenced(text: str) -> tuple[str, str] | None:
+    """Return the code and the language of a text that is one block of code; None for any other one."""
+    lines = list(_lines(text.strip("\n")))
+    opened = FENCE.fullmatch(lines[0].rstrip("\r\n")) if lines else None
+    if opened is None or opened[1] or len(lines) < 2:
+        return None
+    fence = _Fence(opened[2], is_inner=False)
+    closed = [at for at, line in enumerate(lines[1:], 1) if fence.is_closed_by(line.rstrip("\r\n"))]
+    return ("".join(lines[1:-1]), opened[3]) if closed == [len(lines) - 1] else None
+
+
 def _boundaries(text: str, *, is_all: bool) -> Iterator[int]:
     """Yield the beginnings of all pieces after the first."""
     fence: _Fence | None = None
     has_items = is_after_blank = is_complete = False
-    at = start = 0
+    at = start = folded = 0
     # A shorter last line can still become an item of the list before it.
     undecided_chars = 12
     for full in _lines(text):
@@ -53,6 +66,10 @@ def _boundaries(text: str, *, is_all: bool) -> Iterator[int]:
                 is_complete, fence = not fence.is_inner, None
             continue
         fence = None
+        # What is folded away stays in one piece.
+        if line[:1] == "<":
+            folded += DETAILS_OPENED.fullmatch(line) is not None
+            folded -= folded > 0 and DETAILS_CLOSED.fullmatch(line) is not None
         if not line.strip():
             is_after_blank = True
             continue
@@ -61,12 +78,11 @@ def _boundaries(text: str, *, is_all: bool) -> Iterator[int]:
             return
         opened, is_item = FENCE.match(line), _ITEM.match(line) is not None
         is_flush, is_heading = line[0] not in " \t", _HEADING.match(line) is not None
-        continues_list = is_item and has_items
-        if here > start and (
+        if (here > start and not folded) and (
             is_complete
             or is_heading
             or (opened is not None and is_flush)
-            or (is_after_blank and is_flush and not continues_list)
+            or (is_after_blank and is_flush and not (is_item and has_items))
         ):
             yield here
             start, has_items = here, False

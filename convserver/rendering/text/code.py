@@ -27,12 +27,12 @@ _FORMATTER: HtmlFormatter[str] = HtmlFormatter(nowrap=True)
 _PLAIN = frozenset({"", "text", "plain", "txt", "plaintext", "output", "console-output"})
 
 
-def block(code: str, language: str) -> SafeString:
-    """Return code as a figure with the name of its language, also of an unknown one."""
+def block(code: str, language: str, *, run: str = "") -> SafeString:
+    """Return code as a figure with the name of its language, and the link that runs it."""
     label = visible.name(language)[:NAME_MAX_CHARS]
     return mark_safe(  # noqa: S308 - both parts are escaped below
         '<figure class="code"><figcaption>'
-        f'<span class="language">{escape(label or "text")}</span>'
+        f'<span class="language">{escape(label or "text")}</span>{run}'
         '<button type="button" class="copy" aria-label="Copy code" title="Copy code"></button></figcaption>'
         f'<pre tabindex="0"><code>{coloured(code, language)}</code></pre></figure>'
     )

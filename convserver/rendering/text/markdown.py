@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -14,9 +15,12 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
+from mdit_py_plugins.footnote import footnote_plugin
 
 from conversations.transcripts import formulas as formula_rules
-from convserver.rendering.text import addresses, code, formulas, images, visible
+from convserver.rendering.text import addresses, code, details, formulas, images, visible
+from convserver.rendering.text.blocks import fenced
+from convserver.rendering.text.runnable import ADDRESS, Origin
 
 MAX_CHARS = 30_000
 # The marks in one text: one with more is not prose, and can take seconds to parse.
@@ -28,17 +32,23 @@ HIGHEST = "highest"  # the key of an `env` for the highest heading so far, 1 to 
 # The page has its own headings above those of a message.
 _HIGHEST_HEADING = 3
 
+_ORIGIN = "origin"  # the key of an `env` for the event that the text is from
+# What `footnote_plugin` writes for a document: the number of the note, and which of its places.
+_NOTE = re.compile(r"#?fn(?:ref)?-\d{1,18}-\d{1,3}(?::\d{1,3})?")
+
 _TASKS = {"[ ] ": ("todo", "☐"), "[x] ": ("done", "☑"), "[X] ": ("done", "☑")}
 
 _TAGS = {
     *("p", "br", "hr", "h3", "h4", "h5", "h6", "blockquote", "ul", "ol", "li", "em", "strong", "s"),
     *("a", "img", "code", "pre", "figure", "figcaption", "span", "button", "div"),
-    *("table", "thead", "tbody", "tr", "th", "td"),
+    *("table", "thead", "tbody", "tr", "th", "td", "details", "summary", "section", "sup"),
     *formulas.TAGS,
 }
 _ATTRIBUTES = {
     **formulas.ATTRIBUTES,
-    "a": {"href", "title"},
+    "a": {"href", "title", "target", "id", "aria-label"},
+    "li": {"id"},
+    "details": {"open"},
     "img": {"src", "alt", "title"},
     "ol": {"start"},
     "button": {"type", "aria-label", "title"},
@@ -54,26 +64,41 @@ _CLASSES = {
     "div": {"table", "formula"},
     "th": _ALIGNS,
     "td": _ALIGNS,
-    "a": {"image"},
+    "a": {"image", "run"},
+    "section": {"footnotes"},
 }
-_RENDERED_WITH_NEW_TAB = {"a": {"target": "_blank"}}
 
 
-def markdown(text: str, *, breaks: bool = False, env: dict[str, Any] | None = None) -> SafeString | None:
-    """Return Markdown as HTML; None for text that is too long or too dense.
+def markdown(
+    text: str, *, breaks: bool = False, env: dict[str, Any] | None = None, origin: Origin | None = None
+) -> SafeString | None:
+    """Return Markdown as HTML; None for text that is too long or too dense, unless it is one block of code.
 
     `breaks` keeps the ends of lines. Parts of one text share an `env`, which holds what links mean and
-    the highest heading.
+    the highest heading. Code of an `origin` can be run, and a whole text of one has footnotes.
     """
     if is_long(text):
-        return None
+        found = fenced(visible.prose(text))
+        return None if found is None else _cleaned(_code(*found, origin))
     links = text.count("://") + text.count("@") <= LINKS_MAX
     tables = max(line.count("|") for line in text.split("\n")) <= TABLE_COLUMNS_MAX
-    html = _parser(breaks=breaks, links=links, tables=tables).render(
-        visible.prose(text), {} if env is None else env
-    )
+    # A text with more brackets of notes is rendered without notes.
+    notes = origin is not None and env is None and 0 < text.count("[^") <= 100
+    env = {} if env is None else env
+    if origin is not None:
+        env.update({_ORIGIN: origin, "docId": str(origin.seq)})
+    html = _parser(breaks=breaks, links=links, tables=tables, notes=notes).render(visible.prose(text), env)
+    return _cleaned(html)
+
+
+def _cleaned(html: str) -> SafeString:
     # The parser has decoded entities and percents, so that new overrides of the direction can be in the text.
     return mark_safe(visible.prose(_cleaner.clean(html)))  # noqa: S308 - cleaned
+
+
+def _code(content: str, info: str, origin: Origin | None) -> SafeString:
+    language = (info.split(maxsplit=1) or [""])[0]
+    return code.block(content, language, run=origin.link(content, language) if origin else "")
 
 
 def is_long(text: str) -> bool:
@@ -90,8 +115,7 @@ class _Renderer(RendererHTML):
     """Renders code with a button, tables that scroll, and images that load nothing."""
 
     def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
-        language = tokens[idx].info.strip().split(maxsplit=1)
-        return code.block(tokens[idx].content, language[0] if language else "")
+        return _code(tokens[idx].content, tokens[idx].info, env.get(_ORIGIN))
 
     def code_block(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         return code.block(tokens[idx].content, "")
@@ -109,6 +133,10 @@ class _Renderer(RendererHTML):
         # A long formula scrolls, as a table does.
         return f'<div class="formula" tabindex="0" role="region" aria-label="Formula">{shown}</div>'
 
+    def link_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        tokens[idx].attrSet("target", "_blank")
+        return self.renderToken(tokens, idx, options, env)
+
     def table_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         return '<div class="table" tabindex="0" role="region" aria-label="Table"><table>'
 
@@ -122,7 +150,7 @@ class _Renderer(RendererHTML):
         if images.is_shown(url):
             return f'<img src="{escape(url)}" alt="{alt}">'
         if addresses.is_link(url):
-            return f'<a class="image" href="{escape(url)}">{alt}</a>'
+            return f'<a class="image" href="{escape(url)}" target="_blank">{alt}</a>'
         return f'<span class="image">{alt}</span>'
 
     def th_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
@@ -165,13 +193,24 @@ def _task(self: Any, tokens: Sequence[Token], idx: int, options: OptionsDict, en
     return f'<span class="task {status}" role="img" aria-label="{status}">{sign}</span> '
 
 
+def _note_left(self: Any, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+    place = self.rules["footnote_anchor_name"](tokens, idx, options, env)
+    if tokens[idx].meta["subId"] > 0:
+        place += f":{tokens[idx].meta['subId']}"
+    return f' <a href="#fnref{place}" aria-label="Back to the text">↩</a>'
+
+
 @cache
-def _parser(*, breaks: bool, links: bool, tables: bool) -> MarkdownIt:
+def _parser(*, breaks: bool, links: bool, tables: bool, notes: bool) -> MarkdownIt:
     options = {"html": False, "linkify": links, "breaks": breaks}
     parser = MarkdownIt("commonmark", options, renderer_cls=_Renderer)
     # Their time can grow faster than the text: one with many addresses or columns goes without.
     parser.enable(["strikethrough", *(["linkify"] if links else []), *(["table"] if tables else [])])
     formula_rules.add_to(parser)
+    details.add_to(parser)
+    if notes:
+        parser.use(footnote_plugin, inline=False)
+        parser.add_render_rule("footnote_anchor", _note_left)
     parser.core.ruler.push("tasks", _tick_tasks)
     parser.core.ruler.push("headings", _lower_headings)
     parser.add_render_rule("task", _task)
@@ -189,7 +228,10 @@ def _filtered(tag: str, attribute: str, value: str) -> str | None:
         return formulas.filtered(attribute, value)
     match attribute:
         case "href":
-            return value if addresses.is_link(value) else None
+            is_ours = ADDRESS.fullmatch(value) or (value.startswith("#") and _NOTE.fullmatch(value))
+            return value if is_ours or addresses.is_link(value) else None
+        case "id":
+            return value if _NOTE.fullmatch(value) else None
         case "src":
             return value if images.is_shown(value) else None
         case _:
@@ -203,5 +245,4 @@ _cleaner = nh3.Cleaner(
     attribute_filter=_filtered,
     url_schemes={*(each.partition(":")[0] for each in addresses.LINK_SCHEMES), "data"},
     link_rel="noopener noreferrer nofollow",
-    set_tag_attribute_values=_RENDERED_WITH_NEW_TAB,
 )

@@ -9,6 +9,7 @@ from django.utils.safestring import SafeString
 
 from convserver.rendering.text.blocks import blocks
 from convserver.rendering.text.markdown import HIGHEST, MAX_CHARS, MAX_MARKS, is_long, markdown, marks_in
+from convserver.rendering.text.runnable import Origin, Runnable
 
 PAGE_MAX_CHARS = 200_000
 """The Markdown of short messages, and that of long ones, rendered on one page; the rest is plain text."""
@@ -31,7 +32,7 @@ class LongTexts:
         long_max_marks = 20_000
         self._marks = long_max_marks
 
-    def rendered(self, text: str, *, breaks: bool) -> tuple[list[Piece], str]:
+    def rendered(self, text: str, *, breaks: bool, origin: Origin | None = None) -> tuple[list[Piece], str]:
         """Return the pieces of a text up to the bound, and the rest of it."""
         read = text[: self._chars]
         self._chars -= len(read)
@@ -41,7 +42,9 @@ class LongTexts:
         shown = self._with_room(found)
         headings = [len(heading[1]) for heading in map(_HEADING.match, shown) if heading]
         env = {HIGHEST: min(headings)} if headings else {}
-        pieces = [Piece(each, markdown(each, breaks=breaks, env=env)) for each in _joined(shown)]
+        pieces = [
+            Piece(each, markdown(each, breaks=breaks, env=env, origin=origin)) for each in _joined(shown)
+        ]
         return pieces, text[sum(map(len, shown)) :]
 
     def _with_room(self, found: list[str]) -> list[str]:
@@ -67,3 +70,11 @@ def _joined(found: list[str]) -> list[str]:
             chars = marks = 0
         chars, marks = chars + len(block), marks + block_marks
     return pieces
+
+
+def runnable_in(text: str) -> dict[str, Runnable]:
+    """Return the code in a text that can be run, by the digests in the links to it."""
+    origin = Origin(0)
+    if markdown(text, origin=origin) is None:
+        LongTexts().rendered(text, breaks=False, origin=origin)
+    return origin.found

@@ -16,6 +16,7 @@ _ELEMENTS = {
     *("figure", "figcaption", "button", "img", "svg", "path", "ul", "ol", "li", "blockquote", "br", "hr"),
     *("table", "thead", "tbody", "tr", "th", "td", "em", "strong", "s", "h3", "h4", "h5", "h6"),
     "audio",
+    *("section", "sup"),
     *formulas.TAGS,
 }
 _ATTRIBUTES = {
@@ -35,7 +36,7 @@ _ATTRIBUTES = {
         *("data-outcome", "dir", "tabindex", "role", "aria-label"),
     },
     "span": {"class", "title", "role", "aria-label"},
-    "a": {"class", "href", "target", "rel", "title", "download", "data-again"},
+    "a": {"class", "href", "target", "rel", "title", "download", "data-again", "id", "aria-label"},
     "time": {"datetime", "title"},
     "pre": {"class", "dir", "tabindex"},
     "details": {"class", "open"},
@@ -46,10 +47,11 @@ _ATTRIBUTES = {
     "svg": {"class", "viewbox", "aria-hidden", "focusable"},
     "path": {"d"},
     "ol": {"start"},
+    "li": {"id"},
 }
 _HREF = re.compile(
-    r"#e\d+|/(ui/)?settings#model"
-    r"|/(ui/)?c/[^/]+(/events/\d+/output|/branch\?after=\d+|/again\?(message|answer)=\d+|\?as_of=\d+)"
+    r"#e\d+|#fn(ref)?-\d+-\d+(:\d+)?|/(ui/)?settings#model"
+    r"|/(ui/)?c/[^/]+(/events/\d+/(output|preview/[0-9a-f]{16})|/branch\?after=\d+|/again\?(message|answer)=\d+|\?as_of=\d+)"
     r"|/api/native/conversations/[^/]+/events\?after=-?\d+&limit=1"
     r"|https?://.+|mailto:.+|data:application/octet-stream;base64,[a-z0-9+/=]+",
     re.IGNORECASE | re.DOTALL,

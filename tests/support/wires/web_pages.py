@@ -124,6 +124,7 @@ PAGES = [
     _form("settings-import-follow", "/settings/import/follow"),
     _address("settings-import-follow", "/settings/import/follow"),
     Page("event-output", "/c/talk/events/0/output", stranger=404),
+    Page("event-preview", f"/c/talk/events/0/preview/{16 * '0'}", owner=404, stranger=404),
     *(Page("export", f"/c/talk/export.{name}", stranger=404) for name in ("jsonl", "md", "html")),
     *(Page("export-layout", f"/c/talk/export.openhands-v{number}.zip", stranger=404) for number in (0, 1)),
     Page(
