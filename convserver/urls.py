@@ -12,6 +12,7 @@ from convserver.api.schema import DocsView, SchemaView
 from convserver.api.shared_origin import behind_v0
 from convserver.api.v1.app import device_login, keys
 from convserver.web import login, metrics, probe_urls, probes
+from convserver.web.installed import views as installed
 from convserver.web.probe_urls import handler400, handler404, handler500
 
 __all__ = ["elsewhere", "handler400", "handler404", "handler500", "urlpatterns"]
@@ -23,6 +24,9 @@ elsewhere = [
     path("metrics", metrics.MetricsView.as_view(), name="metrics"),
     path("ui/login", login.PasswordView.as_view(), name="login"),
     path("ui/key", login.KeyView.as_view(), name="key"),
+    path("ui/manifest.webmanifest", installed.manifest, name="manifest"),
+    path("ui/service-worker.js", installed.worker, name="service-worker"),
+    path("ui/offline", installed.offline, name="offline"),
     path("ui/logout", LogoutView.as_view(), name="logout"),
     path("oauth/device/authorize", device_login.AuthorizeView.as_view(), name="device-authorize"),
     path("oauth/device/token", device_login.TokenView.as_view(), name="device-token"),

@@ -37,8 +37,10 @@ def home(request: HttpRequest) -> HttpResponse:
 @require_safe
 @person
 def new(request: HttpRequest) -> HttpResponse:
-    """Show the same form; a narrow screen shows it in front of the list."""
-    return page(request, "web/home.html", _beginning(request))
+    """Show the same form; a narrow screen shows it in front of the list. Other apps share texts with it."""
+    parts = (request.GET.get(name, "").strip() for name in ("title", "text", "url"))
+    shared = "\n".join(filter(None, parts))
+    return page(request, "web/home.html", {"typed": shared, **_beginning(request)})
 
 
 @takes_form(lambda request: redirect("new"))

@@ -18,7 +18,8 @@ from tests.support.people.clients import WAIT_S
 from tests.support.servers.two_servers import TwoServers
 
 HERE = Path(__file__).parent
-CALM: dict[str, Any] = {"reduced_motion": "reduce"}
+# A service worker would stand between a page and what tests put before the network.
+CALM: dict[str, Any] = {"reduced_motion": "reduce", "service_workers": "block"}
 
 expect.set_options(timeout=WAIT_S * 1000)
 

@@ -132,6 +132,9 @@ ROWS = [
     Row("schema", "/api/schema/", THEIR_OWN),
     Row("docs", "/api/docs/", THEIR_OWN),
     Row("login", "/ui/login", OPEN_TO_ALL),
+    Row("manifest", "/ui/manifest.webmanifest", OPEN_TO_ALL),
+    Row("service-worker", "/ui/service-worker.js", OPEN_TO_ALL),
+    Row("offline", "/ui/offline", OPEN_TO_ALL),
     # In accounts mode without a server key the way by it leads to the other one.
     Row("key", "/ui/key", Statuses(302, 302, 302)),
     Row("logout", "/ui/logout", Statuses(405, 405, 405)),

@@ -8,3 +8,5 @@ import "./keys.js";
 import "./list.js";
 import "./menus.js";
 import "./dialogs.js";
+
+if (navigator.serviceWorker) addEventListener("load", () => import("./device.js").then((it) => it.keepShell()).catch(console.warn));

@@ -83,6 +83,7 @@ function heard(frame) {
   if (frame.type === "draft") document.dispatchEvent(new CustomEvent("draft", { detail: frame }));
   if (frame.type !== "conversation") return;
   const { id, parent, deleted, loop } = frame.conversation;
+  if (localStorage.notify) import("./device.js").then((it) => it.notify(frame.conversation)).catch(console.warn);
   setAsking(id, !deleted && loop.execution_status === "waiting_for_confirmation");
   if (!deleted) stands(id);
   else {

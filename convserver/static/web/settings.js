@@ -6,6 +6,9 @@ const look = document.querySelector("form[data-theme-form]");
 look.querySelector(".buttons").hidden = true;
 look.addEventListener("change", ({ target }) => chooseTheme(target.value, { address: look.action }));
 
+const device = document.querySelector("[data-device]");
+if (navigator.serviceWorker && globalThis.Notification) import("./notifications.js").then((it) => it.offer(device), console.warn);
+
 document.addEventListener("submit", ({ submitter }) => {
   if (!submitter?.dataset.busy) return;
   submitter.textContent = submitter.dataset.busy;

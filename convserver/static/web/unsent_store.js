@@ -51,6 +51,12 @@ export class UnsentStore {
     return this.within("readonly", (store) => store.index("place").getAll(this.place));
   }
 
+  /** The messages of the user for all conversations. */
+  everyOne() {
+    const first = `${this.place.split(" ")[0]} `;
+    return this.within("readonly", (store) => store.index("place").getAll(IDBKeyRange.bound(first, `${first}\uffff`)));
+  }
+
   /** Note why the server does not store it: it is not sent again unasked. */
   refuse(id, refusal) {
     return this.change(id, (store, message) => store.put({ ...message, refusal }));
