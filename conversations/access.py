@@ -33,7 +33,7 @@ def readable(user: Visitor, conversation_id: str) -> ConversationRef:
 def readable_row(user: Visitor, conversation_id: str) -> Conversation:
     """Return the whole row if the user may read it; raise ConversationNotFound otherwise."""
     public_id = normal_id(conversation_id)
-    row = Conversation.objects.visible_to(user).with_public_ids([public_id]).first()
+    row = Conversation.objects.open_to(user).with_public_ids([public_id]).first()
     if row is None:
         _tell_owner(user, Conversation.objects.deleted().with_public_ids([public_id]).first())
         _tell_of_fork(user, public_id)

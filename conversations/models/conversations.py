@@ -71,8 +71,20 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         rows = self.alias(tag_value=_TagValue(name))
         return rows.filter(tag_value__isnull=False) if value is None else rows.filter(tag_value=value)
 
+    def permanent(self) -> Self:
+        """Return those that lists, search, webhooks and exports of everything have: no temporary ones."""
+        return self.filter(expires_at__isnull=True)
+
+    def temporary(self) -> Self:
+        """Return the temporary ones that are not purged."""
+        return self.unpurged().filter(expires_at__isnull=False)
+
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> Self:
-        """Return those that the user may see; none for an anonymous visitor."""
+        """Return those that the user finds without their ids; none for an anonymous visitor."""
+        return self.open_to(user).permanent()
+
+    def open_to(self, user: AbstractBaseUser | AnonymousUser) -> Self:
+        """Return those that the user may open by id, the temporary ones as well."""
         return self.active().reachable_by(user)
 
     def reachable_by(self, user: AbstractBaseUser | AnonymousUser) -> Self:
@@ -301,6 +313,9 @@ class Conversation(models.Model):
     # time would not do: clocks jump, and a transaction may commit after one that began later.
     listed_in = models.BigIntegerField(null=True, blank=True, editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True)
+    # When a temporary conversation is purged; None for all others. A tombstone keeps it: the purge of what no
+    # list had is no news for lists.
+    expires_at = models.DateTimeField(null=True, blank=True, editable=False)
     # What a verification found damaged, as `{seq, problem, detail}` each; None if nothing was.
     damage = models.JSONField(null=True, blank=True, editable=False)
     # When its purge began: from then on it cannot be restored, and its columns are empty.
@@ -372,6 +387,11 @@ class Conversation(models.Model):
                 fields=["deleted_at", "id"],
                 name="conversation_awaits_purge",
                 condition=Q(deleted_at__isnull=False, purged_at__isnull=True),
+            ),
+            models.Index(
+                fields=["owner", "expires_at"],
+                name="conversation_temporary",
+                condition=Q(expires_at__isnull=False, purged_at__isnull=True),
             ),
             models.Index(
                 fields=["id"],

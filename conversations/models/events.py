@@ -155,6 +155,10 @@ class EventQuerySet(models.QuerySet["Event"]):
     def with_pks(self, pks: Iterable[int]) -> Self:
         return self.filter(pk__in=list(pks))
 
+    def of_permanent(self) -> Self:
+        """Return those of conversations that are not temporary."""
+        return self.filter(conversation__expires_at__isnull=True)
+
     def with_seqs(self, seqs: Iterable[int]) -> Self:
         return self.filter(seq__in=list(seqs))
 

@@ -44,9 +44,9 @@ _TAKING = f"""
 # A transaction that is deleting one of them is waited for; a later one sees the new rows.
 _READING = {
     "sqlite": f"SELECT id, {case_insensitive.IN_CAPITALS['sqlite']} FROM {guards.CONVERSATION} "
-    "WHERE title IS NOT NULL AND id IN ({keys})",
+    "WHERE title IS NOT NULL AND expires_at IS NULL AND id IN ({keys})",
     "postgresql": f"SELECT id, {case_insensitive.IN_CAPITALS['postgresql']} FROM {guards.CONVERSATION} "
-    "WHERE title IS NOT NULL AND id IN ({keys}) FOR KEY SHARE",
+    "WHERE title IS NOT NULL AND expires_at IS NULL AND id IN ({keys}) FOR KEY SHARE",
 }
 _IN_INDEX = {
     "sqlite": f"SELECT rowid FROM {TABLE} WHERE {TABLE} MATCH %s",

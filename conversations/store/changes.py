@@ -14,6 +14,7 @@ from conversations import domain_events, live, provisional_titles
 from conversations.domain_events import DomainEvent
 from conversations.models import Conversation, ConversationQuerySet, ConversationRef, CreationParameters
 from conversations.redaction import secrets
+from conversations.store import temporary
 
 
 def retitle(conversation: ConversationRef, title: str | None, **only_if: str | None) -> bool:
@@ -40,7 +41,11 @@ def retitle(conversation: ConversationRef, title: str | None, **only_if: str | N
 
 
 def retag(conversation: ConversationRef, tags: Mapping[str, str]) -> None:
-    change(Conversation.objects.active().filter(pk=conversation.pk), conversation, tags=dict(tags))
+    """Set all tags. Raise TemporaryConversation."""
+    rows = Conversation.objects.active().filter(pk=conversation.pk)
+    if tags:
+        temporary.refuse_labels(rows)
+    change(rows, conversation, tags=dict(tags))
 
 
 def retag_all(rows: Sequence[Conversation]) -> None:

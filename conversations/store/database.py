@@ -105,7 +105,7 @@ class DatabaseConversationStore(ConversationStore):
     ) -> ConversationMetadataResultSet:
         if limit < 1:
             raise ValueError(f"A page holds one conversation at least, not {limit}.")
-        rows = _wanted(self._active(), wanted).newest_first()
+        rows = _wanted(self._active().permanent(), wanted).newest_first()
         if page_id:
             rows = rows.older_than(*ListCursor.decode(page_id))
         found = list(rows[skip : skip + limit + 1])

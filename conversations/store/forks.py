@@ -29,7 +29,7 @@ from conversations.store import copying, creation
 # A fork of at most this many events and bytes is made in one transaction.
 AT_ONCE_EVENTS = 5_000
 AT_ONCE_BYTES = 32 * 1024 * 1024
-_SAME = ("version", "repository", "branch", "provider", "pr_number", "llm_model")
+_SAME = ("version", "repository", "branch", "provider", "pr_number", "llm_model", "expires_at")
 _COUNTED = ("accumulated_cost", "prompt_tokens", "completion_tokens", "total_tokens")
 
 

@@ -15,7 +15,7 @@ from conversations.exceptions import ConversationError
 from conversations.log.locks import lock_all
 from conversations.models import Conversation, ConversationRef, Label, LabelQuerySet
 from conversations.payloads.limits import limits_of
-from conversations.store import changes
+from conversations.store import changes, temporary
 
 TAGS_MAX = 50
 TAG_NAME_MAX_LENGTH = 100
@@ -88,9 +88,12 @@ def set_tag(
     with transaction.atomic():
         lock_all(list(values))
         rows = Conversation.objects.active().with_pks(each.pk for each in values)
-        for row in rows.only("pk", "public_id", "owner_id", "version", "tags"):
+        for row in rows.only("pk", "public_id", "owner_id", "version", "tags", "expires_at"):
             had, wanted = row.tags.get(name), values[row.ref]
             if had == wanted or (where_it_is is not None and had not in where_it_is):
+                continue
+            if wanted is not None and row.expires_at is not None:
+                done.refused[row.public_id] = temporary.NO_LABELS
                 continue
             if wanted is not None and name not in row.tags and len(row.tags) >= TAGS_MAX:
                 done.refused[row.public_id] = IS_FULL

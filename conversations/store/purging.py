@@ -71,6 +71,7 @@ KEPT = frozenset(
         "listed_in",
         "deleted_at",
         "purged_at",
+        "expires_at",  # so that no list hears of it
     }
 )
 

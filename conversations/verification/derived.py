@@ -27,6 +27,12 @@ _ENTRIES = {
 }
 _KEPT = "SELECT array_to_tsvector(string_to_array(words, ' '))::text FROM unnest(%s::text[]) AS words"
 _KEY = {"sqlite": "rowid", "postgresql": "event_id"}
+# The events of a temporary conversation get into the index while it is being kept: either is right.
+_EXISTING = (
+    f"SELECT event.id FROM {guards.EVENT} AS event JOIN {guards.CONVERSATION} AS conversation "
+    "ON conversation.id = event.conversation_id "
+    "WHERE conversation.expires_at IS NULL AND event.id IN ({keys})"
+)
 _SOME_KEYS = "SELECT id FROM {table} WHERE id > %s AND id <= %s ORDER BY id LIMIT %s"
 _TITLE_KEY = {"sqlite": "rowid", "postgresql": "conversation_id"}
 
@@ -90,7 +96,7 @@ def _wrong_entries(keys: Sequence[int]) -> list[Damage]:
     """
     again = _unlike(keys)
     if again:
-        existing = _rows(f"SELECT id FROM {guards.EVENT} WHERE id IN ({{keys}})", list(again))
+        existing = _rows(_EXISTING, list(again))
         again = _unlike([row[0] for row in existing])
     return [
         Damage.of_none(
@@ -160,7 +166,7 @@ def _wrong_titles(limit: int | None) -> Iterator[Damage]:
     with connection.cursor() as cursor:
         cursor.execute(
             f"WITH chosen AS (SELECT id, public_id, {IN_CAPITALS[connection.vendor]} AS title "
-            f"FROM {guards.CONVERSATION} WHERE title IS NOT NULL {at_random}) "
+            f"FROM {guards.CONVERSATION} WHERE title IS NOT NULL AND expires_at IS NULL {at_random}) "
             f"SELECT chosen.id, chosen.public_id FROM chosen LEFT JOIN {guards.TITLE_TEXT} AS entry "
             f"ON entry.{_TITLE_KEY[connection.vendor]} = chosen.id "
             "WHERE (entry.title IS NULL OR entry.title <> chosen.title) AND NOT EXISTS "

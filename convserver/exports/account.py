@@ -48,7 +48,7 @@ def in_layout(
 ) -> StreamingHttpResponse:
     """Return one conversation as a zip file in a layout, or as JSON lines, named after its title."""
     title = file_name(row.shown_title) or f"conversation-{safe_name(row.public_id)}"
-    chosen = Conversation.objects.visible_to(user).filter(pk=row.pk)
+    chosen = Conversation.objects.open_to(user).filter(pk=row.pk)
     name = f"{title}.{layout or Format.JSONL}.zip"
     return download(user, chosen, layout=layout, name=name, with_workspaces=with_workspaces)
 
@@ -99,11 +99,11 @@ def files(
 
 def rows(user: Visitor, chosen: ConversationQuerySet | None = None) -> Iterator[Conversation]:
     """Yield the conversations of an export, without those that were deleted meanwhile."""
-    visible = Conversation.objects.visible_to(user)
+    open_now = Conversation.objects.open_to(user)
     # In the order of their keys, so that parents come before those they have started.
-    wanted = (visible if chosen is None else chosen).order_by("pk")
+    wanted = (Conversation.objects.visible_to(user) if chosen is None else chosen).order_by("pk")
     last = 0
     while page := list(wanted.filter(pk__gt=last).values_list("pk", flat=True)[:100]):
         for last in page:
-            if (row := visible.filter(pk=last).first()) is not None:
+            if (row := open_now.filter(pk=last).first()) is not None:
                 yield row

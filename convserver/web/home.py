@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from conversations.exceptions import ConversationError
-from conversations.store import ConversationExists, creation
+from conversations.store import ConversationExists, creation, temporary
 from convserver.quickstart import example_id
 from convserver.web.conversations.agent import AgentForm
 from convserver.web.conversations.messages import message_id, say, text_of
@@ -62,7 +62,8 @@ def begin(request: HttpRequest) -> HttpResponse:
     conversation_id = UUID(said).hex  # derived, so that the form needs no second id
     # A form that is sent again finds its conversation and its message.
     with suppress(ConversationExists), transaction.atomic():
-        conversation = creation.create(request.user, conversation_id=conversation_id)
+        expires_at = temporary.expiry(is_temporary="temporary" in request.POST)
+        conversation = creation.create(request.user, conversation_id=conversation_id, expires_at=expires_at)
         if any(choices.cleaned_data.values()):
             run_options.change(conversation, choices.cleaned_data)
         if directory:
@@ -92,6 +93,7 @@ def _beginning(request: HttpRequest, choices: AgentForm | None = None) -> dict[s
         "cues": cues(user_id_of(request)).items(),
         "asks_model": uses_model(),
         "credential": _credential(),
+        "is_temporary": "temporary" in request.POST,
         "directories": chosen.offered(),
         "chosen_directory": request.POST.get("directory", ""),
         "choices": choices or AgentForm(user_id=user_id_of(request)),

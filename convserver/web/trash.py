@@ -75,7 +75,12 @@ def purge(request: HttpRequest, conversation_id: str) -> HttpResponse:
 
 def _page_of(user: Visitor, place: ListCursor | None) -> dict[str, Any]:
     user_pk = access.pk_of(user)
-    rows = Conversation.objects.deleted().reachable_by(user).in_order("deleted_at", newest_first=True)
+    rows = (
+        Conversation.objects.deleted()
+        .permanent()
+        .reachable_by(user)
+        .in_order("deleted_at", newest_first=True)
+    )
     if place is not None:
         rows = rows.beyond("deleted_at", place.created_at, place.pk, newest_first=True)
     shown = first_page(rows, PAGE_ROWS, column="deleted_at")

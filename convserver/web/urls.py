@@ -106,6 +106,7 @@ urlpatterns = [
         actions.choose_while_working,
         name="conversation-while-working",
     ),
+    path("c/<str:conversation_id>/temporary", actions.settle_temporary, name="conversation-temporary"),
     path("c/<str:conversation_id>/delete", actions.delete, name="conversation-delete"),
     path("c/<str:conversation_id>/restore", actions.restore, name="conversation-restore"),
     path("c/<str:conversation_id>/purge", trash.purge, name="conversation-purge"),

@@ -37,14 +37,14 @@ def place(forked_at: int | None) -> int:
 
 def forks_of(user: Visitor, conversation: ConversationRef, *, most: int) -> Sequence[ConversationBranch]:
     """Return the forks of a conversation that the user may see, ordered by the seq at which they begin."""
-    rows = Conversation.objects.visible_to(user).filter(forked_from_id=conversation.pk)
+    rows = Conversation.objects.open_to(user).filter(forked_from_id=conversation.pk)
     return [_branch(row, row.forked_at) for row in rows.order_by("forked_at", "pk")[:most]]
 
 
 def described(user: Visitor, conversation: ConversationRef) -> dict[str, Any]:
     """Return the visible source of a fork and its visible forks, as JSON of the native wire."""
     row = Conversation.objects.only("forked_from_id", "forked_at").get(pk=conversation.pk)
-    visible = Conversation.objects.visible_to(user)
+    visible = Conversation.objects.open_to(user)
     source = visible.filter(pk=row.forked_from_id).first() if row.forked_from_id else None
     found = forks_of(user, conversation, most=BRANCHES_MAX + 1)  # one more tells whether there are more
     return {

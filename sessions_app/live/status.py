@@ -62,6 +62,8 @@ class ConversationState(TypedDict):
     updated_at: str
     loop: LoopState
     deleted: bool
+    expires_at: str | None
+    """When a temporary conversation is purged; None for all others."""
     damage: list[DamagedPlace] | None
     """What a verification found damaged in the log; None if nothing was."""
 
@@ -116,6 +118,7 @@ _COLUMNS = (
     "created_at",
     "updated_at",
     "deleted_at",
+    "expires_at",
     "damage",
     "loop__status",
     "loop__execution_status",
@@ -312,6 +315,7 @@ def _state(row: Mapping[str, Any]) -> ConversationState:
             "ended_by": row["loop__ended_by"] or "",
         },
         "deleted": row["deleted_at"] is not None,
+        "expires_at": row["expires_at"] and iso(row["expires_at"]),
         "damage": row["damage"],
     }
 

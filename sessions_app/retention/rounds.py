@@ -22,7 +22,7 @@ from conversations.store import purging
 from sessions_app import astore
 from sessions_app.housekeeping import take_round
 from sessions_app.models import RetentionPolicy, UserDeletion
-from sessions_app.retention import limit, places, policies, purges, user_deletions
+from sessions_app.retention import left, limit, places, policies, purges, user_deletions
 from sessions_app.retention.failures import RetentionFailures, outage
 
 POLL_S = 10.0
@@ -79,7 +79,7 @@ class Retention:
     async def round(self) -> None:
         """Do the present work; failures are logged, and a later round retries."""
         failures = RetentionFailures()
-        for part in (self._begin_in_time, self._purge, self._erase_in_time):
+        for part in (self._begin_left, self._begin_in_time, self._purge, self._erase_in_time):
             try:
                 await part(failures)
             except Exception as error:  # the other parts go on
@@ -93,6 +93,10 @@ class Retention:
             await astore.change(purges.sweep_late, failures=failures)
         elif await astore.change(user_deletions.is_any_unfinished):
             await self._begin(failures)
+
+    async def _begin_left(self, failures: RetentionFailures) -> None:
+        # In every round, not once an hour: a page says that it is purged soon after it was left.
+        await astore.change(left.begin_left, BY, failures, most=BEGUN_AT_ONCE)
 
     async def _begin(self, failures: RetentionFailures) -> None:
         self._has_more = await astore.change(begin_due, failures) >= BEGUN_AT_ONCE

@@ -86,10 +86,12 @@ _CHANGES = f"""
         due_at = CASE WHEN known_row.tries > 0 THEN known_row.due_at ELSE excluded.due_at END
     WHERE excluded.known_change > known_row.known_change
 """
-_OF_OWNER = """
+# No endpoint hears of a temporary conversation: what it is sent, it may remember.
+_PERMANENT = """
     JOIN conversations_conversation AS conversation
-    ON conversation.id = {table}.conversation_id AND conversation.owner_id = %(owner)s
+    ON conversation.id = {table}.conversation_id AND conversation.expires_at IS NULL
 """
+_OF_OWNER = " AND conversation.owner_id = %(owner)s"
 
 
 class Keys(NamedTuple):
@@ -169,7 +171,7 @@ def _end_of_window(after: int, newest: int) -> int:
 
 
 def _join(endpoint: Endpoint, table: str) -> str:
-    return "" if endpoint.owner_id is None else _OF_OWNER.format(table=table)
+    return _PERMANENT.format(table=table) + ("" if endpoint.owner_id is None else _OF_OWNER)
 
 
 def _values(endpoint: Endpoint, now: datetime, *, through: int) -> dict[str, Any]:

@@ -91,7 +91,8 @@ LIMITS = {
 
 RUN_IN_ORDER = [
     201,
-    *(200 for _ in range(11)),
+    201,
+    *(200 for _ in range(12)),
     201,
     *(200 for _ in range(6)),
     409,

@@ -14,7 +14,7 @@ from django.db import transaction
 
 from conversations.engines.watermark import EventHorizon
 from conversations.log.reads import STEP_BYTES, STEP_EVENTS
-from conversations.models import Event, SearchProgress
+from conversations.models import ConversationRef, Event, EventQuerySet, SearchProgress
 from conversations.search import titles
 from conversations.search.fulltext import index
 from conversations.search.fulltext.index import Facets, IndexEntry
@@ -82,13 +82,28 @@ def _next(through: int, settled: int) -> tuple[int, list[int]]:
 
 
 def entries_of(pks: list[int], *, known_through: int = 0) -> Iterator[IndexEntry]:
-    """Yield the index entries of these events; hidden events and events without words get none.
+    """Yield the index entries of these events.
+
+    Hidden events, events without words and those of temporary conversations get none.
 
     Events up to `known_through` have an entry in a former form, which is right where the text is ASCII.
     """
-    rows = Event.objects.with_pks(pks).filter(hidden=False).order_by("pk")
-    for pk, owner, conversation, kind, source, text in rows.values_list(
-        "pk", "conversation__owner_id", "conversation_id", "kind", "source", "text"
+    yield from _entries(Event.objects.with_pks(pks).of_permanent(), known_through)
+
+
+def take_up(conversation: ConversationRef, *, first: int, last: int) -> None:
+    """Index these events of a conversation that was temporary when the index passed over them."""
+    rows = Event.objects.of(conversation).filter(seq__gte=first, seq__lte=last)
+    with transaction.atomic():
+        SearchProgress.objects.select_for_update().get()
+        index.add(list(_entries(rows)))
+
+
+def _entries(rows: EventQuerySet, known_through: int = 0) -> Iterator[IndexEntry]:
+    for pk, owner, conversation, kind, source, text in (
+        rows.filter(hidden=False)
+        .order_by("pk")
+        .values_list("pk", "conversation__owner_id", "conversation_id", "kind", "source", "text")
     ):
         if pk <= known_through and text.isascii():
             continue

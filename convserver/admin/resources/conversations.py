@@ -107,7 +107,7 @@ class ConversationAdmin(ReadOnlyAdmin[Conversation]):
         """Return the rows with what their list shows, in two queries whatever their number."""
         present = Prefetch("connections", Connection.objects.present(), to_attr="present_connections")
         rows: Any = super().get_queryset(request)
-        named = provisional_titles.noted(rows.select_related("owner", "loop"))
+        named = provisional_titles.noted(rows.permanent().select_related("owner", "loop"))
         return named.prefetch_related(present)
 
     def get_search_results(

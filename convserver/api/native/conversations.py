@@ -20,7 +20,7 @@ from conversations.events import SEQ_MAX
 from conversations.exceptions import ConversationNotFound, ForkUnfinished
 from conversations.log.locks import lock
 from conversations.models import Conversation, ConversationRef, Version, normal_id
-from conversations.store import changes, copying, creation, delete, deletion
+from conversations.store import changes, copying, creation, delete, deletion, temporary
 from conversations.store.copying import Progress
 from conversations.store.labels import TAG_MAX_LENGTH, TAG_NAME_MAX_LENGTH, TAGS_MAX
 from convserver.api.idempotency import IDEMPOTENCY_KEY, answer_once
@@ -90,6 +90,10 @@ class NewConversationSerializer(Body):
     branch = Text(default=None, allow_null=True, max_length=500)
     tags = TagsField(default=dict)
     directory = Text(default=None, allow_null=True, max_length=4096, trim_whitespace=False)
+    temporary = Flag(
+        default=False,
+        help_text="In no list, search or export of everything, and purged after a day; it has no tags.",
+    )
 
     def validate_directory(self, value: str | None) -> str | None:
         """Return the path of a directory of the user's own. Raise ValidationError for another one."""
@@ -97,6 +101,12 @@ class NewConversationSerializer(Body):
             return value and str(chosen.found(value))
         except PathRefused as error:
             raise serializers.ValidationError(str(error)) from error
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Refuse tags of a temporary conversation."""
+        if attrs["temporary"] and attrs["tags"]:
+            raise serializers.ValidationError({"tags": [temporary.NO_LABELS]})
+        return attrs
 
 
 @extend_schema_serializer(component_name="ChangedNativeConversation")
@@ -107,6 +117,9 @@ class ChangeSerializer(Body):
     tags = TagsField(required=False)
     pinned = Flag(required=False)
     archived = Flag(required=False)
+    temporary = Flag(
+        required=False, help_text="`false` keeps a temporary conversation; none can become temporary."
+    )
     seen_through = serializers.IntegerField(
         required=False,
         min_value=-1,
@@ -119,6 +132,9 @@ class ChangeSerializer(Body):
         if not attrs:
             names = ", ".join(f"`{name}`" for name in self.fields)
             raise serializers.ValidationError(f"Give one of: {names}.")
+        if attrs.get("temporary"):
+            detail = "Only a new conversation can be temporary. Send `false` to keep one that is."
+            raise serializers.ValidationError({"temporary": [detail]})
         return attrs
 
 
@@ -196,7 +212,9 @@ class ConversationViewSet(ViewSetMixin, NativeView):
         responses={200: NativeConversation, 412: NativeConversationChanged, **refusals(400, 404, 503)},
     )
     def partial_update(self, request: Request, conversation_id: str) -> Response:
-        """Rename, tag, pin, archive or mark as seen; pins, archives and what is seen are this user's own.
+        """Rename, tag, keep, pin, archive or mark as seen.
+
+        Pins, archives and what is seen are this user's own.
 
         With `If-Match`, only if the conversation still has one of these ETags; otherwise 412 and its state.
         """
@@ -361,6 +379,7 @@ def _create(request: Request, body: dict[str, Any]) -> Response:
         repository=body["repository"],
         branch=body["branch"],
         tags=body["tags"],
+        expires_at=temporary.expiry(is_temporary=body["temporary"]),
     )
     if body["directory"]:
         chosen.choose(conversation, body["directory"])
@@ -389,6 +408,8 @@ def _fork_state(public_id: str, progress: Progress) -> dict[str, Any]:
 
 
 def _change(user: access.Visitor, conversation: ConversationRef, body: dict[str, Any]) -> None:
+    if "temporary" in body:
+        temporary.keep(conversation)
     if "title" in body:
         changes.retitle(conversation, body["title"])
     if "tags" in body:

@@ -79,7 +79,7 @@ def wanted(user: access.Visitor, query: dict[str, Any]) -> ConversationQuerySet:
     rows = Conversation.objects.visible_to(user)
     if query["deleted"]:
         # `reachable_by` keeps the limits of a token: that of one conversation finds no other deleted one.
-        rows = Conversation.objects.deleted().reachable_by(user)
+        rows = Conversation.objects.deleted().permanent().reachable_by(user)
     rows = rows.matching(
         **{name: query[name] for name in ("title", "repository", "trigger", "model")}, labels=query["label"]
     )

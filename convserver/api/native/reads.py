@@ -23,7 +23,7 @@ def _one(*, public_id: Value, user: Value) -> QuerySet[Conversation, dict[str, A
 
 
 def _page(rows: int, *, user: Value) -> QuerySet[Conversation, dict[str, Any]]:
-    listed = Conversation.objects.active().owned_by(user).listed_by(ListOrder.USED)
+    listed = Conversation.objects.active().permanent().owned_by(user).listed_by(ListOrder.USED)
     return listed_rows(listed, user, "list_key")[:rows]
 
 

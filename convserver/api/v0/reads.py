@@ -21,11 +21,11 @@ def _one(*, public_id: Value, user: Value) -> QuerySet[Conversation, dict[str, A
 
 
 def _page(rows: int, *, user: Value) -> QuerySet[Conversation, dict[str, Any]]:
-    return info_rows(Conversation.objects.owned_by(user).top_level().newest_first())[:rows]
+    return info_rows(Conversation.objects.permanent().owned_by(user).top_level().newest_first())[:rows]
 
 
 def _recent_page(rows: int, *, user: Value, oldest: Value) -> QuerySet[Conversation, dict[str, Any]]:
-    found = Conversation.objects.owned_by(user).top_level().changed_since(oldest)
+    found = Conversation.objects.permanent().owned_by(user).top_level().changed_since(oldest)
     return info_rows(found.newest_first())[:rows]
 
 

@@ -64,7 +64,7 @@ def conversation_of(request: Request, conversation_id: str) -> ConversationRef:
 
 def visible(request: Request) -> ConversationQuerySet:
     """Return the conversations that the request may access."""
-    rows = Conversation.objects.visible_to(request.user)
+    rows = Conversation.objects.open_to(request.user)
     # The key stands for its owner, whose other conversations it must not open.
     return rows.with_pks([request.auth.pk]) if isinstance(request.auth, ConversationRef) else rows
 

@@ -32,7 +32,7 @@ async function create() {
 
 async function problemOfCreating() {
   try {
-    const answer = await ask("", { id }, ANSWER_MS);
+    const answer = await ask("", { id, temporary: form.elements.temporary.checked }, ANSWER_MS);
     if (answer.ok || answer.status === 409) return await problemOfChoosing(); // made by an earlier try
     if (answer.status === 401) return "You have been logged out. Your message is kept here.";
     return `The server returned an error (${answer.status}). Retrying…`;

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_POST
 from conversations import access
 from conversations.exceptions import ConversationError
 from conversations.models import Conversation, ConversationRef
-from conversations.store import changes, deletion, store
+from conversations.store import changes, deletion, purging, store, temporary
 from conversations.store import delete as delete_from_store
 from convserver.event_loop import in_loop
 from convserver.web.conversations.while_working import choices_of
@@ -113,6 +113,29 @@ def delete(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
             return redirect("deleted")
         return redirect(f"{reverse('home')}?{urlencode({'deleted': conversation.public_id})}")
     return _row(request, conversation, done="Deleted", back="restore")
+
+
+@_action(access.writable)
+def settle_temporary(request: HttpRequest, conversation: ConversationRef) -> HttpResponse:
+    """Keep or remove a temporary conversation, or note that its page was left or opened."""
+    match request.POST.get("act"):
+        case "left":
+            temporary.leave(conversation)
+        case "opened":
+            temporary.come_back(conversation)
+        case "remove":
+            in_loop(steering.stop_to_delete, conversation)
+            purging.begin(
+                conversation,
+                among=Conversation.objects.temporary(),
+                requested_by=request.user.get_username(),
+                reason="by its owner",
+            )
+            return redirect("home")
+        case _:
+            temporary.keep(conversation)
+            return _back(request, conversation)
+    return HttpResponse(status=204)
 
 
 @_action(access.restorable)

@@ -120,7 +120,7 @@ def _trunk(user: Visitor, source: ConversationRef, through: int) -> Conversation
         row = Conversation.objects.only("forked_from_id", "forked_at").get(pk=source.pk)
         if row.forked_from_id is None or row.forked_at is None or through > row.forked_at:
             return source
-        before = Conversation.objects.visible_to(user).filter(pk=row.forked_from_id).first()
+        before = Conversation.objects.open_to(user).filter(pk=row.forked_from_id).first()
         # A branch leaves only what its user sees, with the same events up to there.
         if before is None or _digest(before.ref, through) != _digest(source, through):
             return source

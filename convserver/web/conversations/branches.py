@@ -50,7 +50,7 @@ def branches_of(request: HttpRequest, conversation: ConversationRef) -> Branches
 def _left(request: HttpRequest, row: Conversation, source_pk: int | None) -> Departure | None:
     if source_pk is None:
         return None
-    visible = Conversation.objects.visible_to(request.user)
+    visible = Conversation.objects.open_to(request.user)
     source = visible.filter(pk=source_pk).first()
     if source is None:
         return None

@@ -47,7 +47,7 @@ def export_some(request: HttpRequest) -> HttpResponse:
         ids = " ".join(request.POST.getlist("id")).split()
         if len(ids) > EXPORT_MAX:
             return words(TOO_MANY, status=400)
-        chosen = Conversation.objects.visible_to(request.user).with_public_ids(normal_ids(ids))
+        chosen = Conversation.objects.open_to(request.user).with_public_ids(normal_ids(ids))
     return cast(HttpResponse, account.download(request.user, chosen))
 
 

@@ -180,7 +180,7 @@ def _parent(request: HttpRequest, parent_id: str | None) -> Conversation | None:
     """Return the conversation that started this one, if the user may see it."""
     if parent_id is None:
         return None
-    return Conversation.objects.visible_to(request.user).with_public_ids([parent_id]).first()
+    return Conversation.objects.open_to(request.user).with_public_ids([parent_id]).first()
 
 
 def _asked_for(request: HttpRequest, found: ConversationRef) -> EventsShown:

@@ -140,7 +140,7 @@ class ListReader:
 
     def _listed_from(self, start: Start, pk: int, end: int) -> list[tuple[Start, int]]:
         """Return the next places of the list, in the order of its changes, after this one."""
-        rows = Conversation.objects.owned_by(self._user_pk)
+        rows = Conversation.objects.permanent().owned_by(self._user_pk)
         if isinstance(start, int):
             places: Any = rows.changed_from(start, pk, end=end).values_list("listed_in", "pk")
         else:
@@ -149,7 +149,7 @@ class ListReader:
 
     def _own(self, pks: list[int]) -> dict[int, ListedConversation]:
         """Return the user's conversations among these, in this order."""
-        found = listed(Conversation.objects.owned_by(self._user_pk).with_pks(pks), self._user_pk)
+        found = listed(Conversation.objects.permanent().owned_by(self._user_pk).with_pks(pks), self._user_pk)
         return {pk: found[pk] for pk in pks if pk in found}
 
     async def _show_states(self, found: dict[int, ListedConversation]) -> None:

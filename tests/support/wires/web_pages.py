@@ -163,6 +163,7 @@ PAGES = [
         owner=302,
         stranger=404,
     ),
+    Page("conversation-temporary", "/c/talk/temporary", method="POST", owner=302, stranger=404),
     Page("conversation-purge", "/c/gone/purge", stranger=404),
     Page("conversation-purge", "/c/gone/purge", method="POST", owner=302, stranger=404),
     Page("rows", "/rows"),

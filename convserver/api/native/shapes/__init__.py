@@ -114,6 +114,9 @@ class NativeConversation(BaseModel):
     updated_at: datetime
     loop: NativeLoop
     deleted: bool
+    expires_at: datetime | None = Field(
+        description="When the server purges it, if nobody opens it meanwhile; null if it is not temporary."
+    )
     damage: list[NativeDamagedPlace] | None = Field(
         description="What a verification found damaged in the log; null if nothing was."
     )

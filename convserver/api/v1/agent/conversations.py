@@ -172,7 +172,7 @@ def information(conversation: ConversationRef) -> ConversationInformation:
 
 
 def _matching(request: Request, query: StatusQuery) -> ConversationQuerySet:
-    rows = visible(request)
+    rows = visible(request).permanent()
     return rows if query.status is None else in_status(rows, [query.status])
 
 

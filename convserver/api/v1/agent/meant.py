@@ -81,4 +81,4 @@ def by_directory(request: Request, path: str | None) -> ConversationRef | None:
         return None
     if path is not None and (not path.startswith("/") or "\0" in path):
         return None
-    return named.newest(visible(request), path)
+    return named.newest(visible(request).permanent(), path)

@@ -22,7 +22,7 @@ def _one(*, public_id: Value, user: Value) -> QuerySet[Conversation, dict[str, A
 
 
 def _places(limit: int, *, user: Value) -> QuerySet[Conversation, Any]:
-    return places(Conversation.objects.active().owned_by(user).newest_first(), limit, size=SIZE)
+    return places(Conversation.objects.active().permanent().owned_by(user).newest_first(), limit, size=SIZE)
 
 
 def _some(*, pks: list[Value]) -> QuerySet[Conversation, dict[str, Any]]:

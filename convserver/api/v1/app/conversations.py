@@ -131,7 +131,7 @@ class AppConversationViewSet(AppViewSet):
     def batch(self, request: Request) -> Response:
         """Return them in the requested order, null for an unknown id."""
         ids = uuids_of(request, "ids")
-        rows = Conversation.objects.visible_to(request.user).known_to_v1().with_public_ids(ids)
+        rows = Conversation.objects.open_to(request.user).known_to_v1().with_public_ids(ids)
         shown = conversations_of(list(rows.values_list("pk", flat=True)), origin=origin_of(request))
         found = {each.id: as_asked(request, each).model_dump(mode="json") for each in shown.values()}
         return Response([found.get(public_id) for public_id in ids])

@@ -29,7 +29,9 @@ def _some(*, public_ids: list[Value], user: Value) -> QuerySet[Conversation, dic
 
 
 def _page(rows: int, *, user: Value) -> QuerySet[Conversation, dict[str, Any]]:
-    return conversation_rows(Conversation.objects.owned_by(user).top_level().newest_first())[:rows]
+    return conversation_rows(Conversation.objects.permanent().owned_by(user).top_level().newest_first())[
+        :rows
+    ]
 
 
 _SOME, _PAGE = CompiledQuery(_some), CompiledQuery(_page)

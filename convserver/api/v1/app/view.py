@@ -144,7 +144,7 @@ def readable(request: Request, conversation_id: str) -> ConversationRef:
 def row_of(request: Request, conversation_id: str) -> Conversation:
     """Return the whole row of one of the user's V1 conversations. Raise Refused."""
     public_id = UUID(conversation_id).hex
-    row = Conversation.objects.visible_to(request.user).known_to_v1().with_public_ids([public_id]).first()
+    row = Conversation.objects.open_to(request.user).known_to_v1().with_public_ids([public_id]).first()
     if row is None:
         raise Refused(404, {"detail": UNKNOWN})
     return row

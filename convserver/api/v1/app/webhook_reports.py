@@ -179,7 +179,7 @@ def _reported(request: Request, body: ConversationReport, speaker: ConversationR
 
 def _conversation_in(request: Request, public_id: str, speaker: ConversationRef | None) -> ConversationRef:
     """Return one of the user's V1 conversations that the reporter may act for. Raise ConversationNotFound."""
-    rows = Conversation.objects.visible_to(request.user).known_to_v1().with_public_ids([public_id])
+    rows = Conversation.objects.open_to(request.user).known_to_v1().with_public_ids([public_id])
     row = rows.first()
     if row is None or (speaker and not sandboxes.is_at_or_below(row.ref, speaker)):
         raise ConversationNotFound("Conversation not found.")
