@@ -9,6 +9,7 @@ from convserver.admin.resources import (  # noqa: F401
     audit,
     connections,
     conversations,
+    feedback,
     imports,
     loops,
     model_use,

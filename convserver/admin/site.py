@@ -97,6 +97,7 @@ GROUPS = {
     "Conversations": {
         "conversations.Conversation": "forum",
         "sessions_app.ModelUse": "toll",
+        "sessions_app.Feedback": "thumbs_up_down",
         "sessions_app.ImportRun": "upload_file",
         "sessions_app.RetentionPolicy": "auto_delete",
         "conversations.Purge": "delete_forever",

@@ -19,6 +19,7 @@ from conversations.models import Conversation, ConversationRef, Event
 from conversations.transcripts import jsonl, markdown
 from convserver.rendering import document
 from sessions_app import astore
+from sessions_app.live import ratings
 from sessions_app.live.status import iso, states_of
 
 T = TypeVar("T")
@@ -77,6 +78,7 @@ def source(row: Conversation) -> Source:
         "parent": row.parent.public_id if row.parent else None,
         "forked_from": row.forked_from.public_id if row.forked_from else None,
         "forked_at": row.forked_at,
+        "feedback": ratings.exported(row.ref),
     }
     return Source(
         conversation=row.ref,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple, assert_never
 
 from django.template.loader import get_template
@@ -69,26 +70,26 @@ def render_page(
     allowable: Set[int] = frozenset(),
     whole: bool = False,
     files: FilesShown = NO_FILES,
+    rated: Mapping[int, str] = MappingProxyType({}),
 ) -> RenderedPage:
     """Return the events of one page that people are shown, in order, as articles.
 
     A result is inside its call if both are on the page, otherwise an article that names its call.
     Of `beyond`, the events that follow the page, only results are shown, in calls of the page.
-    `still` is the set of outcomes that a call without a result can have now; a running or waiting call
-    outside it is shown as "No result".
+    `still` is the set of outcomes that a call without a result can have now; others are "No result".
     `untold` is the seq of the call whose outcome the user is asked for.
     `allowable` are the seqs of waiting calls with which the user may allow all later ones of their tools.
     `whole` includes long texts completely, folded, instead of a link that downloads them.
-    `files` says which events offer their files, and what turns have changed.
+    `files` has the files of events and turns, and `rated` the ratings of answers by seq.
     """
-    parts = Parts(conversation_id, whole=whole)
+    parts = Parts(conversation_id, whole=whole, rated=rated)
     shown = entries(envelopes, beyond)
     _leave_behind(shown, OPEN - still)
     for entry in shown:
         if isinstance(entry.card, CallCard) and entry.event["seq"] in allowable:
             entry.card = replace(entry.card, is_allowable=True)
-    asked_about = [entry for entry in shown if entry.event["seq"] == untold]
-    _tell(asked_about, set(CallOutcome), CallOutcome.OUTCOME_UNKNOWN)
+    about = (each for each in shown if each.event["seq"] == untold)
+    _tell(about, set(CallOutcome), CallOutcome.OUTCOME_UNKNOWN)
     articles = [(_seq_of(each), _article(each, parts, files)) for each in gathered(shown)]
     html = mark_safe("\n".join(_with_changes(articles, files, parts)))  # noqa: S308 - of templates
     asked = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from django.urls import reverse
@@ -49,23 +50,29 @@ _TIMED_OUT = -1  # the exit code by which OpenHands' terminals say so
 
 def links_of(conversation_id: str) -> dict[str, str]:
     """Return the addresses in an event's menu, up to the seq of the event."""
-    names = ("conversation", "conversation-branch", "conversation-again", "conversation-restore-files")
-    page, branch, again, restore = (reverse(name, args=[conversation_id]) for name in names)
+    names = ("", "-branch", "-again", "-restore-files", "-feedback")
+    page, branch, again, restore, rate = (
+        reverse(f"conversation{name}", args=[conversation_id]) for name in names
+    )
     return {
         "as_of": f"{page}?as_of=",
         "branch": f"{branch}?after=",
         "edit": f"{again}?message=",
         "regenerate": f"{again}?answer=",
         "restore_files": f"{restore}?at=",
+        "rate": f"{rate}?seq=",
     }
 
 
 class Parts:
     """Prepares the events of one page, which share a bound on costly rendering."""
 
-    def __init__(self, conversation_id: str, *, whole: bool = False) -> None:
+    def __init__(
+        self, conversation_id: str, *, whole: bool = False, rated: Mapping[int, str] = MappingProxyType({})
+    ) -> None:
         self.conversation_id = conversation_id
         self._whole = whole
+        self._rated = rated
         self.links = {} if whole else links_of(conversation_id)  # a file of its own has no addresses
         self._markdown_left = PAGE_MAX_CHARS
         self._long_texts = LongTexts()
@@ -81,6 +88,7 @@ class Parts:
             "images": [image(url) for url in card.images[:IMAGES_MAX]],
             "interrupted": card.interrupted,
             "is_users": card.is_users,
+            "rated": self._rated.get(event["seq"], ""),
         }
 
     def call(self, event: EventEnvelope, card: CallCard) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from convserver.web.conversations import (
     page as conversation,
 )
 from convserver.web.events import output, previews
+from convserver.web.opinions import rating
 from convserver.web.settings_pages import (
     account,
     imports,
@@ -97,6 +98,7 @@ urlpatterns = [
     path("settings/password", account.change_password, name="settings-password"),
     path("c/<str:conversation_id>/branch", branching.branch, name="conversation-branch"),
     path("c/<str:conversation_id>/again", again.again, name="conversation-again"),
+    path("c/<str:conversation_id>/feedback", rating.rating, name="conversation-feedback"),
     path("c/<str:conversation_id>/rename", actions.rename, name="conversation-rename"),
     path("c/<str:conversation_id>/labels", labels.labels, name="conversation-labels"),
     path("c/<str:conversation_id>/pin", actions.pin, name="conversation-pin"),

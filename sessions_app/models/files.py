@@ -25,8 +25,14 @@ class Permissions(models.TextChoices):
     PRIVATE = "private"
 
 
+class FeedbackQuerySet(models.QuerySet["Feedback"]):
+    def of(self, conversation: ConversationRef) -> Self:
+        """Return those of one conversation."""
+        return self.filter(conversation_id=conversation.pk)
+
+
 class Feedback(models.Model):
-    """A user's feedback on a conversation, for the operators of this server (spec V0 §1.7)."""
+    """A user's feedback on a conversation or on one answer, for the operators of this server."""
 
     feedback_id = models.CharField(max_length=32, unique=True, default=new_public_id)
     conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="feedback")
@@ -36,9 +42,22 @@ class Feedback(models.Model):
     """Of the client."""
     email = models.TextField(default="", blank=True)
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
+    REASON_MAX_LENGTH: ClassVar = 2000
+    # Of the answer; None is the whole conversation, as on the V0 wire, which may get any number of them.
+    seq = models.BigIntegerField(null=True, blank=True)
+    reason = models.TextField(default="", db_default="", blank=True)
+
+    objects = models.Manager.from_queryset(FeedbackQuerySet)()
 
     class Meta:
         verbose_name_plural = "feedback"
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["conversation", "seq"],
+                condition=Q(seq__isnull=False),
+                name="feedback_once_of_an_answer",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.polarity} feedback {self.feedback_id}"

@@ -404,6 +404,15 @@ ROWS = [
         body={"seq": 0},
     ),
     Row("native-conversation-receipts", NATIVE + "/{id}/receipts", OWNERS),
+    Row("native-conversation-feedback", NATIVE + "/{id}/feedback", OWNERS),
+    Row(
+        "native-answer-feedback",
+        NATIVE + "/{id}/feedback/0",
+        Statuses(404, 404, 401),  # the log has no answer
+        method="PUT",
+        body={"polarity": "positive"},
+    ),
+    Row("native-answer-feedback", NATIVE + "/{id}/feedback/0", Statuses(204, 404, 401), method="DELETE"),
     Row("native-stream", NATIVE + "/{id}/stream?follow=false", OWNERS),
     Row("native-list-stream", "/api/native/stream?follow=false", THEIR_OWN),
     Row("native-draft", "/api/native/draft", THEIR_OWN),

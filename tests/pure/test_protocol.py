@@ -396,6 +396,7 @@ def native_routes() -> Iterator[str]:
         "native-conversation-rotate-key": "/conversations/{id}/rotate-key",
         "native-conversation-restore-files": "/conversations/{id}/restore-files",
         "native-agents": "/agents",
+        "native-answer-feedback": "/conversations/{id}/feedback/{seq}",
         "native-account-export": "/export",
         "native-batch": "/batch",
         "native-labels": "/labels",

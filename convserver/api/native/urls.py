@@ -21,6 +21,7 @@ from convserver.api.native.imports import (
     StartView,
 )
 from convserver.api.native.labels import LabelsView
+from convserver.api.native.opinions.feedback import AnswerFeedbackView, FeedbackView
 from convserver.api.native.receipts import ReceiptsView
 from convserver.api.native.run_options import RunOptionsView
 from convserver.api.native.search import SearchView
@@ -44,6 +45,12 @@ urlpatterns = [
     path("stream", ListStreamView.as_view(), name="native-list-stream"),
     path("agents", AgentsView.as_view(), name="native-agents"),
     re_path(rf"^{_ONE}/receipts$", ReceiptsView.as_view(), name="native-conversation-receipts"),
+    re_path(rf"^{_ONE}/feedback$", FeedbackView.as_view(), name="native-conversation-feedback"),
+    re_path(
+        rf"^{_ONE}/feedback/(?P<seq>[0-9]{{1,18}})$",
+        AnswerFeedbackView.as_view(),
+        name="native-answer-feedback",
+    ),
     path("batch", BatchView.as_view(), name="native-batch"),
     path("labels", LabelsView.as_view(), name="native-labels"),
     path("imports", ImportsView.as_view(), name="native-imports"),

@@ -32,6 +32,7 @@ from sessions_app.agents.remote.names import name_in, not_connected
 from sessions_app.agents.remote.waiting import name_away
 from sessions_app.checkpoints import kept
 from sessions_app.identity.authentication import is_keyed
+from sessions_app.live import ratings
 from sessions_app.live.status import (
     ConversationState,
     last_turn_of,
@@ -215,6 +216,7 @@ def _shown(found: ConversationRef, page: list[EventEnvelope], first: int, last_s
         untold=untold,
         allowable=allowable,
         files=FilesShown(*kept.shown(found, first, last)),
+        rated=ratings.polarities(found, [event["seq"] for event in page]),
     )
     # A decision may be stored that the log does not have yet.
     asked = shown.asked if shown.asked and AgentLoop.objects.of(found).undecided().exists() else None

@@ -36,7 +36,10 @@ _ATTRIBUTES = {
         *("data-outcome", "dir", "tabindex", "role", "aria-label"),
     },
     "span": {"class", "title", "role", "aria-label"},
-    "a": {"class", "href", "target", "rel", "title", "download", "data-again", "id", "aria-label"},
+    "a": {
+        *("class", "href", "target", "rel", "title", "download", "data-again", "id", "aria-label"),
+        "aria-current",
+    },
     "time": {"datetime", "title"},
     "pre": {"class", "dir", "tabindex"},
     "details": {"class", "open"},
@@ -51,7 +54,8 @@ _ATTRIBUTES = {
 }
 _HREF = re.compile(
     r"#e\d+|#fn(ref)?-\d+-\d+(:\d+)?|/(ui/)?settings#model"
-    r"|/(ui/)?c/[^/]+(/events/\d+/(output|preview/[0-9a-f]{16})|/branch\?after=\d+|/again\?(message|answer)=\d+|\?as_of=\d+)"
+    r"|/(ui/)?c/[^/]+(/events/\d+/(output|preview/[0-9a-f]{16})|/branch\?after=\d+|/again\?(message|answer)=\d+|\?as_of=\d+"
+    r"|/feedback\?seq=\d+&polarity=(positive|negative))"
     r"|/api/native/conversations/[^/]+/events\?after=-?\d+&limit=1"
     r"|https?://.+|mailto:.+|data:application/octet-stream;base64,[a-z0-9+/=]+",
     re.IGNORECASE | re.DOTALL,

@@ -163,6 +163,16 @@ PAGES = [
         owner=302,
         stranger=404,
     ),
+    # Its events are no answers of an agent.
+    Page("conversation-feedback", "/c/talk/feedback?seq=0", owner=400, stranger=404),
+    Page(
+        "conversation-feedback",
+        "/c/talk/feedback",
+        method="POST",
+        form={"seq": "0", "polarity": "positive"},
+        owner=400,
+        stranger=404,
+    ),
     Page("conversation-temporary", "/c/talk/temporary", method="POST", owner=302, stranger=404),
     Page("conversation-purge", "/c/gone/purge", stranger=404),
     Page("conversation-purge", "/c/gone/purge", method="POST", owner=302, stranger=404),

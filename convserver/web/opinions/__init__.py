@@ -1,0 +1,1 @@
+"""What users think of answers, on pages."""
