@@ -29,6 +29,7 @@ from convserver.web.opinions import rating
 from convserver.web.settings_pages import (
     account,
     imports,
+    instructions,
     model,
     page,
     run_limits,
@@ -84,6 +85,7 @@ urlpatterns = [
     re_path(rf"^{_IMPORT}/remove$", imports.remove, name="settings-import-remove"),
     path("settings/theme", theme.choose, name="theme"),
     path("settings/model", model.change, name="settings-model"),
+    path("settings/instructions", instructions.change, name="settings-instructions"),
     path("settings/limits", run_limits.change, name="settings-limits"),
     path("settings/tools", tool_servers.add, name="settings-tools"),
     path("settings/tools/remove", tool_servers.remove, name="settings-tools-remove"),

@@ -80,6 +80,10 @@ class RunOptions(models.Model):
         help_text="Whether programs in the sandbox reach public servers; empty for the default.",
     )
 
+    # A model gets them after those of the user's settings.
+    instructions = models.TextField(blank=True, default="", db_default="")
+    INSTRUCTIONS_MAX_LENGTH: ClassVar = 20_000
+
     objects = models.Manager.from_queryset(RunOptionsQuerySet)()
 
     class Meta:

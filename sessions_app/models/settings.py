@@ -47,6 +47,8 @@ class UserSettings(models.Model):
     git_user_name = models.TextField(null=True, blank=True)
     git_user_email = models.TextField(null=True, blank=True)
     v1_enabled = models.BooleanField(null=True, blank=True)
+    # For models, in all conversations of the user.
+    instructions = models.TextField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(auto_now=True)
 

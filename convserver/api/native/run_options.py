@@ -63,6 +63,7 @@ class OptionsSerializer(Body):
     max_turn_seconds = Count()
     max_seconds = Count()
     network = Flag(allow_null=True, required=False)
+    instructions = Text(allow_blank=True, max_length=RunOptions.INSTRUCTIONS_MAX_LENGTH, required=False)
 
     def validate_agent(self, name: str) -> str:
         """Return the name. Raise ValidationError unless it is empty or an agent's that can be chosen."""

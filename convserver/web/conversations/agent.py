@@ -18,6 +18,7 @@ from sessions_app.agents.registry import AgentKind, AgentUnusable
 from sessions_app.agents.remote.listing import kinds_for
 from sessions_app.agents.remote.names import name_in
 from sessions_app.models import AGENT_NAME_MAX_LENGTH, OPTION_MODEL_MAX_LENGTH, RunOptions
+from sessions_app.settings import user_settings
 
 MODEL_HELP = (
     "The provider, a slash, and the model's name, for example openai/gpt-5. It is asked with the key that "
@@ -35,6 +36,14 @@ class AgentForm(forms.Form):
         label="Model",
         help_text=MODEL_HELP,
         widget=forms.TextInput(attrs={"list": "model-names", "autocomplete": "off", "spellcheck": "false"}),
+    )
+
+    instructions = forms.CharField(
+        required=False,
+        max_length=RunOptions.INSTRUCTIONS_MAX_LENGTH,
+        label="Instructions",
+        help_text="What the model should know in this conversation. Branches of it begin with them.",
+        widget=forms.Textarea(attrs={"rows": 5, "dir": "auto"}),
     )
 
     names = MODEL_NAMES
@@ -69,6 +78,12 @@ class AgentForm(forms.Form):
         return [*own, *kinds_for(self._user_id, self._conversation, chosen=self.chosen_agent)]
 
     @property
+    def own_instructions(self) -> str:
+        """Return the user's own instructions, which models get before those of a conversation."""
+        stored = user_settings.settings_of(self._user_id)
+        return (stored and stored.instructions) or ""
+
+    @property
     def chosen_agent(self) -> str:
         name = str(self["agent"].value() or "")
         return "" if name == registry.default_name() else name
@@ -80,7 +95,7 @@ def words_of(options: RunOptions) -> str:
     if agent is None:
         titles = {kind.name: kind.title for kind in registry.kinds()} if options.agent else {}
         agent = titles.get(options.agent, options.agent)
-    return " · ".join(filter(None, [agent, options.model]))
+    return " · ".join(filter(None, [agent, options.model, options.instructions and "With instructions"]))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -91,7 +106,7 @@ def agent(request: HttpRequest, conversation_id: str) -> HttpResponse:
         request,
         conversation_id,
         name="agent",
-        options=("agent", "model"),
+        options=("agent", "model", "instructions"),
         form_of=lambda conversation, **values: AgentForm(
             user_id=conversation.owner_id, conversation=conversation, **values
         ),

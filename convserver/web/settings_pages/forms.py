@@ -21,7 +21,13 @@ from convserver.api.openhands.tool_servers import SseServer, StdioServer, Stream
 from convserver.configuration import AuthMode
 from convserver.token_fields import GrantFields
 from convserver.web.listing import normal_ids
-from sessions_app.models import MAX_ITERATIONS, SECRET_NAME_MAX_LENGTH, TOKEN_NAME_MAX_LENGTH, Grant
+from sessions_app.models import (
+    MAX_ITERATIONS,
+    SECRET_NAME_MAX_LENGTH,
+    TOKEN_NAME_MAX_LENGTH,
+    Grant,
+    RunOptions,
+)
 from sessions_app.outbound.model_trial import InvalidBaseUrl, checked_base_url
 
 TEXT_MAX = 8000
@@ -155,6 +161,19 @@ class LimitsForm(Form):
         label="Cost per conversation (US dollars)",
         help_text="Models whose price is unknown don't count.",
         widget=forms.NumberInput(attrs={"placeholder": "no limit", "step": "any"}),
+    )
+
+
+class InstructionsForm(Form):
+    """The user's own instructions for models."""
+
+    name = "instructions"
+    instructions = forms.CharField(
+        required=False,
+        max_length=RunOptions.INSTRUCTIONS_MAX_LENGTH,
+        label="Your instructions",
+        help_text="What every model should know about you, and how it should answer.",
+        widget=forms.Textarea(attrs={"rows": 5, "dir": "auto"}),
     )
 
 

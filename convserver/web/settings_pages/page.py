@@ -19,6 +19,7 @@ from convserver.web.settings_pages.forms import (
     ApprovalForm,
     CommandForm,
     Form,
+    InstructionsForm,
     LimitsForm,
     ModelForm,
     SecretForm,
@@ -51,10 +52,8 @@ def show(request: HttpRequest, *refused: Form | PasswordForm, **more: Any) -> Ht
         "model": ModelForm(
             initial={"model": stored.llm_model, "base_url": stored.llm_base_url} if stored else None
         ),
+        **{shape.name: shape(initial=stored and vars(stored)) for shape in (InstructionsForm, LimitsForm)},
         "approval": ApprovalForm(initial={"asks": bool(stored and stored.confirmation_mode)}),
-        "limits": LimitsForm(
-            initial={name: getattr(stored, name) for name in LimitsForm.base_fields} if stored else None
-        ),
         **{shape.name: shape() for shape in (ServerForm, CommandForm, SecretForm)},
         "token": TokenForm(request.user, only=request.GET.get("conversation", "")),
         **({"password": PasswordForm(request)} if has_password(request) else {}),

@@ -72,6 +72,8 @@ def _more(record: Record) -> Iterator[str]:
         branch = f", on the branch {record.branch}" if record.branch else ""
         about = f"The conversation is about the repository {record.repository}{branch}."
         yield f"{about} {record.repository_place}".rstrip()
+    if record.own_instructions:
+        yield f"The user's instructions for all conversations:\n\n{record.own_instructions}"
     if record.instructions:
         yield f"The user's instructions for this conversation:\n\n{record.instructions}"
     if record.suffix:

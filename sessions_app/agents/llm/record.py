@@ -66,8 +66,10 @@ class Record:
     branch: str = ""
     repository_place: str = ""
     """The sentence that says where it is, or why it is not there."""
+    own_instructions: str = ""
+    """The user's own, for all conversations."""
     instructions: str = ""
-    """Those of the conversation's creation."""
+    """Those of the conversation's creation, and those that its user has written since."""
     suffix: str = ""
     """A V1 client's addition to the system prompt."""
     plans: Sequence[str] = ()
@@ -83,6 +85,10 @@ class Record:
     """The path by which the model names its workspace; empty if it reads no files there."""
 
 
+_OF_USER, _OF_OPTIONS = "owner__user_settings__instructions", "run_options__instructions"
+_COLUMNS = ("repository", "branch", _OF_USER, _OF_OPTIONS)
+
+
 def read(
     conversation: ConversationRef,
     *,
@@ -94,17 +100,17 @@ def read(
 ) -> Record:
     """Read a conversation for a turn that answers the events with these seqs.
 
-    The newest events have about `max_chars` of text. Later inputs are left to the next turn. `guidance` is
-    what the files of the workspace say.
+    It has the newest `max_chars` or so of text, no later inputs, and what files of the workspace say.
     """
     forgotten, summary = _condensed(conversation)
     newest, is_complete = _newest(conversation, max_chars, forgotten)
-    row = Conversation.objects.values("repository", "branch").get(pk=conversation.pk)
+    row = Conversation.objects.values(*_COLUMNS).get(pk=conversation.pk)
     found = [*_with_inputs(conversation, newest, inputs), *_restores(conversation, newest)]
     seen = _seen(conversation, found)
     agents = AgentSetup.objects.filter(pk=conversation.pk).values_list("shown_agent", flat=True)
     context = columns.fields(columns.fields(agents.first()).get("agent_context"))
     parameters = CreationParameters.objects.filter(pk=conversation.pk).values_list("parameters", flat=True)
+    told = [columns.first_text(columns.fields(parameters.first()).get("instructions")), row[_OF_OPTIONS]]
     return Record(
         events=ordered(found, turn_id=turn_id, inputs=inputs, seen=seen),
         is_complete=is_complete,
@@ -113,7 +119,8 @@ def read(
         files=list(_files(conversation)),
         repository=row["repository"] or "",
         branch=row["branch"] or "",
-        instructions=columns.first_text(columns.fields(parameters.first()).get("instructions")),
+        own_instructions=row[_OF_USER] or "",
+        instructions="\n\n".join(filter(None, told)),
         plans=() if task else plans.plans_for(conversation),
         parent=plans.said_before(conversation) if task else "",
         task=task,

@@ -14,7 +14,7 @@ from tests.conftest import once
 
 OPTIONS = "/api/native/conversations/talk/options"
 DEFAULTS = {
-    name: "" if name in ("agent", "model", "while_working", "unknown_outcome") else None
+    name: "" if name in ("agent", "model", "while_working", "unknown_outcome", "instructions") else None
     for name in run_options.NAMES
 }
 
@@ -53,6 +53,7 @@ NO_OPTIONS: list[Any] = [
     {"unknown_outcome": 3},
     {"agent": 5},
     {"agent": "a" * 201},
+    {"instructions": "a" * 20_001},
 ]
 
 

@@ -46,6 +46,7 @@ IMPORT_ID = "0123456789abcdef0123456789abcdef"
 """Of an import of alice's."""
 SETTINGS = (
     "model",
+    "instructions",
     "limits",
     "tools",
     "tools-remove",
@@ -185,6 +186,7 @@ PAGES = [
     Page("settings", "/settings"),
     _form("theme", "/settings/theme", theme="dark"),
     _form("settings-model", "/settings/model", model="openai/gpt-5"),
+    _form("settings-instructions", "/settings/instructions", instructions="Be brief."),
     _form("settings-tools", "/settings/tools", status=400),
     _form("settings-tools-remove", "/settings/tools/remove"),
     _form("settings-tools-test", "/settings/tools/test"),

@@ -248,6 +248,7 @@ class NativeRunOptions(BaseModel):
     network: bool | None = Field(
         description="Whether programs in the sandbox that start from now on reach public web servers."
     )
+    instructions: str = Field(description="For the model, after the user's own.")
 
 
 # Receipts
