@@ -50,7 +50,7 @@ _ATTRIBUTES = {
     "svg": {"class", "viewbox", "aria-hidden", "focusable"},
     "path": {"d"},
     "ol": {"start"},
-    "li": {"id"},
+    "li": {"class", "id"},
 }
 _HREF = re.compile(
     r"#e\d+|#fn(ref)?-\d+-\d+(:\d+)?|/(ui/)?settings#model"
