@@ -1,7 +1,8 @@
 """The program of a confined process: load a reader, drop all rights but those of the task, and read.
 
 Started by `processes.run` as `python -I -S child.py TASK`. It is self-contained: the interpreter finds no
-module of this project, and the readers import only the standard library. Its last line says how it ended.
+module of this project, and the readers import only the standard library, and the libraries that the task
+names. Its last line says how it ended.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ def main(task: dict[str, Any]) -> None:
     """Run the task's reader, and print the outcome."""
     end_with(task["parent"])
     raise_walls = runpy.run_path(task["walls"])["raise_walls"]
+    # A reader imports before the walls are there: shared libraries lie in many places.
+    sys.path += task["libraries"]
     read = runpy.run_path(task["reader"])["read"]
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
     try:

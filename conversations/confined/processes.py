@@ -19,7 +19,6 @@ from typing import IO
 
 from conversations.confined import child, walls
 
-CHECK_S = 0.2
 CHUNK_BYTES = 1024 * 1024
 END_MAX_BYTES = 8 * child.PROBLEM_MAX_CHARS
 NEEDED_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # some Pythons do not start without these
@@ -69,13 +68,13 @@ def run(
     readable: Sequence[Path] = (),
     writable: Sequence[Path] = (),
     source: IO[bytes] | None = None,
+    libraries: Sequence[Path] = (),
 ) -> IO[bytes]:
     """Call `read(*arguments)` of a reader's file in a confined process; return its output.
 
     The arguments are JSON values; `source` is a file that becomes its standard input. The result is a
-    temporary file without a name, at its beginning. The process can read only the given paths, and open those
-    in `writable` for writing, though it can write no byte. Raise NotRead, and any error of the check of
-    `checked_by`.
+    nameless temporary file, at its beginning. The process can read only the given paths, import `libraries`,
+    and open `writable` for writing, though not write. Raise NotRead, and errors of the check of `checked_by`.
     """
     task = {
         "parent": os.getpid(),
@@ -84,7 +83,8 @@ def run(
         "arguments": arguments,
         "memory_bytes": limits.memory_bytes,
         "cpu_s": limits.cpu_s,
-        "readable": [str(path) for path in readable],
+        "libraries": [str(path) for path in libraries],
+        "readable": [str(path) for path in (*readable, *libraries)],
         "writable": [str(path) for path in writable],
     }
     output = tempfile.TemporaryFile()  # noqa: SIM115 - the caller's to close
@@ -117,7 +117,7 @@ def _started(task: str, source: IO[bytes] | None) -> subprocess.Popen[bytes]:
 def _taken(process: subprocess.Popen[bytes], output: IO[bytes], limits: ProcessLimits) -> bytes:
     """Copy the output of the process until it closes it; return the end of it. Raise NotRead."""
     assert process.stdout  # noqa: S101 - Popen was given a pipe
-    until = time.monotonic() + limits.wall_s
+    until, check_s = time.monotonic() + limits.wall_s, 0.2
     left, end = limits.output_bytes, b""
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
@@ -125,7 +125,7 @@ def _taken(process: subprocess.Popen[bytes], output: IO[bytes], limits: ProcessL
             check()
             if time.monotonic() > until:
                 raise NotRead(TOO_SLOW)
-            if not selector.select(CHECK_S):
+            if not selector.select(check_s):
                 continue
             chunk = os.read(process.stdout.fileno(), CHUNK_BYTES)
             if not chunk:
