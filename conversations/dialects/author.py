@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
+from conversations.dialects.attached import AttachedFile
 from conversations.dialects.command_tool import CommandEnd
 from conversations.dialects.file_tool import FileEdit
 from conversations.events import Authored, EventEnvelope, Metrics
@@ -40,7 +41,14 @@ class AgentState(StrEnum):
 class EventAuthor(Protocol):
     """Writes events of one wire; V0 payloads leave `event_id` and `call_event_id` to the server's columns."""
 
-    def user_message(self, *, text: str, image_urls: Sequence[str] | None = (), event_id: str) -> Authored:
+    def user_message(
+        self,
+        *,
+        text: str,
+        image_urls: Sequence[str] | None = (),
+        files: Sequence[AttachedFile] = (),
+        event_id: str,
+    ) -> Authored:
         """Write a message of the user."""
 
     def agent_message(

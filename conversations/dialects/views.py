@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from conversations.dialects.attached import AttachedFile
+
 THOUGHT_LOGGED = "Your thought has been logged."  # the whole result of a thought, on both wires
 
 
@@ -23,9 +25,10 @@ class MessageView(EventView):
 
     author: str = ""  # a name, where there are several users
     images: Sequence[str] = ()  # URLs
+    files: Sequence[AttachedFile] = ()
     reasoning: str = ""  # the model's own, before its words
     thought: str = ""  # beside the words that end a task
-    note: str = ""  # for models only
+    note: str = ""  # for models only; with the texts of the files
     is_interrupted: bool = False  # stopped before its end
 
 

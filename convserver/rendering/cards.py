@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from conversations.dialects import CALL_STOPPED
+from conversations.dialects.attached import AttachedFile
 from conversations.events import EventEnvelope
 from convserver.rendering.diffs import Diff
 from convserver.rendering.tools import ShownTool
@@ -53,6 +54,7 @@ class MessageCard:
     text: str
     is_users: bool
     images: tuple[str, ...] = ()
+    files: tuple[AttachedFile, ...] = ()
     reasoning: str = ""
     interrupted: bool = False
 

@@ -8,8 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 from django.urls import reverse
+from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
+from conversations.dialects.attached import AttachedFile
 from conversations.events import EventEnvelope
 from convserver.rendering.arguments import plan
 from convserver.rendering.cards import (
@@ -86,6 +88,7 @@ class Parts:
             "body": self._body(event, card.text, breaks=card.is_users),
             "reasoning": self._text(event, card.reasoning),
             "images": [image(url) for url in card.images[:IMAGES_MAX]],
+            "files": [self._file(file) for file in card.files],
             "interrupted": card.interrupted,
             "is_users": card.is_users,
             "rated": self._rated.get(event["seq"], ""),
@@ -225,6 +228,23 @@ class Parts:
         if not any(part["html"] for part in parts):
             return []  # then one text to unfold is easier to read than many
         return [*parts, {"html": "", **self._text(event, rest)}] if rest.strip() else parts
+
+    def _file(self, file: AttachedFile) -> dict[str, Any]:
+        """Return what `message.html` shows of an attached file, with only the beginning of its text."""
+        shown_chars = len(file.text) if self._whole else 2_000
+        href = ""
+        if file.is_kept and not self._whole:
+            place = reverse("conversation-file", args=[self.conversation_id])
+            href = f"{place}?{urlencode({'path': file.name})}"
+        return {
+            "name": name(file.name),
+            "size": file.size,
+            "pages": file.pages,
+            "note": name(file.note),
+            "text": visible.prose(file.text[:shown_chars]),
+            "is_cut": len(file.text) > shown_chars,
+            "href": href,
+        }
 
     def _text(self, event: EventEnvelope, text: str) -> dict[str, Any]:
         shown: Output | None = output(text, visible.prose, whole=self._whole) if text else None

@@ -109,6 +109,7 @@ def _message(view: MessageView, *, is_users: bool) -> MessageCard:
         text=view.text,
         is_users=is_users,
         images=tuple(view.images),
+        files=tuple(view.files),
         reasoning=reasoning if reasoning != view.text else "",
         interrupted=view.is_interrupted,
     )

@@ -27,6 +27,7 @@ class StoredDraft(TypedDict):
 
     text: str
     images: list[str]
+    files: list[dict[str, Any]]
     version: int
     updated_at: str | None
 
@@ -35,6 +36,7 @@ class StoredDraft(TypedDict):
 class Edit:
     text: str
     images: Sequence[str]
+    files: Sequence[dict[str, Any]] = ()
     version: int
     """The version of the edited draft, 0 for none."""
 
@@ -65,8 +67,8 @@ def read(user_pk: int, conversation: ConversationRef | None) -> StoredDraft:
     """Return the user's draft in a conversation, or of a new conversation."""
     row = Draft.objects.of(user_pk, conversation).first()
     if row is None:
-        return {"text": "", "images": [], "version": 0, "updated_at": None}
-    return _shown(row.text, row.images, row.version, row.updated_at)
+        return {"text": "", "images": [], "files": [], "version": 0, "updated_at": None}
+    return _shown(row)
 
 
 def write(user_pk: int, conversation: ConversationRef | None, edit: Edit) -> StoredDraft:
@@ -75,8 +77,16 @@ def write(user_pk: int, conversation: ConversationRef | None, edit: Edit) -> Sto
     Raise DraftConflict if the stored version is not the one that was edited, and QuotaExceeded.
     """
     images, version, now = list(edit.images), edit.version + 1, timezone.now()
-    size = size_of_draft(edit.text, images)
-    columns = {"text": edit.text, "images": images, "version": version, "updated_at": now, "size": size}
+    files = list(edit.files)
+    size = size_of_draft(edit.text, images, files)
+    columns = {
+        "text": edit.text,
+        "images": images,
+        "files": files,
+        "version": version,
+        "updated_at": now,
+        "size": size,
+    }
     with transaction.atomic():
         usage.change_draft(user_pk, conversation, size=size)
         columns["written_in"] = change_order.number()  # of this transaction, by which lists are read
@@ -85,7 +95,7 @@ def write(user_pk: int, conversation: ConversationRef | None, edit: Edit) -> Sto
         transaction.on_commit(
             lambda: live.announce_draft(user_pk, conversation, version=version), robust=True
         )
-    return _shown(edit.text, images, version, now)
+    return _shown(Draft(text=edit.text, images=images, files=files, version=version, updated_at=now))
 
 
 def written_from(user_pk: int, place: int | datetime, pk: int, *, end: int, limit: int) -> list[WrittenDraft]:
@@ -112,5 +122,11 @@ def _replace(
     return Draft.objects.get_or_create(user_id=user_pk, **place, defaults=columns)[1]
 
 
-def _shown(text: str, images: list[str], version: int, updated_at: datetime) -> StoredDraft:
-    return {"text": text, "images": images, "version": version, "updated_at": iso(updated_at)}
+def _shown(row: Draft) -> StoredDraft:
+    return {
+        "text": row.text,
+        "images": row.images,
+        "files": row.files,
+        "version": row.version,
+        "updated_at": iso(row.updated_at),
+    }

@@ -87,6 +87,8 @@ class Attachment(models.Model):
     """Bytes of the content."""
     # Megabytes: lists name their columns, and only `content_of` reads this one.
     content = models.BinaryField()
+    is_said = models.BooleanField(default=False, db_default=False)
+    """Whether it was attached to a message, which has its text for models."""
     created_at = models.DateTimeField(default=timezone.now)
 
     objects = models.Manager.from_queryset(AttachmentQuerySet)()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import ClassVar, Self
 from uuid import uuid4
 
 from django.conf import settings
 from django.db import models
-from django.db.models import OuterRef, Q, Subquery
+from django.db.models import OuterRef, Q, Subquery, Value
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -148,6 +148,8 @@ class Draft(models.Model):
     text = models.TextField(default="", blank=True)
     images = models.JSONField(default=list, blank=True)
     """Their data URLs, in order."""
+    files = models.JSONField(default=list, db_default=Value([], models.JSONField()), blank=True)
+    """As a `message` has them, in order."""
     # A draft is only emptied, never removed: a number that begins anew would hide a conflict.
     version = models.BigIntegerField()
     """The number of writes."""
@@ -156,7 +158,7 @@ class Draft(models.Model):
     written_in = models.BigIntegerField(null=True, blank=True, editable=False)
     """The number of the last change (change_order); None if it is older than those."""
     size = models.BigIntegerField(null=True, blank=True, editable=False)
-    """Bytes of the text and the images; None if it was written before this was counted (`usage`)."""
+    """Bytes of the text, images and files; None if it was written before this was counted (`usage`)."""
 
     objects = models.Manager.from_queryset(DraftQuerySet)()
 
@@ -180,6 +182,7 @@ class Draft(models.Model):
         return f"draft {self.version} of user {self.user_id} in {self.conversation_id}"
 
 
-def size_of_draft(text: str, images: Iterable[str]) -> int:
+def size_of_draft(text: str, images: Iterable[str], files: Iterable[Mapping[str, object]] = ()) -> int:
     """Return the bytes of a draft; its images are ASCII."""
-    return len(text.encode(errors="surrogatepass")) + sum(map(len, images))
+    texts = [text, *(str(value) for file in files for value in file.values())]
+    return sum(len(each.encode(errors="surrogatepass")) for each in texts) + sum(map(len, images))

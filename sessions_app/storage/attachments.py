@@ -20,8 +20,8 @@ from sessions_app.storage import usage
 
 WORKSPACE = "/workspace"
 """The directory of attachments in paths of the V0 wire."""
-FILE_MAX_BYTES = 8 * 1024 * 1024
-TOTAL_MAX_BYTES = 64 * 1024 * 1024
+FILE_MAX_BYTES = 15 * 1024 * 1024
+TOTAL_MAX_BYTES = 128 * 1024 * 1024
 """The limit for all attachments of one conversation."""
 FILES_MAX = 500
 """At most this many attachments per conversation."""
@@ -34,6 +34,8 @@ class NewFile:
 
     name: str
     content: bytes
+    is_said: bool = False
+    """Whether a message will have its text for models."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,9 +63,11 @@ class Skipped:
     reason: str
 
 
-def attachments_of(conversation: ConversationRef) -> list[Attached]:
-    """Return the files that the user gave to the conversation, the oldest first."""
+def attachments_of(conversation: ConversationRef, *, with_said: bool = True) -> list[Attached]:
+    """Return the files that the user gave to the conversation, with those of messages, the oldest first."""
     rows = Attachment.objects.of(conversation).values_list("name", "size", "created_at")
+    if not with_said:
+        rows = rows.filter(is_said=False)
     return [Attached(name=name, size=size, created_at=created_at) for name, size, created_at in rows]
 
 
@@ -167,7 +171,7 @@ def _attached(conversation: ConversationRef, file: NewFile, space: _Space) -> At
         return Skipped(name=safe_name(file.name), reason=reason)
     name = safe_name(file.name, space.names)
     row = Attachment.objects.create(
-        conversation_id=conversation.pk, name=name, size=size, content=file.content
+        conversation_id=conversation.pk, name=name, size=size, content=file.content, is_said=file.is_said
     )
     space.names.add(name)
     space.files += 1

@@ -144,7 +144,7 @@ def _count(row: Usage) -> None:
     )
     drafts = Draft.objects.filter(user_id=row.user_id)
     for draft in drafts.filter(size=None).iterator(chunk_size=1):  # each may have megabytes of images
-        Draft.objects.filter(pk=draft.pk).update(size=size_of_draft(draft.text, draft.images))
+        Draft.objects.filter(pk=draft.pk).update(size=size_of_draft(draft.text, draft.images, draft.files))
     held = drafts.filter(size__gt=0)
     row.drafts, row.draft_bytes = held.count(), held.aggregate(sum=Sum("size"))["sum"] or 0
     row.is_counted = True

@@ -373,6 +373,7 @@ ROWS = [
     Row("native-export", NATIVE + "/{id}/export", OWNERS),
     Row("native-events", NATIVE + "/{id}/events", OWNERS),
     Row("native-events", NATIVE + "/{id}/events", OWNERS, method="POST", body=MESSAGE),
+    Row("native-conversation-files", NATIVE + "/{id}/files?name=a.txt", OWNERS, method="POST", body={}),
     Row("native-conversation-draft", NATIVE + "/{id}/draft", OWNERS),
     Row("native-conversation-draft", NATIVE + "/{id}/draft", OWNERS, method="PUT", body=DRAFT),
     Row("native-conversation-fork", NATIVE + "/{id}/fork", Statuses(201, 404, 401), method="POST"),

@@ -13,8 +13,10 @@ import httpx
 import pytest
 from django.contrib.auth.models import User
 from django.urls import get_resolver
+from pydantic import TypeAdapter
 
 from conversations import live, models
+from conversations.confined import documents
 from conversations.events import ConversationRef
 from conversations.log import reads
 from conversations.store import changes, creation
@@ -38,6 +40,8 @@ from sessions_app.sockets.native import agent as native_agent
 from sessions_app.sockets.native import frames as native
 from sessions_app.sockets.native import list_reader as native_list
 from sessions_app.sockets.native import reader as native_reader
+from sessions_app.sockets.native.attached_files import FilesOfMessage
+from sessions_app.storage import attachments
 from tests.conftest import Dial, Join
 from tests.doors.test_access import routes
 from tests.support.data.events import event
@@ -62,6 +66,9 @@ LIMITS = {
     "characters of a frame's `id`": native.FRAME_ID_MAX_LENGTH,
     "characters of a `session`": native.SESSION_MAX_LENGTH,
     "images of a `message`": native.IMAGES_MAX,
+    "files of a `message`": TypeAdapter(FilesOfMessage).json_schema()["maxItems"],
+    "characters of the text of a file": documents.TEXT_MAX_CHARS,
+    "bytes of an attached file": attachments.FILE_MAX_BYTES,
     "bytes of a piece of an uploaded file": pieces.PIECE_MAX_BYTES,
     "events of a page by REST": reads.PAGE_MAX_EVENTS,
     "conversations of a page by REST": pagination.PAGE_MAX,
@@ -99,7 +106,7 @@ RUN_IN_ORDER = [
     204,
     *(200 for _ in range(5)),
     404,
-    *(200 for _ in range(3)),
+    *(200 for _ in range(4)),
     201,
     204,
     200,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from uuid import UUID, uuid5
 
-from conversations.dialects import columns, file_tool
+from conversations.dialects import attached, columns, file_tool
 from conversations.dialects.file_tool import FileEdit
 from conversations.dialects.v0 import file_calls as v0_file_calls
 from conversations.dialects.v0 import reading
@@ -171,7 +171,8 @@ def _message(event: _V0Event) -> V1Event:
     images = [*_images(event.args), *_images(event.extras)]
     content = [*([text_part(event.text)] if event.text or not images else ()), *images]
     if event.columns["source"] == "user" and event.columns["kind"] == Kind.MESSAGE:
-        return v1_payload.user_message(content)
+        files = attached.files_in(event.members.get("extended_content"))
+        return v1_payload.user_message(content, beside=attached.parts_of(files))
     note = INTERRUPTED_NOTE if reading.is_interrupted(event.members) else ""
     reasoning = columns.first_text(event.members.get("reasoning_content"))
     return v1_payload.agent_message(content, note=note, reasoning=reasoning)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from conversations.dialects import command_tool, file_tool
+from conversations.dialects import attached, command_tool, file_tool
+from conversations.dialects.attached import AttachedFile
 from conversations.dialects.author import COMMAND_TOOL, AgentState, command_of
 from conversations.dialects.command_tool import CommandEnd
 from conversations.dialects.file_tool import FileEdit, edit_by
@@ -40,9 +41,18 @@ _NOTHING: Mapping[str, object] = {}
 class V0Author:
     """Writes V0 events without `id`, `timestamp` and `cause`, which the server adds for readers."""
 
-    def user_message(self, *, text: str, image_urls: Sequence[str] | None = (), event_id: str) -> Authored:
+    def user_message(
+        self,
+        *,
+        text: str,
+        image_urls: Sequence[str] | None = (),
+        files: Sequence[AttachedFile] = (),
+        event_id: str,
+    ) -> Authored:
         urls = None if image_urls is None else list(image_urls)
-        return _action("message", {"content": text, "image_urls": urls}, source="user")
+        # As the thoughts of an answer: readers ignore unknown keys of the event.
+        beside = {"extended_content": attached.parts_of(files)} if files else {}
+        return _action("message", {"content": text, "image_urls": urls}, source="user", beside=beside)
 
     def agent_message(
         self, *, text: str, event_id: str, interrupted: bool = False, reasoning: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from conversations.dialects import columns
+from conversations.dialects import attached, columns
 from conversations.dialects.columns import Fields
 from conversations.dialects.v0 import reading
 from conversations.dialects.v0.older import todays_args, todays_extras
@@ -56,6 +56,8 @@ def view(payload: Fields, *, kind: str, type_: str, text: str, is_answer: bool =
                 images=tuple(columns.image_urls([args, extras])),
                 reasoning=columns.first_text(payload.get("reasoning_content")),
                 thought=_thought(args) if type_ == "finish" else "",
+                files=attached.files_in(payload.get("extended_content")),
+                note=columns.content_text(payload.get("extended_content")),
                 is_interrupted=reading.is_interrupted(payload),
             )
         case Kind.TOOL_CALL:

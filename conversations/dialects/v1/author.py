@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from conversations.dialects import command_tool, file_tool
+from conversations.dialects import attached, command_tool, file_tool
+from conversations.dialects.attached import AttachedFile
 from conversations.dialects.author import COMMAND_TOOL, AgentState, command_of
 from conversations.dialects.command_tool import CommandEnd
 from conversations.dialects.file_tool import FileEdit, edit_by
@@ -21,10 +22,17 @@ THINK_TOOL_NAME = "think"
 class V1Author:
     """Writes V1 events of release 1.3.0: only its base fields, and no null that may be left out."""
 
-    def user_message(self, *, text: str, image_urls: Sequence[str] | None = (), event_id: str) -> Authored:
+    def user_message(
+        self,
+        *,
+        text: str,
+        image_urls: Sequence[str] | None = (),
+        files: Sequence[AttachedFile] = (),
+        event_id: str,
+    ) -> Authored:
         images = [image_part(image_urls)] if image_urls else []
         content = [*([text_part(text)] if text or not images else ()), *images]
-        return authored(payload.user_message(content), event_id=event_id)
+        return authored(payload.user_message(content, beside=attached.parts_of(files)), event_id=event_id)
 
     def agent_message(
         self, *, text: str, event_id: str, interrupted: bool = False, reasoning: str = ""

@@ -62,10 +62,19 @@ def image_part(urls: Sequence[str]) -> dict[str, object]:
     return {"type": "image", "image_urls": list(urls)}
 
 
-def user_message(content: Sequence[Part], *, sender: str | None = None) -> V1Event:
-    """Write a message of the user; `sender` is the author, where there are several."""
+def user_message(
+    content: Sequence[Part], *, sender: str | None = None, beside: Sequence[Part] = ()
+) -> V1Event:
+    """Write a message of the user; `sender` is the author, where there are several.
+
+    `beside` is for models only.
+    """
     message = {"role": "user", "content": list(content)}
-    fields: dict[str, object] = {"llm_message": message, "activated_skills": [], "extended_content": []}
+    fields: dict[str, object] = {
+        "llm_message": message,
+        "activated_skills": [],
+        "extended_content": list(beside),
+    }
     return V1Event("MessageEvent", "user", fields if sender is None else fields | {"sender": sender})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conversations.dialects import columns
+from conversations.dialects import attached, columns
 from conversations.dialects.columns import Fields
 from conversations.dialects.v1 import reading
 from conversations.dialects.v1.kinds import kind_of
@@ -96,6 +96,7 @@ def _message(payload: Fields, text: str) -> MessageView:
         images=tuple(columns.image_urls(said.get("content"))),
         reasoning=_reasoning(payload) or _reasoning(said),
         thought=columns.content_text(payload.get("thought")),
+        files=attached.files_in(payload.get("extended_content")),
         note=columns.content_text(payload.get("extended_content")),
         is_interrupted=reading.is_interrupted(payload),
     )

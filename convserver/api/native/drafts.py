@@ -17,6 +17,7 @@ from convserver.api.native.view import Body, NativeView, Text
 from convserver.api.scopes import WRITES
 from sessions_app.live import drafts
 from sessions_app.live.drafts import IMAGES_MAX_BYTES, TEXT_MAX_BYTES, DraftConflict, Edit
+from sessions_app.sockets.native.attached_files import BadFiles, FileOfMessage, files_of
 from sessions_app.sockets.native.frames import IMAGES_MAX
 
 # RegexField searches, and `$` would let a line feed follow.
@@ -35,6 +36,7 @@ class DraftSerializer(Body):
         default=list,
         max_length=IMAGES_MAX,
     )
+    files = serializers.ListField(child=serializers.JSONField(), default=list)
     version = serializers.IntegerField(min_value=0, max_value=VERSION_MAX)
 
     def validate_text(self, text: str) -> str:
@@ -51,6 +53,13 @@ class DraftSerializer(Body):
                 f"The images of a draft can have at most {IMAGES_MAX_BYTES} bytes."
             )
         return images
+
+    def validate_files(self, files: list[Any]) -> list[dict[str, Any]]:
+        """Refuse files that no message could have."""
+        try:
+            return [FileOfMessage.of(file).model_dump() for file in files_of(files)]
+        except BadFiles as error:
+            raise serializers.ValidationError(str(error)) from error
 
 
 class DraftView(NativeView):

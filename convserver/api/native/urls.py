@@ -6,6 +6,7 @@ from django.urls import path, re_path
 from rest_framework.routers import SimpleRouter
 
 from convserver.api.native.agents import AgentsView
+from convserver.api.native.attaching.uploads import FilesView
 from convserver.api.native.batch import BatchView
 from convserver.api.native.checkpoints import CheckpointsView, RestoreFilesView
 from convserver.api.native.conversations import ConversationViewSet
@@ -38,6 +39,7 @@ _IMPORT = "imports/(?P<import_id>[A-Za-z0-9]{1,64})"
 urlpatterns = [
     re_path(rf"^{_ONE}/events$", EventsView.as_view(), name="native-events"),
     re_path(rf"^{_ONE}/draft$", DraftView.as_view(), name="native-conversation-draft"),
+    re_path(rf"^{_ONE}/files$", FilesView.as_view(), name="native-conversation-files"),
     re_path(rf"^{_ONE}/options$", RunOptionsView.as_view(), name="native-conversation-options"),
     re_path(rf"^{_ONE}/checkpoints$", CheckpointsView.as_view(), name="native-conversation-checkpoints"),
     re_path(rf"^{_ONE}/restore-files$", RestoreFilesView.as_view(), name="native-conversation-restore-files"),

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods
 
 from conversations import access
 from conversations.access import Visitor
+from conversations.dialects.attached import AttachedFile
 from conversations.events import EventEnvelope, Kind
 from conversations.exceptions import ConversationError, EventNotFound, ForkUnfinished
 from conversations.log import reads
@@ -40,6 +41,7 @@ class RepeatedMessage:
     seq: int
     text: str
     images: tuple[str, ...]
+    files: tuple[AttachedFile, ...]
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -68,7 +70,7 @@ def again(request: HttpRequest, conversation_id: str) -> HttpResponse:
         return page(request, "web/again.html", context)
     # Another answer is one to the same words: those of the form are not read.
     text = said.text if answer is not None else request.POST.get("text", "").strip()
-    if not text and not said.images:
+    if not text and not said.images and not said.files:
         return page(request, "web/again.html", {**context, "problem": "Write a message."}, status=400)
     new_id = message_id(request)
     try:
@@ -106,7 +108,14 @@ def _begun(
     except EventNotFound as error:
         raise Http404 from error
     try:
-        say(request, conversation_id, text=text, images=said.images, message_id=new_id)
+        say(
+            request,
+            conversation_id,
+            text=text,
+            images=said.images,
+            files=said.files,
+            message_id=new_id,
+        )
     except ForkUnfinished:
         raise  # the caller keeps the text in its form
     except ConversationError as error:
@@ -162,4 +171,4 @@ def _message(event: EventEnvelope) -> RepeatedMessage | None:
     card = read(event)
     if not isinstance(card, MessageCard) or not card.is_users:
         return None
-    return RepeatedMessage(seq=event["seq"], text=card.text, images=card.images)
+    return RepeatedMessage(seq=event["seq"], text=card.text, images=card.images, files=card.files)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from uuid import UUID, uuid4
 
 from django.http import HttpRequest
 
 from conversations import access
+from conversations.dialects.attached import AttachedFile
 from conversations.events import Appended, ConversationRef
 from conversations.exceptions import ConversationError, EventConflict
 from convserver.event_loop import in_loop
@@ -23,7 +25,13 @@ def text_of(request: HttpRequest) -> str:
 
 
 def say(
-    request: HttpRequest, conversation_id: str, *, text: str, message_id: str, images: Sequence[str] = ()
+    request: HttpRequest,
+    conversation_id: str,
+    *,
+    text: str,
+    message_id: str,
+    images: Sequence[str] = (),
+    files: Sequence[AttachedFile] = (),
 ) -> int:
     """Append a message for the agent to answer; return its seq.
 
@@ -31,7 +39,13 @@ def say(
     """
     conversation = access.writable(request.user, conversation_id)
     # As the socket takes it: the same bounds, refusals and stored event.
-    said = {"type": "message", "id": message_id, "text": text, "images": list(images)}
+    said = {
+        "type": "message",
+        "id": message_id,
+        "text": text,
+        "images": list(images),
+        "files": [asdict(file) for file in files],
+    }
     frame = frames.parse(json.dumps(said))
     [appended] = in_loop(_append, conversation, frame, access.pk_of(request.user))
     return appended.seq

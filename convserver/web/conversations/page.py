@@ -47,7 +47,7 @@ PAGE_EVENTS = 50  # the events of the log that are shown at once
 # The events after them that are read for the results of their calls: most results follow soon.
 BEYOND_EVENTS = 10
 # Parts of HTML that need `calls.css` and `code.css`, which a page without them does not load.
-_CALLS = ('="event tool_', '="event plan', '="event error', '="output', '="code')
+_CALLS = ('="event tool_', '="event plan', '="event error', '="output', '="code', '="attached')
 # The ends of a loop that can leave its last turn without an answer.
 _CUT_OFF = (LoopEnd.STOPPED, LoopEnd.EVICTED, LoopEnd.INTERRUPTED)
 

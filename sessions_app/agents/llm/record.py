@@ -245,7 +245,7 @@ def view_of(event: EventEnvelope) -> EventView:
 
 def _files(conversation: ConversationRef) -> Iterator[File]:
     room = FILES_MAX_BYTES
-    for each in attachments_of(conversation):
+    for each in attachments_of(conversation, with_said=False):  # a message has the texts of its own
         room -= each.size
         content = content_of(conversation, each.name) if room >= 0 else None
         yield File(name=each.name, size=each.size, content=content)

@@ -21,6 +21,7 @@ from conversations.payloads import bounds, jsontext
 from conversations.payloads.jsontext import Member
 from sessions_app.capacity.parsing import in_turn
 from sessions_app.models import AllowedFor, UnknownAnswer
+from sessions_app.sockets.native.attached_files import files_of
 
 FRAME_ID_MAX_LENGTH = 200
 SESSION_MAX_LENGTH = 100
@@ -166,12 +167,13 @@ def message_event(frame: Frame, conversation: ConversationRef, *, user_id: int, 
         or not all(isinstance(url, str) for url in images)
     ):
         raise BadFrame(f"`images` of the frame `message` must be a list of at most {IMAGES_MAX} addresses.")
+    files = files_of(frame.members["files"].value if "files" in frame.members else [])
     text = frame.text("text")
-    if not text.strip() and not images:
-        raise BadFrame("A `message` needs a text that is not blank, or images.")
+    if not text.strip() and not images and not files:
+        raise BadFrame("A `message` needs a text that is not blank, images or files.")
     event_id = _event_id(_MESSAGE_IDS, frame.id, user_id=user_id, session=session)
     author: EventAuthor = dialects.author(conversation.dialect)
-    authored = author.user_message(text=text, image_urls=images, event_id=event_id)
+    authored = author.user_message(text=text, image_urls=images, files=files, event_id=event_id)
     return authored.event(event_id, sender_id=user_id, is_input=True)
 
 

@@ -36,7 +36,13 @@ def body(text: str = "hel", *, version: int, **members: Any) -> dict[str, Any]:
 async def test_without_a_draft_there_is_an_empty_one_of_version_0(
     conversation: ConversationRef, rest: httpx.AsyncClient, path: str
 ) -> None:
-    assert (await rest.get(path)).json() == {"text": "", "images": [], "version": 0, "updated_at": None}
+    assert (await rest.get(path)).json() == {
+        "text": "",
+        "images": [],
+        "files": [],
+        "version": 0,
+        "updated_at": None,
+    }
 
 
 @both

@@ -859,7 +859,7 @@ async def test_a_blank_message_is_refused_with_a_sentence_and_not_stored(
     for text in ["", "   ", "\n\t"]:
         with subtests.test(text=text):
             refused = await rest.post(EVENTS, json=message(text))
-            detail = "A `message` needs a text that is not blank, or images."
+            detail = "A `message` needs a text that is not blank, images or files."
             assert (refused.status_code, refused.json()["detail"]) == (400, detail)
             assert (await rest.get(EVENTS)).json()["events"] == []
 

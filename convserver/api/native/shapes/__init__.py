@@ -18,6 +18,7 @@ from sessions_app.models import (
     UnknownOutcome,
     WhileWorking,
 )
+from sessions_app.sockets.native.attached_files import FilesOfMessage
 from sessions_app.sockets.native.frames import EVENTS_MAX, FRAME_ID_MAX_LENGTH, IMAGES_MAX
 
 NATIVE = Door(
@@ -351,6 +352,7 @@ class MessageFrame(BaseModel):
     id: FrameId | None = None
     text: str
     images: list[str] = Field(default=[], max_length=IMAGES_MAX, description="Their addresses.")
+    files: FilesOfMessage = []
 
 
 class RecordedEvent(BaseModel):
@@ -436,6 +438,7 @@ class NativeDraft(BaseModel):
 
     text: str
     images: list[str] = Field(description="Their data URLs.")
+    files: FilesOfMessage
     version: int = Field(ge=0)
     updated_at: datetime | None
 

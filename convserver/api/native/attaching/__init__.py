@@ -1,0 +1,1 @@
+"""Files that clients attach to messages."""
