@@ -148,7 +148,7 @@ def test_a_message_waits_for_the_images_of_its_draft(talk: Talk) -> None:
     talk.is_connected()
     talk.box.press("Enter")
     note = talk.page.locator("#composer .note")
-    expect(note).to_have_text("Images are still loading. Send your message in a moment.")
+    expect(note).to_have_text("Attachments are still loading. Send your message in a moment.")
     expect(talk.unsent).to_have_count(0)
     fetching.first().continue_()
     expect(talk.page.get_by_role("img", name="Image 1")).to_be_visible()

@@ -234,13 +234,16 @@ def test_an_image_can_be_left_out_again(talk: Talk) -> None:
 
 
 @pytest.mark.slow
-def test_a_file_that_is_no_image_is_named_until_one_goes_on_writing(talk: Talk) -> None:
+def test_a_file_that_cannot_be_attached_is_named_until_one_goes_on_writing(talk: Talk) -> None:
+    talk.page.route("**/files?name=*", lambda route: route.abort())
     note = talk.page.locator("#composer .note")
     with talk.page.expect_event("requestfinished", lambda request: request.method == "PUT"):
         talk.box.fill("See the plan")
         talk.page.evaluate(_GIVE, ["drop", base64.b64encode(b"%PDF").decode(), "application/pdf", "plan.pdf"])
     talk.page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
-    expect(note).to_have_text("plan.pdf: only PNG, JPEG, GIF and WebP images can be attached.")
+    expect(note).to_have_text(
+        "plan.pdf could not be attached: it can't be read, or the server can't be reached."
+    )
     talk.box.press_sequentially(" there")
     expect(note).to_have_text("")
 
@@ -266,7 +269,7 @@ def test_a_message_waits_for_an_image_that_is_still_being_read(talk: Talk) -> No
     talk.page.evaluate(_GIVE, ["paste", base64.b64encode(_png()).decode(), "image/png", "slow.png"])
     talk.box.press("Enter")
     note = talk.page.locator("#composer .note")
-    expect(note).to_have_text("Images are still loading. Send your message in a moment.")
+    expect(note).to_have_text("Attachments are still loading. Send your message in a moment.")
     expect(talk.unsent).to_have_count(0)
     talk.page.evaluate(_GO_ON_READING)
     expect(note).to_have_text("")

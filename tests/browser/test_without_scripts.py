@@ -59,7 +59,7 @@ def test_a_conversation_is_begun_by_the_form(talk: Talk) -> None:
 def test_nothing_is_offered_that_needs_a_script(talk: Talk) -> None:
     for hidden in ("#connection", "#to-end", "#approval", "#working"):
         expect(talk.page.locator(hidden)).to_be_hidden()
-    expect(talk.page.get_by_role("button", name="Add images")).to_be_hidden()
+    expect(talk.page.get_by_role("button", name="Attach files")).to_be_hidden()
 
 
 def test_the_page_says_how_the_agent_stands_and_how_an_answer_comes(

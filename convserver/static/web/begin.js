@@ -18,7 +18,7 @@ const composer = new Composer(form, { user, id: "", ready: create, onSend: begin
 if (!document.querySelector("[data-undo] [autofocus]")) composer.focus(); // what was just deleted can be undone by a key
 addEventListener("pageshow", ({ persisted }) => persisted && location.reload()); // its conversation has begun
 
-/** Make the conversation, trying until it is there: what was written stays in the box so long. */
+/** Make the conversation, trying until it is there, and return its id: what was written stays in the box so long. */
 async function create() {
   composer.note("Starting…");
   let again;
@@ -28,6 +28,7 @@ async function create() {
     return new Promise((over) => (again = over));
   };
   for (let problem; (problem = await problemOfCreating()); await rest()) composer.note(problem);
+  return id;
 }
 
 async function problemOfCreating() {
@@ -79,8 +80,8 @@ function keep(message) {
 }
 
 /** Send it from here; under its id it is stored once, should the browser have kept it after all. */
-async function post({ id: message, text, images }) {
+async function post({ id: message, text, images, files }) {
   composer.note("Sending…");
-  const answer = await ask(`/${id}/events`, { type: "message", id: message, text, images }, POST_MS);
+  const answer = await ask(`/${id}/events`, { type: "message", id: message, text, images, files }, POST_MS);
   if (!answer.ok) throw new Error(`The server answered ${answer.status}.`);
 }

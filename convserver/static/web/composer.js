@@ -1,25 +1,28 @@
-// Where one writes: several lines, images by choice, paste and drop; a draft that outlives everything.
+// Where one writes: several lines, images and files by choice, paste and drop; a draft that outlives everything.
 
 import { Draft, joined } from "./draft.js";
 
 const MESSAGE_MAX_BYTES = 16 * 1024 * 1024 - 1024; // of JSON, with room for what else is in a frame
-const FETCHING = "Images are still loading. Send your message in a moment.";
+const PASTE_MAX_CHARS = 8000; // a longer one becomes a file
+const FETCHING = "Attachments are still loading. Send your message in a moment.";
+const attached = () => import("./attached.js");
 
 export class Composer {
   /** `ready`, if given, is waited for before a message is sent; until then it stays in the box. */
   constructor(form, { user, id, onSend, ready }) {
-    Object.assign(this, { form, onSend, ready });
+    Object.assign(this, { form, id, onSend, ready });
     this.text = form.querySelector("textarea");
     this.images = [];
+    this.files = [];
     this.readings = 0; // files that are on their way into it
     this.list = form.querySelector(".images");
-    this.files = form.querySelector('input[type="file"]');
+    this.chooser = form.querySelector('input[type="file"]');
     this.noteLine = form.querySelector(".note");
     this.draft = new Draft({
       user,
       id,
-      read: () => ({ text: this.text.value, images: this.images }),
-      write: (draft) => this.put(draft),
+      read: () => ({ ...this.written, files: this.files.filter((file) => !file.waiting) }),
+      write: (draft) => this.put({ ...draft, files: [...(draft.files ?? []), ...this.files.filter((file) => file.waiting)] }),
       onCopy: (copy) => import("./copies.js").then(({ offer }) => offer(this, copy), console.warn),
       onNote: (words) => this.noteOfDraft(words),
     });
@@ -32,13 +35,13 @@ export class Composer {
     this.text.addEventListener("paste", (event) => this.took(event, event.clipboardData));
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
-      if (event.submitter?.name === "cue") this.put({ text: event.submitter.value, images: this.images }, true);
+      if (event.submitter?.name === "cue") this.put({ ...this.written, text: event.submitter.value }, true);
       this.submit();
     });
-    this.form.querySelector('[data-action="add-image"]').addEventListener("click", () => this.files.click());
-    this.files.addEventListener("change", () => this.add(this.files.files).then(() => (this.files.value = "")));
-    // Once somebody writes, images can be added without a server, too.
-    this.text.addEventListener("keydown", () => import("./images.js").catch(() => {}), { once: true });
+    this.form.querySelector('[data-action="attach"]').addEventListener("click", () => this.chooser.click());
+    this.chooser.addEventListener("change", () => this.add(this.chooser.files).then(() => (this.chooser.value = "")));
+    // Once somebody writes, images and long texts can be added without a server, too.
+    this.text.addEventListener("keydown", () => attached().catch(() => {}), { once: true });
     document.addEventListener("take-back", ({ detail }) => this.takeBack(detail));
     document.addEventListener("dragover", (event) => event.dataTransfer?.types.includes("Files") && event.preventDefault());
     document.addEventListener("drop", (event) => this.took(event, event.dataTransfer));
@@ -57,8 +60,13 @@ export class Composer {
     }
   }
 
+  /** What is being written, as a message has it. */
+  get written() {
+    return { text: this.text.value, images: this.images, files: this.files };
+  }
+
   get isEmpty() {
-    return !this.text.value.trim() && !this.images.length;
+    return !this.text.value.trim() && !this.images.length && !this.files.length;
   }
 
   submit(more) {
@@ -69,9 +77,11 @@ export class Composer {
 
   async sendWhenReady() {
     this.isWaiting = true;
-    await this.ready();
+    const id = await this.ready();
+    const problem = this.files.some((file) => file.waiting) && (await attached().then((it) => it.upload(this, id)));
     this.isWaiting = false;
-    if (!this.isEmpty && !this.isHeld()) this.send();
+    if (problem) this.note(problem);
+    else if (!this.isEmpty && !this.isHeld()) this.send();
   }
 
   /** Say so if what was written is not all here, or more than one message holds. */
@@ -85,15 +95,15 @@ export class Composer {
 
   /** Say so if one message cannot hold what was written. */
   get isTooLong() {
-    const { size } = new Blob([JSON.stringify({ text: this.text.value, images: this.images })]);
+    const { size } = new Blob([JSON.stringify(this.written)]);
     if (size > MESSAGE_MAX_BYTES) this.note(`This message is ${Math.ceil(size / 2 ** 20)} MB. The limit is 16 MB: send it in parts.`);
     return size > MESSAGE_MAX_BYTES;
   }
 
   send(more) {
     this.note("");
-    this.onSend({ text: this.text.value.trim(), images: this.images, ...more });
-    this.put({ text: "", images: [] });
+    this.onSend({ ...this.written, text: this.text.value.trim(), ...more });
+    this.put({ text: "" });
     this.draft.sent();
     this.focus();
   }
@@ -105,11 +115,11 @@ export class Composer {
   }
 
   /** Show this as what is being written; `isEdit` when it is to be kept as if typed. */
-  put({ text, images }, isEdit = false) {
+  put({ text, images = [], files = [] }, isEdit = false) {
     if (this.text.value !== text) this.text.value = text;
-    this.images = images ?? [];
+    Object.assign(this, { images, files });
     this.unsay();
-    this.showImages();
+    this.showAttached();
     this.fit();
     if (isEdit) this.draft.changed();
   }
@@ -120,41 +130,41 @@ export class Composer {
 
   took(event, transfer) {
     const files = [...(transfer?.files ?? [])];
-    if (!files.length) return;
-    event.preventDefault();
-    this.add(files);
+    if (files.length) {
+      event.preventDefault();
+      this.add(files);
+    } else if (event.type === "paste" && transfer?.getData("text").length > PASTE_MAX_CHARS) {
+      event.preventDefault();
+      const text = transfer.getData("text");
+      attached().then((it) => it.paste(this, text), () => this.insert(text));
+    }
+  }
+
+  insert(text) {
+    this.text.setRangeText(text, this.text.selectionStart, this.text.selectionEnd, "end");
+    this.changed();
   }
 
   async add(files) {
-    const before = this.images;
+    const { images, files: others } = this;
     this.note("");
     this.readings++;
-    for (const file of files) await this.addImage(file);
+    let problem;
+    for (const file of files) problem = (await attached().then((it) => it.add(this, file)).catch(() => `${file.name} can't be read.`)) ?? problem;
     this.readings--;
-    this.unsay();
-    if (this.images === before) return;
-    this.showImages();
+    this.note(problem ?? "");
+    if (this.images !== images || this.files !== others) this.changedAttached();
+  }
+
+  changedAttached() {
+    this.showAttached();
     this.draft.changed();
   }
 
-  async addImage(file) {
-    const reading = import("./images.js").then(({ read }) => read(file, this.images));
-    const { image, problem = `${file.name} can't be read.` } = await reading.catch(() => ({}));
-    if (image) this.images = [...this.images, image];
-    else this.note(problem);
-  }
-
-  showImages() {
-    this.list.hidden = !this.images.length;
+  showAttached() {
+    this.list.hidden = !this.images.length && !this.files.length;
     if (this.list.hidden) this.list.replaceChildren();
-    else import("./images.js").then(({ item }) => this.list.replaceChildren(...this.images.map((source, index) => item(source, index, () => this.remove(index)))), console.warn);
-  }
-
-  remove(index) {
-    this.images = this.images.filter((_, each) => each !== index);
-    this.showImages();
-    this.draft.changed();
-    this.focus();
+    else attached().then((it) => it.show(this), console.warn);
   }
 
   note(words) {
@@ -178,8 +188,8 @@ export class Composer {
     if (this.noteLine.textContent !== words) this.noteLine.textContent = words; // else it is read aloud again
   }
 
-  takeBack({ text, images }) {
-    this.put({ text: joined(text, this.text.value), images: [...(images ?? []), ...this.images] }, true);
+  takeBack({ text, images = [], files = [] }) {
+    this.put({ text: joined(text, this.text.value), images: [...images, ...this.images], files: [...files, ...this.files] }, true);
     this.focus();
   }
 }

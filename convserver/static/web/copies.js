@@ -12,10 +12,10 @@ export function offer(composer, copy) {
   box.querySelector('[data-action="drop-copy"]').onclick = () => offer(composer);
 }
 
-function take(composer, { text, images }) {
-  composer.put({ text: joined(composer.text.value, text), images: [...composer.images, ...(images ?? [])] }, true);
+function take(composer, { text, images = [], files = [] }) {
+  composer.put({ text: joined(composer.text.value, text), images: [...composer.images, ...images], files: [...composer.files, ...files] }, true);
   offer(composer);
   composer.focus();
 }
 
-const excerpt = (text) => (text.length > 140 ? `${text.slice(0, 140)}…` : text || "images");
+const excerpt = (text) => (text.length > 140 ? `${text.slice(0, 140)}…` : text || "attachments");

@@ -41,7 +41,7 @@ export class Draft {
   }
 
   putBefore(typed, kept) {
-    this.write({ text: typed, images: kept?.images });
+    this.write({ ...kept, text: typed });
     this.isDirty = true;
     if (kept) this.setAside(kept);
     this.keep();
@@ -78,7 +78,7 @@ export class Draft {
       const wasPartial = this.isPartial;
       this.isPartial = false;
       if (this.isDirty) {
-        if (wasPartial) this.write(withImages(this.read(), stored.images)); // and what was added meanwhile
+        if (wasPartial) this.write(withAttached(this.read(), stored)); // and what was added meanwhile
         if (stored.version === this.version || same(stored, this.read())) await this.put(stored.version);
         else await this.clash(stored);
       } else if (wasPartial || stored.version !== this.version) this.take(stored);
@@ -90,9 +90,9 @@ export class Draft {
   }
 
   async put(version, { keepalive = false } = {}) {
-    const { text, images } = this.read();
-    const body = JSON.stringify({ text, images, version });
-    this.offered = text; // whether or not this page lives to hear that it was stored
+    const written = this.read();
+    const body = JSON.stringify({ ...written, version });
+    this.offered = written.text; // whether or not this page lives to hear that it was stored
     this.keep();
     this.isPushing = true;
     try {
@@ -109,7 +109,7 @@ export class Draft {
       if (answer.status >= 500) throw new Error(`The server answered ${answer.status}.`);
       if (!answer.ok) return;
       this.version = (await answer.json()).version;
-      this.isDirty = !same({ text, images }, this.read());
+      this.isDirty = !same(written, this.read());
       this.keep();
       this.onNote("");
       if (this.isDirty) this.changed();
@@ -128,11 +128,11 @@ export class Draft {
   }
 
   /** Keep what is not what is typed here. */
-  setAside({ text, images }) {
+  setAside({ text, images, files }) {
     const mine = this.read();
-    const others = (images ?? []).filter((image) => !mine.images.includes(image));
-    if ((!text || text === mine.text) && !others.length) return;
-    this.copy = { text: joined(this.copy?.text ?? "", text), images: [...(this.copy?.images ?? []), ...others] };
+    const [others, otherFiles] = [without(images, mine.images), without(files, mine.files)];
+    if ((!text || text === mine.text) && !others.length && !otherFiles.length) return;
+    this.copy = { text: joined(this.copy?.text ?? "", text), images: merged(this.copy?.images, others), files: merged(this.copy?.files, otherFiles) };
     this.mirror.copy = this.copy;
     this.onCopy(this.copy);
   }
@@ -149,9 +149,8 @@ export class Draft {
   }
 
   keep() {
-    const { text, images } = this.read();
     const { version, isDirty, isPartial, offered } = this;
-    this.mirror.draft = { version, isDirty, isPartial, offered, text, images };
+    this.mirror.draft = { version, isDirty, isPartial, offered, ...this.read() };
   }
 
   /** One request at a time, tried again ever more seldom. */
@@ -171,8 +170,17 @@ export class Draft {
 /** One below the other, with an empty line between; what is blank adds nothing. */
 export const joined = (one, other) => [one, other].filter((text) => text.trim()).join("\n\n");
 
-function withImages({ text, images }, others) {
-  return { text, images: [...(others ?? []), ...images.filter((image) => !others?.includes(image))] };
+const withAttached = ({ text, images, files }, stored) => ({ text, images: merged(stored.images, images), files: merged(stored.files, files) });
+
+const merged = (one = [], other = []) => [...one, ...without(other, one)];
+
+/** Those that are not among the others. */
+function without(all = [], others = []) {
+  const there = new Set(others.map(key));
+  return all.filter((each) => !there.has(key(each)));
 }
 
-const same = (one, other) => one.text === other.text && JSON.stringify(one.images ?? []) === JSON.stringify(other.images ?? []);
+/** What tells an image or a file from others. */
+const key = (each) => (each.name ? `${each.name} ${each.size} ${each.text}` : each);
+
+const same = (one, other) => one.text === other.text && ["images", "files"].every((kind) => String(one[kind]?.map(key) ?? "") === String(other[kind]?.map(key) ?? ""));

@@ -7,7 +7,7 @@ const GAP_MAX = 150; // who missed more than this begins again at the end
 const ANSWER_MS = 30_000; // a line may be dead without a word
 const FIRST_RETRY_MS = 2_000; // an end that is looked at is fetched again; perhaps nothing else comes
 const LONGEST_RETRY_MS = 60_000;
-const CALLS = ".tool_call, .tool_result, .plan, .error, .output, .code";
+const CALLS = ".tool_call, .tool_result, .plan, .error, .output, .code, .attached";
 
 export class Log {
   constructor(root, { onShown }) {

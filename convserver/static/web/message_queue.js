@@ -43,8 +43,8 @@ export class MessageQueue {
       });
   }
 
-  add({ text, images, later }) {
-    const kept = { id: uuid(), text, images, later, refusal: this.over };
+  add({ text, images, files, later }) {
+    const kept = { id: uuid(), text, images, files, later, refusal: this.over };
     const message = this.show(kept);
     // Kept before it is sent: what cannot be kept is sent all the same.
     this.inTurn(() => this.kept.add(kept))
@@ -84,8 +84,8 @@ export class MessageQueue {
     if (!this.isReady || this.sent || this.pause) return;
     const next = [...this.waiting.values()].find((message) => !message.refusal && !this.isHeld?.(message));
     if (!next?.isKept) return;
-    const { id, text, images } = next;
-    if (!this.transmit({ type: "message", id, text, ...(images?.length ? { images } : {}) })) return;
+    const { id, text, images, files } = next;
+    if (!this.transmit({ type: "message", id, text, ...(images?.length ? { images } : {}), ...(files?.length ? { files } : {}) })) return;
     this.sent = id;
     this.showSending(next);
     this.awaitAnswer();
@@ -289,6 +289,7 @@ export class MessageQueue {
       image.alt = "Image to be sent";
       article.append(image);
     }
+    for (const { name } of message.files ?? []) article.append(Object.assign(document.createElement("p"), { className: "note", textContent: name }));
     const line = document.createElement("p");
     line.className = "delivery";
     article.append(line);

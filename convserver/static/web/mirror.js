@@ -10,10 +10,10 @@ export class Mirror {
     return read(this.draftKey);
   }
 
-  /** Keep it; where images are too large for a browser's storage, the rest, marked as partial. */
+  /** Keep it; where images or files are too large for a browser's storage, the rest, marked as partial. */
   set draft(draft) {
-    const isNothing = !draft.text && !draft.images.length && !draft.isDirty;
-    const isKept = !isNothing && (write(this.draftKey, draft) || write(this.draftKey, { ...draft, images: [], isPartial: true }));
+    const isNothing = !draft.text && !draft.images.length && !draft.files?.length && !draft.isDirty;
+    const isKept = !isNothing && (write(this.draftKey, draft) || write(this.draftKey, { ...draft, images: [], files: [], isPartial: true }));
     if (!isKept) remove(this.draftKey); // an older one would win at the next load
   }
 
