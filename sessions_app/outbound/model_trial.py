@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx
 import orjson
@@ -72,8 +72,8 @@ class ModelSetup:
     key: str = field(repr=False)
 
 
-class _Fault(Exception):
-    """Why the model cannot be used; the text has the advice."""
+class ServerFault(Exception):
+    """Why a model's server cannot be used; the text has the advice."""
 
 
 def checked_base_url(text: str) -> str:
@@ -120,39 +120,46 @@ def admitted(user_id: int, under_way: set[int]) -> Iterator[None]:
 async def ask_model(setup: ModelSetup) -> Finding:
     """Ask the model's server, and return the result in words; stores nothing and raises nothing."""
     try:
-        base_url = _base_url(setup)
-        async with asyncio.timeout(TOTAL_S), _client(base_url, setup.key) as client:
+        async with opened(_base_url(setup), setup.key) as client:
             return Finding(is_fault=False, text=await _asked(client, setup.model))
-    except _Fault as fault:
+    except (ServerFault, InvalidBaseUrl) as fault:
         return Finding(is_fault=True, text=str(fault))
-    except (InvalidBaseUrl, UnusableProxy, HostRefused) as error:
-        return Finding(is_fault=True, text=str(error))
+
+
+@asynccontextmanager
+async def opened(base_url: str, key: str) -> AsyncIterator[httpx.AsyncClient]:
+    """Yield a client of a model's server; raise ServerFault for all that fails in the block."""
+    try:
+        async with asyncio.timeout(TOTAL_S), client_at(base_url, key) as client:
+            yield client
+    except (UnusableProxy, HostRefused) as error:
+        raise ServerFault(str(error)) from None
     except (TimeoutError, httpx.TimeoutException):
-        return Finding(
-            is_fault=True,
-            text="The server didn't respond in time. It may be down, slow or behind a firewall.",
-        )
+        raise ServerFault(
+            "The server didn't respond in time. It may be down, slow or behind a firewall."
+        ) from None
     # A redirect may lead to a name that cannot be parsed.
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:
-        return Finding(is_fault=True, text=_connection_fault(error))
+        raise ServerFault(_connection_fault(error)) from None
 
 
 def _base_url(setup: ModelSetup) -> str:
     if setup.base_url:
         return checked_base_url(setup.base_url)
     if not setup.model:
-        raise _Fault("There is nothing to test yet. Enter a model.")
+        raise ServerFault("There is nothing to test yet. Enter a model.")
     server = KNOWN_SERVERS.get(setup.model.partition("/")[0])
     if server is None:
-        raise _Fault("The provider can't be told from the model's name. Enter the base URL.")
+        raise ServerFault("The provider can't be told from the model's name. Enter the base URL.")
     return server
 
 
-def _client(base_url: str, key: str) -> httpx.AsyncClient:
+def client_at(base_url: str, key: str) -> httpx.AsyncClient:
+    """Return a client of a model's server. Raise ServerFault for a key that no header holds."""
     headers = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "convserver"}
     if key:
         if not (key.isascii() and key.isprintable()):
-            raise _Fault("The key contains invalid characters. Copy it again, without line breaks.")
+            raise ServerFault("The key contains invalid characters. Copy it again, without line breaks.")
         headers["authorization"] = f"Bearer {key}"
     url = httpx.URL(base_url)
     # It takes the key for its list of models in a header of its own.
@@ -168,22 +175,23 @@ def _client(base_url: str, key: str) -> httpx.AsyncClient:
 
 
 async def _asked(client: httpx.AsyncClient, model: str) -> str:
-    """Return the result of the requests. Raise _Fault."""
-    names = await _listed(client)
+    """Return the result of the requests. Raise ServerFault."""
+    rows = await listed(client)
+    names = None if rows is None else {row["id"] for row in rows}
     if not model:
         if names is None:
-            raise _Fault("Not found (404). Check the base URL; most end with /v1.")
+            raise ServerFault("Not found (404). Check the base URL; most end with /v1.")
         return "The server responds. Enter a model to test it, too."
     own_name = model.partition("/")[2] if "/" in model else model  # without the provider in front
     question = {"model": own_name, "max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}]}
-    status, _ = await _answer(client, "POST", "chat/completions", body=question)
+    status, _ = await answer_of(client, "POST", "chat/completions", body=question)
     if status not in (400, 404, 405, 422):
-        _refuse(status)
+        refuse(status)
         return "The model works."
     # Some servers have unlisted models, and some models refuse so short an answer.
     if names is not None and {model, own_name, f"models/{own_name}"} & names:
         return f"The server accepts the key and has the model, but rejected the test request ({status})."
-    raise _Fault(_no_model(status, is_path_right=names is not None))
+    raise ServerFault(_no_model(status, is_path_right=names is not None))
 
 
 def _no_model(status: int, *, is_path_right: bool) -> str:
@@ -197,55 +205,62 @@ def _no_model(status: int, *, is_path_right: bool) -> str:
     return f"The server rejected the request ({status}). Check the spelling of the model's name."
 
 
-async def _listed(client: httpx.AsyncClient) -> set[str] | None:
-    """Return the server's list of models; None if it has none. Raise _Fault."""
-    status, content = await _answer(client, "GET", "models")
+async def listed(client: httpx.AsyncClient) -> Sequence[Mapping[str, Any]] | None:
+    """Return the rows of the server's list of models, each with an `id`; None without a list.
+
+    Raise ServerFault.
+    """
+    status, content = await answer_of(client, "GET", "models")
     if status in (404, 405, 501):
         return None
-    _refuse(status)
+    refuse(status)
     try:
         bounds.require_bounded(content.decode("utf-8", "replace"))
-        listed = columns.fields(orjson.loads(content)).get("data")
+        found = columns.fields(orjson.loads(content)).get("data")
     except bounds.TooManyValues:
-        raise _Fault(TOO_LONG) from None
+        raise ServerFault(TOO_LONG) from None
     except ValueError:
-        raise _Fault("The response isn't JSON. The base URL leads to a web page, not to an API.") from None
-    rows = listed if isinstance(listed, list) else []
-    return {name for row in rows if isinstance(name := columns.fields(row).get("id"), str)}
+        raise ServerFault(
+            "The response isn't JSON. The base URL leads to a web page, not to an API."
+        ) from None
+    rows = [columns.fields(row) for row in found] if isinstance(found, list) else []
+    return [row for row in rows if isinstance(row.get("id"), str)]
 
 
-async def _answer(
+async def answer_of(
     client: httpx.AsyncClient, method: str, path: str, body: dict[str, object] | None = None
 ) -> tuple[int, bytes]:
-    """Return status and content. Raise _Fault for an answer without end."""
+    """Return status and content. Raise ServerFault for an answer without end."""
     # Raw pieces, without decompression: a few bytes could become gigabytes.
     content = bytearray()
     async with client.stream(method, path, json=body) as response:
         async for part in response.aiter_raw():
             content += part
             if len(content) > ANSWER_MAX_BYTES:
-                raise _Fault(TOO_LONG)
+                raise ServerFault(TOO_LONG)
         return response.status_code, bytes(content)
 
 
-def _refuse(status: int) -> None:
+def refuse(status: int) -> None:
     match status:
         case 200 | 201:
             return
         case 401:
-            raise _Fault("The server rejected the key (401). It is wrong, expired or missing.")
+            raise ServerFault("The server rejected the key (401). It is wrong, expired or missing.")
         case 402:
-            raise _Fault("The account is out of credits (402). Check the account the key belongs to.")
+            raise ServerFault("The account is out of credits (402). Check the account the key belongs to.")
         case 403:
-            raise _Fault("The key isn't allowed to use this (403). Check its permissions, or use another.")
+            raise ServerFault(
+                "The key isn't allowed to use this (403). Check its permissions, or use another."
+            )
         case 429:
-            raise _Fault("The rate limit was reached (429). Wait, or check the quota.")
+            raise ServerFault("The rate limit was reached (429). Wait, or check the quota.")
         case status if 300 <= status < 400:
-            raise _Fault("The server redirects to another address. Enter that address as the base URL.")
+            raise ServerFault("The server redirects to another address. Enter that address as the base URL.")
         case status if status >= 500:
-            raise _Fault(f"The server failed ({status}). Try again later.")
+            raise ServerFault(f"The server failed ({status}). Try again later.")
         case _:
-            raise _Fault(f"The server returned status {status}. Check the base URL.")
+            raise ServerFault(f"The server returned status {status}. Check the base URL.")
 
 
 def _connection_fault(error: Exception) -> str:
