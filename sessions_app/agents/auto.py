@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from conversations.events import ConversationRef
 from sessions_app import astore
@@ -10,6 +11,7 @@ from sessions_app.agents.base import Agent, AgentFailure, Turn
 from sessions_app.agents.demo import CUES, DemoAgent
 from sessions_app.agents.llm import choice
 from sessions_app.agents.llm.agent import LlmAgent
+from sessions_app.models import AgentLoop
 
 
 class AutoAgent:
@@ -39,12 +41,13 @@ class AutoAgent:
     def continues_in(conversation: ConversationRef) -> bool:
         """Return whether a model plays, which can go on after a crash."""
         try:
-            return choice.model_of(conversation) is not None
+            turn_model = AgentLoop.objects.of(conversation).values_list("turn_model", flat=True).first()
+            return choice.model_of(conversation, turn_model) is not None
         except AgentFailure:  # the model is unusable, and its turn ends with the reason
             return True
 
     async def play(self, turn: Turn) -> None:
-        await (await self._agent()).play(turn)
+        await (await self._agent(turn.model)).play(turn)
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> str:
         return await (await self._agent()).complete(messages)
@@ -55,6 +58,6 @@ class AutoAgent:
     async def loop_ended(self) -> None:
         await self._llm.loop_ended()
 
-    async def _agent(self) -> Agent:
-        model = await astore.call(choice.model_of, self._conversation)
+    async def _agent(self, of_turn: Mapping[str, Any] | None = None) -> Agent:
+        model = await astore.call(choice.model_of, self._conversation, of_turn)
         return self._demo if model is None else self._llm

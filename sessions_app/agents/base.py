@@ -134,6 +134,10 @@ class Turn(Protocol):
         """The name of the agent at the turn's start; empty for the server's default."""
 
     @property
+    def model(self) -> Mapping[str, Any] | None:
+        """The model that the user chose for this turn alone; None for that of the conversation."""
+
+    @property
     def epoch(self) -> int:
         """The number of the loop's lease; a later loop of the conversation has a higher one."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from django.db import transaction
@@ -21,7 +21,7 @@ from sessions_app.agents import registry
 from sessions_app.loops import decisions, leases
 from sessions_app.loops.inputs import receipts, while_working
 from sessions_app.models import AgentLoop, ExecutionStatus, ToolRun, UnfinishedAnswer
-from sessions_app.settings import run_options
+from sessions_app.settings import chosen_models, run_options
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +43,8 @@ class TurnStart:
     """The conversation's totals."""
     agent: str = ""
     """The name of the agent that plays it, from its beginning to its end."""
+    model: Mapping[str, Any] | None = None
+    """The model that was chosen for this turn alone."""
 
 
 def greet(conversation: ConversationRef, epoch: int) -> None:
@@ -74,30 +76,30 @@ def begin_turn(
 
     Without an unanswered input, the loop is idle as of this transaction: an input that is committed later
     finds it so. A continued turn answers its own inputs; later ones are for the next turn, unless it
-    takes them up. If the outcome of its commit is unknown, call it again: it returns the same turn. Raise
-    Fenced, and AgentNotHere if `is_here` is false for the agent's name.
+    takes them up. If the outcome of its commit is unknown, a repeated call returns the same turn.
+    Raise Fenced, and AgentNotHere if `is_here` is false for the agent's name.
     """
     now = timezone.now()
     with transaction.atomic():
-        row = leases.locked_by(conversation, epoch)
-        loop = leases.locked_loop(row)
+        loop = leases.locked_loop(row := leases.locked_by(conversation, epoch))
         if not loop.may_play:
             return None
         recoveries = loop.recoveries
         if loop.turn_id is None:
             turn_id, through, recoveries = uuid4().hex, row.asked_through, 0
-            agent = run_options.agent_of(conversation)
+            agent, model = run_options.agent_of(conversation), chosen_models.take_next(conversation, through)
             _show(row, turn_id, after=row.answered_through, through=through)
         else:
-            turn_id, through, agent = loop.turn_id, loop.turn_through, loop.turn_agent
+            turn_id, through = loop.turn_id, loop.turn_through
+            agent, model = loop.turn_agent, loop.turn_model
         if not is_here(agent):  # raised inside: the receipts above are undone
             raise AgentNotHere(agent)
-        changed = {} if agent == loop.turn_agent else {"agent": registry.path_of(agent)}
         AgentLoop.objects.of(conversation).update(
-            **changed,
+            **({} if agent == loop.turn_agent else {"agent": registry.path_of(agent)}),
             turn_id=turn_id,
             turn_through=through,
             turn_agent=agent,
+            turn_model=model,
             recoveries=recoveries,
             goes_on=False,
             execution_status=ExecutionStatus.RUNNING,
@@ -106,10 +108,18 @@ def begin_turn(
         Conversation.objects.filter(pk=conversation.pk).update(listed_at=now)  # lists show the agent's state
         domain_events.record(conversation.pk, DomainEvent.LOOP)
     leases.announce(conversation)
-    return _start_of(row, loop, turn_id=turn_id, through=through, agent=agent)
+    return _start_of(row, loop, turn_id=turn_id, through=through, agent=agent, model=model)
 
 
-def _start_of(row: Conversation, loop: AgentLoop, *, turn_id: str, through: int, agent: str) -> TurnStart:
+def _start_of(
+    row: Conversation,
+    loop: AgentLoop,
+    *,
+    turn_id: str,
+    through: int,
+    agent: str,
+    model: Mapping[str, Any] | None,
+) -> TurnStart:
     return TurnStart(
         turn_id=turn_id,
         through=through,
@@ -119,6 +129,7 @@ def _start_of(row: Conversation, loop: AgentLoop, *, turn_id: str, through: int,
         decision=loop.decision,
         counted=totals_of(row),
         agent=agent,
+        model=model,
     )
 
 

@@ -108,6 +108,7 @@ from sessions_app.models.run_meter import (
 from sessions_app.models.run_options import (
     AGENT_NAME_MAX_LENGTH,
     OPTION_MODEL_MAX_LENGTH,
+    ReasoningEffort,
     RunOptions,
     RunOptionsQuerySet,
     UnknownOutcome,
@@ -246,6 +247,7 @@ __all__ = [
     "ProcessRecord",
     "ProcessRecordQuerySet",
     "ProcessRole",
+    "ReasoningEffort",
     "RecordedAnswer",
     "RecordedChange",
     "RecordedChangeQuerySet",

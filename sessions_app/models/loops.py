@@ -230,6 +230,8 @@ class AgentLoop(models.Model):
     """The newest input that the turn answers."""
     turn_agent = models.TextField(default="", db_default="", blank=True)
     """The name of the agent of the turn, or of the last one; empty for the server's default."""
+    turn_model = models.JSONField(null=True, blank=True, editable=False)
+    """The model that was chosen for the turn, or the last one, alone; None for the conversation's."""
     decision = models.BooleanField(null=True, blank=True)
     """The decision about the call that waits for approval; None until there is one."""
     recoveries = models.PositiveSmallIntegerField(null=True, blank=True)

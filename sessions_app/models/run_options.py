@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
-from django.core.validators import MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 
@@ -12,6 +12,14 @@ from conversations.models import Conversation, ConversationRef
 
 AGENT_NAME_MAX_LENGTH = 200
 OPTION_MODEL_MAX_LENGTH = 200
+
+
+class ReasoningEffort(models.TextChoices):
+    """How long a model thinks before it answers."""
+
+    LOW = "low", "low"
+    MEDIUM = "medium", "medium"
+    HIGH = "high", "high"
 
 
 class WhileWorking(models.TextChoices):
@@ -63,7 +71,20 @@ class RunOptions(models.Model):
     agent = models.CharField(max_length=AGENT_NAME_MAX_LENGTH, blank=True, default="")
     """The name of an agent of this server."""
     model = models.CharField(max_length=OPTION_MODEL_MAX_LENGTH, blank=True, default="")
-    """The name of a model, as in the settings."""
+    """The name of a model: as in the settings or, with a provider, as the provider lists it."""
+    provider = models.CharField(max_length=64, blank=True, default="", db_default="")
+    """The name of the owner's provider that has the model; empty for the server of the settings."""
+    reasoning_effort = models.CharField(
+        max_length=20, choices=ReasoningEffort, blank=True, default="", db_default=""
+    )
+    temperature = models.FloatField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0), MaxValueValidator(2)],
+        help_text="How freely a model chooses its words; empty for its own default.",
+    )
+    for_next_message = models.JSONField(null=True, blank=True, editable=False)
+    """The model of the next message only, with `after`, the end of the log when it was chosen."""
     while_working = models.CharField(max_length=20, choices=WhileWorking, blank=True, default="")
     unknown_outcome = models.CharField(max_length=20, choices=UnknownOutcome, blank=True, default="")
     max_turn_iterations = _limit("How often a model is asked in one turn.")

@@ -158,9 +158,11 @@ class DocumentKind(models.TextChoices):
     SETTINGS = "settings"
     """What V1 clients set beyond the columns of UserSettings; there is one, without a name."""
     MODEL_PROFILE = "model_profile"
-    """A model with its key and address, under the name that the user gave it."""
+    """A server of models with its key, and the model that V1 clients use there, under the user's name."""
     AGENT_PROFILE = "agent_profile"
     """An agent's configuration, under the name that the user gave it."""
+    MODEL_NOTES = "model_notes"
+    """The user's favourite models, and the prices that they entered; there is one, without a name."""
 
 
 class UserDocument(models.Model):

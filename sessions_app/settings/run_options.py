@@ -11,7 +11,12 @@ from conversations.exceptions import ConversationNotFound
 from conversations.models import Conversation, ConversationRef
 from sessions_app.models import RunOptions, WhileWorking
 
-NAMES: Final = tuple(field.name for field in RunOptions._meta.concrete_fields if not field.primary_key)
+# A provider is chosen on pages, whose people have all of their owner's keys, and so is the next model.
+NAMES: Final = tuple(
+    field.name
+    for field in RunOptions._meta.concrete_fields
+    if not field.primary_key and field.name not in ("provider", "for_next_message")
+)
 """The options, as the native door names them."""
 
 MODEL_COLUMNS: Final = ("llm_model", "run_options__model")
@@ -41,11 +46,13 @@ def shown_model(row: Mapping[str, Any]) -> str | None:
 def change(conversation: ConversationRef, options: Mapping[str, Any]) -> RunOptions:
     """Change the options that are named, and return all. Raise ConversationNotFound.
 
-    `options` are of NAMES, with valid values.
+    `options` have valid values. Another model without a provider is one of the settings' server.
     """
     with transaction.atomic():
         if not Conversation.objects.active().locked().filter(pk=conversation.pk).exists():
             raise ConversationNotFound("Conversation not found.")
+        if "model" in options and "provider" not in options and options["model"] != model_of(conversation):
+            options = {**options, "provider": ""}
         row, _ = RunOptions.objects.update_or_create(conversation_id=conversation.pk, defaults=dict(options))
         if "while_working" in options:
             _guard(conversation, row)
@@ -55,11 +62,12 @@ def change(conversation: ConversationRef, options: Mapping[str, Any]) -> RunOpti
 def copy(source: ConversationRef, target: ConversationRef) -> None:
     """Give a new conversation the options of another, in the running transaction.
 
-    The network is not among them: its owner switches it on for one conversation.
+    The network is not among them, since its owner switches it on for one conversation, nor is the model of
+    the next message.
     """
     row = RunOptions.objects.of(source).first()
     if row is not None:
-        row.pk, row.network = target.pk, None
+        row.pk, row.network, row.for_next_message = target.pk, None, None
         row.save(force_insert=True)
         _guard(target, row)
 

@@ -19,6 +19,7 @@ from sessions_app.agents.registry import AgentUnusable
 from sessions_app.models import (
     AGENT_NAME_MAX_LENGTH,
     OPTION_MODEL_MAX_LENGTH,
+    ReasoningEffort,
     RunOptions,
     UnknownOutcome,
     WhileWorking,
@@ -52,6 +53,8 @@ class OptionsSerializer(Body):
 
     agent = Text(allow_blank=True, max_length=AGENT_NAME_MAX_LENGTH, required=False)
     model = Text(allow_blank=True, max_length=OPTION_MODEL_MAX_LENGTH, required=False)
+    reasoning_effort = ChoiceField(ReasoningEffort.choices, allow_blank=True, required=False)
+    temperature = serializers.FloatField(min_value=0, max_value=2, allow_null=True, required=False)
     while_working = ChoiceField(WhileWorking.choices, allow_blank=True, required=False)
     unknown_outcome = ChoiceField(UnknownOutcome.choices, allow_blank=True, required=False)
     max_turn_iterations = Count()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -81,7 +81,7 @@ class LlmAgent:
 
     async def play(self, turn: Turn) -> None:
         """Play one turn. Raise AgentFailure with a sentence for the user."""
-        target, client = await self._model()
+        target, client = await self._model(turn.model)
         recorded = await astore.call(choice.untold_record, self._conversation, target.full_name)
         if recorded:
             shown = {"recorded": f"`{recorded}`", "model": f"`{target.full_name}`"}
@@ -139,8 +139,8 @@ class LlmAgent:
             except TimeoutError:
                 raise AgentFailure(TIMED_OUT, code="LLMTimeoutError") from None
 
-    async def _model(self) -> tuple[Target, ModelClient]:
-        chosen: ModelChoice | None = await astore.call(choice.model_of, self._conversation)
+    async def _model(self, of_turn: Mapping[str, Any] | None = None) -> tuple[Target, ModelClient]:
+        chosen: ModelChoice | None = await astore.call(choice.model_of, self._conversation, of_turn)
         if chosen is None:
             raise AgentFailure(NO_MODEL, code="LLMAuthenticationError")
         target = models.target_of(chosen)

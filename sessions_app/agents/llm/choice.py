@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from django.conf import settings
 
@@ -13,7 +15,17 @@ from sessions_app.agents.base import AgentFailure
 from sessions_app.agents.llm import names
 from sessions_app.encryption import SecretUnreadable
 from sessions_app.models import DEFAULT_MODEL, SecretKind
-from sessions_app.settings import agent_setups, run_options, user_settings
+from sessions_app.settings import (
+    agent_setups,
+    chosen_models,
+    model_notes,
+    model_providers,
+    run_options,
+    user_settings,
+)
+from sessions_app.settings.chosen_models import ChosenModel
+from sessions_app.settings.model_notes import ModelName, ModelPrice
+from sessions_app.settings.model_providers import ProviderNotFound
 from sessions_app.settings.user_settings import SettingSecret
 
 NO_KEY_FOR_CHOSEN = (
@@ -36,6 +48,12 @@ class ModelChoice:
     key: str = field(default="", repr=False)
     is_operators: bool = False
     """Whether it is the operator's: its address may then be private."""
+    is_listed: bool = False
+    """Whether the name is the server's own, in which no part names a provider."""
+    reasoning_effort: str = ""
+    temperature: float | None = None
+    price: ModelPrice | None = None
+    """The price that the user has entered."""
 
     @property
     def has_access(self) -> bool:
@@ -43,15 +61,44 @@ class ModelChoice:
         return bool(self.key or self.base_url)
 
 
-def model_of(conversation: ConversationRef) -> ModelChoice | None:
-    """Return the model of a conversation; None without one. Raise AgentFailure.
+def model_of(
+    conversation: ConversationRef, turn_model: Mapping[str, Any] | None = None
+) -> ModelChoice | None:
+    """Return the model of a conversation, or of one turn; None without one. Raise AgentFailure."""
+    chosen = chosen_models.chosen_for(conversation) if turn_model is None else ChosenModel.of(turn_model)
+    if chosen.provider:
+        found: ModelChoice | None = _of_provider(conversation.owner_id, chosen)
+    else:
+        found = _of_settings(conversation, chosen.model)
+    if found is None:
+        return None
+    name = ModelName(chosen.provider, found.model)
+    return replace(
+        found,
+        reasoning_effort=chosen.reasoning_effort,
+        temperature=chosen.temperature,
+        price=None if found.is_operators else model_notes.notes_of(conversation.owner_id).prices.get(name),
+    )
+
+
+def _of_provider(user_id: int, chosen: ChosenModel) -> ModelChoice:
+    try:
+        found = model_providers.provider(user_id, chosen.provider)
+    except ProviderNotFound as error:
+        raise AgentFailure(str(error), code="LLMAuthenticationError") from error
+    if chosen.model == found.model:  # as a V1 client wrote it
+        return ModelChoice(model=found.model, base_url=found.base_url, key=found.key)
+    return ModelChoice(model=chosen.model, base_url=found.server, key=found.key, is_listed=True)
+
+
+def _of_settings(conversation: ConversationRef, chosen: str) -> ModelChoice | None:
+    """Return the model of this name at a server that is known without a provider, or the one of no name.
 
     A chosen model uses the key and server of the start or, if these do not fit, of the owner; otherwise
     AgentFailure. A start's model without key and base URL is asked at the owner's server, if the owner set a
     base URL or has the same provider; otherwise the owner's model answers.
     """
     # The model in the conversation's row is only a label of its recorded history.
-    chosen = run_options.model_of(conversation)
     started = _of_start(conversation)
     if chosen:
         return _chosen(chosen, started, model_of_user(conversation.owner_id))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from threading import Lock
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from sessions_app.agents.llm.models import Wire
 
 if TYPE_CHECKING:
+    from sessions_app.agents.llm.known_models import KnownModel
     from sessions_app.agents.llm.requests import ModelClient
     from sessions_app.agents.llm.tools.toolbox import Toolbox
 
@@ -30,6 +31,18 @@ async def client_of(wire: Wire) -> ModelClient:
 async def toolbox_class() -> type[Toolbox]:
     """Return what connects tool servers."""
     return _toolboxes[0] if _toolboxes else await asyncio.to_thread(_imported_toolbox)
+
+
+async def known_of(base_url: str, names: Sequence[str]) -> list[KnownModel]:
+    """Return what a table knows of the models of a server."""
+    return await asyncio.to_thread(_known, base_url, names)
+
+
+def _known(base_url: str, names: Sequence[str]) -> list[KnownModel]:
+    with _importing, _without_collections():
+        table = import_module("sessions_app.agents.llm.known_models")
+    found: list[KnownModel] = table.known(base_url, names)
+    return found
 
 
 _toolboxes: list[type[Toolbox]] = []

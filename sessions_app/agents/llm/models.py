@@ -11,6 +11,7 @@ from sessions_app.agents.base import AgentFailure
 from sessions_app.agents.llm import names
 from sessions_app.agents.llm.choice import ModelChoice
 from sessions_app.outbound.model_trial import KNOWN_SERVERS, InvalidBaseUrl, checked_base_url
+from sessions_app.settings.model_notes import ModelPrice
 
 OLLAMA = "http://localhost:11434/v1"
 
@@ -41,6 +42,10 @@ class Target:
     """Whether the address may be private."""
     full_name: str = ""
     """The name in the settings: usage is counted under it."""
+    reasoning_effort: str = ""
+    temperature: float | None = None
+    price: ModelPrice | None = None
+    """What the user says that it costs; it counts where no table knows the price."""
 
 
 def target_of(choice: ModelChoice) -> Target:
@@ -48,6 +53,8 @@ def target_of(choice: ModelChoice) -> Target:
     if not (choice.key.isascii() and choice.key.isprintable()):
         raise AgentFailure(BAD_KEY, code="LLMAuthenticationError")
     provider, name = names.parts_of(choice.model)
+    if choice.is_listed:
+        provider, name = names.provider_at(choice.base_url), choice.model
     base_url = _base_url(choice, provider)
     wire = _wire(provider, base_url)
     if not choice.key and not choice.base_url and provider != "ollama":
@@ -59,6 +66,9 @@ def target_of(choice: ModelChoice) -> Target:
         key=choice.key,
         is_operators=choice.is_operators,
         full_name=choice.model,
+        reasoning_effort=choice.reasoning_effort,
+        temperature=choice.temperature,
+        price=choice.price,
     )
 
 

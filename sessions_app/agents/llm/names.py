@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from sessions_app.outbound.model_trial import KNOWN_SERVERS
 
 # These have no address of their own: a user enters one.
@@ -28,3 +30,9 @@ def are_of_one_provider(model: str, other: str) -> bool:
     # Two unknown ones are not the same: a key would be sent to a server that it was not entered for.
     provider, _ = parts_of(model)
     return provider != "" and provider == parts_of(other)[0]
+
+
+def provider_at(base_url: str) -> str:
+    """Return the known provider whose server this is; empty for any other address."""
+    host = urlsplit(base_url).netloc
+    return next((name for name, url in KNOWN_SERVERS.items() if urlsplit(url).netloc == host), "")

@@ -21,6 +21,8 @@ READ_MAX_CHARS = 2_000
 TOOLS = "tools"
 # Without these the answer is the same, so any error that names one is enough.
 _LEFT_OUT_WHEN_NAMED = ("stream_options", "parallel_tool_calls", "tool_choice")
+# What a user may wish of any model; some take none.
+_WISHES = ("temperature", "reasoning_effort")
 _CALLED_OTHERWISE = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 # Routers answer 404 if they have no server that takes a member.
 _STATUSES = frozenset({400, 404, 415, 422, 500, 501})
@@ -94,7 +96,7 @@ def _refused_in(words: str, parameter: str, *, offers_tools: bool) -> str:
     for name in _LEFT_OUT_WHEN_NAMED:
         if parameter == name or re.search(rf"\b{name}\b", words):
             return name
-    for name in _CALLED_OTHERWISE:
+    for name in (*_CALLED_OTHERWISE, *_WISHES):
         is_named = parameter == name or re.search(rf"\b{name}\b", words) is not None
         if is_named and _IS_REFUSED.search(words):
             return name

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import ModuleType
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import genai_prices
 import httpx2
@@ -221,10 +221,14 @@ class ModelClient:
         async with transport.client_of(target, answer) as client:
             # The library may read files for a new model.
             model = await asyncio.to_thread(self._wire.model_at, target, client)
-            settings = ModelSettings(max_retries=0)  # the agent itself tries again, visibly for readers
+            # The agent itself tries again, visibly for readers.
+            settings = {"max_retries": 0, **self._wire.settings_of(target)}
             offer = ModelRequestParameters(function_tools=list(request.tools))
             async with model_request_stream(
-                model, request.messages, model_settings=settings, model_request_parameters=offer
+                model,
+                request.messages,
+                model_settings=cast("ModelSettings", settings),
+                model_request_parameters=offer,
             ) as stream:
                 has_ended = False
                 try:
@@ -310,6 +314,8 @@ def _priced(used: RequestUsage, target: Target, name: str) -> CallUsage:
     with suppress(LookupError, ValueError, ArithmeticError):  # the price is unknown
         # By the address: a free model of a local server may have the same name.
         cost = float(genai_prices.calc_price(used, name, provider_api_url=target.base_url).total_price)
+    if cost is None and target.price is not None:
+        cost = (used.input_tokens * target.price.read + used.output_tokens * target.price.written) / 1e6
     return _used(used, target, cost=cost)
 
 

@@ -52,7 +52,7 @@ class PlayedTurn:
     def __init__(self, conversation: ConversationRef, epoch: int, start: TurnStart) -> None:
         self.conversation = conversation
         self.turn_id = start.turn_id
-        self.agent = start.agent
+        self.agent, self.model = start.agent, start.model
         self.inputs: Sequence[EventEnvelope] = ()
         self.done: Sequence[EventEnvelope] = ()
         self.decision: Decision | None = None

@@ -13,10 +13,8 @@ from sessions_app.settings import agent_setups, run_options
 from tests.conftest import once
 
 OPTIONS = "/api/native/conversations/talk/options"
-DEFAULTS = {
-    name: "" if name in ("agent", "model", "while_working", "unknown_outcome", "instructions") else None
-    for name in run_options.NAMES
-}
+_EMPTY = {"agent", "model", "reasoning_effort", "while_working", "unknown_outcome", "instructions"}
+DEFAULTS = {name: "" if name in _EMPTY else None for name in run_options.NAMES}
 
 
 @once
@@ -31,7 +29,7 @@ async def test_a_conversation_begins_with_the_defaults(
 async def test_a_change_names_what_it_changes_and_leaves_the_rest(
     conversation: ConversationRef, rest: httpx.AsyncClient
 ) -> None:
-    changed = {"while_working": "reject", "max_cost": 2.5, "max_turn_tokens": 1000}
+    changed = {"while_working": "reject", "max_cost": 2.5, "reasoning_effort": "low", "temperature": 0.5}
     assert (await rest.patch(OPTIONS, json=changed)).json() == DEFAULTS | changed
     assert (await rest.patch(OPTIONS, json={"max_cost": None})).json() == DEFAULTS | changed | {
         "max_cost": None
@@ -49,6 +47,10 @@ NO_OPTIONS: list[Any] = [
     {"max_cost": -0.1},
     {"max_cost": "NaN"},
     {"max_cost": 1e400},
+    {"temperature": 2.1},
+    {"temperature": "NaN"},
+    {"reasoning_effort": "huge"},
+    {"provider": "Workshop"},
     {"while_working": "listen"},
     {"unknown_outcome": 3},
     {"agent": 5},

@@ -15,7 +15,7 @@ from sessions_app import astore
 from sessions_app.agents.llm.tools import servers
 from sessions_app.identity import conversation_keys
 from sessions_app.models import AgentSetup, ApiToken, DocumentKind, Grant, Scope, UserDocument
-from sessions_app.settings import named_servers, setup_keys, user_documents
+from sessions_app.settings import model_providers, named_servers, setup_keys, user_documents
 from sessions_app.settings.placeholder_keys import MASKED_FROM, NOT_MASKED
 from tests.doors.v1.test_v1_app_face import bearer
 from tests.support.servers.tool_server import tool_server
@@ -485,6 +485,22 @@ async def test_a_model_of_a_conversation_is_replaced_and_its_earlier_key_stays_m
     assert "sk-ABCDEFGH" not in texts
     assert (await rest.post(f"{address}/switch_profile", json={"profile_name": "gone"})).status_code == 404
     assert (await rest.post(f"{address}/switch_llm", json={"llm": {"base_url": "x"}})).status_code == 422
+
+
+async def test_a_provider_of_the_pages_is_a_profile_without_a_model_which_nothing_activates(
+    rest: httpx.AsyncClient, alice: User
+) -> None:
+    info = await started(rest)
+    address = "https://models.example.org/v1"
+    await astore.call(model_providers.add, alice.pk, "Workshop", base_url=address, key="sk-ABCDEFGH")
+    [listed] = (await rest.get(f"{API}/profiles")).json()["profiles"]
+    assert (listed["name"], listed["model"], listed["base_url"]) == ("Workshop", None, address)
+    for path, body in [
+        (f"{API}/profiles/Workshop/activate", {}),
+        (f"{AGENT}/{info['id']}/switch_profile", {"profile_name": "Workshop"}),
+    ]:
+        refused = await rest.post(path, json=body)
+        assert (refused.status_code, "names no model" in refused.json()["detail"]) == (409, True)
 
 
 async def test_secrets_are_stored_replaced_and_never_shown(rest: httpx.AsyncClient) -> None:

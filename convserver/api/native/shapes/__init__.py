@@ -15,6 +15,7 @@ from sessions_app.models import (
     ExecutionStatus,
     LoopEnd,
     LoopStatus,
+    ReasoningEffort,
     UnknownOutcome,
     WhileWorking,
 )
@@ -232,6 +233,10 @@ class NativeRunOptions(BaseModel):
 
     agent: str = Field(description="The name of an agent of this server.")
     model: str = Field(description="The name of a model, as in the settings.")
+    reasoning_effort: ReasoningEffort | Literal[""] = Field(
+        description="How long the model thinks before it answers."
+    )
+    temperature: float | None = Field(description="How freely the model chooses its words, from 0 to 2.")
     while_working: WhileWorking | Literal[""] = Field(
         description="What becomes of a message that arrives while the agent works."
     )

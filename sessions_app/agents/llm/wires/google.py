@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx2
 from pydantic_ai.models import Model
 from pydantic_ai.models.google import GoogleModel
@@ -19,3 +21,9 @@ TAKES_URLS = False  # the library would load images itself, from unchecked addre
 def model_at(target: Target, client: httpx2.AsyncClient) -> Model:
     provider = GoogleProvider(base_url=target.base_url, api_key=target.key or "none", http_client=client)
     return GoogleModel(target.name, provider=provider)
+
+
+def settings_of(target: Target) -> dict[str, Any]:
+    """Return how the user wants the model to be asked."""
+    given = {"temperature": target.temperature, "thinking": target.reasoning_effort or None}
+    return {name: value for name, value in given.items() if value is not None}

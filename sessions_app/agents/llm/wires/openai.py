@@ -34,3 +34,9 @@ def model_at(target: Target, client: httpx2.AsyncClient) -> Model:
     # Without any key the library would look for one in the server's environment.
     provider = OpenAIProvider(base_url=target.base_url, api_key=target.key or "none", http_client=client)
     return ChatModel(target.name, provider=provider)
+
+
+def settings_of(target: Target) -> dict[str, Any]:
+    """Return how the user wants the model to be asked."""
+    given = {"temperature": target.temperature, "openai_reasoning_effort": target.reasoning_effort or None}
+    return {name: value for name, value in given.items() if value is not None}

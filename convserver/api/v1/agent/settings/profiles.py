@@ -28,6 +28,7 @@ from sessions_app.settings.setup_keys import MASK, masked, without_keys
 from sessions_app.settings.user_documents import DocumentNotFound
 
 KIND = DocumentKind.MODEL_PROFILE
+NO_MODEL = "Profile {name!r} is a provider and names no model. Store one in it, or choose it in the pages."
 REFUSED = {404: Detail, 409: Detail, 422: ValidationProblems}
 
 
@@ -184,15 +185,23 @@ def profile(user_id: int, name: str) -> dict[str, Any]:
 
 def model_for_conversation(user_id: int, name: str) -> dict[str, Any]:
     """Return the model of a profile, with the key of its server if it has none itself. Raise Refused."""
-    return model_keys.with_stored_keys(user_id, profile(user_id, name), profile=name)
+    return model_keys.with_stored_keys(user_id, _with_model(user_id, name), profile=name)
 
 
 def model_for_settings(user_id: int, name: str) -> dict[str, Any]:
     """Return the change of the settings' `llm` that puts a profile there. Raise Refused."""
-    llm = model_keys.with_stored_keys(user_id, profile(user_id, name))
+    llm = model_keys.with_stored_keys(user_id, _with_model(user_id, name))
     before = document.kept_of(user_id).get(AGENT, {}).get("llm", {})
     # Null for each member of the model before, so that none of it is left beside the new one.
     return {**dict.fromkeys(before), "base_url": None, "api_key": None, **llm}
+
+
+def _with_model(user_id: int, name: str) -> dict[str, Any]:
+    """Return the model of a profile. Raise Refused, also for a provider that was entered without one."""
+    llm = profile(user_id, name)
+    if not llm.get("model"):
+        raise Refused(409, {"detail": NO_MODEL.format(name=name)})
+    return llm
 
 
 def activate(user_id: int, name: str) -> dict[str, Any]:
