@@ -24,6 +24,7 @@ from convserver.web.conversations import (
 from convserver.web.conversations import (
     page as conversation,
 )
+from convserver.web.conversations.model_menu import page as model_menu
 from convserver.web.events import output, previews
 from convserver.web.opinions import rating
 from convserver.web.settings_pages import (
@@ -32,6 +33,7 @@ from convserver.web.settings_pages import (
     instructions,
     model,
     page,
+    providers,
     run_limits,
     secrets,
     tokens,
@@ -50,6 +52,7 @@ urlpatterns = [
     path("c/<str:conversation_id>/answer", answer.answer, name="conversation-answer"),
     path("c/<str:conversation_id>/usage", usage.usage, name="conversation-usage"),
     path("c/<str:conversation_id>/agent", agent.agent, name="conversation-agent"),
+    path("c/<str:conversation_id>/models", model_menu.models, name="conversation-models"),
     path("c/<str:conversation_id>/files", files.files, name="conversation-files"),
     path("c/<str:conversation_id>/changes", changes.changes, name="conversation-changes"),
     path("c/<str:conversation_id>/changed-files", restoring.changed, name="conversation-changed-files"),
@@ -86,6 +89,8 @@ urlpatterns = [
     path("settings/theme", theme.choose, name="theme"),
     path("settings/model", model.change, name="settings-model"),
     path("settings/instructions", instructions.change, name="settings-instructions"),
+    path("settings/providers", providers.add, name="settings-providers"),
+    path("settings/providers/change", providers.change, name="settings-providers-change"),
     path("settings/limits", run_limits.change, name="settings-limits"),
     path("settings/tools", tool_servers.add, name="settings-tools"),
     path("settings/tools/remove", tool_servers.remove, name="settings-tools-remove"),

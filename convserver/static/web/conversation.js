@@ -69,10 +69,10 @@ document.addEventListener("stands", ({ detail }) => detail === id && socket.stat
 
 const history = () => import("./history.js");
 root.onclick = (event) => {
-  const link = event.target.closest("[data-beside], .run");
+  const link = event.target.closest("[data-beside], .run, #model");
   if (!link || event.ctrlKey || event.metaKey) return;
   event.preventDefault();
-  import(link.matches(".run") ? "./preview.js" : "./beside.js").then((it) => it.follow(link));
+  import(link.matches(".run") ? "./preview.js" : link.id === "model" ? "./models.js" : "./beside.js").then((it) => it.follow(link));
 };
 
 function take(frame) {

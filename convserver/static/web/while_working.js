@@ -48,6 +48,7 @@ class WhileWorking {
 
   /** A turn that is cut off after a message was interrupted by that; each turn begins with the state of running. */
   heard({ kind, source, state, seq }) {
+    if (kind === "turn" && document.querySelector("#model[data-next]")) import("./models.js").then((it) => it.refresh(), console.warn);
     if (kind === "turn") import("./files_changed.js").then((it) => it.showChanged(this.root, seq), console.warn);
     this.tell(WORKING);
     if (this.choice === "interrupt" && kind === "message" && source === "user" && this.agent.isWorking) this.queue.progress.cut = INTERRUPTED;

@@ -95,7 +95,8 @@ def words_of(options: RunOptions) -> str:
     if agent is None:
         titles = {kind.name: kind.title for kind in registry.kinds()} if options.agent else {}
         agent = titles.get(options.agent, options.agent)
-    return " · ".join(filter(None, [agent, options.model, options.instructions and "With instructions"]))
+    model = f"{options.model} ({options.provider})" if options.provider else options.model
+    return " · ".join(filter(None, [agent, model, options.instructions and "With instructions"]))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

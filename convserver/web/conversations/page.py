@@ -41,7 +41,7 @@ from sessions_app.live.status import (
     states_of,
 )
 from sessions_app.models import SUSPENDED, THERE, AgentLoop, ExecutionStatus, LoopEnd, RunState, ToolRun
-from sessions_app.settings import allowed_tools, run_options
+from sessions_app.settings import allowed_tools, chosen_models, run_options
 
 PAGE_EVENTS = 50  # the events of the log that are shown at once
 # The events after them that are read for the results of their calls: most results follow soon.
@@ -126,6 +126,8 @@ def _page(request: HttpRequest, found: ConversationRef, *, status: int = 200, **
     context = {
         "conversation": state,
         "chosen": words_of(options),
+        "model": options.model,
+        "for_next": chosen_models.next_of(options),
         "has_key": is_keyed(state["version"]),
         "standing": standing,
         "last_turn": last_turn_of(found) if has_given_up else None,

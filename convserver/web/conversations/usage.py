@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from django.http import HttpRequest, HttpResponse
+from django.utils.html import escape
 from django.views.decorators.http import require_safe
 
 from conversations import access
-from convserver.web.pages import person, words
+from conversations.events import ConversationRef
+from convserver.rendering.text import visible
+from convserver.web.pages import person
 from sessions_app.agents import limit_notices, metering
 from sessions_app.agents.metering import LimitState
 from sessions_app.live.status import ModelTotals, model_totals_of
+from sessions_app.models import ModelUse, used_in
 from sessions_app.settings.run_limits import Unit
 
 NOTHING = "No tokens used yet"
@@ -21,10 +25,26 @@ UNIT_WORDS = {Unit.ITERATIONS: " steps", Unit.TOKENS: " tokens", Unit.COST: "", 
 @require_safe
 @person
 def usage(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """Return the tokens and the cost, and what was used of the conversation's limits, as a line of text."""
+    """Return the tokens and the cost, what was used of limits, and by which models, as a line of text."""
     conversation = access.readable(request.user, conversation_id)
-    used = [usage_words(model_totals_of(conversation)), *limit_words(metering.states_of(conversation))]
-    return words(" · ".join(used))
+    used = [
+        usage_words(model_totals_of(conversation)),
+        *limit_words(metering.states_of(conversation)),
+        *model_words(conversation),
+    ]
+    # The menu shows it as HTML, and names of models are a stranger's.
+    return HttpResponse(escape(" · ".join(used)))
+
+
+def model_words(conversation: ConversationRef) -> list[str]:
+    """Return what each model of the conversation has used, at most ten of them."""
+    rows = ModelUse.objects.of(conversation.pk).by("model").order_by("model")[:10]
+    used = [(visible.name(row["model"]), used_in(row)) for row in rows]
+    return [
+        f"{model}: {each.prompt_tokens:,} in, {each.completion_tokens:,} out"
+        for model, each in used
+        if each.prompt_tokens or each.completion_tokens
+    ]
 
 
 def limit_words(states: Iterable[LimitState]) -> list[str]:

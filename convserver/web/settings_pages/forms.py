@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from django import forms
 from django.conf import settings
 from django.core.exceptions import ValidationError
+from django.core.validators import RegexValidator
 from pydantic import BaseModel
 from pydantic import ValidationError as Problems
 
@@ -28,7 +30,7 @@ from sessions_app.models import (
     Grant,
     RunOptions,
 )
-from sessions_app.outbound.model_trial import InvalidBaseUrl, checked_base_url
+from sessions_app.outbound.model_trial import KNOWN_SERVERS, InvalidBaseUrl, checked_base_url
 
 TEXT_MAX = 8000
 CONVERSATIONS_OFFERED = 50
@@ -140,6 +142,55 @@ class ModelForm(Form):
         self.add_error(name, f"{told} since you opened the page. Save again to replace it.")
         self.data = self.data.copy()  # type: ignore[attr-defined]  # a QueryDict's is mutable
         self.data[self.add_initial_prefix(name)] = now  # type: ignore[index]
+
+
+class ProviderForm(Form):
+    """A server of models, beside that of the settings."""
+
+    name = "provider"
+    label = forms.CharField(
+        max_length=64,
+        label="Name",
+        help_text="Letters, digits, dots, dashes and underscores, for example Ollama.",
+        # The names that V1 clients can use in an address, too.
+        validators=[RegexValidator(r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z", "Use letters, digits and . _ - only.")],
+        error_messages={"required": "Enter a name."},
+        widget=forms.TextInput(attrs={**OFF, "placeholder": "Ollama"}),
+    )
+    base_url = forms.CharField(
+        max_length=TEXT_MAX,
+        label="Base URL",
+        help_text="Where the server has its API; most end with /v1.",
+        error_messages={"required": "Enter the base URL."},
+        widget=forms.URLInput(
+            attrs={**OFF, "list": "provider-urls", "placeholder": "http://localhost:11434/v1"}
+        ),
+    )
+    key = forms.CharField(
+        required=False,
+        max_length=KEY_MAX,
+        label="API key (optional)",
+        help_text="It is stored encrypted and never shown.",
+        widget=forms.PasswordInput(attrs=SECRET),
+    )
+    forgets_key = forms.BooleanField(required=False)
+
+    urls = tuple(KNOWN_SERVERS.values())
+
+    def clean_base_url(self) -> str:
+        """Return the address without a slash at its end, and with the path that servers have by default."""
+        try:
+            base_url = checked_base_url(self.cleaned_data["base_url"])
+        except InvalidBaseUrl as error:
+            raise ValidationError(str(error)) from error
+        return f"{base_url}/v1" if urlsplit(base_url).path == "" else base_url
+
+    def clean_key(self) -> str:
+        """Return the key. Raise ValidationError for one that no header holds."""
+        key: str = self.cleaned_data["key"]
+        if not (key.isascii() and key.isprintable()):
+            raise ValidationError("The key contains invalid characters. Copy it again, without line breaks.")
+        return key
 
 
 class LimitsForm(Form):

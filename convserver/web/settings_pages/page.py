@@ -22,6 +22,7 @@ from convserver.web.settings_pages.forms import (
     InstructionsForm,
     LimitsForm,
     ModelForm,
+    ProviderForm,
     SecretForm,
     ServerForm,
     TokenForm,
@@ -31,7 +32,7 @@ from convserver.web.settings_pages.stored_servers import servers_of
 from sessions_app.agents.chosen import uses_model
 from sessions_app.identity.authentication import lets_everybody_in
 from sessions_app.models import ApiToken
-from sessions_app.settings import allowed_tools, user_settings
+from sessions_app.settings import allowed_tools, model_providers, user_settings
 from sessions_app.settings.user_settings import SettingSecret
 
 FormView = Callable[[HttpRequest], HttpResponse]
@@ -54,7 +55,7 @@ def show(request: HttpRequest, *refused: Form | PasswordForm, **more: Any) -> Ht
         ),
         **{shape.name: shape(initial=stored and vars(stored)) for shape in (InstructionsForm, LimitsForm)},
         "approval": ApprovalForm(initial={"asks": bool(stored and stored.confirmation_mode)}),
-        **{shape.name: shape() for shape in (ServerForm, CommandForm, SecretForm)},
+        **{shape.name: shape() for shape in (ProviderForm, ServerForm, CommandForm, SecretForm)},
         "token": TokenForm(request.user, only=request.GET.get("conversation", "")),
         **({"password": PasswordForm(request)} if has_password(request) else {}),
         **{form.name: form for form in refused},  # last: in the place of the empty one
@@ -62,6 +63,7 @@ def show(request: HttpRequest, *refused: Form | PasswordForm, **more: Any) -> Ht
     context = {
         "forms": forms,
         "has_key": SettingSecret.LLM_API_KEY in user_settings.setting_secrets(user_id),
+        "providers": model_providers.providers_of(user_id),
         "servers": servers_of(user_id),
         "allowed": allowed_tools.of_user(user_id),
         "secrets": user_settings.custom_secrets(user_id),

@@ -185,7 +185,7 @@ def test_the_menu_says_that_nothing_was_used(conversation: ConversationRef) -> N
     answer = Client(headers={"host": "localhost"}).get("/c/talk/usage")
     assert (answer.content, answer.headers["content-type"]) == (
         b"No tokens used yet",
-        "text/plain; charset=utf-8",
+        "text/html; charset=utf-8",
     )
 
 

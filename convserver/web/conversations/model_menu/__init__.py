@@ -1,0 +1,1 @@
+"""The menu of models at the composer."""
