@@ -1,13 +1,14 @@
-// Another answer in one step: what the page of a link to `…/again?answer=…` would ask first is sent at once.
+// Links to `…/again` without their page: another answer is asked for at once, and a message is edited where it is.
 
 import { csrf } from "./csrf.js";
 import { uuid } from "./uuid.js";
 
 document.addEventListener("click", (click) => {
-  const link = click.target.closest?.("a[data-again]");
+  const link = click.target.closest?.("a[data-again], a[data-edit]");
   if (!link || click.ctrlKey || click.metaKey || click.shiftKey) return;
   click.preventDefault();
-  send(new URL(link.href));
+  if ("edit" in link.dataset) import("./edit.js").then(({ edit }) => edit(link), () => location.assign(link.href));
+  else send(new URL(link.href));
 });
 
 function send({ pathname, searchParams }) {
