@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("sessions_app", "0047_files_held_by_restores"),
+        ("sessions_app", "0050_files_of_messages"),
     ]
 
     operations = [

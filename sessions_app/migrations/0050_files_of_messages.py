@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("sessions_app", "0047_files_held_by_restores"),
+        ("sessions_app", "0049_instructions"),
     ]
 
     operations = [
