@@ -49,7 +49,10 @@ export class Draft {
 
   changed() {
     this.isDirty = true;
-    this.keep();
+    clearTimeout(this.keeping);
+    // Long texts of files take longer to keep than a key may take to be seen.
+    if (this.read().files.length) this.keeping = setTimeout(() => this.keep(), 50);
+    else this.keep();
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.push(), REST_MS);
   }
