@@ -37,7 +37,7 @@ _ATTRIBUTES = {
     },
     "span": {"class", "title", "role", "aria-label"},
     "a": {
-        *("class", "href", "target", "rel", "title", "download", "data-again", "id", "aria-label"),
+        *("class", "href", "target", "rel", "title", "download", "data-again", "data-edit", "id", "aria-label"),
         "aria-current",
     },
     "time": {"datetime", "title"},
