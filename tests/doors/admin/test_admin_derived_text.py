@@ -36,6 +36,7 @@ from sessions_app.models import (
     Connection,
     Delivery,
     ExecutionStatus,
+    Feedback,
     Grant,
     ImportedConversation,
     ImportRun,
@@ -125,6 +126,7 @@ def around(alice: User, all_derived: list[ConversationRef]) -> None:
         VerificationFinding.objects.create(
             run=run, conversation_id=pk, problem=DamageKind.COLUMN, detail="Another kind."
         )
+        Feedback.objects.create(conversation_id=pk, polarity="positive", seq=0, reason="It is right.")
         Purge.objects.create(conversation_id=pk, requested_by="boss", reason="by staff")
         grant = Grant(scopes=frozenset(Scope), conversation=each)
         ApiToken.issue(alice.pk, f"token {number}", grant)
