@@ -93,10 +93,12 @@ def _xlsx(data: bytes) -> tuple[int | None, Iterator[str]]:
 def _rows(book: openpyxl.Workbook) -> Iterator[str]:
     for sheet in book.worksheets:
         yield f"{sheet.title}\n"
+        # What the sheet says of its size may be less than it has, or all that a sheet can have.
+        sheet.reset_dimensions()
         for row in sheet.iter_rows(values_only=True):
             cells = ["" if cell is None else str(cell) for cell in row]
-            if any(cells):
-                yield "\t".join(cells).rstrip("\t") + "\n"
+            # An empty row as well, so that time and length are looked at.
+            yield "\t".join(cells).rstrip("\t") + "\n" if any(cells) else ""
         yield "\n"
 
 

@@ -55,12 +55,12 @@ def leave(conversation: ConversationRef) -> None:
     """Note that the last page may have been left: it is purged soon, unless it is opened again."""
     # A page that is loaded again comes back within this time.
     soon = timezone.now() + timedelta(minutes=1)
-    _family(conversation).update(expires_at=Least("expires_at", Value(soon)))
+    family(conversation).update(expires_at=Least("expires_at", Value(soon)))
 
 
 def come_back(conversation: ConversationRef) -> None:
     """Note that it is open: it has its whole day, counted from its beginning."""
-    for row in _family(conversation):
+    for row in family(conversation):
         Conversation.objects.temporary().filter(pk=row.pk).update(expires_at=end_of(row.created_at))
 
 
@@ -74,12 +74,16 @@ def keep(conversation: ConversationRef) -> None:
 
     Nothing happens to one that is permanent. Raise ConversationBusy if it stays locked elsewhere.
     """
-    for row in _family(conversation).active():
-        through = row.next_seq - 1
-        # Before the row is locked, step by step: appends must not wait for words.
-        for first in range(0, row.next_seq, STEP_EVENTS):
-            indexing.take_up(row.ref, first=first, last=min(first + STEP_EVENTS - 1, through))
-        _keep(row.ref, indexed_through=through)
+    kept = set[int]()
+    # Again: a branch may have been made meanwhile.
+    while rows := list(family(conversation).active().exclude(pk__in=kept)):
+        kept.update(row.pk for row in rows)
+        for row in rows:
+            through = row.next_seq - 1
+            # Before the row is locked, step by step: appends must not wait for words.
+            for first in range(0, row.next_seq, STEP_EVENTS):
+                indexing.take_up(row.ref, first=first, last=min(first + STEP_EVENTS - 1, through))
+            _keep(row.ref, indexed_through=through)
 
 
 @transaction.atomic
@@ -99,15 +103,18 @@ def _keep(conversation: ConversationRef, *, indexed_through: int) -> None:
     transaction.on_commit(lambda: live.announce_listed(conversation), robust=True)
 
 
-def _family(conversation: ConversationRef) -> ConversationQuerySet:
-    """Return the temporary conversations that share the beginning of this one, and itself if temporary."""
+def family(conversation: ConversationRef) -> ConversationQuerySet:
+    """Return the temporary conversations that share the beginning of this one, and itself if temporary.
+
+    Who changes them by it changes none that was kept meanwhile.
+    """
     # All of the owner are read: they are those of one day.
     rows = Conversation.objects.temporary().owned_by(conversation.owner_id)
     sources = dict(rows.values_list("pk", "forked_from_id"))
-    found, news = set[int](), {conversation.pk} & sources.keys()
+    found, news = set[int](), {conversation.pk}
     while news:
         found |= news
         beside = {pk for pk, source in sources.items() if source in news}
-        beside |= {source for pk in news if (source := sources[pk]) in sources and source is not None}
+        beside |= {source for pk in news if (source := sources.get(pk)) is not None}
         news = beside - found
-    return Conversation.objects.with_pks(found)
+    return Conversation.objects.temporary().with_pks(found)

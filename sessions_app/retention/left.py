@@ -25,4 +25,6 @@ def begin_left(by: str, failures: RetentionFailures, *, most: int) -> int:
 
 
 def _is_open(row: Conversation) -> bool:
-    return row.deleted_at is None and Connection.objects.present().filter(conversation=row).exists()
+    # A user who repeats a message in a branch means one conversation.
+    family = temporary.family(row.ref).active()
+    return Connection.objects.present().filter(conversation__in=family).exists()

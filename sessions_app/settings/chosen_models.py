@@ -43,6 +43,12 @@ def next_of(options: RunOptions) -> ChosenModel | None:
     return ChosenModel.of(options.for_next_message) if options.for_next_message else None
 
 
+def mask(conversation: ConversationRef, key: str) -> None:
+    """Mask the key of a provider in the events of a conversation. Raise TooManySecrets."""
+    if keys := setup_keys.keys_of({"api_key": key}):
+        agent_setups.add_keys(conversation, keys)
+
+
 @transaction.atomic
 def choose(conversation: ConversationRef, chosen: ChosenModel, *, is_for_next: bool = False) -> None:
     """Choose a model for the next turns, or only for the one that answers the next message.
@@ -51,9 +57,7 @@ def choose(conversation: ConversationRef, chosen: ChosenModel, *, is_for_next: b
     """
     if chosen.provider:
         # Masked before the model is asked: tools may print it.
-        key = model_providers.provider(conversation.owner_id, chosen.provider).key
-        if keys := setup_keys.keys_of({"api_key": key}):
-            agent_setups.add_keys(conversation, keys)
+        mask(conversation, model_providers.provider(conversation.owner_id, chosen.provider).key)
     if is_for_next:
         after = reads.last_seq(conversation)
         run_options.change(conversation, {"for_next_message": {**chosen._asdict(), "after": after}})

@@ -78,7 +78,7 @@ def test_hostile_titles_do_nothing_in_the_list_the_palette_and_what_is_found(pag
 def test_a_hostile_file_name_does_nothing(talk: Talk) -> None:
     for each in SOME:
         talk.page.evaluate(_DROP, each.line)
-        expect(talk.page.locator("#composer .note")).to_contain_text(each.mark)
+        expect(talk.page.locator("#composer")).to_contain_text(each.mark)
     _did_nothing(talk.page)
 
 

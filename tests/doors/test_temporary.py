@@ -10,6 +10,9 @@ from typing import Any
 import httpx
 import pytest
 from django.contrib.auth.models import User
+from django.db.models import Value
+from django.db.models.functions import Least
+from django.test import Client as Browser
 from django.utils import timezone
 
 from conversations import access
@@ -225,6 +228,40 @@ def test_a_branch_is_temporary_and_shares_the_fate_of_what_it_left(alice: User) 
         again.pk,
     }
     assert Conversation.objects.temporary().get().pk == other.pk
+
+
+def test_what_is_kept_is_not_given_an_end_by_who_found_it_before(alice: User) -> None:
+    made = begin(alice)
+    found = temporary.family(made)  # as by a page that is left at the same moment
+    temporary.keep(made)
+    found.update(expires_at=Least("expires_at", Value(timezone.now())))
+    assert Conversation.objects.get(pk=made.pk).expires_at is None
+
+
+def test_a_branch_of_what_was_kept_is_kept_as_well(alice: User) -> None:
+    made = begin(alice)
+    branch = forks.fork(alice, made, through=0)
+    Conversation.objects.filter(pk=made.pk).update(expires_at=None)  # before the branch was there
+    temporary.keep(made)
+    assert Conversation.objects.get(pk=branch.pk).expires_at is None
+
+
+def test_what_is_left_stays_while_a_branch_of_it_is_open(alice: User) -> None:
+    made = begin(alice)
+    branch = forks.fork(alice, made, through=0)
+    temporary.leave(made)
+    pass_time(minutes=2)
+    with opened(branch):
+        assert due() == 0
+    assert Conversation.objects.temporary().count() == 2
+
+
+def test_delete_now_removes_its_branches_as_well(alice: User) -> None:
+    made = begin(alice)
+    forks.fork(alice, made, through=0)
+    browser = Browser(headers={"host": "localhost"})
+    assert browser.post(f"/c/{made.public_id}/temporary", {"act": "remove"}).status_code == 302
+    assert not Conversation.objects.temporary().filter(purged_at__isnull=True).exists()
 
 
 def test_a_deleted_one_is_purged_with_the_others(alice: User) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from conversations.confined import documents
 from conversations.confined.documents import TEXT_MAX_CHARS
 from conversations.confined.processes import NotRead
-from tests.support.data.documents import encrypted, excel, packed, pdf, pdf_of, powerpoint, word
+from tests.support.data.documents import encrypted, excel, packed, pdf, pdf_of, powerpoint, unpacked, word
 
 ENCRYPTED = "it is encrypted; remove its password, and attach it again"
 
@@ -36,6 +37,17 @@ def test_the_text_of_a_document_is_read_whatever_its_format(subtests: pytest.Sub
         with subtests.test(name=name):
             read = documents.read(name, content)
             assert (read.text, read.pages, read.is_cut) == (text, pages, False)
+
+
+def test_a_sheet_is_read_whatever_it_says_of_its_size(subtests: pytest.Subtests) -> None:
+    made = excel({"Fruit": [[f"pear {number}"] for number in range(100)]})
+    for size in ("A1", "A1:XFD1048576"):
+        with subtests.test(size=size):
+            members = {
+                name: re.sub(rb'<dimension ref="[^"]*"', f'<dimension ref="{size}"'.encode(), content)
+                for name, content in unpacked(made).items()
+            }
+            assert documents.read("fruit.xlsx", packed(members)).text.count("pear") == 100
 
 
 def test_a_document_of_300_pages_is_read_to_its_end() -> None:

@@ -29,7 +29,8 @@ def _details(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     if silent:
         return True
     state.env[_COUNTED] = state.env.get(_COUNTED, 0) + 1
-    last, at, summary = _last(state, start, end), start + 1, opened[1]
+    last, is_closed = _last(state, start, end)
+    at, summary = start + 1, opened[1]
     if summary is None and at < last and (found := _SUMMARY.fullmatch(_line(state, at))):
         at, summary = at + 1, found[1]
     state.push("details_open", "details", 1).map = [start, last]
@@ -43,22 +44,24 @@ def _details(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     state.parentType, state.lineMax = parent, line_max
     state.push("details_close", "details", -1)
     # One that is not closed ends with the text around it.
-    state.line = min(last + 1, end)
+    state.line = last + is_closed
     return True
 
 
-def _last(state: StateBlock, start: int, end: int) -> int:
-    """Return the line that closes what opens at a line."""
+def _last(state: StateBlock, start: int, end: int) -> tuple[int, bool]:
+    """Return the line that closes what opens at a line; else the first one after the text around it."""
     depth, fence = 1, ""
     for at in range(start + 1, end):
+        if not state.isEmpty(at) and state.sCount[at] < state.blkIndent:
+            return at, False
         line = _line(state, at)
         if found := FENCE.match(line):
             fence = "" if fence and found[2].startswith(fence) else fence or found[2]
         elif not fence:
             depth += 1 if DETAILS_OPENED.fullmatch(line) else -1 if DETAILS_CLOSED.fullmatch(line) else 0
         if depth == 0:
-            return at
-    return end
+            return at, True
+    return end, False
 
 
 def _line(state: StateBlock, at: int) -> str:

@@ -34,6 +34,7 @@ _HIGHEST_HEADING = 3
 
 _ORIGIN = "origin"  # the key of an `env` for the event that the text is from
 # What `footnote_plugin` writes for a document: the number of the note, and which of its places.
+_NOTE_TEXT = re.compile(r"\[\^([^\]]+)\]:")
 _NOTE = re.compile(r"#?fn(?:ref)?-\d{1,18}-\d{1,3}(?::\d{1,3})?")
 
 _TASKS = {"[ ] ": ("todo", "☐"), "[x] ": ("done", "☑"), "[X] ": ("done", "☑")}
@@ -82,13 +83,21 @@ def markdown(
         return None if found is None else _cleaned(_code(*found, origin))
     links = text.count("://") + text.count("@") <= LINKS_MAX
     tables = max(line.count("|") for line in text.split("\n")) <= TABLE_COLUMNS_MAX
-    # A text with more brackets of notes is rendered without notes.
-    notes = origin is not None and env is None and 0 < text.count("[^") <= 100
+    notes = origin is not None and env is None and _can_have_notes(text)
     env = {} if env is None else env
     if origin is not None:
         env.update({_ORIGIN: origin, "docId": str(origin.seq)})
     html = _parser(breaks=breaks, links=links, tables=tables, notes=notes).render(visible.prose(text), env)
+    if notes and any(place < 0 for place in env.get("footnotes", {}).get("refs", {}).values()):
+        # A note to which nothing refers would not be shown.
+        return markdown(text, breaks=breaks, env={}, origin=origin)
     return _cleaned(html)
+
+
+def _can_have_notes(text: str) -> bool:
+    """Return whether a text has notes, few, and none with two texts, of which only one would be shown."""
+    defined = _NOTE_TEXT.findall(text)
+    return 0 < len(defined) == len(set(defined)) and text.count("[^") <= 100
 
 
 def _cleaned(html: str) -> SafeString:

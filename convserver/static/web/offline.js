@@ -7,8 +7,14 @@ const TRY_MS = 5000;
 
 const user = localStorage.getItem("user");
 const [, id] = location.pathname.match(/\/c\/([^/]+)$/) ?? [];
-const conversation = id && decodeURIComponent(id);
+const UUID = /^[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}$/i;
+const conversation = id && stored(decodeURIComponent(id));
 const form = document.getElementById("write");
+
+/** The id as the server stores it: a UUID of any spelling has one form. */
+function stored(id) {
+  return UUID.test(id) ? id.replaceAll("-", "").toLowerCase() : id;
+}
 
 /** Load the page that was asked for once the server answers. */
 async function look() {

@@ -20,11 +20,16 @@ function mark(article) {
   const note = document.createElement("p");
   note.className = "quiet";
   note.textContent = "Sent again";
-  article.querySelector(".body").before(note);
+  bodyOf(article).before(note);
+}
+
+/** What was said is plain text in an element of another kind where it is too long for Markdown. */
+function bodyOf(article) {
+  return article.querySelector(":scope > :is(.body, .long, .output)") ?? article.lastElementChild;
 }
 
 /** What was said, with its images. */
 function words(article) {
   const images = [...article.querySelectorAll("img")].map(({ src }) => src);
-  return JSON.stringify([article.querySelector(".body")?.textContent.trim(), images]);
+  return JSON.stringify([bodyOf(article).textContent.trim(), images]);
 }

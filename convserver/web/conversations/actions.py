@@ -124,13 +124,15 @@ def settle_temporary(request: HttpRequest, conversation: ConversationRef) -> Htt
         case "opened":
             temporary.come_back(conversation)
         case "remove":
-            in_loop(steering.stop_to_delete, conversation)
-            purging.begin(
-                conversation,
-                among=Conversation.objects.temporary(),
-                requested_by=request.user.get_username(),
-                reason="by its owner",
-            )
+            # Its branches as well: no list shows where they are.
+            for row in temporary.family(conversation):
+                in_loop(steering.stop_to_delete, row.ref)
+                purging.begin(
+                    row.ref,
+                    among=Conversation.objects.temporary(),
+                    requested_by=request.user.get_username(),
+                    reason="by its owner",
+                )
             return redirect("home")
         case _:
             temporary.keep(conversation)

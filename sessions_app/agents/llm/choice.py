@@ -26,7 +26,7 @@ from sessions_app.settings import (
 from sessions_app.settings.chosen_models import ChosenModel
 from sessions_app.settings.model_notes import ModelName, ModelPrice
 from sessions_app.settings.model_providers import ProviderNotFound
-from sessions_app.settings.user_settings import SettingSecret
+from sessions_app.settings.user_settings import SettingSecret, TooManySecrets
 
 NO_KEY_FOR_CHOSEN = (
     "There is no key for the model `{model}`, which was chosen for this conversation: a key is used only "
@@ -67,7 +67,7 @@ def model_of(
     """Return the model of a conversation, or of one turn; None without one. Raise AgentFailure."""
     chosen = chosen_models.chosen_for(conversation) if turn_model is None else ChosenModel.of(turn_model)
     if chosen.provider:
-        found: ModelChoice | None = _of_provider(conversation.owner_id, chosen)
+        found: ModelChoice | None = _of_provider(conversation, chosen)
     else:
         found = _of_settings(conversation, chosen.model)
     if found is None:
@@ -81,10 +81,12 @@ def model_of(
     )
 
 
-def _of_provider(user_id: int, chosen: ChosenModel) -> ModelChoice:
+def _of_provider(conversation: ConversationRef, chosen: ChosenModel) -> ModelChoice:
     try:
-        found = model_providers.provider(user_id, chosen.provider)
-    except ProviderNotFound as error:
+        found = model_providers.provider(conversation.owner_id, chosen.provider)
+        # The key may be another one than when the provider was chosen.
+        chosen_models.mask(conversation, found.key)
+    except (ProviderNotFound, TooManySecrets) as error:
         raise AgentFailure(str(error), code="LLMAuthenticationError") from error
     if chosen.model == found.model:  # as a V1 client wrote it
         return ModelChoice(model=found.model, base_url=found.base_url, key=found.key)

@@ -115,6 +115,16 @@ def test_notes_lead_to_their_texts_and_back_and_are_told_apart_by_their_events()
         assert "<sup>" not in shown(text)
 
 
+def test_a_note_that_nothing_refers_to_is_shown_as_it_is_written() -> None:
+    for text in (
+        "Fine.\n\n[^1]: Beware.",
+        "Fine.[^1]\n\n[^1]: Beware.\n[^1]: Other.",
+        "`[^1]`\n\n[^1]: Beware.",
+    ):
+        assert "Beware." in shown(text)
+    assert "Beware." in shown("> [^1]: > [^1]: Beware.")
+
+
 def test_what_is_folded_away_is_markdown_and_brings_no_other_html() -> None:
     text = "a\n<details>\n<summary>More **of it**</summary>\n\n- one\n\n<b>x</b>\n</details>\n\nafter"
     html = shown(text)
@@ -124,5 +134,13 @@ def test_what_is_folded_away_is_markdown_and_brings_no_other_html() -> None:
     assert shown("<details onclick=x>\n\nx\n</details>").count("<details") == 0
     assert shown("<details>\nunclosed").count("</details>") == 1
     assert shown("<details>\n" * 200).count("<details>") <= 50
+    for text, outside in (
+        ("- <details>\n  inside\n\nOUTSIDE\n\nmore", ["inside", "OUTSIDE", "more"]),
+        ("1. x\n   <details><summary>s</summary>\n\n   in\n\n2. two\n\nend", ["in", "two", "end"]),
+        ("- <details>\n  inside\n\noutside\n\n</details>", ["inside", "outside", "&lt;/details&gt;"]),
+    ):
+        assert [each for each in outside if each not in shown(text)] == []
+    text = "a\n<details>\n<summary>More</summary>\n\n- one\n</details>\n\nafter"
+    html = shown(text)
     parts = "".join(str(markdown(each)) for each in blocks(text))
-    assert parts == markdown(text)
+    assert parts == html

@@ -94,6 +94,12 @@ def packed(members: Mapping[str, str | bytes]) -> bytes:
     return _saved(write)
 
 
+def unpacked(content: bytes) -> dict[str, bytes]:
+    """Return the members of a zip file."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
 def _saved(save: Callable[[io.BytesIO], object]) -> bytes:
     file = io.BytesIO()
     save(file)

@@ -23,7 +23,7 @@ from convserver.event_loop import in_loop
 from convserver.serving.admission import Lane, in_lane
 from sessions_app.models import DocumentKind
 from sessions_app.outbound.model_trial import ModelSetup, TrialUnderWay, try_model
-from sessions_app.settings import model_keys, placeholder_keys, user_documents
+from sessions_app.settings import model_keys, model_notes, model_providers, placeholder_keys, user_documents
 from sessions_app.settings.setup_keys import MASK, masked, without_keys
 from sessions_app.settings.user_documents import DocumentNotFound
 
@@ -213,7 +213,7 @@ def activate(user_id: int, name: str) -> dict[str, Any]:
 
 def remove(user_id: int, name: str) -> None:
     """Delete a profile, if it is there."""
-    if user_documents.remove(user_id, KIND, name):
+    if model_providers.remove(user_id, name):
         _repoint(user_id, name, None)
 
 
@@ -222,6 +222,7 @@ def rename(user_id: int, name: str, new_name: str) -> None:
     """Give a profile another name, also where agent profiles name it. Raise Refused, or what refuses it."""
     profile(user_id, name)
     user_documents.rename(user_id, KIND, name, new_name=new_name)
+    model_notes.forget_provider(user_id, name)  # or a new one of the old name would have its prices
     agents = user_documents.documents(user_id, DocumentKind.AGENT_PROFILE)
     for agent_name, agent in agents.items():
         # Else a rename would leave agent profiles that name no model.
