@@ -76,10 +76,13 @@ def test_hostile_titles_do_nothing_in_the_list_the_palette_and_what_is_found(pag
 
 
 def test_a_hostile_file_name_does_nothing(talk: Talk) -> None:
+    attached = talk.page.locator("#composer .images > li")
     for each in SOME:
-        talk.page.evaluate(_DROP, each.line)
-        expect(talk.page.locator("#composer")).to_contain_text(each.mark)
-    _did_nothing(talk.page)
+        talk.page.evaluate(_DROP, each.line.replace("/", "\N{DIVISION SLASH}"))  # no name has the other one
+        expect(attached).to_contain_text(each.mark)
+        _did_nothing(talk.page)
+        attached.get_by_role("button").last.click()
+        expect(attached).to_have_count(0)
 
 
 def _ran_nothing(page: Page) -> None:
