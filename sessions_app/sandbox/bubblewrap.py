@@ -390,7 +390,7 @@ def _tell_to_go(pipe: int, command: Command, running: _Namespace) -> bool:
 
 
 def _yield_to_others(first: int) -> None:
-    """Let the server, and all else on the machine, come before a process and what it will start."""
+    """Give a process and its children less priority than the server and the rest of the machine."""
     with suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, first, os.getpriority(os.PRIO_PROCESS, 0) + 5)
     # The kernel, when it has no memory left, ends these programs before the server and its database.

@@ -18,7 +18,7 @@ from sessions_app.sandbox_network.policy import NetworkPolicy
 
 
 class SandboxState(NamedTuple):
-    """What people are told of the sandbox."""
+    """What the pages and `convserver doctor` say about the sandbox."""
 
     name: SandboxName
     works: bool

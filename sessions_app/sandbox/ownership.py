@@ -40,7 +40,7 @@ def account() -> Account | None:
 
 
 def give(name: bytes, directory: int, *, is_users: bool) -> None:
-    """Let the account of commands own a file or directory that the server has made in a workspace.
+    """Give a file or directory that the server has made in a workspace to the account of commands.
 
     In a directory of the user's own the owner of the directory gets it. Raise OSError.
     """

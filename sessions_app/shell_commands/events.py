@@ -53,7 +53,7 @@ class CommandOutput(CommandEvent):
     stderr: str | None = None
 
 
-# No event that is kept: it is about a frame, and only its sender is told.
+# This event is not stored: it is about a frame, and goes to its sender only.
 def failure(code: str, detail: str) -> Mapping[str, Any]:
     """Return the frame that tells a client of the socket why its frame was refused."""
     event = CommandEvent()

@@ -164,8 +164,8 @@ class KeptCommands:
         sandbox = await asyncio.to_thread(choice.chosen)
         if sandbox.asks_first:
             raise NoSandbox(
-                "Clients run no commands without a sandbox, because nobody would be asked before. Set "
-                "CONVSERVER_SANDBOX to auto."
+                "Clients cannot run commands without a sandbox, because no user would approve them first. "
+                "Set CONVSERVER_SANDBOX to auto."
             )
         place = await astore.call(_place, sandbox, conversation, new.cwd)
         # Nothing is awaited from here on, so that no other command comes between the look and the start.

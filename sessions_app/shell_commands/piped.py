@@ -141,7 +141,7 @@ async def _read(pipe: int, take: Take) -> None:
         try:
             while piece := await reader.read(at_once):
                 if not take(piece):
-                    # A flood that nobody keeps must not occupy the event loop.
+                    # Output that is not kept must not occupy the event loop.
                     await asyncio.sleep(unwanted_rest_s)
         finally:
             transport.close()

@@ -39,7 +39,7 @@ _ENVIRONMENT = {
     "VIRTUAL_ENV_DISABLE_PROMPT": "1",
 }
 # No prompts, also after programs that set some; `!` is no command of the history. The end of a command is
-# written once, also if bash is told twice.
+# written once, also if bash gets it twice.
 _SETTINGS = r"""
 PS1= PS2= PROMPT_COMMAND='{ PS1= PS2=; } 2>/dev/null'
 set +H +o history

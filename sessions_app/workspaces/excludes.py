@@ -51,7 +51,7 @@ class Excludes:
         self._begun_below = lru_cache(maxsize=256)(self._begun)
 
     def leave_out(self, path: str, is_directory: bool) -> bool:
-        """Return whether a path is left out; nobody asks of what is below one that is."""
+        """Return whether a path is left out; callers do not ask about paths below one that is."""
         above, _, name = path.rpartition("/")
         depth = path.count("/")
         names = self._names.get(is_directory)

@@ -19,7 +19,7 @@ _NAMED = ("service_worker.js", "offline.js", "unsent_store.js", "style.css", "fo
 
 @require_safe
 def manifest(request: HttpRequest) -> HttpResponse:
-    """Say how the pages are installed, and that other apps can share texts with them."""
+    """Return the web app manifest, by which a browser installs the pages and other apps share text."""
     home = reverse("home")
     return JsonResponse(
         {

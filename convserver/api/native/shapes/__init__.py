@@ -117,7 +117,7 @@ class NativeConversation(BaseModel):
     loop: NativeLoop
     deleted: bool
     expires_at: datetime | None = Field(
-        description="When the server purges it, if nobody opens it meanwhile; null if it is not temporary."
+        description="When the server purges it, unless a page opens it before; null if it is not temporary."
     )
     damage: list[NativeDamagedPlace] | None = Field(
         description="What a verification found damaged in the log; null if nothing was."
