@@ -14,6 +14,7 @@ from tests.browser.watch import Watch
 from tests.conftest import once
 from tests.support.data.hostile import HOSTILE
 from tests.support.servers.loopback_server import LoopbackServer, Request
+from tests.support.wires.network import wait_until
 
 pytestmark = once
 
@@ -184,7 +185,10 @@ def test_hostile_text_in_a_preview_acts_on_nothing_but_the_frame(
     texts = [each.text for each in HOSTILE if "```" not in each.text and len(each.text) < 500]
     opening = "graph TD; A[x]\n" if language == "mermaid" else ""
     run(talk, opening + "\n".join(texts), language)
-    talk.page.wait_for_function("document.querySelector('iframe.preview').contentDocument === null")
+    # A document of no site is none that the page can read.
+    wait_until(
+        lambda: talk.page.evaluate("document.querySelector('iframe.preview').contentDocument === null")
+    )
     talk.page.wait_for_load_state("networkidle")
     assert talk.page.evaluate("window.hacked") is None
     expect(talk.page).to_have_url(f"{talk.site.url}/c/{talk.id}")

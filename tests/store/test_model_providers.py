@@ -68,6 +68,20 @@ def test_the_key_of_a_chosen_provider_is_masked_in_the_conversation(alice: User,
     assert list(agent_setups.key_values(row.sealed_keys.open())) == [KEY]
 
 
+def test_a_key_that_replaces_a_chosen_providers_is_masked_before_the_model_is_asked(
+    alice: User, workshop: str
+) -> None:
+    conversation = creation.create(alice, version=Version.V0)
+    chosen_models.choose(conversation, ChosenModel("m", workshop))
+    base_url, new = model_providers.provider(alice.pk, workshop).base_url, "sk-of-the-workshop-2"
+    model_providers.change(alice.pk, workshop, base_url=base_url, key=new)
+    asked = model_of(conversation)
+    assert asked is not None
+    assert asked.key == new
+    row = agent_setups.row_of(conversation)
+    assert set(agent_setups.key_values(row.sealed_keys.open())) == {KEY, new}
+
+
 def test_another_model_without_a_provider_is_one_of_the_settings(alice: User, workshop: str) -> None:
     conversation = creation.create(alice)
     chosen_models.choose(conversation, ChosenModel("m", workshop))
